@@ -1,0 +1,3 @@
+"""``cadmus run`` and ``cadmus isa``."""
+
+COMMANDS = ()

@@ -1,0 +1,412 @@
+"""The configuration: every field, its meaning, its default and what is valid, in one place.
+
+A file under ``config/`` names a run and its scale; everything it leaves out has the default given here.
+``workflow/schemas/config.schema.json`` and the tables of ``config/README.md`` are written from these
+classes by ``cadmus config --write`` and a test holds them current.
+"""
+
+import difflib
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from cadmus.errors import InputError
+
+Count = Annotated[int, Field(strict=True, ge=0)]
+Positive = Annotated[int, Field(strict=True, ge=1)]
+Integer = Annotated[int, Field(strict=True)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0, lt=1)]
+Interval = Annotated[list[Integer], Field(min_length=2, max_length=2)]
+
+TEMPLATES = (
+    "basic_math",
+    "equality",
+    "less_greater",
+    "subroutines",
+    "random",
+    "basic_sequences",
+    "advanced_sequences",
+    "apply_labels",
+    "complete_algorithm",
+)
+"""The nine sub-problems, in the order of the paper's Table 3."""
+
+SPLITS = ("train", "validation", "test")
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def _ordered(interval: list[int]) -> list[int]:
+    if interval[0] > interval[1]:
+        raise ValueError(f"the lower end {interval[0]} is above the upper end {interval[1]}")
+    return interval
+
+
+class Values(Section):
+    """The numbers that basic_math, equality and less_greater compare; those outside are out of distribution."""
+
+    low: Annotated[Integer, Field(description="smallest compared value")] = -20
+    high: Annotated[Integer, Field(description="largest compared value")] = 20
+    uniform_share: Annotated[
+        Share,
+        Field(
+            description="share of the numbers drawn uniformly over the values; the others are drawn "
+            "uniformly over the expressions, so that a value is as frequent as programs for it are"
+        ),
+    ] = 0.5
+
+    @model_validator(mode="after")
+    def _check(self) -> "Values":
+        _ordered([self.low, self.high])
+        return self
+
+
+class Template(Section):
+    """What every template has."""
+
+    train: Annotated[Count, Field(description="programs of this template in the training set")] = 0
+
+
+class ExpressionTemplate(Template):
+    """A template of number expressions."""
+
+    expression_lengths: Annotated[
+        list[Literal[1, 3, 5]],
+        Field(min_length=1, description="instructions in an expression, drawn with equal shares"),
+    ] = [5]
+
+
+class BasicMath(ExpressionTemplate):
+    """An expression compared with a digit: ``12+0>``."""
+
+    expression_lengths: Annotated[
+        list[Literal[1, 3, 5]],
+        Field(min_length=1, description="instructions in an expression, drawn with equal shares"),
+    ] = [3, 5]
+
+
+class Random(Template):
+    """Uniform sequences of instructions that happen to be true."""
+
+    length: Annotated[Interval, Field(description="fewest and most instructions")] = [4, 16]
+
+    _ordered = field_validator("length")(_ordered)
+
+
+class SequenceTemplate(Template):
+    """A template that builds sequences."""
+
+    sequence_length: Annotated[Interval, Field(description="fewest and most elements of a sequence")] = [1, 4]
+
+    @field_validator("sequence_length")
+    @classmethod
+    def _check(cls, interval: list[int]) -> list[int]:
+        if not 1 <= interval[0] <= interval[1] <= 9:
+            raise ValueError(f"{interval} is no interval within 1 to 9 elements")
+        return interval
+
+
+class CompleteAlgorithm(SequenceTemplate):
+    """Examples of a function, then its definition."""
+
+    examples: Annotated[Interval, Field(description="fewest and most examples of a program")] = [3, 5]
+
+    @field_validator("examples")
+    @classmethod
+    def _check_examples(cls, interval: list[int]) -> list[int]:
+        if not 1 <= interval[0] <= interval[1] <= 6:
+            raise ValueError(f"{interval} is no interval within 1 to 6 examples")
+        return interval
+
+
+class Templates(Section):
+    """The sub-problems of the paper's Table 3."""
+
+    basic_math: BasicMath = BasicMath()
+    equality: ExpressionTemplate = ExpressionTemplate()
+    less_greater: ExpressionTemplate = ExpressionTemplate()
+    subroutines: Template = Template()
+    random: Random = Random()
+    basic_sequences: SequenceTemplate = SequenceTemplate()
+    advanced_sequences: SequenceTemplate = SequenceTemplate()
+    apply_labels: SequenceTemplate = SequenceTemplate()
+    complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()
+
+
+class Dataset(Section):
+    """Which true programs are sampled."""
+
+    values: Values = Values()
+    max_length: Annotated[
+        Positive, Field(le=250, description="longest program, in instructions, the end not counted")
+    ] = 63
+    shard_size: Annotated[Positive, Field(description="most programs in one shard")] = 250_000
+    validation: Annotated[Count, Field(description="validation programs of each template")] = 2_000
+    test: Annotated[Count, Field(description="test programs of each template")] = 2_000
+    held_out_share: Annotated[
+        Rate,
+        Field(
+            lt=0.5,
+            description="share of the space of programs set aside for validation, and again for test; "
+            "the hash of a program alone decides",
+        ),
+    ] = 0.05
+    templates: Templates = Templates()
+
+    @model_validator(mode="after")
+    def _check(self) -> "Dataset":
+        if not any(getattr(self.templates, name).train for name in TEMPLATES):
+            raise ValueError("no template has a number of train programs above 0")
+        return self
+
+
+class Model(Section):
+    """The decoder."""
+
+    layers: Annotated[Positive, Field(description="transformer blocks")]
+    width: Annotated[Positive, Field(description="embedding dimension")]
+    heads: Annotated[Positive, Field(description="attention heads; they divide the width evenly")]
+    mlp: Annotated[Positive, Field(description="hidden size of the MLP")]
+    tied: Annotated[bool, Field(strict=True, description="one matrix for input and output embedding")] = False
+
+    @model_validator(mode="after")
+    def _check(self) -> "Model":
+        if self.width % self.heads:
+            raise ValueError(f"heads: {self.heads} does not divide width {self.width}")
+        if self.width // self.heads % 2:
+            raise ValueError(
+                f"heads: rotary positions need an even width per head, not {self.width // self.heads}"
+            )
+        return self
+
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {
+        "optimizer": "adam",
+        "learning_rate": 1e-4,
+        "betas": [0.9, 0.95],
+        "weight_decay": 0.0,
+        "schedule": "cosine",
+        "warmup_share": 0.0,
+        "clip": 1.0,
+    },
+    "fast": {
+        "optimizer": "muon",
+        "learning_rate": 2e-3,
+        "matrix_learning_rate": 4e-3,
+        "betas": [0.9, 0.95],
+        "weight_decay": 0.0,
+        "schedule": "linear",
+        "warmup_share": 0.02,
+        "clip": 0.0,
+    },
+}
+"""``paper``: the paper's recipe.  ``fast``: what reaches the same accuracy for less compute."""
+
+
+class Train(Section):
+    """How the model is trained."""
+
+    recipe: Annotated[
+        Literal["paper", "fast"],
+        Field(description="set of values for the optimizer fields below that are not given"),
+    ] = "fast"
+    steps: Annotated[Positive, Field(description="optimizer steps")]
+    batch_size: Annotated[Positive, Field(description="programs per step, over all ranks")] = 1024
+    micro_batch_size: Annotated[
+        Positive | None,
+        Field(description="programs per forward pass on one rank; the whole share of the rank when null"),
+    ] = None
+    row_length: Annotated[
+        Positive | None,
+        Field(
+            description="tokens in a packed row; room for the longest program and its end when null",
+        ),
+    ] = None
+    optimizer: Literal["adam", "muon"] = "muon"
+    learning_rate: Annotated[Rate, Field(description="peak rate of Adam")] = 1e-4
+    matrix_learning_rate: Annotated[
+        Rate | None, Field(description="peak rate of Muon, for the matrices of the blocks")
+    ] = None
+    betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = [0.9, 0.95]
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    schedule: Annotated[
+        Literal["cosine", "linear", "constant"], Field(description="decay to 0 over the steps")
+    ] = "cosine"
+    warmup_share: Annotated[Share, Field(description="share of the steps in which the rate rises")] = 0.0
+    clip: Annotated[float, Field(ge=0, description="largest norm of the gradient; 0 does not clip")] = 0.0
+    zero_stage: Annotated[Literal[1, 2, 3], Field(description="DeepSpeed ZeRO stage")] = 1
+    precision: Literal["bf16", "fp32"] = "bf16"
+    ranks: Annotated[Positive, Field(description="training processes on this node")] = 1
+    checkpoint_every: Annotated[Positive, Field(description="steps between checkpoints")] = 250
+    keep_checkpoints: Annotated[Positive, Field(description="checkpoints kept, the newest first")] = 2
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_recipe(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        recipe = given.get("recipe", "fast")
+        return {**RECIPES[recipe], **given} if recipe in RECIPES else given
+
+    @model_validator(mode="after")
+    def _check(self) -> "Train":
+        if self.batch_size % self.ranks:
+            raise ValueError(f"batch_size: {self.batch_size} is not a multiple of ranks {self.ranks}")
+        if self.micro_batch_size and self.batch_size // self.ranks % self.micro_batch_size:
+            raise ValueError(
+                f"micro_batch_size: {self.micro_batch_size} does not divide the "
+                f"{self.batch_size // self.ranks} programs of a rank"
+            )
+        if self.optimizer == "muon" and self.matrix_learning_rate is None:
+            raise ValueError("matrix_learning_rate: the optimizer muon needs one")
+        if self.optimizer == "muon" and self.clip:
+            raise ValueError(
+                f"clip: {self.clip:g} with the optimizer muon stops training in DeepSpeed (docs/log.md); set 0"
+            )
+        if self.optimizer == "muon" and self.zero_stage != 1:
+            raise ValueError(f"zero_stage: the optimizer muon needs stage 1, not {self.zero_stage}")
+        return self
+
+
+class Grid(Section):
+    """The comparison grid: every pair of values (x, y)."""
+
+    low: Annotated[Integer, Field(description="smallest value of the grid")] = -40
+    high: Annotated[Integer, Field(description="largest value of the grid")] = 40
+    programs_per_pixel: Annotated[Positive, Field(description="held-out programs for each pair")] = 10
+
+    @model_validator(mode="after")
+    def _check(self) -> "Grid":
+        _ordered([self.low, self.high])
+        return self
+
+
+class Probe(Section):
+    """Logistic regressions for the two compared values."""
+
+    train_programs: Annotated[Positive, Field(description="programs that the regressions are fitted to")] = (
+        4_000
+    )
+    test_programs: Annotated[Positive, Field(description="programs that they are scored on")] = 2_000
+    inverse_regularisation: Annotated[
+        float, Field(gt=0, description="C of scikit-learn's LogisticRegression")
+    ] = 1.0
+    max_iterations: Annotated[Positive, Field(description="iterations of the solver")] = 200
+
+
+class Evaluate(Section):
+    """Which experiments are made with the trained model."""
+
+    split: Annotated[
+        Literal["validation", "test"], Field(description="the programs that are completed for Table 3")
+    ] = "test"
+    programs: Annotated[Positive, Field(description="most programs completed of each template")] = 2_000
+    batch_size: Annotated[Positive, Field(description="programs completed at a time")] = 512
+    grid: Grid = Grid()
+    probe: Probe = Probe()
+
+
+class Config(Section):
+    """One run: its name, its scale and its data."""
+
+    name: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$",
+            description="name of the run; its results lie in results/<name>",
+        ),
+    ]
+    seed: Annotated[Count, Field(description="seed from which all random choices derive")] = 1
+    dataset: Dataset
+    model: Model
+    train: Train
+    evaluate: Evaluate = Evaluate()
+
+    @model_validator(mode="after")
+    def _check(self) -> "Config":
+        needed = self.dataset.max_length + 1
+        if self.train.row_length is not None and self.train.row_length < needed:
+            raise ValueError(
+                f"train.row_length: {self.train.row_length} is too short for a program of "
+                f"dataset.max_length {self.dataset.max_length} and its end; set at least {needed}"
+            )
+        return self
+
+    def dataset_digest(self) -> str:
+        """Sixteen hexadecimal digits of everything that decides which programs are sampled."""
+        return digest({"seed": self.seed, "dataset": self.dataset.model_dump()})
+
+
+def digest(value: Any) -> str:
+    """Sixteen hexadecimal digits of a value that JSON can hold."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def parse_config(values: Any, source: str) -> Config:
+    """Check a mapping, as read from YAML or given by a workflow, and fill in the defaults.
+
+    Raises:
+        InputError: naming ``source``, the key, what is wrong and what is valid.
+    """
+    if not isinstance(values, dict):
+        raise InputError(f"{source}: a config is a mapping of keys to values, for example `name: quick`")
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"{source}: {_describe(error, values)}") from None
+
+
+def load_config(path: Path | str) -> Config:
+    """Read a config file.
+
+    Raises:
+        InputError: the file is missing, is no YAML or holds something invalid.
+    """
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise InputError(f"cannot read the config {path}: {reason}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}" if mark else ""
+        raise InputError(f"{path}{place}: not valid YAML: {getattr(error, 'problem', error)}") from None
+    return parse_config(values, str(path))
+
+
+def _describe(error: ValidationError, values: Any) -> str:
+    """The first problem in one line, and how many more there are."""
+    problems = error.errors(include_url=False, include_context=False)
+    # A misspelt key explains a missing one, so it goes first.
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    first = problems[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        valid = _fields(first["loc"][:-1])
+        close = difflib.get_close_matches(str(first["loc"][-1]), valid, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(valid)}"
+        text = f"{key}: no such key; {hint}"
+    elif first["type"] == "missing":
+        text = f"{key}: is missing"
+    else:
+        message = first["msg"].removeprefix("Value error, ")
+        shown = "" if isinstance(first["input"], dict | BaseModel) else f", not {first['input']!r}"
+        text = (f"{key}: " if key else "") + message[0].lower() + message[1:]
+        text += shown if first["type"] != "value_error" else ""
+    more = len(problems) - 1
+    return text + (f" (and {more} more problem{'s' * (more > 1)})" if more else "")
+
+
+def _fields(path: tuple[int | str, ...]) -> list[str]:
+    section: Any = Config
+    for part in path:
+        section = section.model_fields[part].annotation
+    return list(section.model_fields)

@@ -1,0 +1,26 @@
+"""The kinds of failure that Cadmus tells apart.
+
+An :class:`InputError` is the user's to mend and is shown as one line.  A :class:`ModelOutputError`
+belongs to a model's answer: whoever grades it catches and counts it, no user sees it raised.  A
+:class:`Defect` is ours; it keeps its traceback.
+"""
+
+
+class CadmusError(Exception):
+    """Base of the errors that Cadmus raises on purpose."""
+
+
+class InputError(CadmusError):
+    """Bad input from the user.
+
+    The message is one line that names the key, file or position, says what is wrong with it and what
+    would be right.  The command line prints it without a traceback and exits with code 2.
+    """
+
+
+class ModelOutputError(CadmusError):
+    """An answer of a model that cannot be graded as a program; counted, never shown as a failure."""
+
+
+class Defect(CadmusError):
+    """An invariant of Cadmus itself does not hold; please report it."""

@@ -1,0 +1,292 @@
+"""The readable machine: the definition of what a program does.
+
+Plain Python without dependencies.  Batches go through :mod:`cadmus.vm.compiled`, which gives the same
+results.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from cadmus import isa
+
+
+class Number(NamedTuple):
+    """An integer with its decoration (0: none)."""
+
+    value: int
+    decoration: int = 0
+
+
+class Sequence(tuple[Number, ...]):
+    """At most 16 integers, each with its decoration."""
+
+    __slots__ = ()
+
+
+NAN = None
+Value = Number | Sequence | None
+
+
+class Result(NamedTuple):
+    """What a program leaves: its ``outputs``, the top of the stack last, and whether it is ``true``."""
+
+    outputs: list[Value]
+    true: bool
+
+
+class Step(NamedTuple):
+    """One executed top-level instruction and the stack after it."""
+
+    symbol: str
+    stack: list[Value]
+
+
+def is_true(value: Value) -> bool:
+    """Whether a value counts as true: everything but 0 and NAN."""
+    return value is not NAN and (isinstance(value, Sequence) or value.value != 0)
+
+
+def run(program: str) -> Result:
+    """Execute a program.
+
+    Any sequence of instructions runs to its end; what follows a ``.`` is not part of the program.
+
+    Raises:
+        InputError: a character is no instruction.
+    """
+    machine = _Machine(isa.check_program(program))
+    outputs: list[Value] = []
+    for _ in machine.steps(machine.top, outputs, current=None, depth=0):
+        pass
+    return Result(outputs, bool(outputs) and all(map(is_true, outputs)))
+
+
+def trace(program: str) -> list[Step]:
+    """The stack after each top-level instruction, in order.
+
+    Raises:
+        InputError: a character is no instruction.
+    """
+    machine = _Machine(isa.check_program(program))
+    stack: list[Value] = []
+    return [
+        Step(symbol, list(stack)) for symbol in machine.steps(machine.top, stack, current=None, depth=0)
+    ]
+
+
+class _BudgetSpent(Exception):
+    """The running call may execute no further instruction."""
+
+
+class _Machine:
+    def __init__(self, program: str) -> None:
+        self.top, self.subroutines = isa.split_definitions(program)
+        self.executed_in_calls = 0
+
+    def steps(self, body: str, stack: list[Value], current: int | None, depth: int) -> Iterator[str]:
+        """Execute ``body`` on ``stack``, yielding each instruction once it is done."""
+        for symbol in body:
+            if depth > 0:
+                if self.executed_in_calls >= isa.CALL_BUDGET:
+                    raise _BudgetSpent
+                self.executed_in_calls += 1
+            instruction = isa.BY_SYMBOL[symbol]
+            missing = instruction.inputs - len(stack)
+            inputs = [NAN] * missing + stack[max(0, -missing) :]
+            del stack[max(0, -missing) :]
+            if any(value is NAN for value in inputs):
+                stack.extend([NAN] * instruction.outputs)
+            elif symbol in _CALLING:
+                stack.append(self._calling(symbol, inputs, current, depth))
+            else:
+                stack.extend(_OPERATIONS[symbol](*inputs))
+            yield symbol
+
+    def _call(self, subroutine: int, arguments: list[Value], depth: int) -> Value:
+        if (
+            subroutine >= len(self.subroutines)
+            or depth == isa.MAX_CALL_DEPTH
+            or self.executed_in_calls >= isa.CALL_BUDGET
+        ):
+            return NAN
+        stack = list(arguments)
+        try:
+            for _ in self.steps(self.subroutines[subroutine], stack, subroutine, depth + 1):
+                pass
+        except _BudgetSpent:
+            return NAN
+        return stack[-1] if stack else NAN
+
+    def _calling(self, symbol: str, inputs: list[Value], current: int | None, depth: int) -> Value:
+        if symbol in "fghFG":
+            return self._call({"f": 0, "g": 1, "h": 2, "F": 0, "G": 1}[symbol], inputs, depth)
+        if symbol == "R":
+            argument, condition = inputs
+            if not is_true(condition):
+                return argument
+            return NAN if current is None else self._call(current, [argument], depth)
+        sequence = inputs[0]
+        if not isinstance(sequence, Sequence):
+            return NAN
+        if symbol == "m":
+            return self._map(sequence, depth)
+        if symbol == "w":
+            return self._filter(sequence, depth)
+        return self._fold(sequence, inputs[1], depth)
+
+    def _map(self, sequence: Sequence, depth: int) -> Value:
+        results = []
+        for element in sequence:
+            result = self._call(0, [element], depth)
+            if not isinstance(result, Number):
+                return NAN
+            results.append(result)
+        return Sequence(results)
+
+    def _filter(self, sequence: Sequence, depth: int) -> Value:
+        kept = []
+        for element in sequence:
+            verdict = self._call(0, [element], depth)
+            if verdict is NAN:
+                return NAN
+            if is_true(verdict):
+                kept.append(element)
+        return Sequence(kept)
+
+    def _fold(self, sequence: Sequence, accumulator: Value, depth: int) -> Value:
+        for element in sequence:
+            accumulator = self._call(0, [accumulator, element], depth)
+            if accumulator is NAN:
+                return NAN
+        return accumulator
+
+
+_CALLING = frozenset("fghFGRmwl")
+
+
+def _integer(value: int) -> Value:
+    return Number(value) if isa.INTEGER_MIN <= value <= isa.INTEGER_MAX else NAN
+
+
+def _sequence(elements: list[Number] | tuple[Number, ...]) -> Value:
+    return Sequence(elements) if len(elements) <= isa.MAX_SEQUENCE_LENGTH else NAN
+
+
+def _elementwise(function: Callable[..., Value]) -> Callable[..., tuple[Value]]:
+    """Lift a function of integers to sequences of one length; an integer broadcasts."""
+
+    def lifted(*inputs: Value) -> tuple[Value]:
+        lengths = {len(value) for value in inputs if isinstance(value, Sequence)}
+        if not lengths:
+            return (function(*inputs),)
+        if len(lengths) > 1:
+            return (NAN,)
+        columns = [value if isinstance(value, Sequence) else (value,) * min(lengths) for value in inputs]
+        results = [function(*elements) for elements in zip(*columns, strict=True)]
+        return (NAN if any(result is NAN for result in results) else Sequence(results),)
+
+    return lifted
+
+
+def _arithmetic(function: Callable[..., int | None]) -> Callable[..., tuple[Value]]:
+    """An element-wise instruction on plain values: the result has no decoration, None is NAN."""
+
+    def on_numbers(*numbers: Number) -> Value:
+        result = function(*(number.value for number in numbers))
+        return NAN if result is None else _integer(int(result))
+
+    return _elementwise(on_numbers)
+
+
+def _of_sequences(function: Callable[..., Value]) -> Callable[..., tuple[Value]]:
+    """An instruction whose inputs must all be sequences; another type is NAN."""
+
+    def checked(*inputs: Value) -> tuple[Value]:
+        fits = all(isinstance(value, Sequence) for value in inputs)
+        return (function(*inputs) if fits else NAN,)
+
+    return checked
+
+
+def _append(sequence: Value, element: Value) -> tuple[Value]:
+    if not isinstance(sequence, Sequence) or not isinstance(element, Number):
+        return (NAN,)
+    return (_sequence((*sequence, element)),)
+
+
+def _index(sequence: Value, position: Value) -> tuple[Value]:
+    if not isinstance(sequence, Sequence) or not isinstance(position, Number):
+        return (NAN,)
+    if not -len(sequence) <= position.value < len(sequence):
+        return (NAN,)
+    return (sequence[position.value],)
+
+
+def _keep(sequence: Sequence, mask: Sequence) -> Value:
+    if len(sequence) != len(mask):
+        return NAN
+    return Sequence(element for element, keep in zip(sequence, mask, strict=True) if keep.value != 0)
+
+
+def _range(length: Value) -> tuple[Value]:
+    if not isinstance(length, Number) or length.value > isa.MAX_SEQUENCE_LENGTH:
+        return (NAN,)
+    return (Sequence(Number(value) for value in range(length.value)),)
+
+
+def _decorate(number: Number, decoration: Number) -> Value:
+    if not 0 <= decoration.value <= isa.MAX_DECORATION:
+        return NAN
+    return Number(number.value, decoration.value)
+
+
+def _first_by_value(choose: Callable[..., Number], sequence: Sequence) -> Value:
+    return choose(sequence, key=lambda number: number.value) if sequence else NAN
+
+
+_OPERATIONS: dict[str, Callable[..., tuple[Value, ...]]] = {
+    **{digit: (lambda value: lambda: (Number(value),))(int(digit)) for digit in "0123456789"},
+    "t": lambda: (Number(10),),
+    "Z": lambda: (Number(-1),),
+    "u": lambda: (Sequence(),),
+    "+": _arithmetic(lambda a, b: a + b),
+    "-": _arithmetic(lambda a, b: a - b),
+    "*": _arithmetic(lambda a, b: a * b),
+    "/": _arithmetic(lambda a, b: a // b if b else None),
+    "%": _arithmetic(lambda a, b: a % b if b else None),
+    "x": _arithmetic(max),
+    "n": _arithmetic(min),
+    "<": _arithmetic(lambda a, b: a < b),
+    ">": _arithmetic(lambda a, b: a > b),
+    "=": _arithmetic(lambda a, b: a == b),
+    "&": _arithmetic(lambda a, b: a != 0 and b != 0),
+    "|": _arithmetic(lambda a, b: a != 0 or b != 0),
+    "!": _arithmetic(lambda a: a == 0),
+    "?": _arithmetic(lambda a: a != 0),
+    "'": _arithmetic(lambda a: a + 1),
+    "B": _arithmetic(lambda a: a // 2),
+    "~": _arithmetic(lambda a: -a),
+    "a": _arithmetic(abs),
+    "e": _arithmetic(lambda a: a % 2 == 0),
+    "E": lambda a: (a, a),
+    "_": lambda a: (),
+    "s": lambda a, b: (b, a),
+    "o": lambda a, b: (a, b, a),
+    "r": lambda a, b, c: (b, c, a),
+    "i": lambda c, a, b: (a if is_true(c) else b,),
+    "b": _append,
+    "c": _of_sequences(lambda s, z: _sequence((*s, *z))),
+    "@": _index,
+    "L": _of_sequences(lambda s: _integer(len(s))),
+    "$": _of_sequences(lambda s: _integer(sum(number.value for number in s))),
+    "X": _of_sequences(lambda s: _first_by_value(max, s)),
+    "N": _of_sequences(lambda s: _first_by_value(min, s)),
+    "A": _of_sequences(lambda s: _integer(int(all(number.value != 0 for number in s)))),
+    "S": _of_sequences(lambda s: Sequence(sorted(s, key=lambda number: number.value))),
+    "V": _of_sequences(lambda s: Sequence(reversed(s))),
+    "K": _of_sequences(_keep),
+    "I": _range,
+    "Y": lambda a, b: (Number(int(type(a) is type(b) and a == b)),),
+    ":": _elementwise(_decorate),
+    '"': _elementwise(lambda number: Number(number.decoration)),
+}
