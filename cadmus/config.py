@@ -50,7 +50,7 @@ def _ordered(interval: list[int]) -> list[int]:
 
 
 class Values(Section):
-    """The numbers that basic_math, equality and less_greater compare; those outside are out of distribution."""
+    """The numbers that basic_math, equality and less_greater compare; others are out of distribution."""
 
     low: Annotated[Integer, Field(description="smallest compared value")] = -20
     high: Annotated[Integer, Field(description="largest compared value")] = 20
@@ -269,7 +269,7 @@ class Train(Section):
             raise ValueError("matrix_learning_rate: the optimizer muon needs one")
         if self.optimizer == "muon" and self.clip:
             raise ValueError(
-                f"clip: {self.clip:g} with the optimizer muon stops training in DeepSpeed (docs/log.md); set 0"
+                f"clip: {self.clip:g} stops the optimizer muon from learning (docs/log.md); set 0"
             )
         if self.optimizer == "muon" and self.zero_stage != 1:
             raise ValueError(f"zero_stage: the optimizer muon needs stage 1, not {self.zero_stage}")

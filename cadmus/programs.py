@@ -5,6 +5,7 @@ through a lookup table; nowhere is there a Python object per program.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -58,7 +59,7 @@ class Programs:
         """One Python string for each program."""
         text = self.data.tobytes().decode("ascii")
         bounds = self.offsets.tolist()
-        return [text[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+        return [text[start:stop] for start, stop in pairwise(bounds)]
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -69,9 +69,7 @@ def trace(program: str) -> list[Step]:
     """
     machine = _Machine(isa.check_program(program))
     stack: list[Value] = []
-    return [
-        Step(symbol, list(stack)) for symbol in machine.steps(machine.top, stack, current=None, depth=0)
-    ]
+    return [Step(symbol, list(stack)) for symbol in machine.steps(machine.top, stack, current=None, depth=0)]
 
 
 class _BudgetSpent(Exception):
