@@ -1,0 +1,121 @@
+"""The configuration: what is valid, and one clear line for what is not."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cadmus.config import RECIPES, TEMPLATES, Templates, load_config, parse_config
+from cadmus.errors import InputError
+
+QUICK = Path(__file__).parent.parent / "config" / "quick.yaml"
+VALUES = yaml.safe_load(QUICK.read_text())
+
+
+def changed(path, value):
+    values = copy.deepcopy(VALUES)
+    *parents, last = path.split(".")
+    place = values
+    for key in parents:
+        place = place.setdefault(key, {})
+    place[last] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("train.stepz", 3, "train.stepz: no such key; did you mean 'steps'?"),
+        ("trian", {}, "trian: no such key; did you mean 'train'?"),
+        ("dataset.templates.sums", {}, "dataset.templates.sums: no such key; valid are basic_math, equality"),
+        ("train.steps", "many", "train.steps: input should be a valid integer, not 'many'"),
+        ("train.steps", 10.5, "train.steps: input should be a valid integer"),
+        ("train.batch_size", True, "train.batch_size: input should be a valid integer, not True"),
+        ("model.layers", 0, "model.layers: input should be greater than or equal to 1, not 0"),
+        ("model.heads", 5, "model: heads: 5 does not divide width 128"),
+        ("model", {"layers": 1, "width": 6, "heads": 2, "mlp": 4}, "an even width per head, not 3"),
+        ("dataset.values", {"low": 3, "high": 1}, "the lower end 3 is above the upper end 1"),
+        ("dataset.max_length", 251, "dataset.max_length: input should be less than or equal to 250"),
+        ("dataset.templates.random.length", [9, 3], "the lower end 9 is above the upper end 3"),
+        ("dataset.templates.complete_algorithm.examples", [0, 3], "no interval within 1 to 6 examples"),
+        ("dataset.templates.apply_labels.sequence_length", [1, 12], "no interval within 1 to 9 elements"),
+        (
+            "dataset.templates.equality.expression_lengths",
+            [4],
+            "expression_lengths.0: input should be 1, 3 or 5",
+        ),
+        ("dataset.templates", {}, "no template has a number of train programs above 0"),
+        (
+            "train.row_length",
+            20,
+            "too short for a program of dataset.max_length 63 and its end; set at least 64",
+        ),
+        ("train.ranks", 3, "batch_size: 256 is not a multiple of ranks 3"),
+        ("train.micro_batch_size", 100, "micro_batch_size: 100 does not divide the 256 programs of a rank"),
+        ("train.recipe", "slow", "train.recipe: input should be 'paper' or 'fast', not 'slow'"),
+        ("train.clip", 1.0, "stops the optimizer muon from learning"),
+        ("train.zero_stage", 3, "the optimizer muon needs stage 1, not 3"),
+        ("evaluate.grid", {"low": 1, "high": 0}, "the lower end 1 is above the upper end 0"),
+        ("name", "../up", "name: string should match pattern"),
+    ],
+)
+def test_invalid_values_are_named(path, value, message):
+    with pytest.raises(InputError) as caught:
+        parse_config(changed(path, value), "x.yaml")
+    text = str(caught.value)
+    assert text.startswith("x.yaml: ")
+    assert message in text
+    assert "\n" not in text
+
+
+def test_several_problems_are_counted():
+    values = changed("train.stepz", 3)
+    del values["train"]["steps"]
+    with pytest.raises(InputError, match=r"did you mean 'steps'\? \(and 1 more problem\)"):
+        parse_config(values, "x.yaml")
+
+
+def test_files_that_are_no_config(tmp_path):
+    path = tmp_path / "config.yaml"
+    with pytest.raises(InputError, match="cannot read the config .*No such file"):
+        load_config(path)
+    path.write_text("name: [quick\ntrain: 3")
+    with pytest.raises(InputError, match=r"config\.yaml, line 2: not valid YAML"):
+        load_config(path)
+    path.write_text("just text")
+    with pytest.raises(InputError, match="a config is a mapping"):
+        load_config(path)
+    path.write_bytes(b"name: \xff")
+    with pytest.raises(InputError, match="not UTF-8"):
+        load_config(path)
+
+
+def test_recipes_fill_in_what_is_not_given():
+    paper = parse_config(changed("train.recipe", "paper"), "x.yaml").train
+    assert paper.learning_rate == RECIPES["paper"]["learning_rate"] == 1e-4
+    assert (paper.optimizer, paper.schedule, paper.betas) == ("adam", "cosine", [0.9, 0.95])
+    overridden = parse_config(changed("train.learning_rate", "5e-4"), "x.yaml").train
+    assert overridden.learning_rate == 5e-4
+    assert overridden.optimizer == "muon"
+
+
+def test_the_dataset_digest_follows_what_is_sampled():
+    config = parse_config(VALUES, "x.yaml")
+    assert parse_config(changed("train.steps", 7), "x.yaml").dataset_digest() == config.dataset_digest()
+    assert parse_config(changed("name", "other"), "x.yaml").dataset_digest() == config.dataset_digest()
+    assert parse_config(changed("seed", 7), "x.yaml").dataset_digest() != config.dataset_digest()
+    assert (
+        parse_config(changed("dataset.values.low", -9), "x.yaml").dataset_digest() != config.dataset_digest()
+    )
+
+
+def test_every_shipped_config_is_valid():
+    configs = sorted(QUICK.parent.glob("*.yaml"))
+    assert QUICK in configs
+    for path in configs:
+        assert load_config(path).name == path.stem
+
+
+def test_templates_are_listed_once():
+    assert tuple(Templates.model_fields) == TEMPLATES

@@ -1,0 +1,182 @@
+"""Shards, splits, manifest and reader."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from cadmus import isa
+from cadmus.config import SPLITS, load_config
+from cadmus.dataset import parquet
+from cadmus.dataset.manifest import read_manifest, write_manifest
+from cadmus.dataset.reader import read_split
+from cadmus.dataset.shards import plan, write_shard
+from cadmus.dataset.splits import hashes, split_of
+from cadmus.errors import Defect, InputError
+from cadmus.programs import Programs
+from cadmus.vm import reference
+
+CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
+
+
+def write_all(directory, shards):
+    for shard in shards:
+        write_shard(CONFIG, shard.template, shard.split, shard.number, directory / shard.path)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("dataset")
+    write_all(directory, plan(CONFIG))
+    write_manifest(CONFIG, directory)
+    return directory
+
+
+@pytest.fixture
+def copy(dataset, tmp_path):
+    """A dataset to damage."""
+    for path in dataset.rglob("*.*"):
+        target = tmp_path / path.relative_to(dataset)
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def test_shards_have_even_sizes_and_the_counts_of_the_config():
+    shards = plan(CONFIG)
+    assert [shard.rows for shard in shards if shard[:2] == ("less_greater", "train")] == [500, 500]
+    for split, rows in (("train", 4_100), ("validation", 9 * 40), ("test", 9 * 60)):
+        assert sum(shard.rows for shard in shards if shard.split == split) == rows
+
+
+def test_shards_are_the_same_bytes_in_any_order(dataset, tmp_path):
+    shards = [shard for shard in plan(CONFIG) if shard.template in {"less_greater", "random"}]
+    write_all(tmp_path, reversed(shards))
+    for shard in shards:
+        assert (tmp_path / shard.path).read_bytes() == (dataset / shard.path).read_bytes(), shard.path
+
+
+def test_polars_reads_the_columns_of_the_specification(dataset):
+    table = pl.read_parquet(dataset / "train/less_greater-0000.parquet")
+    assert table.columns == ["template", "program", "prompt_length", "x", "y", "shard"]
+    assert [str(dtype) for dtype in table.dtypes[1:]] == ["String", "UInt8", "Int16", "Int16", "Int32"]
+    assert table["template"].cast(pl.String).unique().to_list() == ["less_greater"]
+    assert table["x"].null_count() == 0
+    sequences = pl.read_parquet(dataset / "train/basic_sequences-0000.parquet")
+    assert sequences["x"].null_count() == len(sequences)
+    assert all(reference.run(program).true for program in table["program"])
+
+
+def test_metadata_says_where_a_shard_comes_from(dataset):
+    path = dataset / "test/equality-0000.parquet"
+    noted = json.loads(pq.read_metadata(path).metadata[b"cadmus"])
+    assert noted["isa_digest"] == isa.digest()
+    assert noted["isa_limits"]["call_budget"] == isa.CALL_BUDGET
+    assert noted["config_digest"] == CONFIG.dataset_digest()
+    assert (noted["template"], noted["split"], noted["shard"], noted["seed"]) == ("equality", "test", 0, 1)
+    counts = noted["counts"]
+    fates = ("unfit", "too_long", "rejected", "other_split", "duplicates", "surplus", "kept")
+    assert counts["sampled"] == sum(counts[fate] for fate in fates)
+    assert counts["kept"] == pq.read_metadata(path).num_rows
+
+
+def test_splits_are_disjoint_whatever_the_template(dataset):
+    texts = {split: set(read_split(dataset, split).programs.to_strings()) for split in SPLITS}
+    assert all(texts.values())
+    assert not texts["train"] & texts["validation"]
+    assert not texts["train"] & texts["test"]
+    assert not texts["validation"] & texts["test"]
+
+
+def test_the_content_of_a_program_decides_its_split(dataset):
+    for index, split in enumerate(SPLITS):
+        programs = read_split(dataset, split).programs
+        assert set(split_of(programs, CONFIG.dataset.held_out_share).tolist()) == {index}
+
+
+def test_split_shares_and_independence_of_the_batch():
+    texts = [f"{a}{b}+{c}*{d}<" for a in range(10) for b in range(10) for c in range(10) for d in range(10)]
+    split = split_of(Programs.from_strings(texts), 0.1)
+    assert np.allclose(np.bincount(split) / len(split), [0.8, 0.1, 0.1], atol=0.015)
+    alone = [int(split_of(Programs.from_strings([text]), 0.1)[0]) for text in texts[:50]]
+    assert alone == split[:50].tolist()
+    assert len(np.unique(hashes(Programs.from_strings(texts)))) == len(texts)
+
+
+def test_manifest_describes_the_dataset(dataset):
+    manifest = read_manifest(dataset)
+    assert manifest["splits"]["train"]["less_greater"]["programs"] == 1_000
+    assert manifest["splits"]["train"]["less_greater"]["rejected"] > 0
+    assert set(manifest["shared_between_splits"].values()) == {0}
+    assert len(manifest["files"]) == len(plan(CONFIG))
+
+
+def test_reader_selects_templates(dataset):
+    table = read_split(dataset, "test", ["equality", "random"])
+    assert table.template.tolist() == ["equality"] * 60 + ["random"] * 60
+    assert np.array_equal(table.x[:60], table.y[:60])
+    assert np.isnan(table.x[60:]).all()
+    with pytest.raises(InputError, match="no test programs of nothing"):
+        read_split(dataset, "test", ["nothing"])
+
+
+def test_a_missing_shard_is_named(copy):
+    (copy / "train/random-0000.parquet").unlink()
+    with pytest.raises(InputError, match=r"train/random-0000\.parquet: no such file"):
+        write_manifest(CONFIG, copy)
+    with pytest.raises(InputError, match=r"train/random-0000\.parquet: no such file"):
+        read_split(copy, "train")
+
+
+def test_a_truncated_shard_is_named(copy):
+    path = copy / "train/random-0000.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"train/random-0000\.parquet: .*truncated.*delete it"):
+        write_manifest(CONFIG, copy)
+    with pytest.raises(InputError, match=r"truncated"):
+        read_split(copy, "train")
+
+
+def test_a_shard_of_another_config_is_refused(copy):
+    other = CONFIG.model_copy(update={"seed": 2})
+    write_shard(other, "random", "train", 0, copy / "train/random-0000.parquet")
+    with pytest.raises(InputError, match=r"random-0000\.parquet: the shard has the config_digest"):
+        write_manifest(CONFIG, copy)
+
+
+def test_a_program_in_the_wrong_split_is_a_defect(copy):
+    training_shard = copy / "train/random-0000.parquet"
+    (copy / "test/random-0000.parquet").write_bytes(training_shard.read_bytes())
+    with pytest.raises(Defect, match="belong to another split"):
+        write_manifest(CONFIG, copy)
+
+
+def test_a_dataset_of_another_instruction_set_is_refused(copy):
+    path = copy / "manifest.json"
+    path.write_text(path.read_text().replace(isa.digest(), "0" * 16))
+    with pytest.raises(InputError, match="sampled with the instruction set 0000000000000000"):
+        read_split(copy, "train")
+
+
+def test_a_shard_that_cannot_be_written_leaves_nothing(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with pytest.raises(InputError, match="cannot write"):
+        write_shard(CONFIG, "random", "test", 0, blocked / "random-0000.parquet")
+    assert list(tmp_path.iterdir()) == [blocked]
+
+
+def test_shards_beyond_the_plan_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no shard 7 of random for test"):
+        write_shard(CONFIG, "random", "test", 7, tmp_path / "x.parquet")
+
+
+def test_programs_survive_arrow(dataset):
+    texts = ["", "1", "34+7=", "", "u2b"]
+    programs = Programs.from_strings(texts)
+    assert Programs.from_arrow(programs.to_arrow()).to_strings() == texts
+    assert Programs.from_arrow(programs.to_arrow().slice(1, 3)).to_strings() == texts[1:4]
+    assert parquet.read_metadata(dataset / "test/random-0000.parquet")["rows"] == 60

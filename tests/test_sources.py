@@ -1,0 +1,25 @@
+"""Which source files a result depends on."""
+
+from cadmus.sources import sources_of
+
+
+def names(*modules):
+    return {"/".join(path.parts[path.parts.index("cadmus") + 1 :]) for path in sources_of(*modules)}
+
+
+def test_a_shard_depends_on_the_machine_and_its_own_template():
+    found = names("cadmus.dataset.shards", "cadmus.templates.less_greater")
+    assert {"isa.py", "vm/compiled.py", "templates/draw.py", "templates/less_greater.py"} <= found
+    assert "templates/equality.py" not in found
+    assert "dataset/sampler.py" in found, "imports inside functions count"
+
+
+def test_adapters_and_configuration_are_no_sources():
+    found = names("cadmus.dataset.shards")
+    assert not any(name.startswith("cli/") for name in found)
+    assert "config.py" not in found
+
+
+def test_names_inside_modules_are_no_files():
+    assert names("cadmus.isa.digest") == set()
+    assert names("cadmus.isa") == {"isa.py"}

@@ -1,0 +1,189 @@
+"""The templates: true programs, composed as the specification says, held to the readable machine."""
+
+import numpy as np
+import pytest
+
+from cadmus import isa
+from cadmus.config import TEMPLATES, Config, Dataset, Templates
+from cadmus.dataset.sampler import sample
+from cadmus.errors import InputError
+from cadmus.programs import Programs, join
+from cadmus.templates import TEMPLATES as FUNCTIONS
+from cadmus.templates import Draw
+from cadmus.templates.draw import NUMERAL_MAX, interleave, numeral, only_where
+from cadmus.templates.expressions import expressions
+from cadmus.vm import reference
+
+COUNT = 2_000
+
+
+@pytest.fixture(scope="module", params=TEMPLATES)
+def drawn(request):
+    return request.param, sample(Dataset(), 1, request.param, "train", 0, COUNT)
+
+
+def test_every_configured_template_exists():
+    assert tuple(FUNCTIONS) == TEMPLATES == tuple(Templates.model_fields)
+    assert set(Config.model_fields) >= {"dataset", "model", "train"}
+
+
+def test_programs_are_true_on_the_readable_machine(drawn):
+    _, programs = drawn
+    assert len(programs.programs) == COUNT
+    assert all(reference.run(program).true for program in programs.programs.to_strings())
+
+
+def test_programs_are_distinct_and_within_the_limits(drawn):
+    _, programs = drawn
+    texts = programs.programs.to_strings()
+    assert len(set(texts)) == COUNT
+    assert max(map(len, texts)) <= Dataset().max_length
+    assert all(isa.END not in text for text in texts)
+
+
+def test_prompts_leave_something_to_complete(drawn):
+    template, programs = drawn
+    left = programs.programs.lengths - programs.prompt_length
+    # A sequence whose label is 1 is completed by the end of the program alone.
+    assert left.min() >= (0 if template == "apply_labels" else 1)
+    assert programs.prompt_length.min() >= 1
+
+
+COMPARED = {"basic_math": "<>=", "equality": "=", "less_greater": "<>"}
+
+
+@pytest.mark.parametrize("template", COMPARED)
+def test_comparisons_note_their_values(template):
+    programs = sample(Dataset(), 2, template, "train", 0, COUNT)
+    limits = Dataset().values
+    for text, prompt, x, y in zip(
+        programs.programs.to_strings(), programs.prompt_length, programs.x, programs.y, strict=True
+    ):
+        left, right = reference.run(text[:prompt]).outputs
+        assert (left.value, right.value) == (x, y)
+        assert len(text) == prompt + 1
+        assert text[-1] in COMPARED[template]
+        assert limits.low <= x <= limits.high
+        assert limits.low <= y <= limits.high
+    if template != "basic_math":
+        # Half of the numbers are uniform over the range, so all of it appears.
+        assert set(programs.x.tolist()) == set(range(limits.low, limits.high + 1))
+
+
+def test_subroutines_define_before_and_after_and_recur():
+    programs = sample(Dataset(), 1, "subroutines", "train", 0, COUNT)
+    texts = programs.programs.to_strings()
+    completed = [text[prompt:] for text, prompt in zip(texts, programs.prompt_length, strict=True)]
+    before = [text for text in completed if text in {"<", ">", "="}]
+    after = [text for text in completed if text.startswith("\\") and text.endswith(";")]
+    assert len(before) + len(after) == COUNT
+    assert min(len(before), len(after)) > COUNT / 4
+    assert sum("R" in text for text in texts) > 20
+    assert sum("F" in text for text in texts) > COUNT / 4
+
+
+def test_labels_are_an_exclamation_mark_exactly_when_zero():
+    programs = sample(Dataset(), 1, "apply_labels", "train", 0, COUNT)
+    seen = {"": 0, "!": 0, "elements": 0}
+    for text, prompt in zip(programs.programs.to_strings(), programs.prompt_length, strict=True):
+        answer = text[prompt:]
+        (label,) = reference.run(text[:prompt]).outputs
+        if isinstance(label, reference.Number):
+            assert answer == ("!" if label.value == 0 else "")
+            seen[answer] += 1
+        else:
+            assert answer.endswith("Y")
+            seen["elements"] += 1
+    assert min(seen.values()) > COUNT / 10
+
+
+def test_induction_shows_both_outcomes():
+    programs = sample(Dataset(), 1, "complete_algorithm", "train", 0, COUNT)
+    for text, prompt in zip(programs.programs.to_strings(), programs.prompt_length, strict=True):
+        examples, body = text[:prompt], text[prompt:]
+        assert body.startswith("\\")
+        assert body.endswith(";")
+        assert 3 <= examples.count("f") <= 5
+        assert not reference.run(examples).true, "without its definition no example holds"
+        if "=" not in examples:
+            # Labels: some examples are denied, some are not.
+            assert 0 < examples.count("f!") < examples.count("f")
+
+
+def test_random_programs_use_every_instruction():
+    programs = sample(Dataset(), 1, "random", "train", 0, COUNT)
+    texts = programs.programs.to_strings()
+    assert {len(text) for text in texts} == set(range(4, 17))
+    assert set("".join(texts)) == set(isa.BY_SYMBOL) - {isa.END}
+    assert all(programs.prompt_length == programs.programs.lengths // 2)
+
+
+def test_the_table_of_five_instruction_expressions():
+    table = expressions(5)
+    assert table.enumerated == 98_000
+    assert len(table.values) == 98_000 - 6_700
+    distinct = np.unique(table.values)
+    assert (len(distinct), distinct[0], distinct[-1]) == (237, -81, 729)
+
+
+@pytest.mark.parametrize("length", [1, 3, 5])
+def test_expressions_have_the_value_asked_for(length):
+    table = expressions(length)
+    values = np.unique(table.values)
+    texts = table.sample(np.random.default_rng(1), values).to_strings()
+    assert {len(text) for text in texts} == {length}
+    assert [reference.run(text).outputs[0].value for text in texts] == values.tolist()
+    assert table.count(values).sum() == len(table.values)
+    with pytest.raises(ValueError, match="-82"):
+        table.sample(np.random.default_rng(1), np.array([-82]))
+
+
+def test_uniform_share_flattens_the_values():
+    def draw(share):
+        dataset = Dataset.model_validate({"values": {"uniform_share": share}})
+        values = Draw(np.random.default_rng(1), dataset).values(20_000, (5,))
+        return np.bincount(values + 20, minlength=41)
+
+    assert draw(1.0).min() > 300
+    assert draw(0.0).min() < 100
+    assert draw(0.0).max() > 1_000
+
+
+def test_numerals_have_their_value():
+    values = np.array([-NUMERAL_MAX, -30, -1, 0, 9, 10, 11, 20, 99, 100, 101, 110, 729, NUMERAL_MAX])
+    texts = numeral(values).to_strings()
+    assert [reference.run(text).outputs[0].value for text in texts] == values.tolist()
+    with pytest.raises(ValueError, match="reach"):
+        numeral(np.array([NUMERAL_MAX + 1]))
+
+
+def test_interleave_keeps_the_order_within_a_variant():
+    drawn = [Programs.from_strings(["1", "2", "3"]), Programs.from_strings(["77", "88"])]
+    mixed = interleave(np.array([1, 0, 0, 1, 0]), drawn)
+    assert mixed.to_strings() == ["77", "1", "2", "88", "3"]
+
+
+def test_pieces_join_row_by_row():
+    left = Programs.from_strings(["1", "", "333"])
+    marks = np.frombuffer(b"+-*", np.uint8)
+    joined = join(left, b"\\x", marks, only_where(left, np.array([True, True, False])))
+    assert joined.to_strings() == ["1\\x+1", "\\x-", "333\\x*"]
+    with pytest.raises(ValueError, match="2 rows among pieces of 3"):
+        join(left, Programs.from_strings(["1", "2"]))
+
+
+def test_a_range_without_programs_is_named():
+    dataset = Dataset.model_validate({"values": {"low": 5_000, "high": 6_000}})
+    with pytest.raises(InputError, match=r"dataset\.values: no expression of 5 .*-81 to 729"):
+        sample(dataset, 1, "less_greater", "train", 0, 10)
+
+
+def test_a_template_that_keeps_nothing_stops():
+    dataset = Dataset.model_validate({"values": {"low": 3, "high": 3}})
+    with pytest.raises(InputError, match=r"less_greater.*not true"):
+        sample(dataset, 1, "less_greater", "train", 0, 10)
+
+
+def test_an_unknown_template_is_named():
+    with pytest.raises(InputError, match=r"no template 'equalty'; the templates are basic_math, "):
+        sample(Dataset(), 1, "equalty", "train", 0, 10)

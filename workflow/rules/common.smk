@@ -1,0 +1,50 @@
+# What the rules share: the checked config, the shards, and the sources that a result depends on.
+
+import os
+import sys
+from pathlib import Path
+
+import yaml
+
+from cadmus.config import parse_config
+from cadmus.dataset.shards import plan
+from cadmus.errors import InputError
+from cadmus.sources import sources_of
+
+
+def checked_config():
+    """The config with its defaults; bad input ends the workflow with one line."""
+    source = ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "config"
+    try:
+        return parse_config(config, source)
+    except InputError as error:
+        print(f"cadmus: error: {error}", file=sys.stderr)
+        # Nothing is locked or started yet, so leaving at once loses nothing.
+        os._exit(2)
+
+
+RUN = checked_config()
+RESULTS = f"results/{RUN.name}"
+SHARDS = plan(RUN)
+DATASET = f"{RESULTS}/dataset"
+# The same commands as in a shell, whichever way Snakemake was started.
+shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
+
+
+def section(*names):
+    """Values of the config that decide a result, as the parameter that makes Snakemake run it again."""
+    values = RUN.model_dump()
+    return {name: values[name] for name in names}
+
+
+def code(*modules):
+    """The source files of modules and of what they import, relative to the working directory."""
+    return [os.path.relpath(path) for path in sources_of(*modules)]
+
+
+def shard_code(wildcards):
+    return code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}")
+
+
+def figure_code(wildcards):
+    return code(f"cadmus.figures.{wildcards.figure}")

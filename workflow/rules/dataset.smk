@@ -1,0 +1,43 @@
+# True programs: one job a shard, then the manifest over all of them.
+
+
+rule resolved_config:
+    output:
+        f"{RESULTS}/config.yaml",
+    params:
+        config=yaml.safe_dump(RUN.model_dump(), sort_keys=False),
+    log:
+        f"{RESULTS}/logs/config.log",
+    localrule: True
+    shell:
+        "printf %s {params.config:q} > {output} 2> {log}"
+
+
+rule shard:
+    input:
+        config=ancient(rules.resolved_config.output),
+        code=shard_code,
+    output:
+        f"{DATASET}/{{split}}/{{template}}-{{number}}.parquet",
+    params:
+        config=section("seed", "dataset"),
+    log:
+        f"{RESULTS}/logs/shard-{{split}}-{{template}}-{{number}}.log",
+    shell:
+        "cadmus shard --config {input.config} --template {wildcards.template} --split {wildcards.split}"
+        " --number {wildcards.number} --output {output} 2> {log}"
+
+
+rule manifest:
+    input:
+        config=ancient(rules.resolved_config.output),
+        shards=[f"{DATASET}/{shard.path}" for shard in SHARDS],
+        code=code("cadmus.dataset.manifest"),
+    output:
+        f"{DATASET}/manifest.json",
+    params:
+        config=section("seed", "dataset"),
+    log:
+        f"{RESULTS}/logs/manifest.log",
+    shell:
+        "cadmus manifest --config {input.config} {DATASET} > {log} 2>&1"
