@@ -9,6 +9,7 @@ import yaml
 from cadmus.config import parse_config
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
+from cadmus.figures import NAMES, TABLES
 from cadmus.sources import sources_of
 
 
@@ -48,3 +49,16 @@ def shard_code(wildcards):
 
 def figure_code(wildcards):
     return code(f"cadmus.figures.{wildcards.figure}")
+
+
+def numbers_options(wildcards, input):
+    return " ".join(f"--numbers {path}" for path in input.numbers)
+
+
+def targets():
+    """Every figure and table, and with them all that they are made from."""
+    return [
+        f"{RESULTS}/{'tables' if name in TABLES else 'figures'}/{name}.{suffix}"
+        for name in NAMES
+        for suffix in (["md", "tex", "csv"] if name in TABLES else ["pdf", "png", "csv"])
+    ]

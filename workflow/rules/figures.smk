@@ -1,0 +1,53 @@
+# Figures and tables, each drawn from its numbers alone; `snakemake results/quick/figures/NAME.pdf` draws one.
+
+NUMBERS = {
+    "comparison_grid": rules.grid.output,
+    "accuracy_by_distance": rules.grid.output,
+    "output_tokens": rules.grid.output,
+    "probe_final_block": rules.probe.output,
+    "probe_layers": rules.probe.output,
+    "training_curve": [rules.train.output.metrics],
+    "table1_related_work": [],
+    "table2_instructions": [],
+    "table3_accuracy": rules.accuracy.output,
+}
+
+
+rule figure:
+    input:
+        numbers=lookup(within=NUMBERS, dpath="{figure}"),
+        code=figure_code,
+    output:
+        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        png=report(
+            f"{RESULTS}/figures/{{figure}}.png",
+            category="Figures",
+            labels={"figure": "{figure}"},
+        ),
+        numbers=f"{RESULTS}/figures/{{figure}}.csv",
+    log:
+        f"{RESULTS}/logs/figure-{{figure}}.log",
+    params:
+        numbers=numbers_options,
+    shell:
+        "cadmus figure {wildcards.figure} {params.numbers} --output {output.pdf} > {log} 2>&1"
+
+
+rule table:
+    input:
+        numbers=lookup(within=NUMBERS, dpath="{figure}"),
+        code=figure_code,
+    output:
+        csv=report(
+            f"{RESULTS}/tables/{{figure}}.csv",
+            category="Tables",
+            labels={"table": "{figure}"},
+        ),
+        markdown=f"{RESULTS}/tables/{{figure}}.md",
+        latex=f"{RESULTS}/tables/{{figure}}.tex",
+    log:
+        f"{RESULTS}/logs/table-{{figure}}.log",
+    params:
+        numbers=numbers_options,
+    shell:
+        "cadmus figure {wildcards.figure} {params.numbers} --output {output.csv} > {log} 2>&1"

@@ -1,0 +1,23 @@
+# The model. Its checkpoints are no output: Snakemake deletes the outputs of a failed job, and a training
+# that was killed continues from its last checkpoint.
+
+
+rule train:
+    input:
+        config=ancient(rules.resolved_config.output),
+        manifest=rules.manifest.output,
+        code=code("cadmus.train.loop"),
+    output:
+        model=directory(f"{RESULTS}/model"),
+        metrics=f"{RESULTS}/training/metrics.jsonl",
+    params:
+        config=section("seed", "model", "train"),
+        checkpoints=f"{RESULTS}/training/checkpoints",
+        metrics=f"{RESULTS}/training/metrics.partial.jsonl",
+    log:
+        f"{RESULTS}/logs/train.log",
+    threads: workflow.cores
+    shell:
+        "cadmus train --config {input.config} --dataset {DATASET} --checkpoints {params.checkpoints}"
+        " --metrics {params.metrics} --output {output.model} 2>&1 | tee -a {log}"
+        " && cp {params.metrics} {output.metrics}"
