@@ -160,12 +160,6 @@ class Dataset(Section):
     ] = 0.05
     templates: Templates = Templates()
 
-    @model_validator(mode="after")
-    def _check(self) -> "Dataset":
-        if not any(getattr(self.templates, name).train for name in TEMPLATES):
-            raise ValueError("no template has a number of train programs above 0")
-        return self
-
 
 class Model(Section):
     """The decoder."""
@@ -332,6 +326,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "Config":
+        if not any(getattr(self.dataset.templates, name).train for name in TEMPLATES):
+            raise ValueError("dataset.templates: no template has a number of train programs above 0")
         needed = self.dataset.max_length + 1
         if self.train.row_length is not None and self.train.row_length < needed:
             raise ValueError(

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from cadmus.cli.options import config_option
 from cadmus.config import Config, digest, load_config
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, produce
@@ -23,9 +24,7 @@ def _experiment(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--model", "directory", type=_PATH, required=True, metavar="DIR", help="Exported model."
         ),
-        click.option(
-            "--config", "config_path", type=_PATH, required=True, metavar="FILE", help="Run config."
-        ),
+        config_option,
     ):
         command = option(command)
     return command
@@ -34,41 +33,46 @@ def _experiment(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @_experiment
 @click.option("--dataset", type=_PATH, required=True, metavar="DIR", help="Dataset with the held-out split.")
-def evaluate(config_path: Path, directory: Path, output: Path, device: str | None, dataset: Path) -> None:
+def evaluate(config: Path, directory: Path, output: Path, device: str | None, dataset: Path) -> None:
     """Accuracy on each sub-problem, graded by execution (Table 3)."""
-    config = _begin(config_path, output)
+    run = _begin(config, output)
+    from cadmus.dataset.manifest import read_manifest
     from cadmus.dataset.reader import read_split
 
-    table = read_split(dataset, config.evaluate.split)
-    model = _load(config, directory, device)
+    training = read_manifest(dataset)["splits"]["train"]
+    table = read_split(dataset, run.evaluate.split)
+    model = _load(run, directory, device)
 
     import polars as pl
 
-    from cadmus.evaluate.completion import SOLVE, accuracy
+    from cadmus.evaluate.completion import accuracy
+    from cadmus.evaluate.numbers import SOLVE
 
-    numbers = accuracy(model, table, config.dataset.max_length, config.evaluate.programs)
-    training = {name: section["train"] for name, section in config.dataset.templates.model_dump().items()}
-    training[SOLVE] = training["equality"]
-    programs = pl.col("template").replace_strict(training, return_dtype=pl.Int64)
-    _write(numbers.with_columns(programs.alias("training_programs")), output, config, directory)
+    numbers = accuracy(model, table, run.dataset.max_length, run.evaluate.programs)
+    trained = {name: counts["programs"] for name, counts in training.items()}
+    trained[SOLVE] = trained.get("equality", 0)
+    programs = pl.col("template").replace_strict(trained, return_dtype=pl.Int64)
+    _write(numbers.with_columns(programs.alias("training_programs")), output, run, directory)
 
 
 @click.command()
 @_experiment
-def grid(config_path: Path, directory: Path, output: Path, device: str | None) -> None:
+def grid(config: Path, directory: Path, output: Path, device: str | None) -> None:
     """Accuracy at the comparator for every pair of values."""
-    config = _begin(config_path, output)
-    model = _load(config, directory, device)
+    run = _begin(config, output)
+    model = _load(run, directory, device)
 
-    from cadmus.evaluate.grid import comparison_grid, summary
-    from cadmus.figures.style import interval
+    from cadmus.evaluate.grid import comparison_grid
+    from cadmus.evaluate.intervals import as_text
+    from cadmus.evaluate.regions import summary
 
     numbers = comparison_grid(
-        model, config.evaluate.grid, config.dataset.values, config.dataset.held_out_share, config.seed
+        model, run.evaluate.grid, run.dataset.values, run.dataset.held_out_share, run.seed
     )
-    _write(numbers, output, config, directory)
+    _write(numbers, output, run, directory)
     for row in summary(numbers).iter_rows(named=True):
-        click.echo(f"{row['region'].replace('_', ' ')}: {interval(row)} of {row['programs']} programs")
+        accuracy = as_text(row["accuracy"], row["low"], row["high"])
+        click.echo(f"{row['region'].replace('_', ' ')}: {accuracy} of {row['programs']:,} programs")
 
 
 @click.command()
@@ -77,17 +81,15 @@ def grid(config_path: Path, directory: Path, output: Path, device: str | None) -
     "--jobs", type=click.IntRange(1), default=lambda: len(os.sched_getaffinity(0)), metavar="N",
     help="Regressions fitted at a time; as many as cores by default.",
 )  # fmt: skip
-def probe(config_path: Path, directory: Path, output: Path, device: str | None, jobs: int) -> None:
+def probe(config: Path, directory: Path, output: Path, device: str | None, jobs: int) -> None:
     """Logistic regressions for the two compared values, on every layer and token."""
-    config = _begin(config_path, output)
-    model = _load(config, directory, device)
+    run = _begin(config, output)
+    model = _load(run, directory, device)
 
     from cadmus.probe.regression import probe
 
-    numbers = probe(
-        model, config.evaluate.probe, config.dataset.values, config.dataset.held_out_share, config.seed, jobs
-    )
-    _write(numbers, output, config, directory)
+    numbers = probe(model, run.evaluate.probe, run.dataset.values, run.dataset.held_out_share, run.seed, jobs)
+    _write(numbers, output, run, directory)
 
 
 @click.command(epilog=f"Figures and tables: {', '.join(NAMES)}.")
@@ -108,11 +110,11 @@ def figure(name: str, numbers: tuple[Path, ...], output: Path) -> None:
         click.echo(path)
 
 
-def _begin(config_path: Path, output: Path) -> Config:
+def _begin(config: Path, output: Path) -> Config:
     """The config, once it is clear that the results will find their place."""
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: a file of numbers is called something.parquet")
-    return load_config(config_path)
+    return load_config(config)
 
 
 def _load(config: Config, directory: Path, device: str | None) -> Any:

@@ -22,16 +22,12 @@ from tqdm import tqdm
 from cadmus import isa
 from cadmus.config import TEMPLATES
 from cadmus.errors import Defect
-from cadmus.evaluate.numbers import with_accuracy
+from cadmus.evaluate.numbers import SOLVE, with_accuracy
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs, join
 from cadmus.vm.compiled import verdicts
 
 DROP = "_"
-METRICS = {"verified": "Verified", "exact": "Exact", "next_token": "Next token"}
-"""What is counted, and how a table calls it."""
-SOLVE = "equality_solve"
-"""The row for equality programs completed from after the first expression."""
 
 
 def accuracy(model: Any, table: Any, max_length: int, limit: int | None = None) -> pl.DataFrame:

@@ -25,3 +25,14 @@ def wilson(successes: np.ndarray | int, n: np.ndarray | int) -> tuple[np.ndarray
     low = np.where(successes == 0, 0.0, (centre - spread) / (n + Z**2))
     high = np.where(failures == 0, 1.0, (centre + spread) / (n + Z**2))
     return low, high
+
+
+def as_text(accuracy: float | None, low: float, high: float) -> str:
+    """An accuracy with its interval, in percent.
+
+    >>> as_text(0.987, 0.982, 0.991)
+    '98.7 % [98.2, 99.1]'
+    """
+    if accuracy is None:
+        return "none tested"
+    return f"{100 * accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"

@@ -1,9 +1,7 @@
 """Numbers files: what an experiment writes and a figure or table is drawn from."""
 
-import os
 import subprocess
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,12 @@ import polars as pl
 
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import wilson
+from cadmus.files import replacing
+
+METRICS = {"verified": "Verified", "exact": "Exact", "next_token": "Next token"}
+"""What :mod:`cadmus.evaluate.completion` counts, and how a table calls it."""
+SOLVE = "equality_solve"
+"""The row for equality programs completed from after the first expression."""
 
 
 def with_accuracy(numbers: pl.DataFrame) -> pl.DataFrame:
@@ -27,25 +31,6 @@ def with_accuracy(numbers: pl.DataFrame) -> pl.DataFrame:
         pl.when(tested).then(pl.Series(name, column)).alias(name)
         for name, column in (("accuracy", accuracy), ("low", low), ("high", high))
     )
-
-
-@contextmanager
-def replacing(path: Path | str) -> Iterator[Path]:
-    """Give a temporary path beside ``path`` and put the file there in its place, if all went well.
-
-    Raises:
-        InputError: the directory cannot be written to.
-    """
-    path = Path(path)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_numbers(numbers: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:

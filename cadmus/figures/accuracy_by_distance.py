@@ -3,8 +3,8 @@
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.evaluate.grid import COLUMNS as GRID
-from cadmus.evaluate.grid import by_distance
+from cadmus.evaluate.regions import COLUMNS as GRID
+from cadmus.evaluate.regions import by_distance
 from cadmus.figures import style
 
 COLUMNS = (GRID,)

@@ -5,8 +5,9 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from cadmus.evaluate.grid import COLUMNS as GRID
-from cadmus.evaluate.grid import summary, training_range
+from cadmus.evaluate.intervals import as_text
+from cadmus.evaluate.regions import COLUMNS as GRID
+from cadmus.evaluate.regions import summary, training_range
 from cadmus.figures import style
 
 COLUMNS = (GRID,)
@@ -51,6 +52,9 @@ def draw(grid: pl.DataFrame) -> Figure:
         "out_of_distribution": "out of distribution",
         "out_of_distribution_diagonal": "of these, X = Y",
     }
-    lines = [f"{names[row['region']]}: {style.interval(row)}" for row in summary(grid).iter_rows(named=True)]
+    lines = [
+        f"{names[row['region']]}: {as_text(row['accuracy'], row['low'], row['high'])}"
+        for row in summary(grid).iter_rows(named=True)
+    ]
     figure.supxlabel("\n".join(lines), fontsize=7)
     return figure

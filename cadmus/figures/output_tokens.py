@@ -5,9 +5,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from cadmus.errors import InputError
-from cadmus.evaluate.grid import COLUMNS as GRID
-from cadmus.evaluate.grid import summary
+from cadmus.evaluate.intervals import as_text
 from cadmus.evaluate.numbers import with_accuracy
+from cadmus.evaluate.regions import COLUMNS as GRID
+from cadmus.evaluate.regions import summary
 from cadmus.figures import reported, style
 
 COLUMNS = (GRID, ("model", "symbols", "max_output_tokens", "programs", "correct"))
@@ -25,7 +26,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     axes = figure.subplots()
     axes.axhspan(cadmus["low"], cadmus["high"], color=style.BLUE, alpha=0.2, lw=0)
     axes.axhline(
-        cadmus["accuracy"], color=style.BLUE, label=f"Cadmus, one output token: {style.interval(cadmus)}"
+        cadmus["accuracy"],
+        color=style.BLUE,
+        label=f"Cadmus, one output token: {as_text(cadmus['accuracy'], cadmus['low'], cadmus['high'])}",
     )
     axes.plot(
         [reported.GPT5_OUTPUT_TOKENS],

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from cadmus.evaluate.numbers import replacing
+from cadmus.files import replacing
 
 STYLE = Path(__file__).with_name("cadmus.mplstyle")
 COLUMN = 3.4
@@ -52,15 +52,3 @@ def percent_axis(axes: Axes, low: float = 0.0) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.grid(True, axis="y")
     axes.set_axisbelow(True)
-
-
-def interval(row: dict[str, float]) -> str:
-    """An accuracy with its interval, as ``98.7 % [98.2, 99.1]``.
-
-    >>> interval({"accuracy": 0.987, "low": 0.982, "high": 0.991})
-    '98.7 % [98.2, 99.1]'
-    """
-    if row["accuracy"] is None:
-        return "none tested"
-    accuracy, low, high = (100 * row[name] for name in ("accuracy", "low", "high"))
-    return f"{accuracy:.1f} % [{low:.1f}, {high:.1f}]"

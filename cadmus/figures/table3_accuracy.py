@@ -3,8 +3,9 @@
 import polars as pl
 
 from cadmus.config import TEMPLATES
-from cadmus.evaluate.completion import METRICS, SOLVE
-from cadmus.figures import reported, style
+from cadmus.evaluate.intervals import as_text
+from cadmus.evaluate.numbers import METRICS, SOLVE
+from cadmus.figures import reported
 
 COLUMNS = (("template", "metric", "training_programs", "programs", "accuracy", "low", "high"),)
 
@@ -22,15 +23,17 @@ def table(numbers: pl.DataFrame) -> pl.DataFrame:
         }
         if not of_template:
             continue
+        counts = next(iter(of_template.values()))
         samples, accuracy = reported.TABLE3.get(name, (None, None))
         rows.append(
             {
                 "Sub-problem": name.replace("_solve", ", solve").replace("_", " "),
-                "Training programs": f"{next(iter(of_template.values()))['training_programs']:,}",
-                "Tested": f"{next(iter(of_template.values()))['programs']:,}",
+                "Training programs": f"{counts['training_programs']:,}",
+                "Tested": f"{counts['programs']:,}",
                 **{
-                    title: style.interval(of_template[metric]) if metric in of_template else ""
+                    title: as_text(row["accuracy"], row["low"], row["high"])
                     for metric, title in METRICS.items()
+                    for row in [of_template[metric]]
                 },
                 "Paper: training programs": f"{samples:,}" if samples else "",
                 "Paper: accuracy": f"{accuracy:.0%}" if accuracy else "",

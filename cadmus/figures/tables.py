@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cadmus.evaluate.numbers import replacing
+from cadmus.files import replacing
 
 _LATEX = str.maketrans(
     {

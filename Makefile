@@ -1,0 +1,31 @@
+# Two commands: `make run` goes from nothing to the tables and figures, `make test` passes the tests.
+# Both need Python 3.11 or later, make and the network for packages, and set up .venv themselves.
+
+PYTHON ?= python3
+CONFIG ?= config/quick.yaml
+CORES ?= all
+BIN := .venv/bin
+
+.PHONY: run test lint clean
+
+run: .venv/installed
+	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG)
+
+test: .venv/installed
+	$(BIN)/pytest
+
+lint: .venv/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/snakefmt --check workflow
+	$(BIN)/snakemake --lint
+
+.venv/installed: requirements.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("make: Cadmus needs Python 3.11 or later, this is " + sys.version.split()[0] + "; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+clean:
+	rm -rf .venv results .snakemake

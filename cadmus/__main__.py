@@ -1,0 +1,5 @@
+"""``python -m cadmus``."""
+
+from cadmus.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""True programs on disk: shards, splits that cannot leak, the manifest, the reader."""

@@ -1,0 +1,122 @@
+"""The manifest: what a dataset consists of, and the proof that its splits are disjoint."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.config import SPLITS, TEMPLATES, Config, digest
+from cadmus.dataset import parquet
+from cadmus.dataset.shards import plan
+from cadmus.dataset.splits import hashes, split_of_hashes
+from cadmus.errors import Defect, InputError
+from cadmus.files import replacing
+from cadmus.programs import Programs
+
+NAME = "manifest.json"
+
+
+def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
+    """Check the assembled shards of ``directory`` and describe them in its ``manifest.json``.
+
+    Raises:
+        InputError: a shard is missing, truncated, or was made by another instruction set or config.
+        Defect: a program lies in two splits, or in one where it does not belong.
+    """
+    files, by_split = [], {split: [] for split in SPLITS}
+    for shard in plan(config):
+        path = directory / shard.path
+        noted = parquet.read_metadata(path)
+        _check_origin(path, noted, config)
+        hashed = hashes(Programs.from_arrow(parquet.read(path, ["program"])["program"]))
+        belongs = split_of_hashes(hashed, config.dataset.held_out_share) == SPLITS.index(shard.split)
+        if not belongs.all():
+            raise Defect(f"{path}: {np.sum(~belongs)} programs belong to another split")
+        by_split[shard.split].append((shard.template, hashed))
+        files.append(
+            {
+                "file": shard.path,
+                "template": shard.template,
+                "split": shard.split,
+                "rows": noted["rows"],
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "counts": noted["counts"],
+            }
+        )
+    manifest = {
+        "name": config.name,
+        "digest": digest([[file["file"], file["sha256"]] for file in files]),
+        "isa_digest": isa.digest(),
+        "isa_limits": isa.LIMITS,
+        "config_digest": config.dataset_digest(),
+        "seed": config.seed,
+        "dataset": config.dataset.model_dump(),
+        "splits": {split: _describe(by_split[split], files, split) for split in SPLITS},
+        "shared_between_splits": _shared(by_split),
+        "files": files,
+    }
+    if any(manifest["shared_between_splits"].values()):
+        raise Defect(f"{directory}: splits share programs: {manifest['shared_between_splits']}")
+    with replacing(directory / NAME) as temporary:
+        temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    return manifest
+
+
+def read_manifest(directory: Path | str) -> dict[str, Any]:
+    """The manifest of a dataset.
+
+    Raises:
+        InputError: it is missing or unreadable, or the dataset belongs to another instruction set.
+    """
+    path = Path(directory) / NAME
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; {directory} is no finished dataset") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable manifest ({error})") from None
+    if manifest.get("isa_digest") != isa.digest():
+        raise InputError(
+            f"{path}: the dataset was sampled with the instruction set {manifest.get('isa_digest')}, this is "
+            f"{isa.digest()}; sample it again"
+        )
+    return manifest
+
+
+def _check_origin(path: Path, noted: dict[str, Any], config: Config) -> None:
+    for key, ours in (("isa_digest", isa.digest()), ("config_digest", config.dataset_digest())):
+        if noted[key] != ours:
+            raise InputError(
+                f"{path}: the shard has the {key} {noted[key]}, this run has {ours}; delete it and sample it "
+                "again"
+            )
+
+
+def _describe(shards: list[tuple[str, np.ndarray]], files: list[dict], split: str) -> dict[str, Any]:
+    """Programs, duplicates across shards and the fate of the candidates, by template."""
+    described = {}
+    for template in TEMPLATES:
+        hashed = [values for name, values in shards if name == template]
+        if not hashed:
+            continue
+        counts = [f["counts"] for f in files if (f["split"], f["template"]) == (split, template)]
+        rows = sum(map(len, hashed))
+        described[template] = {
+            "programs": rows,
+            "distinct": len(np.unique(np.concatenate(hashed))),
+            **{key: sum(count[key] for count in counts) for key in counts[0]},
+        }
+    return described
+
+
+def _shared(by_split: dict[str, list[tuple[str, np.ndarray]]]) -> dict[str, int]:
+    """Programs (by hash) that two splits have in common, whatever the template."""
+    distinct = {
+        split: np.unique(np.concatenate([np.empty(0, np.uint64), *(values for _, values in shards)]))
+        for split, shards in by_split.items()
+    }
+    pairs = [("train", "validation"), ("train", "test"), ("validation", "test")]
+    return {f"{a} and {b}": len(np.intersect1d(distinct[a], distinct[b], True)) for a, b in pairs}

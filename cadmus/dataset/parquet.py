@@ -1,0 +1,99 @@
+"""The Parquet file of a shard: its columns, its metadata, and reading it with clear errors."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cadmus import isa
+from cadmus.config import Config
+from cadmus.dataset.sampler import Sample
+from cadmus.errors import InputError
+from cadmus.files import replacing
+
+SCHEMA = pa.schema(
+    [
+        pa.field("template", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("program", pa.string(), nullable=False),
+        pa.field("prompt_length", pa.uint8(), nullable=False),
+        pa.field("x", pa.int16()),
+        pa.field("y", pa.int16()),
+        pa.field("shard", pa.int32(), nullable=False),
+    ]
+)
+"""One row per program; ``program`` is written without its end ``.``."""
+
+METADATA_KEY = b"cadmus"
+
+
+def write(path: Path, sample: Sample, config: Config, template: str, split: str, shard: int) -> None:
+    """Write a shard; the file appears whole or not at all.
+
+    Raises:
+        InputError: there is no space or no permission.
+    """
+    n = len(sample.programs)
+    metadata = {
+        "template": template,
+        "split": split,
+        "shard": shard,
+        "seed": config.seed,
+        "isa_digest": isa.digest(),
+        "isa_limits": isa.LIMITS,
+        "config_digest": config.dataset_digest(),
+        "counts": asdict(sample.counts),
+    }
+    table = pa.table(
+        [
+            pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), pa.array([template])),
+            sample.programs.to_arrow(),
+            pa.array(sample.prompt_length, pa.uint8()),
+            pa.nulls(n, pa.int16()) if sample.x is None else pa.array(sample.x, pa.int16()),
+            pa.nulls(n, pa.int16()) if sample.y is None else pa.array(sample.y, pa.int16()),
+            pa.array(np.full(n, shard, np.int32)),
+        ],
+        schema=SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}),
+    )
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """What :func:`write` noted about a shard, and the number of ``rows``.
+
+    Raises:
+        InputError: the file is missing, truncated or no shard.
+    """
+    try:
+        footer = pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+    noted = (footer.metadata or {}).get(METADATA_KEY)
+    if noted is None:
+        raise InputError(f"{path}: not a shard of Cadmus (its metadata is missing)")
+    return {**json.loads(noted), "rows": footer.num_rows}
+
+
+def read(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """The rows of a shard.
+
+    Raises:
+        InputError: the file is missing, truncated or no shard.
+    """
+    try:
+        return pq.read_table(path, columns=columns, partitioning=None)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{path}: no such file; sample the dataset first (`make run` or `snakemake`)")
+    reason = str(error).splitlines()[0]
+    return InputError(
+        f"{path}: not a readable Parquet file, perhaps truncated ({reason}); delete it and sample it again"
+    )

@@ -1,0 +1,56 @@
+"""Reading a dataset."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cadmus.dataset import parquet
+from cadmus.dataset.manifest import read_manifest
+from cadmus.errors import InputError
+from cadmus.programs import Programs
+
+
+@dataclass(frozen=True)
+class Table:
+    """The programs of a split.
+
+    Attributes:
+        programs: n programs, without their ends.
+        template: the name of the template of each, shape (n,), dtype object.
+        prompt_length: int64, shape (n,), instructions that a model is given.
+        x, y: float64, shape (n,), the compared values, NaN where a template has none.
+    """
+
+    programs: Programs
+    template: np.ndarray
+    prompt_length: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+
+
+def read_split(directory: Path | str, split: str, templates: list[str] | None = None) -> Table:
+    """Read a split in the order of the manifest, all templates or some.
+
+    Raises:
+        InputError: the dataset or a shard of it is missing, truncated, or of another instruction set.
+    """
+    directory = Path(directory)
+    files = [
+        file
+        for file in read_manifest(directory)["files"]
+        if file["split"] == split and (templates is None or file["template"] in templates)
+    ]
+    if not files:
+        wanted = f" of {', '.join(templates)}" if templates else ""
+        raise InputError(f"{directory}: the dataset has no {split} programs{wanted}")
+    table = pa.concat_tables([parquet.read(directory / file["file"]) for file in files]).unify_dictionaries()
+    return Table(
+        programs=Programs.from_arrow(table["program"]),
+        template=table["template"].to_numpy(),
+        prompt_length=table["prompt_length"].to_numpy().astype(np.int64),
+        x=pc.cast(table["x"], pa.float64()).to_numpy(),
+        y=pc.cast(table["y"], pa.float64()).to_numpy(),
+    )

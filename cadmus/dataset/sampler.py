@@ -1,0 +1,160 @@
+"""From candidates to true programs of one split: execute, filter, remove duplicates, count."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cadmus.config import SPLITS, Dataset
+from cadmus.dataset.splits import hashes, split_of_hashes
+from cadmus.errors import InputError
+from cadmus.programs import Programs, stack
+from cadmus.templates import TEMPLATES, Candidates, Draw
+from cadmus.vm import compiled
+
+BATCH = 1 << 16
+"""Candidates drawn at a time; part of what a seed means, as a change of it changes every shard."""
+NEW_SHARE = 1 / 8
+"""Share of new programs among the good ones of a batch below which duplicates are no longer removed."""
+HOPELESS_BATCHES = 50
+"""Batches in a row without a single program to keep, after which sampling gives up."""
+
+
+@dataclass
+class Counts:
+    """What became of the candidates of a shard, in the order of the checks."""
+
+    sampled: int = 0
+    """Candidates asked for."""
+    unfit: int = 0
+    """Given up by the template before they were complete (an answer that is NAN or too large, say)."""
+    too_long: int = 0
+    """Longer than dataset.max_length."""
+    rejected: int = 0
+    """Not true when executed."""
+    other_split: int = 0
+    """True, but of another split."""
+    duplicates: int = 0
+    """Removed, being in the shard already."""
+    duplicates_kept: int = 0
+    """Kept although in the shard already: the space of the template is nearly used up."""
+    surplus: int = 0
+    """Good, but more than were wanted."""
+    kept: int = 0
+    """In the shard."""
+
+
+@dataclass
+class Sample:
+    """True programs of one template and split.
+
+    Attributes:
+        programs: n distinct true programs (but see ``Counts.duplicates_kept``).
+        prompt_length: uint8, shape (n,).
+        x, y: int16, shape (n,), or None.
+        counts: what became of the candidates.
+    """
+
+    programs: Programs
+    prompt_length: np.ndarray
+    x: np.ndarray | None
+    y: np.ndarray | None
+    counts: Counts = field(default_factory=Counts)
+
+
+def seed_of(*parts: int | str) -> int:
+    """A 128-bit seed from a hash of ``parts``, so that no two places share a stream of random numbers."""
+    return int.from_bytes(hashlib.sha256("/".join(map(str, parts)).encode()).digest()[:16])
+
+
+def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, count: int) -> Sample:
+    """``count`` true programs; the same arguments give the same programs on every machine.
+
+    Raises:
+        InputError: no such template or split, or nothing that the template gives is kept.
+    """
+    check_template(template)
+    if split not in SPLITS:
+        raise InputError(f"no split {split!r}; the splits are {', '.join(SPLITS)}")
+    draw = Draw(np.random.default_rng(seed_of(seed, template, split, shard)), dataset)
+    counts = Counts()
+    batches: list[Candidates] = []
+    seen = np.empty(0, np.uint64)
+    idle = 0
+    while counts.kept < count:
+        kept, seen = _filter(TEMPLATES[template](draw, BATCH), split, dataset, seen, counts)
+        counts.sampled += BATCH
+        surplus = max(0, counts.kept - count)
+        counts.surplus += surplus
+        counts.kept -= surplus
+        batches.append(_rows(kept, np.arange(len(kept.programs) - surplus)))
+        idle = 0 if len(kept.programs) else idle + 1
+        if idle == HOPELESS_BATCHES:
+            raise InputError(
+                f"template {template}: none of the last {idle * BATCH} candidates could be kept for "
+                f"{split} ({counts.kept} of {count} programs so far; {counts.unfit} unfit, "
+                f"{counts.too_long} longer than dataset.max_length {dataset.max_length}, "
+                f"{counts.rejected} not true); widen dataset.values, dataset.max_length or the template's "
+                "own fields"
+            )
+    return _assemble(batches, counts)
+
+
+def check_template(template: str) -> None:
+    """Raises:
+    InputError: there is no template of this name.
+    """
+    if template not in TEMPLATES:
+        raise InputError(f"no template {template!r}; the templates are {', '.join(TEMPLATES)}")
+
+
+def _filter(
+    candidates: Candidates, split: str, dataset: Dataset, seen: np.ndarray, counts: Counts
+) -> tuple[Candidates, np.ndarray]:
+    """The candidates to keep, and ``seen`` (sorted hashes of kept programs) with theirs."""
+    counts.unfit += BATCH - len(candidates.programs)
+    short = candidates.programs.lengths <= dataset.max_length
+    counts.too_long += int(np.sum(~short))
+    candidates = _rows(candidates, np.flatnonzero(short))
+
+    true = compiled.verdicts(candidates.programs)
+    counts.rejected += int(np.sum(~true))
+    candidates = _rows(candidates, np.flatnonzero(true))
+
+    hashed = hashes(candidates.programs)
+    ours = split_of_hashes(hashed, dataset.held_out_share) == SPLITS.index(split)
+    counts.other_split += int(np.sum(~ours))
+    candidates, hashed = _rows(candidates, np.flatnonzero(ours)), hashed[ours]
+
+    first = np.zeros(len(hashed), np.bool_)
+    first[np.unique(hashed, return_index=True)[1]] = True
+    first &= ~np.isin(hashed, seen)
+    duplicates = int(np.sum(~first))
+    if np.sum(first) < NEW_SHARE * len(hashed):
+        # The space is nearly used up: what is left of it would take ever longer to find.
+        counts.duplicates_kept += duplicates
+    else:
+        counts.duplicates += duplicates
+        candidates = _rows(candidates, np.flatnonzero(first))
+    counts.kept += len(candidates.programs)
+    return candidates, np.union1d(seen, hashed)
+
+
+def _rows(candidates: Candidates, rows: np.ndarray) -> Candidates:
+    return Candidates(
+        candidates.programs.take(rows),
+        *(None if column is None else column[rows] for column in candidates[1:]),
+    )
+
+
+def _assemble(batches: list[Candidates], counts: Counts) -> Sample:
+    if not batches:
+        return Sample(Programs.from_strings([]), np.empty(0, np.uint8), None, None, counts)
+    has_values = batches[0].x is not None
+    return Sample(
+        stack([batch.programs for batch in batches]),
+        np.concatenate([batch.prompt_length for batch in batches]).astype(np.uint8),
+        np.concatenate([batch.x for batch in batches]).astype(np.int16) if has_values else None,
+        np.concatenate([batch.y for batch in batches]).astype(np.int16) if has_values else None,
+        counts,
+    )

@@ -1,0 +1,60 @@
+"""Which shards a dataset has, and making one of them."""
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+from cadmus.config import SPLITS, TEMPLATES, Config
+from cadmus.errors import InputError
+
+
+class Shard(NamedTuple):
+    """One file of a dataset: ``<split>/<template>-<number>.parquet``."""
+
+    template: str
+    split: str
+    number: int
+    rows: int
+
+    @property
+    def path(self) -> str:
+        """The file, relative to the folder of the dataset."""
+        return f"{self.split}/{self.template}-{self.number:04d}.parquet"
+
+
+def plan(config: Config) -> list[Shard]:
+    """The shards of a dataset, in the order in which it is read.
+
+    A template without training programs has no shard in any split.
+    """
+    shards = []
+    for split in SPLITS:
+        for template in TEMPLATES:
+            train = getattr(config.dataset.templates, template).train
+            rows = train if split == "train" else getattr(config.dataset, split) * (train > 0)
+            number = math.ceil(rows / config.dataset.shard_size)
+            # Of even size, so that parallel jobs end together.
+            for index in range(number):
+                size = rows * (index + 1) // number - rows * index // number
+                shards.append(Shard(template, split, index, size))
+    return shards
+
+
+def write_shard(config: Config, template: str, split: str, number: int, path: Path) -> None:
+    """Sample, execute and write one shard.
+
+    Raises:
+        InputError: the dataset has no such shard, nothing can be kept, or the file cannot be written.
+    """
+    from cadmus.dataset import parquet
+    from cadmus.dataset.sampler import check_template, sample
+
+    check_template(template)
+    for shard in plan(config):
+        if shard[:3] == (template, split, number):
+            drawn = sample(config.dataset, config.seed, template, split, number, shard.rows)
+            parquet.write(path, drawn, config, template, split, number)
+            return
+    raise InputError(
+        f"the dataset of the config {config.name!r} has no shard {number} of {template} for {split}"
+    )

@@ -1,0 +1,49 @@
+"""Which split a program belongs to: its content decides, before anything is sampled (invariant I6).
+
+A program that hashes into the share of the test set is never in the training set, whatever the template,
+the seed or the sharding; whoever needs held-out programs can therefore make new ones at any time.
+"""
+
+import numba
+import numpy as np
+
+from cadmus.config import SPLITS
+from cadmus.programs import Programs
+
+TRAIN, VALIDATION, TEST = range(len(SPLITS))
+
+
+def hashes(programs: Programs) -> np.ndarray:
+    """A 64-bit hash of the text of each program: uint64, shape (n,)."""
+    return _hash_rows(programs.data, programs.offsets)
+
+
+def split_of(programs: Programs, held_out_share: float) -> np.ndarray:
+    """The split of each program, an index into ``SPLITS``: uint8, shape (n,).
+
+    ``held_out_share`` of the space of programs belongs to validation, as much to test, the rest to train.
+    """
+    return split_of_hashes(hashes(programs), held_out_share)
+
+
+def split_of_hashes(hashed: np.ndarray, held_out_share: float) -> np.ndarray:
+    """As :func:`split_of`, of the hashes of the programs."""
+    place = (hashed >> np.uint64(11)).astype(np.float64) / 2.0**53
+    split = np.full(len(hashed), TRAIN, np.uint8)
+    split[place < 2 * held_out_share] = TEST
+    split[place < held_out_share] = VALIDATION
+    return split
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash_rows(data, offsets):  # pragma: no cover - compiled
+    """FNV-1a, finished by the mixing function of MurmurHash3 so that all bits depend on all bytes."""
+    result = np.empty(len(offsets) - 1, np.uint64)
+    for row in range(len(result)):
+        h = np.uint64(0xCBF29CE484222325)
+        for k in range(offsets[row], offsets[row + 1]):
+            h = (h ^ np.uint64(data[k])) * np.uint64(0x100000001B3)
+        h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+        h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+        result[row] = h ^ (h >> np.uint64(33))
+    return result

@@ -1,0 +1,50 @@
+"""Which source files a result depends on.
+
+The workflow names them as inputs, so that editing one figure draws that figure again and editing the
+machine samples the dataset again.
+"""
+
+import ast
+from pathlib import Path
+
+UNTRACKED = (
+    "cadmus.cli",
+    "cadmus.config",
+    "cadmus.errors",
+    "cadmus.files",
+    # The list of templates; a shard depends on its own template.
+    "cadmus.templates",
+)
+"""Modules that decide no result: what they say reaches the workflow as parameters."""
+
+
+def sources_of(*modules: str) -> list[Path]:
+    """The source files of modules of ``cadmus`` and of all modules of it that they import, sorted."""
+    found: dict[str, Path] = {}
+    pending = list(modules)
+    while pending:
+        module = pending.pop()
+        path = _path(module)
+        if module in found or module in UNTRACKED or module.startswith("cadmus.cli.") or path is None:
+            continue
+        found[module] = path
+        pending.extend(_imports(path))
+    return sorted(found.values())
+
+
+def _path(module: str) -> Path | None:
+    """The file of a module; None when the name is something inside a module."""
+    place = Path(__file__).parent.joinpath(*module.split(".")[1:])
+    candidates = (place.with_suffix(".py"), place / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _imports(path: Path) -> list[str]:
+    """Names that may be modules of ``cadmus``, imported anywhere in a file."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [name for name in names if name.startswith("cadmus.")]

@@ -1,0 +1,209 @@
+r"""The pieces that templates compose, drawn for a whole batch at once.
+
+A piece is a batch of program texts (:class:`cadmus.programs.Programs`) or one instruction per row; pieces
+are put together with :func:`cadmus.programs.join`, literals being plain ``bytes``.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cadmus.config import Dataset
+from cadmus.errors import InputError
+from cadmus.programs import Programs, join, stack
+from cadmus.templates.expressions import Expressions, expressions
+from cadmus.vm import compiled
+
+
+class Candidates(NamedTuple):
+    """Programs of a template before they are executed.
+
+    Attributes:
+        programs: at most as many as were asked for.
+        prompt_length: int64, shape (n,), instructions that a model is given in evaluation.
+        x, y: int64, shape (n,), the compared values, or None where the template has none.
+    """
+
+    programs: Programs
+    prompt_length: np.ndarray
+    x: np.ndarray | None = None
+    y: np.ndarray | None = None
+
+
+class Draw:
+    """A source of random pieces.
+
+    Args:
+        rng: the only source of randomness.
+        dataset: ranges and lengths.
+    """
+
+    def __init__(self, rng: np.random.Generator, dataset: Dataset) -> None:
+        self.rng = rng
+        self.dataset = dataset
+
+    def choice(self, n: int, symbols: bytes) -> np.ndarray:
+        """One of ``symbols`` per row: uint8, shape (n,)."""
+        return np.frombuffer(symbols, np.uint8)[self.rng.integers(len(symbols), size=n)]
+
+    def digit(self, n: int, low: int = 0, high: int = 9) -> np.ndarray:
+        """A digit literal per row: uint8, shape (n,)."""
+        return self.rng.integers(ord("0") + low, ord("0") + high + 1, size=n).astype(np.uint8)
+
+    def operator(self, n: int) -> np.ndarray:
+        """An arithmetic operator with two arguments per row: uint8, shape (n,)."""
+        return self.choice(n, b"+-*/%xn")
+
+    def mix(self, n: int, *samplers: Callable[[int], Programs]) -> Programs:
+        """``n`` programs, each from one of ``samplers`` with equal shares."""
+        variant = self.rng.integers(len(samplers), size=n)
+        drawn = [sampler(int(np.sum(variant == index))) for index, sampler in enumerate(samplers)]
+        return interleave(variant, drawn)
+
+    def values(self, n: int, lengths: Sequence[int]) -> np.ndarray:
+        """Numbers to compare, within the configured range: int64, shape (n,).
+
+        ``uniform_share`` of them are uniform over the values that an expression of one of ``lengths``
+        has, the others as frequent as among the expressions.
+
+        Raises:
+            InputError: no expression has a value in the range.
+        """
+        limits = self.dataset.values
+        values = np.arange(limits.low, limits.high + 1)
+        frequency = np.mean(
+            [table.count(values) / len(table.values) for table in map(expressions, lengths)], axis=0
+        )
+        if not frequency.any():
+            table = expressions(max(lengths))
+            raise InputError(
+                f"dataset.values: no expression of {_listed(lengths)} instructions has a value from "
+                f"{limits.low} to {limits.high}; choose a range that meets "
+                f"{table.values[0]} to {table.values[-1]}"
+            )
+        weights = limits.uniform_share * (frequency > 0) / np.sum(frequency > 0)
+        weights += (1 - limits.uniform_share) * frequency / frequency.sum()
+        return self.rng.choice(values, size=n, p=weights)
+
+    def expression(self, values: np.ndarray, lengths: Sequence[int]) -> Programs:
+        """An expression for each of ``values``, its length uniform among ``lengths`` that have one."""
+        tables: list[Expressions] = [expressions(length) for length in lengths]
+        possible = np.stack([table.count(values) > 0 for table in tables])
+        which = np.argmax(self.rng.random(possible.shape) * possible, axis=0)
+        drawn = [table.sample(self.rng, values[which == index]) for index, table in enumerate(tables)]
+        return interleave(which, drawn)
+
+    def sequence(self, n: int, lengths: Sequence[int]) -> Programs:
+        """Sequences of digits, ``lengths`` being the fewest and the most elements.
+
+        Most are built by appending (``u3b1b``), one in eight is a range (``4I``).
+        """
+
+        def appended(rows: int) -> Programs:
+            elements = [
+                only_where(join(self.digit(rows), b"b"), here) for here in self.present(rows, lengths)
+            ]
+            return join(np.full(rows, ord("u"), np.uint8), *elements)
+
+        def counted(rows: int) -> Programs:
+            return join(self.digit(rows, *lengths), b"I")
+
+        return self.mix(n, *[appended] * 7, counted)
+
+    def present(self, n: int, counts: Sequence[int]) -> list[np.ndarray]:
+        """Which rows have a first thing, a second and so on, from ``counts[0]`` to ``counts[1]`` of them.
+
+        Returns:
+            For each thing a mask: bool, shape (n,).
+        """
+        low, high = counts
+        drawn = self.rng.integers(low, high + 1, size=n)
+        return [drawn > place for place in range(high)]
+
+
+def interleave(variant: np.ndarray, drawn: Sequence[Programs]) -> Programs:
+    """Row i is the next unused row of ``drawn[variant[i]]``."""
+    rows = np.empty(len(variant), np.int64)
+    rows[np.argsort(variant, kind="stable")] = np.arange(len(variant))
+    return stack(drawn).take(rows)
+
+
+def only_where(piece: Programs, mask: np.ndarray) -> Programs:
+    """The piece in the rows of ``mask`` (bool, shape (n,)), nothing in the others."""
+    return piece.prefixes(piece.lengths * mask)
+
+
+def definition(body: Programs) -> Programs:
+    r"""A subroutine with the given body: ``\body;``."""
+    return join(b"\\", body, b";")
+
+
+@functools.cache
+def _numerals() -> tuple[int, Programs]:
+    """The numerals from -NUMERAL_MAX to NUMERAL_MAX, and the row of 0."""
+    texts = [_numeral(value) for value in range(-NUMERAL_MAX, NUMERAL_MAX + 1)]
+    return NUMERAL_MAX, Programs.from_strings(texts)
+
+
+NUMERAL_MAX = 9_999
+"""The largest number that :func:`numeral` writes."""
+
+
+def _numeral(value: int) -> str:
+    if value < 0:
+        return _numeral(-value) + "~"
+    if value < 10:
+        return str(value)
+    tens, ones = divmod(value, 10)
+    text = "t" if tens == 1 else _numeral(tens) + "t*"
+    return text + (f"{ones}+" if ones else "")
+
+
+def numeral(values: np.ndarray) -> Programs:
+    """The one way in which templates write a number: decimal, by Horner's rule.
+
+    >>> numeral(np.array([7, 10, 27, -30])).to_strings()
+    ['7', 't', '2t*7+', '3t*~']
+
+    Raises:
+        ValueError: a value is beyond ``NUMERAL_MAX``.
+    """
+    if np.any(np.abs(values) > NUMERAL_MAX):
+        raise ValueError(f"numerals reach from {-NUMERAL_MAX} to {NUMERAL_MAX}")
+    zero, texts = _numerals()
+    return texts.take(values + zero)
+
+
+def writable(outcome: compiled.Outcome) -> np.ndarray:
+    """Rows whose top value :func:`answer` can write: bool, shape (n,)."""
+    return (outcome.kind != compiled.NAN) & (
+        np.abs(outcome.values.astype(np.int64)).max(axis=1) <= NUMERAL_MAX
+    )
+
+
+def rows_of(outcome: compiled.Outcome, rows: np.ndarray) -> compiled.Outcome:
+    """The outcomes of some programs: ``rows`` are indices or a mask."""
+    return compiled.Outcome(*(column[rows] for column in outcome))
+
+
+def answer(outcome: compiled.Outcome) -> Programs:
+    """The comparison that holds of each top value: ``7=`` for the number 7, ``u1b2bY`` for a sequence."""
+    number = join(numeral(outcome.values[:, 0]), b"=")
+    is_number = outcome.kind == compiled.NUMBER
+    if is_number.all():
+        return number
+    elements = []
+    for place in range(int(outcome.length.max(initial=0))):
+        plain = numeral(outcome.values[:, place])
+        decoration = outcome.decorations[:, place]
+        decorated = only_where(join((decoration + ord("0")).astype(np.uint8), b":"), decoration > 0)
+        elements.append(only_where(join(plain, decorated, b"b"), outcome.length > place))
+    empty = np.full(len(is_number), ord("u"), np.uint8)
+    sequence = join(empty, *elements, b"Y")
+    return join(only_where(number, is_number), only_where(sequence, ~is_number))
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return " or ".join(map(str, numbers))

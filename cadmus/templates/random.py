@@ -1,0 +1,17 @@
+"""Random true programs: uniform instructions, ``8Bt-Z?Ex+'``."""
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.programs import Programs, offsets_of
+from cadmus.templates.draw import Candidates, Draw
+
+SYMBOLS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.symbol != isa.END).encode()
+
+
+def random(draw: Draw, n: int) -> Candidates:
+    """Every instruction but the end with equal chance, to be completed from after the first half."""
+    low, high = draw.dataset.templates.random.length
+    lengths = draw.rng.integers(low, high + 1, size=n)
+    offsets = offsets_of(lengths)
+    return Candidates(Programs(draw.choice(int(offsets[-1]), SYMBOLS), offsets), np.maximum(lengths // 2, 1))
