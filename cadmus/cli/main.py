@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cadmus.cli import dataset, machine
+from cadmus.cli import dataset, experiments, machine
 from cadmus.errors import InputError
 
 
@@ -17,7 +17,7 @@ def cadmus() -> None:
     """
 
 
-for command in (*machine.COMMANDS, *dataset.COMMANDS):
+for command in (*machine.COMMANDS, *dataset.COMMANDS, *experiments.COMMANDS):
     cadmus.add_command(command)
 
 

@@ -1,0 +1,149 @@
+"""``cadmus evaluate``, ``grid``, ``probe`` and ``figure``: each makes one file of results from others."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cadmus.cli.options import config_option
+from cadmus.config import Config, digest, load_config
+from cadmus.errors import InputError
+from cadmus.figures import NAMES, produce
+
+_PATH = click.Path(path_type=Path)
+
+
+def _experiment(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that all experiments on a model have."""
+    for option in (
+        click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE"),
+        click.option("--output", type=_PATH, required=True, metavar="FILE", help="Parquet file to write."),
+        click.option(
+            "--model", "directory", type=_PATH, required=True, metavar="DIR", help="Exported model."
+        ),
+        config_option,
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_experiment
+@click.option("--dataset", type=_PATH, required=True, metavar="DIR", help="Dataset with the held-out split.")
+def evaluate(config: Path, directory: Path, output: Path, device: str | None, dataset: Path) -> None:
+    """Accuracy on each sub-problem, graded by execution (Table 3)."""
+    run = _begin(config, output)
+    from cadmus.dataset.manifest import read_manifest
+    from cadmus.dataset.reader import read_split
+
+    training = read_manifest(dataset)["splits"]["train"]
+    table = read_split(dataset, run.evaluate.split)
+    model = _load(run, directory, device)
+
+    import polars as pl
+
+    from cadmus.evaluate.completion import accuracy
+    from cadmus.evaluate.numbers import SOLVE
+
+    numbers = accuracy(model, table, run.dataset.max_length, run.evaluate.programs)
+    trained = {name: counts["programs"] for name, counts in training.items()}
+    trained[SOLVE] = trained.get("equality", 0)
+    programs = pl.col("template").replace_strict(trained, return_dtype=pl.Int64)
+    _write(numbers.with_columns(programs.alias("training_programs")), output, run, directory)
+
+
+@click.command()
+@_experiment
+def grid(config: Path, directory: Path, output: Path, device: str | None) -> None:
+    """Accuracy at the comparator for every pair of values."""
+    run = _begin(config, output)
+    model = _load(run, directory, device)
+
+    from cadmus.evaluate.grid import comparison_grid
+    from cadmus.evaluate.intervals import as_text
+    from cadmus.evaluate.regions import summary
+
+    numbers = comparison_grid(
+        model, run.evaluate.grid, run.dataset.values, run.dataset.held_out_share, run.seed
+    )
+    _write(numbers, output, run, directory)
+    for row in summary(numbers).iter_rows(named=True):
+        accuracy = as_text(row["accuracy"], row["low"], row["high"])
+        click.echo(f"{row['region'].replace('_', ' ')}: {accuracy} of {row['programs']:,} programs")
+
+
+@click.command()
+@_experiment
+@click.option(
+    "--jobs", type=click.IntRange(1), default=lambda: len(os.sched_getaffinity(0)), metavar="N",
+    help="Regressions fitted at a time; as many as cores by default.",
+)  # fmt: skip
+def probe(config: Path, directory: Path, output: Path, device: str | None, jobs: int) -> None:
+    """Logistic regressions for the two compared values, on every layer and token."""
+    run = _begin(config, output)
+    model = _load(run, directory, device)
+
+    from cadmus.probe.regression import probe
+
+    numbers = probe(model, run.evaluate.probe, run.dataset.values, run.dataset.held_out_share, run.seed, jobs)
+    _write(numbers, output, run, directory)
+
+
+@click.command(epilog=f"Figures and tables: {', '.join(NAMES)}.")
+@click.argument("name")
+@click.option(
+    "--numbers", type=_PATH, multiple=True, metavar="FILE", help="Numbers file; again for a second one."
+)
+@click.option(
+    "--output",
+    type=_PATH,
+    required=True,
+    metavar="DIR_OR_FILE",
+    help="Directory, or the path of one of the files; the other formats are put beside it.",
+)
+def figure(name: str, numbers: tuple[Path, ...], output: Path) -> None:
+    """Draw the figure (.pdf and .png) or the table (.csv, .md and .tex) NAME from its numbers alone."""
+    for path in produce(name, list(numbers), output):
+        click.echo(path)
+
+
+def _begin(config: Path, output: Path) -> Config:
+    """The config, once it is clear that the results will find their place."""
+    if output.suffix != ".parquet":
+        raise InputError(f"--output {output}: a file of numbers is called something.parquet")
+    return load_config(config)
+
+
+def _load(config: Config, directory: Path, device: str | None) -> Any:
+    import torch
+
+    from cadmus.model.inference import Cadmus
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"--device {device}: not to be had here ({reason}); cpu always is") from None
+    return Cadmus.load(directory, device, config.evaluate.batch_size)
+
+
+def _write(numbers: Any, output: Path, config: Config, directory: Path) -> None:
+    """Write the numbers with what they were made by."""
+    from cadmus.evaluate.numbers import commit, write_numbers
+    from cadmus.model.export import WEIGHTS
+
+    with open(directory / WEIGHTS, "rb") as weights:
+        model_digest = hashlib.file_digest(weights, "sha256").hexdigest()[:16]
+    metadata = {
+        "config_digest": digest(config.model_dump()),
+        "model_digest": model_digest,
+        "commit": commit(),
+    }
+    write_numbers(numbers, output, metadata)
+
+
+COMMANDS = (evaluate, grid, probe, figure)

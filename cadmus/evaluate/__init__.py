@@ -1,0 +1,1 @@
+"""Experiments on a trained model: completions graded by execution, and the comparison grid."""

@@ -1,0 +1,94 @@
+"""Held-out programs that compare two five-instruction expressions, as many for each pair as asked for.
+
+The content hash of a program alone decides its split, so a comparison whose split is ``test`` is in no
+training set, whatever was sampled there.
+"""
+
+import numpy as np
+
+from cadmus.dataset.splits import TEST, split_of
+from cadmus.programs import Programs, join, stack
+from cadmus.templates.expressions import expressions
+
+HALF = 5
+"""Instructions in each of the two expressions."""
+_CANDIDATES_AT_ONCE = 2_000_000
+
+
+def true_comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The comparator that makes ``x y comparator`` true: uint8 (ASCII), shape (n,)."""
+    return np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
+
+
+def held_out(programs: Programs, held_out_share: float) -> np.ndarray:
+    """Which programs belong to the test split: bool, shape (n,)."""
+    return split_of(programs, held_out_share) == TEST
+
+
+def held_out_comparisons(
+    rng: np.random.Generator,
+    x: np.ndarray,
+    y: np.ndarray,
+    programs_per_pair: int,
+    held_out_share: float,
+) -> tuple[Programs, np.ndarray]:
+    """Distinct true comparisons of the test split for each pair of values.
+
+    Args:
+        x, y: values, int64, shape (pairs,).
+        programs_per_pair: how many are wanted.
+        held_out_share: as the training set was split.
+
+    Returns:
+        The programs, and the index of the pair that each belongs to (int64).  A pair has fewer than
+        ``programs_per_pair``, perhaps none, when its whole space of programs holds no more.
+    """
+    table = expressions(HALF)
+    x_count, y_count = table.count(x), table.count(y)
+    x_first, y_first = np.searchsorted(table.values, x), np.searchsorted(table.values, y)
+    space = x_count * y_count
+    # Each pair's space is walked in steps coprime to its size: no program comes twice, and a walk of the
+    # whole length has seen every one.
+    start = (rng.random(len(x)) * space).astype(np.int64)
+    step = _coprime_near((space * rng.uniform(0.3, 0.7, len(x))).astype(np.int64), space)
+    walked = np.zeros(len(x), np.int64)
+    found = np.zeros(len(x), np.int64)
+    stride = int(np.ceil(1.2 * programs_per_pair / held_out_share))
+    kept: list[Programs] = []
+    owners: list[np.ndarray] = []
+    while len(open_pairs := np.flatnonzero((found < programs_per_pair) & (walked < space))):
+        pairs = open_pairs[: max(1, _CANDIDATES_AT_ONCE // stride)]
+        length = np.minimum(space[pairs] - walked[pairs], min(stride, _CANDIDATES_AT_ONCE))
+        owner = np.repeat(pairs, length)
+        position = walked[owner] + _counting(length)
+        index = (start[owner] + position * step[owner]) % space[owner]
+        programs = join(
+            table.programs.take(x_first[owner] + index // y_count[owner]),
+            table.programs.take(y_first[owner] + index % y_count[owner]),
+            true_comparator(x[owner], y[owner]),
+        )
+        walked[pairs] += length
+        rows = np.flatnonzero(held_out(programs, held_out_share))
+        _, counts = np.unique(owner[rows], return_counts=True)
+        rows = rows[found[owner[rows]] + _counting(counts) < programs_per_pair]
+        found += np.bincount(owner[rows], minlength=len(x))
+        kept.append(programs.take(rows))
+        owners.append(owner[rows])
+    if not kept:
+        return Programs.from_strings([]), np.empty(0, np.int64)
+    owner = np.concatenate(owners)
+    order = np.argsort(owner, kind="stable")
+    return stack(kept).take(order), owner[order]
+
+
+def _counting(lengths: np.ndarray) -> np.ndarray:
+    """0, 1 … length - 1 for each length, one run after another."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _coprime_near(step: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The first number from ``step`` on that has no factor in common with ``size``."""
+    step = np.maximum(step, 1)
+    while (shared := (np.gcd(step, size) > 1)).any():
+        step = step + shared
+    return step

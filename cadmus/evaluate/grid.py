@@ -1,0 +1,56 @@
+"""The comparison grid (the paper's heat map of accuracy over X and Y).
+
+For every pair of values the model reads two held-out expressions and its most probable next token, of all
+65, has to be the comparator that makes the program true.
+"""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from tqdm import tqdm
+
+from cadmus.config import Grid, Values
+from cadmus.evaluate.comparisons import HALF, held_out_comparisons, true_comparator
+from cadmus.model.tokens import TOKEN_OF_BYTE
+
+_PROGRAMS_AT_ONCE = 8_192
+
+
+def comparison_grid(
+    model: Any, settings: Grid, values: Values, held_out_share: float, seed: int
+) -> pl.DataFrame:
+    """Accuracy of the next token at the comparator, for every pair of values.
+
+    Args:
+        model: has ``next_logits(prompts)`` as :class:`cadmus.model.Cadmus` does.
+        settings: the range of the grid and the programs of each pair.
+        values: the range of the training set, which is the grid's in-distribution square.
+        held_out_share: as the training set was split.
+
+    Returns:
+        One row a pair: x, y, programs, correct (null where no held-out program exists) and
+        in_distribution.
+    """
+    axis = np.arange(settings.low, settings.high + 1)
+    x, y = (side.ravel() for side in np.meshgrid(axis, axis, indexing="ij"))
+    rng = np.random.default_rng([seed, *b"grid"])
+    programs, pair = held_out_comparisons(rng, x, y, settings.programs_per_pixel, held_out_share)
+    prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
+    expected = TOKEN_OF_BYTE[true_comparator(x, y)][pair]
+    predicted = np.empty(len(programs), np.int64)
+    for first in tqdm(range(0, len(programs), _PROGRAMS_AT_ONCE), desc="grid", delay=2, disable=None):
+        rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))
+        predicted[rows] = model.next_logits(prompts.take(rows)).argmax(axis=1)
+    tested = np.bincount(pair, minlength=len(x))
+    correct = np.bincount(pair[predicted == expected], minlength=len(x))
+    low, high = values.low, values.high
+    return pl.DataFrame(
+        {
+            "x": x,
+            "y": y,
+            "programs": tested,
+            "correct": correct,
+            "in_distribution": (low <= x) & (x <= high) & (low <= y) & (y <= high),
+        }
+    ).with_columns(pl.when(pl.col("programs") > 0).then("correct"))

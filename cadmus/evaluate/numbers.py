@@ -1,0 +1,81 @@
+"""Numbers files: what an experiment writes and a figure or table is drawn from."""
+
+import subprocess
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cadmus.errors import InputError
+from cadmus.evaluate.intervals import wilson
+from cadmus.files import replacing
+
+METRICS = {"verified": "Verified", "exact": "Exact", "next_token": "Next token"}
+"""What :mod:`cadmus.evaluate.completion` counts, and how a table calls it."""
+SOLVE = "equality_solve"
+"""The row for equality programs completed from after the first expression."""
+
+
+def with_accuracy(numbers: pl.DataFrame) -> pl.DataFrame:
+    """Add ``accuracy``, ``low`` and ``high`` behind the counts ``programs`` and ``correct``.
+
+    All three are null where no program was tested.
+    """
+    programs = numbers["programs"].to_numpy()
+    correct = numbers["correct"].fill_null(0).to_numpy()
+    low, high = wilson(correct, programs)
+    tested = pl.col("programs") > 0
+    accuracy = correct / np.maximum(programs, 1)
+    return numbers.with_columns(
+        pl.when(tested).then(pl.Series(name, column)).alias(name)
+        for name, column in (("accuracy", accuracy), ("low", low), ("high", high))
+    )
+
+
+def write_numbers(numbers: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:
+    """Write a Parquet file of numbers with ``metadata`` as key-value metadata.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as temporary:
+        numbers.write_parquet(temporary, compression="zstd", metadata=metadata)
+
+
+def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
+    """Read a numbers file (Parquet, CSV or JSON lines, by its suffix) that must hold ``columns``.
+
+    Raises:
+        InputError: the file is missing, damaged, or lacks a column.
+    """
+    path = Path(path)
+    readers = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
+    if path.suffix not in readers:
+        raise InputError(f"{path}: a numbers file ends in {', '.join(readers)}")
+    if not path.is_file():
+        raise InputError(f"{path}: no such numbers file")
+    try:
+        numbers = readers[path.suffix](path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{path}: damaged or not a {path.suffix} file ({reason}); write it again") from None
+    missing = [column for column in columns if column not in numbers.columns]
+    if missing:
+        raise InputError(
+            f"{path}: no column {missing[0]!r}; needed are {', '.join(columns)}, "
+            f"found are {', '.join(numbers.columns)}"
+        )
+    return numbers
+
+
+def commit() -> str:
+    """The Git commit of the running package, ``unknown`` outside of a checkout."""
+    package = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(package), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return answer.stdout.strip()

@@ -1,0 +1,30 @@
+"""Accuracy by distance from the training range, for each true comparator."""
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from cadmus.evaluate.regions import COLUMNS as GRID
+from cadmus.evaluate.regions import by_distance
+from cadmus.figures import style
+
+COLUMNS = (GRID,)
+
+
+@style.styled
+def draw(grid: pl.DataFrame) -> Figure:
+    """From the numbers of :func:`cadmus.evaluate.grid.comparison_grid`; distance 0 is in distribution."""
+    figure = Figure(figsize=(style.COLUMN, 2.5))
+    axes = figure.subplots()
+    numbers = by_distance(grid)
+    for comparator, color, marker in (
+        ("<", style.BLUE, "o"),
+        (">", style.ORANGE, "s"),
+        ("=", style.GREEN, "^"),
+    ):
+        rows = numbers.filter(pl.col("comparator") == comparator)
+        axes.fill_between(rows["distance"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
+        axes.plot(rows["distance"], rows["accuracy"], color=color, marker=marker, label=f"X {comparator} Y")
+    style.percent_axis(axes)
+    axes.set(xlabel="distance from the training range", ylabel="accuracy of the next token")
+    figure.legend(loc="outside upper center", ncols=3)
+    return figure

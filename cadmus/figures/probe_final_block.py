@@ -1,0 +1,41 @@
+"""How well X and Y can be read off the output of the final block, token by token."""
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from cadmus.figures import style
+
+COLUMNS = (("target", "layer", "token", "accuracy", "low", "high", "majority"),)
+
+
+@style.styled
+def draw(probes: pl.DataFrame) -> Figure:
+    """Accuracy of the regressions of :func:`cadmus.probe.regression.probe` and of the majority guess."""
+    figure = Figure(figsize=(style.COLUMN, 2.6))
+    axes = figure.subplots()
+    final = probes.filter(pl.col("layer") == pl.col("layer").max()).sort("token")
+    tokens = final["token"].max()
+    for target, color, marker in (("x", style.BLUE, "o"), ("y", style.ORANGE, "s")):
+        rows = final.filter(pl.col("target") == target)
+        axes.fill_between(rows["token"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
+        axes.plot(
+            rows["token"], rows["accuracy"], color=color, marker=marker, label=f"{target.upper()}, probe"
+        )
+        axes.plot(
+            rows["token"],
+            rows["majority"],
+            color=color,
+            ls="--",
+            lw=0.9,
+            label=f"{target.upper()}, best guess",
+        )
+    half = tokens // 2
+    for boundary in (half + 0.5, tokens - 0.5):
+        axes.axvline(boundary, color="#AAAAAA", lw=0.6)
+    for centre, text in (((half + 1) / 2, "first number"), (half + (half + 1) / 2, "second number")):
+        axes.text(centre, 1.04, text, ha="center", va="bottom", fontsize=7, color=style.GREY)
+    axes.text(tokens, 1.04, "< > =", ha="center", va="bottom", fontsize=7, color=style.GREY)
+    style.percent_axis(axes)
+    axes.set(xlabel="token", ylabel="accuracy", xticks=range(1, tokens + 1))
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure

@@ -1,0 +1,54 @@
+"""What all figures share: the style, sizes, and files that come out the same every time."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from cadmus.files import replacing
+
+STYLE = Path(__file__).with_name("cadmus.mplstyle")
+COLUMN = 3.4
+"""Width of a column, in inches."""
+PAGE = 7.0
+"""Width of a page, in inches."""
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
+GREY = "#666666"
+MISSING = "#D9D9D9"
+
+_METADATA = {".pdf": {"CreationDate": None, "Producer": None, "Creator": None}, ".png": {"Software": None}}
+
+
+def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """Draw under the style file, whatever the user's own settings are."""
+
+    @wraps(draw)
+    def wrapped(*arguments: object) -> Figure:
+        with matplotlib.style.context(["default", STYLE]):
+            return draw(*arguments)
+
+    return wrapped
+
+
+def save(figure: Figure, paths: Sequence[Path]) -> None:
+    """Write a figure, in the format that each path's suffix names; equal figures give equal bytes.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    with matplotlib.style.context(["default", STYLE]):
+        for path in paths:
+            with replacing(path) as temporary:
+                figure.savefig(temporary, metadata=_METADATA[path.suffix])
+
+
+def percent_axis(axes: Axes, low: float = 0.0) -> None:
+    """Accuracy from ``low`` to 1 on the vertical axis, in percent."""
+    axes.set_ylim(low, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.grid(True, axis="y")
+    axes.set_axisbelow(True)

@@ -1,0 +1,30 @@
+"""Table 1: related systems and what they do, as the paper lists them, with this one."""
+
+from pathlib import Path
+
+import polars as pl
+
+COLUMNS = ()
+SOURCE = Path(__file__).with_name("related_work.csv")
+
+_HEADS = {
+    "transformer": "Transformer",
+    "executes": "Executes",
+    "values": "Values",
+    "dsl": "Fixed DSL",
+    "natural_language": "Natural language",
+    "synthesis": "Synthesis",
+    "induction": "Induction",
+    "labels": "Sequence labels",
+    "true_false": "True or false",
+}
+
+
+def table() -> pl.DataFrame:
+    """The rows of ``related_work.csv``; E is an encoder, D a decoder.
+
+    Values: I integers, F floats, L lists, S strings, T tokens, ASM assembly.
+    """
+    work = pl.format("{} ({})", "work", "year").alias("Work")
+    marks = [pl.col(name).replace({"yes": "✓", "no": ""}).alias(head) for name, head in _HEADS.items()]
+    return pl.read_csv(SOURCE).select(work, *marks)

@@ -1,0 +1,23 @@
+"""Table 2: the instructions of the number comparison with their alternate symbols."""
+
+import polars as pl
+
+from cadmus import isa
+
+COLUMNS = ()
+
+
+def table() -> pl.DataFrame:
+    """The instructions of the table of :mod:`cadmus.isa` that have an alternate symbol."""
+    return pl.DataFrame(
+        [
+            {
+                "Instruction": f"`{row.symbol}`",
+                "Effect": row.effect,
+                "Meaning": row.meaning,
+                "Alternate": f"`{row.alternate}`",
+            }
+            for row in isa.INSTRUCTIONS
+            if row.alternate is not None
+        ]
+    )

@@ -1,0 +1,42 @@
+"""Table 3: accuracy on each sub-problem, beside the paper's."""
+
+import polars as pl
+
+from cadmus.config import TEMPLATES
+from cadmus.evaluate.intervals import as_text
+from cadmus.evaluate.numbers import METRICS, SOLVE
+from cadmus.figures import reported
+
+COLUMNS = (("template", "metric", "training_programs", "programs", "accuracy", "low", "high"),)
+
+
+def table(numbers: pl.DataFrame) -> pl.DataFrame:
+    """From the numbers of ``cadmus evaluate``: accuracies in percent with 95 % intervals.
+
+    ``equality, solve`` completes equality programs from after the first expression, which the paper does
+    not report.
+    """
+    rows = []
+    for name in (*TEMPLATES[:2], SOLVE, *TEMPLATES[2:]):
+        of_template = {
+            row["metric"]: row for row in numbers.filter(pl.col("template") == name).iter_rows(named=True)
+        }
+        if not of_template:
+            continue
+        counts = next(iter(of_template.values()))
+        samples, accuracy = reported.TABLE3.get(name, (None, None))
+        rows.append(
+            {
+                "Sub-problem": name.replace("_solve", ", solve").replace("_", " "),
+                "Training programs": f"{counts['training_programs']:,}",
+                "Tested": f"{counts['programs']:,}",
+                **{
+                    title: as_text(row["accuracy"], row["low"], row["high"])
+                    for metric, title in METRICS.items()
+                    for row in [of_template[metric]]
+                },
+                "Paper: training programs": f"{samples:,}" if samples else "",
+                "Paper: accuracy": f"{accuracy:.0%}" if accuracy else "",
+            }
+        )
+    return pl.DataFrame(rows)

@@ -1,0 +1,30 @@
+"""Loss and tokens against training steps."""
+
+import polars as pl
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from cadmus.figures import style
+
+COLUMNS = (("step", "loss", "tokens"),)
+
+
+@style.styled
+def draw(metrics: pl.DataFrame) -> Figure:
+    """From ``metrics.jsonl``, a line a logged step: its number, its loss and all tokens trained on so far."""
+    # After a restart the steps since the last checkpoint stand there twice; the last run of a step counts.
+    metrics = metrics.unique("step", keep="last").sort("step").filter(pl.col("loss").is_not_null())
+    figure = Figure(figsize=(style.COLUMN, 2.5))
+    axes = figure.subplots()
+    axes.plot(metrics["step"], metrics["loss"], color=style.BLUE, lw=0.8, label="loss")
+    axes.set_yscale("log")
+    axes.grid(True, axis="y", which="both")
+    axes.set(xlabel="step", ylabel="loss, nats per token")
+    axes.yaxis.label.set_color(style.BLUE)
+    right = axes.twinx()
+    right.spines.right.set_visible(True)
+    right.plot(metrics["step"], metrics["tokens"], color=style.ORANGE, ls="--", label="tokens")
+    right.set(ylabel="tokens", ylim=(0, None))
+    right.yaxis.set_major_formatter(EngFormatter(sep=""))
+    right.yaxis.label.set_color(style.ORANGE)
+    return figure

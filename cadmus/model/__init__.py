@@ -1,0 +1,1 @@
+"""The decoder: ``gpt`` defines it, ``export`` writes and reads it, ``inference`` asks it."""

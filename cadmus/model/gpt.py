@@ -1,0 +1,195 @@
+"""The decoder-only transformer of the paper's Section 2, with every size from the config.
+
+It is GPT-NeoX with sequential residuals, full rotary positions and GELU, so that ``transformers`` runs an
+export of it without code of ours.  Its inputs are rows into which several programs are packed: attention
+stays within a program and positions restart at each.
+
+Shape suffixes: R rows, L tokens of a row, S tokens looked at (L, or those in the cache), D width, H heads,
+K width of a head, V vocabulary.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cadmus import config, isa
+
+ROTARY_BASE = 10_000.0
+LAYER_NORM_EPSILON = 1e-5
+INITIAL_DEVIATION = 0.02
+
+
+class Cache:
+    """Keys and values of the tokens seen so far, one row for each program that is being continued.
+
+    A token's place in the cache is its position, so rows may have different lengths.
+    """
+
+    def __init__(self, sizes: config.Model, rows: int, length: int, device: torch.device | str) -> None:
+        shape = (sizes.layers, 2, rows, sizes.heads, length, sizes.width // sizes.heads)
+        self.entries = torch.zeros(shape, device=device)
+
+    def extend(self, layer: int, positions_RL: Tensor, k_RHLK: Tensor, v_RHLK: Tensor, length: int) -> Tensor:
+        """Enter a layer's keys and values; returns its first ``length`` places, shape (2, R, H, S, K)."""
+        entries = self.entries[layer]
+        rows = torch.arange(len(positions_RL), device=positions_RL.device)[:, None]
+        entries[0][rows, :, positions_RL] = k_RHLK.transpose(1, 2)
+        entries[1][rows, :, positions_RL] = v_RHLK.transpose(1, 2)
+        return entries[..., :length, :]
+
+    def keep(self, rows: Tensor) -> None:
+        """Forget all rows but these."""
+        self.entries = self.entries[:, :, rows]
+
+
+class GPT(nn.Module):
+    """The model; its parameters carry the names that ``transformers`` gives them in GPT-NeoX."""
+
+    def __init__(self, sizes: config.Model) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.embed_in = nn.Embedding(isa.VOCABULARY_SIZE, sizes.width)
+        self.layers = nn.ModuleList([Block(sizes, layer) for layer in range(sizes.layers)])
+        self.final_layer_norm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
+        self.lm_head = nn.Linear(sizes.width, isa.VOCABULARY_SIZE, bias=False)
+        if sizes.tied:
+            self.lm_head.weight = self.embed_in.weight
+        self.apply(_initialise)
+        # Each block adds twice to the residual stream; its variance is to start independent of the depth.
+        for block in self.layers:
+            for projection in (block.attention.dense, block.mlp.dense_4h_to_h):
+                nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.layers))
+
+    def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
+        """Logits of the next token after each token, shape (R, L, V).
+
+        Args:
+            tokens_RL: token ids.
+            positions_RL: place of each token in its program, from 0.
+            segments_RL: which program of the row a token belongs to; tokens see only their own.
+        """
+        same_RLL = segments_RL[:, :, None] == segments_RL[:, None, :]
+        length = tokens_RL.shape[1]
+        visible_RLL = same_RLL & torch.ones(length, length, dtype=torch.bool, device=same_RLL.device).tril()
+        return self.logits(last(self.residual_stream(tokens_RL, positions_RL, visible_RLL)))
+
+    def residual_stream(
+        self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLS: Tensor, cache: Cache | None = None
+    ) -> Iterator[Tensor]:
+        """The embedding output and then the output of every block, each of shape (R, L, D).
+
+        Args:
+            tokens_RL, positions_RL: as in :meth:`forward`.
+            visible_RLS: which tokens each token attends to; every token sees at least one.
+            cache: where earlier tokens are remembered and these are added.
+        """
+        x_RLD = self.embed_in(tokens_RL)
+        yield x_RLD
+        rotation = _rotation(positions_RL, self.sizes.width // self.sizes.heads, x_RLD.dtype)
+        bias_RLS = torch.zeros_like(visible_RLS, dtype=x_RLD.dtype).masked_fill_(~visible_RLS, -math.inf)
+        for block in self.layers:
+            x_RLD = block(x_RLD, positions_RL, rotation, bias_RLS[:, None], cache)
+            yield x_RLD
+
+    def logits(self, x_RLD: Tensor) -> Tensor:
+        """Logits of the next token from the output of the last block."""
+        return self.lm_head(self.final_layer_norm(x_RLD))
+
+
+class Block(nn.Module):
+    def __init__(self, sizes: config.Model, layer: int) -> None:
+        super().__init__()
+        self.input_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
+        self.attention = Attention(sizes, layer)
+        self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
+        self.mlp = MLP(sizes)
+
+    def forward(
+        self,
+        x_RLD: Tensor,
+        positions_RL: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        bias_R1LS: Tensor,
+        cache: Cache | None,
+    ) -> Tensor:
+        x_RLD = x_RLD + self.attention(self.input_layernorm(x_RLD), positions_RL, rotation, bias_R1LS, cache)
+        return x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
+
+
+class Attention(nn.Module):
+    def __init__(self, sizes: config.Model, layer: int) -> None:
+        super().__init__()
+        self.heads = sizes.heads
+        self.layer = layer
+        self.query_key_value = nn.Linear(sizes.width, 3 * sizes.width)
+        self.dense = nn.Linear(sizes.width, sizes.width)
+
+    def forward(
+        self,
+        x_RLD: Tensor,
+        positions_RL: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        bias_R1LS: Tensor,
+        cache: Cache | None,
+    ) -> Tensor:
+        # GPT-NeoX keeps query, key and value of a head beside each other.
+        qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
+        queries_and_keys, values_RLHK = qkv_RLH3K[..., :2, :], qkv_RLH3K[..., 2, :]
+        q_RHLK, k_RHLK = _rotate(queries_and_keys, rotation).permute(3, 0, 2, 1, 4)
+        v_RHLK = values_RLHK.transpose(1, 2)
+        if cache is not None:
+            k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
+        attend = attend_written_out if x_RLD.device.type == "cpu" else attend_fused
+        return self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
+
+
+class MLP(nn.Module):
+    def __init__(self, sizes: config.Model) -> None:
+        super().__init__()
+        self.dense_h_to_4h = nn.Linear(sizes.width, sizes.mlp)
+        self.dense_4h_to_h = nn.Linear(sizes.mlp, sizes.width)
+
+    def forward(self, x_RLD: Tensor) -> Tensor:
+        return self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x_RLD)))
+
+
+def last(stream: Iterator[Tensor]) -> Tensor:
+    """The last tensor of a stream, without holding the others."""
+    return deque(stream, maxlen=1).pop()
+
+
+def attend_written_out(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
+    """Attention as in its formula; on a CPU and in short rows several times faster than the fused one."""
+    scores_RHLS = q_RHLK * q_RHLK.shape[-1] ** -0.5 @ k_RHSK.mT + bias_R1LS
+    return scores_RHLS.softmax(-1) @ v_RHSK
+
+
+def attend_fused(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
+    """The same by PyTorch's fused kernel, for GPUs."""
+    return F.scaled_dot_product_attention(q_RHLK, k_RHSK, v_RHSK, bias_R1LS)
+
+
+def _rotation(positions_RL: Tensor, head_width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the rotary angles, each of shape (R, L, 1, 1, K / 2)."""
+    # Not a buffer: casting the model to bf16 would round the frequencies.
+    powers = torch.arange(0, head_width, 2, device=positions_RL.device) / head_width
+    angles = positions_RL[:, :, None, None, None] / ROTARY_BASE**powers
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Turn the pairs (k, k + K / 2) of the last dimension of x, shape (R, L, H, 2, K)."""
+    cosine, sine = rotation
+    first, second = x.chunk(2, -1)
+    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=INITIAL_DEVIATION)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

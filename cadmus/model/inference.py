@@ -1,0 +1,152 @@
+"""A trained model that predicts, completes and shows its hidden states, in batches and in fp32."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cadmus import isa
+from cadmus.model.export import load_export
+from cadmus.model.gpt import GPT, Cache, last
+from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
+from cadmus.programs import Programs, offsets_of
+
+COMPACT_BELOW = 0.75
+"""Share of rows still being continued under which the finished ones are taken out of the batch."""
+
+
+class Cadmus:
+    """A model and how many programs it is asked about at a time; answers do not depend on that number."""
+
+    def __init__(self, model: GPT, batch_size: int = 512) -> None:
+        self.model = model
+        self.batch_size = batch_size
+        self.device = next(model.parameters()).device
+
+    @classmethod
+    def load(
+        cls, directory: Path | str, device: torch.device | str = "cpu", batch_size: int = 512
+    ) -> "Cadmus":
+        """The model of an export.
+
+        Raises:
+            InputError: as :func:`cadmus.model.export.load_export`.
+        """
+        return cls(load_export(directory, device), batch_size)
+
+    @torch.inference_mode()
+    def next_logits(self, prompts: Programs) -> np.ndarray:
+        """Logits of the instruction after each prompt: float32, shape (n, 65).
+
+        Raises:
+            ValueError: a prompt is empty.
+        """
+        _check_not_empty(prompts)
+        logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
+        for rows in self._batches_by_length(prompts):
+            batch = prompts.take(rows)
+            x = last(self._residual_stream(batch))
+            ends = torch.from_numpy(batch.lengths - 1).to(self.device)
+            logits[rows] = self.model.logits(x[torch.arange(len(rows)), ends]).cpu().numpy()
+        return logits
+
+    @torch.inference_mode()
+    def complete(self, prompts: Programs, max_length: int) -> tuple[Programs, np.ndarray]:
+        """Continue each prompt with the likeliest instruction until the end ``.``.
+
+        Args:
+            prompts: n programs to continue.
+            max_length: most instructions of prompt and completion together.
+
+        Returns:
+            The n completions without the end, and a bool array of shape (n,): whether the end came.  A
+            completion without end was cut off at ``max_length``.
+
+        Raises:
+            ValueError: a prompt is empty or longer than ``max_length``.
+        """
+        _check_not_empty(prompts)
+        if prompts.lengths.max(initial=0) > max_length:
+            raise ValueError(f"a prompt is longer than max_length {max_length}")
+        room = max_length - prompts.lengths.min(initial=max_length)
+        completions = np.empty((len(prompts), room), np.uint8)
+        lengths = np.zeros(len(prompts), np.int64)
+        ended = np.zeros(len(prompts), np.bool_)
+        for rows in self._batches_by_length(prompts):
+            self._complete_batch(prompts.take(rows), rows, max_length, completions, lengths, ended)
+        inside = np.arange(room) < lengths[:, None]
+        return Programs(completions[inside], offsets_of(lengths)), ended
+
+    @torch.inference_mode()
+    def hidden_states(self, programs: Programs) -> Iterator[tuple[slice, np.ndarray]]:
+        """The residual stream of programs of one length, a batch at a time.
+
+        Yields:
+            Which programs, and float32 of shape (layers + 1, programs, tokens, width): the embedding
+            output, then the output of every block (the last one before the final LayerNorm).
+
+        Raises:
+            ValueError: the programs have different lengths or are empty.
+        """
+        _check_not_empty(programs)
+        if len(set(programs.lengths.tolist())) > 1:
+            raise ValueError("the programs have different lengths")
+        for start in range(0, len(programs), self.batch_size):
+            part = slice(start, min(start + self.batch_size, len(programs)))
+            stream = self._residual_stream(programs.take(np.arange(part.start, part.stop)))
+            yield part, torch.stack(list(stream)).cpu().numpy()
+
+    def _batches_by_length(self, programs: Programs) -> Iterator[np.ndarray]:
+        order = np.argsort(programs.lengths, kind="stable")
+        for start in range(0, len(order), self.batch_size):
+            yield order[start : start + self.batch_size]
+
+    def _residual_stream(self, batch: Programs, cache: Cache | None = None) -> Iterator[torch.Tensor]:
+        """Each program is a row; what fills it up comes after it, where the program does not look."""
+        tokens = torch.from_numpy(padded_tokens(batch)).to(self.device)
+        rows, length = tokens.shape
+        positions = torch.arange(length, device=self.device).expand(rows, -1)
+        visible = torch.ones(length, length, dtype=torch.bool, device=self.device).tril().expand(rows, -1, -1)
+        return self.model.residual_stream(tokens, positions, visible, cache)
+
+    def _complete_batch(
+        self,
+        prompts: Programs,
+        rows: np.ndarray,
+        max_length: int,
+        completions: np.ndarray,
+        lengths: np.ndarray,
+        ended: np.ndarray,
+    ) -> None:
+        """Continue ``prompts`` and enter the outcome at ``rows`` of the last three arguments."""
+        # One place more than needed: a finished row takes part until it is taken out.
+        cache = Cache(self.model.sizes, len(rows), max_length + 1, self.device)
+        x = last(self._residual_stream(prompts, cache))
+        ends = prompts.lengths
+        tokens = self._likeliest(x[torch.arange(len(rows)), torch.from_numpy(ends - 1).to(self.device)])
+        live = np.ones(len(rows), np.bool_)
+        while True:
+            ended[rows[live & (tokens == isa.END_ID)]] = True
+            live &= (tokens != isa.END_ID) & (ends < max_length)
+            if live.mean() < COMPACT_BELOW:
+                cache.keep(torch.from_numpy(live).to(self.device))
+                rows, ends, tokens, live = rows[live], ends[live], tokens[live], live[live]
+                if not rows.size:
+                    return
+            completions[rows[live], lengths[rows[live]]] = BYTE_OF_TOKEN[tokens[live]]
+            lengths[rows[live]] += 1
+            positions = torch.from_numpy(ends[:, None]).to(self.device)
+            visible = torch.arange(ends.max() + 1, device=self.device) <= positions[:, :, None]
+            fed = torch.from_numpy(tokens[:, None]).to(self.device)
+            x = last(self.model.residual_stream(fed, positions, visible, cache))
+            tokens = self._likeliest(x[:, 0])
+            ends = ends + live
+
+    def _likeliest(self, x: torch.Tensor) -> np.ndarray:
+        return self.model.logits(x).argmax(-1).cpu().numpy()
+
+
+def _check_not_empty(prompts: Programs) -> None:
+    if prompts.lengths.min(initial=1) == 0:
+        raise ValueError("a program is empty: the model sees at least one instruction")

@@ -1,0 +1,1 @@
+"""What the hidden states tell about the two compared values, layer by layer and token by token."""

@@ -1,0 +1,710 @@
+"""The compiled machine: the semantics of :mod:`cadmus.vm.reference` for batches of programs, in Numba.
+
+A stack is a matrix of 64-bit words with one value in a row.  The first word is the *shape* of the value: 0
+for NAN, 1 for an integer, 2 + n for a sequence of n elements.  The words after it are the elements (an
+integer is its own only element), each ``value · 256 + decoration``.  A call runs in place: its arguments
+are on top of the caller's stack already, so its frame begins at the first of them, and its value is left
+there.
+
+Numba's cache notices changes of this file but not of the instruction table, so everything that is read
+from the table travels as an argument.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from cadmus import isa
+from cadmus.errors import InputError
+from cadmus.programs import Programs, offsets_of
+from cadmus.vm.reference import Number, Sequence, Value
+
+NAN, NUMBER, SEQUENCE = 0, 1, 2
+"""Kinds of value.  In the first word of a row, SEQUENCE stands for an empty sequence."""
+
+
+class Outcome(NamedTuple):
+    """What n programs leave.
+
+    Attributes:
+        true: bool, shape (n,), whether the program is true.
+        count: int32, shape (n,), number of outputs.
+        kind: uint8, shape (n,), NAN, NUMBER or SEQUENCE: the kind of the top output, NAN without outputs.
+        length: uint8, shape (n,), elements of the top output if that is a sequence, else 0.
+        values: int32, shape (n, 16), its elements; a number has one.  What is unused is 0.
+        decorations: uint8, shape (n, 16), their decorations.
+    """
+
+    true: np.ndarray
+    count: np.ndarray
+    kind: np.ndarray
+    length: np.ndarray
+    values: np.ndarray
+    decorations: np.ndarray
+
+
+def verdicts(programs: Programs) -> np.ndarray:
+    """Whether each program is true: bool, shape (n,).
+
+    Raises:
+        InputError: a byte is no instruction; it names the program (from 0) and the position (from 1).
+    """
+    return _execute(programs, np.zeros(len(programs) + 1, np.int64)).true
+
+
+def execute(programs: Programs) -> Outcome:
+    """The verdict, the number of outputs and the top output of each program.
+
+    Raises:
+        InputError: as for :func:`verdicts`.
+    """
+    return _execute(programs, np.arange(len(programs) + 1, dtype=np.int64))
+
+
+def outputs(programs: Programs) -> list[list[Value]]:
+    """All outputs of each program as the readable machine gives them; for tests and small batches.
+
+    Raises:
+        InputError: as for :func:`verdicts`.
+    """
+    counts = execute(programs).count
+    bounds = offsets_of(counts)
+    outcome = _execute(programs, bounds)
+    rows = [
+        _value(int(kind), int(length), values, decorations)
+        for kind, length, values, decorations in zip(
+            outcome.kind, outcome.length, outcome.values.tolist(), outcome.decorations.tolist(), strict=True
+        )
+    ]
+    return [rows[start:stop] for start, stop in pairwise(bounds)]
+
+
+def _value(kind: int, length: int, values: list[int], decorations: list[int]) -> Value:
+    if kind == NAN:
+        return None
+    if kind == NUMBER:
+        return Number(values[0], decorations[0])
+    return Sequence(map(Number, values[:length], decorations[:length]))
+
+
+def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
+    """Run all programs; of program i the last ``rows[i + 1] - rows[i]`` outputs (NAN for those that it does
+    not have) are written to the rows from ``rows[i]`` of the last four fields."""
+    data = np.ascontiguousarray(programs.data)
+    offsets = np.ascontiguousarray(programs.offsets)
+    _check(data, offsets)
+    n, total = len(programs), int(rows[-1])
+    outcome = Outcome(
+        true=np.empty(n, np.bool_),
+        count=np.empty(n, np.int32),
+        kind=np.zeros(total, np.uint8),
+        length=np.zeros(total, np.uint8),
+        values=np.zeros((total, isa.MAX_SEQUENCE_LENGTH), np.int32),
+        decorations=np.zeros((total, isa.MAX_SEQUENCE_LENGTH), np.uint8),
+    )
+    # Numba compiles once more for arrays that may be written to: make both always read-only.
+    _execute_batch(_read_only(data), _read_only(offsets), _machine(programs), rows, outcome)
+    return outcome
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _check(data: np.ndarray, offsets: np.ndarray) -> None:
+    unknown = _TABLE[data[offsets[0] : offsets[-1]], _ROUTE] == _UNKNOWN
+    if unknown.any():
+        place = offsets[0] + int(unknown.argmax())
+        program = int(np.searchsorted(offsets, place, side="right")) - 1
+        raise InputError(
+            f"program {program}: unknown symbol {chr(data[place])!r} at position "
+            f"{place - offsets[program] + 1}; `cadmus isa` lists the {isa.VOCABULARY_SIZE} instructions"
+        )
+
+
+# Columns of the table that the machine reads, one row for each byte.
+_INPUTS, _OUTPUTS, _ROUTE, _SHAPE, _WORD = range(5)
+# Families of instructions that are executed in the same way.
+_UNKNOWN, _LITERAL, _ELEMENTWISE, _STACK, _SEQUENCE, _CALL, _READ_EARLIER = range(7)
+_FAMILY = {
+    "end": _READ_EARLIER,
+    "definitions": _READ_EARLIER,
+    "literals": _LITERAL,
+    "arithmetic": _ELEMENTWISE,
+    "comparison and logic": _ELEMENTWISE,
+    "unary": _ELEMENTWISE,
+    "decorations": _ELEMENTWISE,
+    "stack": _STACK,
+    "calls": _CALL,
+    "higher order": _CALL,
+    "sequences": _SEQUENCE,
+}
+_DECORATION_BITS = 8
+
+
+def _byte_table() -> np.ndarray:
+    """What the machine reads of the instruction table: int64, shape (256, 5)."""
+    table = np.zeros((256, 5), np.int64)
+    for row in isa.INSTRUCTIONS:
+        table[ord(row.symbol), : _ROUTE + 1] = row.inputs, row.outputs, _FAMILY[row.group]
+        if row.group == "literals":
+            pushed = row.effect.split()[-1]
+            table[ord(row.symbol), _SHAPE:] = (
+                (SEQUENCE, 0) if pushed == "s" else (NUMBER, int(pushed) << _DECORATION_BITS)
+            )
+    return table
+
+
+_TABLE = _byte_table()
+_MOST_INPUTS = max(row.inputs for row in isa.INSTRUCTIONS)
+_MOST_OUTPUTS = max(row.outputs for row in isa.INSTRUCTIONS)
+
+
+class _Limits(NamedTuple):
+    integer_min: int
+    integer_max: int
+    max_sequence_length: int
+    max_decoration: int
+    max_call_depth: int
+    call_budget: int
+
+
+class _Machine(NamedTuple):
+    """What the instructions of a program work on.
+
+    Attributes:
+        stack: int64, shape (slots, 1 + longest sequence).
+        code: uint8, the instructions of one program: the top level, then the subroutines.
+        bodies: int64, shape (4, 2), start and stop in ``code`` of the top level and of the three
+            subroutines that can be called; a start of -1 is a subroutine that is not defined.
+        frames: int64, shape (deepest call + 1, 10), the calling instruction at each depth and where its
+            body goes on.
+        table: int64, shape (256, 5), see :func:`_byte_table`.
+        limits: the limits of the instruction set.
+    """
+
+    stack: np.ndarray
+    code: np.ndarray
+    bodies: np.ndarray
+    frames: np.ndarray
+    table: np.ndarray
+    limits: _Limits
+
+
+def _machine(programs: Programs) -> _Machine:
+    longest = int(programs.lengths.max(initial=0))
+    # No instruction adds more than its outputs; a call for an element of a sequence adds that element.
+    grown = _MOST_OUTPUTS * (longest + isa.CALL_BUDGET) + isa.MAX_CALL_DEPTH
+    # The rows below the first value are read, and ignored, when inputs are missing; one above is scratch.
+    slots = _MOST_INPUTS + grown + 1
+    return _Machine(
+        stack=np.empty((slots, 1 + isa.MAX_SEQUENCE_LENGTH), np.int64),
+        code=np.empty(2 * longest, np.uint8),
+        bodies=np.empty((1 + _SUBROUTINES, 2), np.int64),
+        frames=np.empty((isa.MAX_CALL_DEPTH + 1, 10), np.int64),
+        table=_TABLE,
+        limits=_Limits(**isa.LIMITS),
+    )
+
+
+_SUBROUTINES = 3  # f, g and h reach this many
+_TOP_LEVEL = 0  # row of _Machine.bodies; subroutine k has row k + 1
+
+# Columns of a frame: the calling instruction, the slot of its result, its calls done and to do, the body that
+# it calls and the slots of the arguments; then where the body of the instruction itself goes on.
+_SYMBOL, _RESULT, _ROUND, _ROUNDS, _BODY, _CALL_BASE, _CALL_TOP, _POSITION, _STOP, _BASE = range(10)
+
+_END, _DEFINE, _END_DEFINITION = b".\\;"
+_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _MODULO, _MAXIMUM, _MINIMUM = b"+-*/%xn"
+_LESS, _GREATER, _EQUAL, _AND, _OR = b"<>=&|"
+_NOT, _TRUTH, _SUCCESSOR, _HALVE, _NEGATE, _ABSOLUTE, _EVEN = b"!?'B~ae"
+_DECORATE, _GET_DECORATION = b':"'
+_DUPLICATE, _DROP, _SWAP, _OVER, _ROTATE, _CHOOSE = b"E_sori"
+_CALL_0, _CALL_1, _CALL_2, _CALL_0_WITH_TWO, _CALL_1_WITH_TWO, _RECUR = b"fghFGR"
+_MAP, _FILTER, _FOLD = b"mwl"
+_APPEND, _CONCATENATE, _INDEX, _LENGTH, _SUM, _LARGEST, _SMALLEST = b"bc@L$XN"
+_ALL, _SORT, _REVERSE, _KEEP, _RANGE, _IDENTICAL = b"ASVKIY"
+
+_NO_NUMBER = 2**62  # a word that no number has, for a result that is NAN
+
+# Integers are checked before they divide, so the checks that Python's error model adds are not needed.
+_compile = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@_compile
+def _execute_batch(data, offsets, machine, rows, outcome):
+    base = _MOST_INPUTS
+    machine.stack[:base] = NAN
+    for i in range(len(offsets) - 1):
+        _read(data, offsets[i], offsets[i + 1], machine.code, machine.bodies)
+        top = _run(machine)
+        true = top > base
+        for slot in range(base, top):
+            true &= _is_true(machine.stack, slot)
+        outcome.true[i] = true
+        outcome.count[i] = top - base
+        wanted = min(rows[i + 1] - rows[i], top - base)
+        for k in range(wanted):
+            _write(machine.stack, top - wanted + k, rows[i] + k, outcome)
+
+
+@_compile
+def _write(stack, slot, row, outcome):
+    """Unpack one value into a row of the outcome, which is all 0 before."""
+    shape = stack[slot, 0]
+    outcome.kind[row] = min(shape, SEQUENCE)
+    outcome.length[row] = max(shape - SEQUENCE, 0)
+    elements = 1 if shape == NUMBER else shape - SEQUENCE
+    for i in range(elements):
+        outcome.values[row, i] = stack[slot, 1 + i] >> _DECORATION_BITS
+        outcome.decorations[row, i] = stack[slot, 1 + i] & ((1 << _DECORATION_BITS) - 1)
+
+
+@_compile
+def _read(data, start, stop, code, bodies):
+    """Separate the top level from the definitions, as :func:`cadmus.isa.split_definitions` does."""
+    bodies[:, 0] = -1
+    top = 0
+    # The bodies lie behind the longest possible top level.
+    body = first = len(code) // 2
+    defined = 0
+    inside = False
+    for i in range(start, stop):
+        symbol = data[i]
+        if symbol == _END:
+            break
+        if symbol == _DEFINE:
+            if not inside:
+                inside = True
+                first = body
+        elif symbol == _END_DEFINITION:
+            if inside:
+                inside = False
+                defined += 1
+                _define(bodies, defined, first, body)
+        elif inside:
+            code[body] = symbol
+            body += 1
+        else:
+            code[top] = symbol
+            top += 1
+    if inside:
+        _define(bodies, defined + 1, first, body)
+    bodies[_TOP_LEVEL, 0] = 0
+    bodies[_TOP_LEVEL, 1] = top
+
+
+@_compile
+def _define(bodies, row, first, stop):
+    if row <= _SUBROUTINES:
+        bodies[row, 0] = first
+        bodies[row, 1] = stop
+
+
+@_compile
+def _run(machine):
+    """Execute the program that was read, from an empty stack, and return the slot above its outputs."""
+    stack, table, frames = machine.stack, machine.table, machine.frames
+    base = top = _MOST_INPUTS
+    depth = executed_in_calls = 0
+    position, stop = machine.bodies[_TOP_LEVEL]
+    while True:
+        spent = depth > 0 and executed_in_calls >= machine.limits.call_budget
+        if position < stop and not spent:
+            symbol = machine.code[position]
+            position += 1
+            executed_in_calls += depth > 0
+            inputs, route = table[symbol, _INPUTS], table[symbol, _ROUTE]
+            bottom = top - inputs
+            if route == _LITERAL:
+                stack[top, 0] = table[symbol, _SHAPE]
+                stack[top, 1] = table[symbol, _WORD]
+                top += 1
+                continue
+            if route == _ELEMENTWISE and stack[bottom, 0] | stack[top - 1, 0] <= NUMBER:
+                # Numbers and NAN only.  Whether the result is NAN is hard to predict, so it is no branch.
+                word = _of_numbers(symbol, stack[bottom, 1], stack[top - 1, 1], machine.limits)
+                present = (bottom >= base) & (stack[bottom, 0] & stack[top - 1, 0] == NUMBER)
+                bottom = max(bottom, base)
+                stack[bottom, 0] = NUMBER if present & (word != _NO_NUMBER) else NAN
+                stack[bottom, 1] = word
+                top = bottom + 1
+                continue
+            if bottom < base or _any_nan(stack, bottom, top):
+                bottom = max(bottom, base)
+                top = bottom + table[symbol, _OUTPUTS]
+                for slot in range(bottom, top):
+                    stack[slot, 0] = NAN
+                continue
+            if route <= _SEQUENCE:
+                if route == _ELEMENTWISE:
+                    _elementwise(symbol, stack, bottom, top - 1, machine.limits)
+                elif route == _STACK:
+                    _rearrange(symbol, stack, bottom, top)
+                else:
+                    _of_sequences(symbol, stack, bottom, machine.limits)
+                top = bottom + table[symbol, _OUTPUTS]
+                continue
+            _begin_calls(symbol, stack, frames, bottom, depth)
+            frames[depth, _POSITION], frames[depth, _STOP], frames[depth, _BASE] = position, stop, base
+        elif depth == 0:
+            return top
+        else:
+            depth -= 1
+            value = base if spent or top == base else top - 1
+            if spent or top == base:
+                stack[base, 0] = NAN
+            _take_value(stack, frames, depth, value)
+        # The instruction of frames[depth] calls, for the first time or again.
+        budget_left = executed_in_calls < machine.limits.call_budget
+        if _prepare_call(machine, depth, budget_left):
+            position, stop = machine.bodies[frames[depth, _BODY]]
+            base, top = frames[depth, _CALL_BASE], frames[depth, _CALL_TOP]
+            depth += 1
+        else:
+            position, stop, base = frames[depth, _POSITION], frames[depth, _STOP], frames[depth, _BASE]
+            top = frames[depth, _RESULT] + 1
+
+
+@_compile
+def _any_nan(stack, bottom, top):
+    found = False
+    for slot in range(bottom, top):
+        found |= stack[slot, 0] == NAN
+    return found
+
+
+@_compile
+def _begin_calls(symbol, stack, frames, bottom, depth):
+    """Note in the frame which calls an instruction will make; its result will replace its first input."""
+    frames[depth, _SYMBOL] = symbol
+    frames[depth, _RESULT] = bottom
+    frames[depth, _ROUND] = 0
+    if symbol in (_MAP, _FILTER, _FOLD):
+        frames[depth, _BODY] = 1
+        # The elements of a result go where elements were that are done with.  The accumulator of a fold lies
+        # above the sequence, so that its calls begin with it.
+        frames[depth, _CALL_BASE] = bottom + 1
+        frames[depth, _CALL_TOP] = bottom + (3 if symbol == _FOLD else 2)
+        if stack[bottom, 0] >= SEQUENCE:
+            frames[depth, _ROUNDS] = stack[bottom, 0] - SEQUENCE
+            stack[bottom, 0] = SEQUENCE
+        else:
+            _give_up(stack, frames, depth)
+        return
+    frames[depth, _ROUNDS] = 1
+    frames[depth, _CALL_BASE] = bottom
+    frames[depth, _CALL_TOP] = bottom + (2 if symbol in (_CALL_0_WITH_TWO, _CALL_1_WITH_TWO) else 1)
+    if symbol == _RECUR:
+        if not _is_true(stack, bottom + 1):
+            frames[depth, _ROUNDS] = 0
+        elif depth == 0:
+            _give_up(stack, frames, depth)
+        else:
+            frames[depth, _BODY] = frames[depth - 1, _BODY]
+    elif symbol == _CALL_2:
+        frames[depth, _BODY] = 3
+    elif symbol in (_CALL_1, _CALL_1_WITH_TWO):
+        frames[depth, _BODY] = 2
+    else:
+        frames[depth, _BODY] = 1
+
+
+@_compile
+def _give_up(stack, frames, depth):
+    """The instruction of a frame gives NAN and makes no further call."""
+    stack[frames[depth, _RESULT], 0] = NAN
+    frames[depth, _ROUNDS] = frames[depth, _ROUND] = -1
+
+
+@_compile
+def _prepare_call(machine, depth, budget_left):
+    """Put the arguments of the next call in place; False when the instruction makes none any more and its
+    result is in place."""
+    stack, frames = machine.stack, machine.frames
+    symbol, result, index = frames[depth, _SYMBOL], frames[depth, _RESULT], frames[depth, _ROUND]
+    if index == frames[depth, _ROUNDS]:
+        if symbol == _FOLD and index >= 0:
+            _copy(stack, result + 1, result)
+        return False
+    defined = machine.bodies[frames[depth, _BODY], 0] >= 0
+    if not (defined and depth < machine.limits.max_call_depth and budget_left):
+        _give_up(stack, frames, depth)
+        return False
+    if symbol in (_MAP, _FILTER, _FOLD):
+        _put_number(stack, frames[depth, _CALL_TOP] - 1, stack[result, 1 + index])
+    return True
+
+
+@_compile
+def _take_value(stack, frames, depth, slot):
+    """Use the value of a call, which lies in ``slot``."""
+    symbol, result, index = frames[depth, _SYMBOL], frames[depth, _RESULT], frames[depth, _ROUND]
+    frames[depth, _ROUND] += 1
+    if stack[slot, 0] == NAN or (symbol == _MAP and stack[slot, 0] != NUMBER):
+        _give_up(stack, frames, depth)
+    elif symbol in (_MAP, _FILTER):
+        if symbol == _MAP or _is_true(stack, slot):
+            kept = stack[result, 0] - SEQUENCE
+            stack[result, 1 + kept] = stack[slot, 1] if symbol == _MAP else stack[result, 1 + index]
+            stack[result, 0] += 1
+    else:
+        _copy(stack, slot, frames[depth, _CALL_BASE])
+
+
+@_compile
+def _is_true(stack, slot):
+    shape = stack[slot, 0]
+    return shape >= SEQUENCE or (shape == NUMBER and _number(stack[slot, 1]) != 0)
+
+
+@_compile
+def _number(word):
+    return word >> _DECORATION_BITS
+
+
+@_compile
+def _put_number(stack, slot, word):
+    stack[slot, 0] = NUMBER
+    stack[slot, 1] = word
+
+
+@_compile
+def _put_integer(stack, slot, value, limits):
+    """An integer without decoration, NAN when it is out of range."""
+    inside = limits.integer_min <= value <= limits.integer_max
+    stack[slot, 0] = NUMBER if inside else NAN
+    stack[slot, 1] = value << _DECORATION_BITS
+
+
+@_compile
+def _copy(stack, source, target):
+    shape = stack[source, 0]
+    stack[target, 0] = shape
+    stack[target, 1] = stack[source, 1]
+    for i in range(1, shape - SEQUENCE):
+        stack[target, 1 + i] = stack[source, 1 + i]
+
+
+@_compile
+def _elementwise(symbol, stack, left, right, limits):
+    """Lift an instruction on numbers to sequences of one length; a number broadcasts.
+
+    ``left`` and ``right`` are the slots of the inputs, the same one when there is only one; the result
+    replaces the left.
+    """
+    left_shape, right_shape = stack[left, 0], stack[right, 0]
+    if left_shape == NUMBER:
+        shape = right_shape
+    elif right_shape in (NUMBER, left_shape):
+        shape = left_shape
+    else:
+        stack[left, 0] = NAN
+        return
+    left_step, right_step = left_shape != NUMBER, right_shape != NUMBER
+    elements = 1 if shape == NUMBER else shape - SEQUENCE
+    stack[left, 0] = shape
+    # From the last to the first: the left number that broadcasts lies where the first result goes.
+    for i in range(elements - 1, -1, -1):
+        word = _of_numbers(symbol, stack[left, 1 + i * left_step], stack[right, 1 + i * right_step], limits)
+        if word == _NO_NUMBER:
+            stack[left, 0] = NAN
+            return
+        stack[left, 1 + i] = word
+
+
+@_compile
+def _of_numbers(symbol, left, right, limits):
+    """The word of an element-wise instruction's result, _NO_NUMBER for NAN."""
+    a, b = _number(left), _number(right)
+    c = a
+    if symbol == _ADD:
+        c = a + b
+    elif symbol == _SUBTRACT:
+        c = a - b
+    elif symbol == _MULTIPLY:
+        c = a * b
+    elif symbol == _DIVIDE:
+        if b == 0:
+            return _NO_NUMBER
+        c = a // b
+    elif symbol == _MODULO:
+        if b == 0:
+            return _NO_NUMBER
+        c = a % b
+    elif symbol == _MAXIMUM:
+        c = max(a, b)
+    elif symbol == _MINIMUM:
+        c = min(a, b)
+    elif symbol == _LESS:
+        c = np.int64(a < b)
+    elif symbol == _GREATER:
+        c = np.int64(a > b)
+    elif symbol == _EQUAL:
+        c = np.int64(a == b)
+    elif symbol == _AND:
+        c = np.int64((a != 0) & (b != 0))
+    elif symbol == _OR:
+        c = np.int64((a != 0) | (b != 0))
+    elif symbol == _NOT:
+        c = np.int64(a == 0)
+    elif symbol == _TRUTH:
+        c = np.int64(a != 0)
+    elif symbol == _SUCCESSOR:
+        c = a + 1
+    elif symbol == _HALVE:
+        c = a >> 1
+    elif symbol == _NEGATE:
+        c = -a
+    elif symbol == _ABSOLUTE:
+        c = abs(a)
+    elif symbol == _EVEN:
+        c = 1 - (a & 1)
+    elif symbol == _GET_DECORATION:
+        c = left & ((1 << _DECORATION_BITS) - 1)
+    elif symbol == _DECORATE:
+        return (a << _DECORATION_BITS) | b if 0 <= b <= limits.max_decoration else _NO_NUMBER
+    inside = limits.integer_min <= c <= limits.integer_max
+    return c << _DECORATION_BITS if inside else _NO_NUMBER
+
+
+@_compile
+def _rearrange(symbol, stack, bottom, top):
+    """The instructions that only move values; the slot ``top`` is free."""
+    if symbol in (_DUPLICATE, _OVER):
+        _copy(stack, bottom, top)
+    elif symbol in (_SWAP, _ROTATE):
+        _copy(stack, bottom, top)
+        for slot in range(bottom, top):
+            _copy(stack, slot + 1, slot)
+    elif symbol == _CHOOSE:
+        _copy(stack, bottom + 1 if _is_true(stack, bottom) else bottom + 2, bottom)
+
+
+@_compile
+def _of_sequences(symbol, stack, slot, limits):
+    """The instructions on sequences; the result replaces the first input, in ``slot``."""
+    second = slot + 1
+    length = stack[slot, 0] - SEQUENCE
+    if symbol == _IDENTICAL:
+        _put_integer(stack, slot, _identical(stack, slot, second), limits)
+    elif symbol == _RANGE:
+        _range(stack, slot, limits)
+    elif length < 0:
+        stack[slot, 0] = NAN
+    elif symbol == _APPEND:
+        if stack[second, 0] == NUMBER and length < limits.max_sequence_length:
+            stack[slot, 1 + length] = stack[second, 1]
+            stack[slot, 0] += 1
+        else:
+            stack[slot, 0] = NAN
+    elif symbol == _INDEX:
+        _index(stack, slot, second, length)
+    elif symbol == _CONCATENATE:
+        _concatenate(stack, slot, second, length, limits)
+    elif symbol == _KEEP:
+        _keep(stack, slot, second, length)
+    elif symbol == _LENGTH:
+        _put_integer(stack, slot, length, limits)
+    elif symbol == _SUM:
+        total = 0
+        for i in range(length):
+            total += _number(stack[slot, 1 + i])
+        _put_integer(stack, slot, total, limits)
+    elif symbol == _ALL:
+        nonzero = 0
+        for i in range(length):
+            nonzero += _number(stack[slot, 1 + i]) != 0
+        _put_integer(stack, slot, np.int64(nonzero == length), limits)
+    elif symbol in (_LARGEST, _SMALLEST):
+        _extreme(stack, slot, length, 1 if symbol == _LARGEST else -1)
+    elif symbol == _SORT:
+        _sort(stack, slot, length)
+    elif symbol == _REVERSE:
+        for i in range(length // 2):
+            first, last = stack[slot, 1 + i], stack[slot, length - i]
+            stack[slot, 1 + i], stack[slot, length - i] = last, first
+
+
+@_compile
+def _identical(stack, slot, second):
+    shape = stack[slot, 0]
+    if stack[second, 0] != shape:
+        return 0
+    for i in range(1 if shape == NUMBER else shape - SEQUENCE):
+        if stack[slot, 1 + i] != stack[second, 1 + i]:
+            return 0
+    return 1
+
+
+@_compile
+def _range(stack, slot, limits):
+    length = max(_number(stack[slot, 1]), 0)
+    if stack[slot, 0] != NUMBER or length > limits.max_sequence_length:
+        stack[slot, 0] = NAN
+        return
+    stack[slot, 0] = SEQUENCE + length
+    for i in range(length):
+        stack[slot, 1 + i] = i << _DECORATION_BITS
+
+
+@_compile
+def _index(stack, slot, second, length):
+    position = _number(stack[second, 1])
+    if stack[second, 0] != NUMBER or position < -length or position >= length:
+        stack[slot, 0] = NAN
+    else:
+        _put_number(stack, slot, stack[slot, 1 + (position + length if position < 0 else position)])
+
+
+@_compile
+def _concatenate(stack, slot, second, length, limits):
+    added = stack[second, 0] - SEQUENCE
+    if added < 0 or length + added > limits.max_sequence_length:
+        stack[slot, 0] = NAN
+        return
+    for i in range(added):
+        stack[slot, 1 + length + i] = stack[second, 1 + i]
+    stack[slot, 0] += added
+
+
+@_compile
+def _keep(stack, slot, second, length):
+    if stack[second, 0] != stack[slot, 0]:
+        stack[slot, 0] = NAN
+        return
+    kept = 0
+    for i in range(length):
+        if _number(stack[second, 1 + i]) != 0:
+            stack[slot, 1 + kept] = stack[slot, 1 + i]
+            kept += 1
+    stack[slot, 0] = SEQUENCE + kept
+
+
+@_compile
+def _extreme(stack, slot, length, sign):
+    """The first of the largest elements (``sign`` 1) or of the smallest (-1)."""
+    if length == 0:
+        stack[slot, 0] = NAN
+        return
+    best = stack[slot, 1]
+    for i in range(1, length):
+        if sign * _number(stack[slot, 1 + i]) > sign * _number(best):
+            best = stack[slot, 1 + i]
+    _put_number(stack, slot, best)
+
+
+@_compile
+def _sort(stack, slot, length):
+    """Insertion sort by value: stable, and fast on 16 elements."""
+    for i in range(1, length):
+        word = stack[slot, 1 + i]
+        k = i
+        while k > 0 and _number(stack[slot, k]) > _number(word):
+            stack[slot, 1 + k] = stack[slot, k]
+            k -= 1
+        stack[slot, 1 + k] = word
