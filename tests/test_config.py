@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cadmus.config import RECIPES, TEMPLATES, Templates, load_config, parse_config
+from cadmus.config import RECIPES, TEMPLATES, Templates, Train, load_config, parse_config
+from cadmus.config_reference import documents, readme
 from cadmus.errors import InputError
 
 QUICK = Path(__file__).parent.parent / "config" / "quick.yaml"
@@ -78,7 +79,7 @@ def test_several_problems_are_counted():
 
 def test_files_that_are_no_config(tmp_path):
     path = tmp_path / "config.yaml"
-    with pytest.raises(InputError, match="cannot read the config .*No such file"):
+    with pytest.raises(InputError, match=r"cannot read the config .*No such file"):
         load_config(path)
     path.write_text("name: [quick\ntrain: 3")
     with pytest.raises(InputError, match=r"config\.yaml, line 2: not valid YAML"):
@@ -119,3 +120,15 @@ def test_every_shipped_config_is_valid():
 
 def test_templates_are_listed_once():
     assert tuple(Templates.model_fields) == TEMPLATES
+
+
+def test_the_schema_and_the_reference_are_current():
+    root = QUICK.parent.parent
+    for path, text in documents(root).items():
+        assert path.read_text() == text, f"{path.name} is out of date: run `cadmus config document`"
+
+
+def test_a_section_is_documented_field_by_field():
+    fields = readme().split("## `train`")[1].split("## ")[0]
+    assert all(f"| `{name}` |" in fields for name in Train.model_fields)
+    assert "ZeRO" in fields

@@ -4,8 +4,10 @@ import sys
 
 import click
 
-from cadmus.cli import dataset, experiments, machine
+from cadmus.cli import config, dataset, experiments, machine
 from cadmus.errors import InputError
+
+MODULES = (machine, dataset, experiments, config)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -17,8 +19,9 @@ def cadmus() -> None:
     """
 
 
-for command in (*machine.COMMANDS, *dataset.COMMANDS, *experiments.COMMANDS):
-    cadmus.add_command(command)
+for module in MODULES:
+    for command in module.COMMANDS:
+        cadmus.add_command(command)
 
 
 def main() -> None:
@@ -26,13 +29,9 @@ def main() -> None:
     try:
         cadmus()
     except InputError as error:
-        sys.exit(_fail(str(error)))
+        click.echo(f"cadmus: error: {error}", err=True)
+        sys.exit(2)
     except BrokenPipeError:
         # The reader of our output (head, say) has seen enough.
         sys.stderr.close()
         sys.exit(0)
-
-
-def _fail(message: str) -> int:
-    click.echo(f"cadmus: error: {message}", err=True)
-    return 2
