@@ -15,7 +15,9 @@ from cadmus.sources import sources_of
 
 def checked_config():
     """The config with its defaults; bad input ends the workflow with one line."""
-    source = ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "config"
+    source = (
+        ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "config"
+    )
     try:
         return parse_config(config, source)
     except InputError as error:
@@ -28,8 +30,11 @@ RUN = checked_config()
 RESULTS = f"results/{RUN.name}"
 SHARDS = plan(RUN)
 DATASET = f"{RESULTS}/dataset"
-# The same commands as in a shell, whichever way Snakemake was started.
-shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
+# The package of this checkout, and the Python that runs Snakemake unless --sdm brings another.
+ROOT = Path(workflow.basedir).parent
+shell.prefix(f'export PYTHONPATH="{ROOT}"; ')
+if not workflow.deployment_settings.deployment_method:
+    shell.prefix(f'export PYTHONPATH="{ROOT}" PATH="{Path(sys.executable).parent}:$PATH"; ')
 
 
 def section(*names):
@@ -60,5 +65,7 @@ def targets():
     return [
         f"{RESULTS}/{'tables' if name in TABLES else 'figures'}/{name}.{suffix}"
         for name in NAMES
-        for suffix in (["md", "tex", "csv"] if name in TABLES else ["pdf", "png", "csv"])
+        for suffix in (
+            ["md", "tex", "csv"] if name in TABLES else ["pdf", "png", "csv"]
+        )
     ]

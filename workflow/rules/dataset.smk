@@ -4,11 +4,13 @@
 rule resolved_config:
     output:
         f"{RESULTS}/config.yaml",
-    params:
-        config=yaml.safe_dump(RUN.model_dump(), sort_keys=False),
     log:
         f"{RESULTS}/logs/config.log",
+    conda:
+        "../envs/cadmus.yaml"
     localrule: True
+    params:
+        config=yaml.safe_dump(RUN.model_dump(), sort_keys=False),
     shell:
         "printf %s {params.config:q} > {output} 2> {log}"
 
@@ -19,12 +21,14 @@ rule shard:
         code=shard_code,
     output:
         f"{DATASET}/{{split}}/{{template}}-{{number}}.parquet",
-    params:
-        config=section("seed", "dataset"),
     log:
         f"{RESULTS}/logs/shard-{{split}}-{{template}}-{{number}}.log",
+    conda:
+        "../envs/cadmus.yaml"
+    params:
+        config=section("seed", "dataset"),
     shell:
-        "cadmus shard --config {input.config} --template {wildcards.template} --split {wildcards.split}"
+        "python -m cadmus shard --config {input.config} --template {wildcards.template} --split {wildcards.split}"
         " --number {wildcards.number} --output {output} 2> {log}"
 
 
@@ -35,9 +39,12 @@ rule manifest:
         code=code("cadmus.dataset.manifest"),
     output:
         f"{DATASET}/manifest.json",
-    params:
-        config=section("seed", "dataset"),
     log:
         f"{RESULTS}/logs/manifest.log",
+    conda:
+        "../envs/cadmus.yaml"
+    params:
+        dataset=subpath(output[0], parent=True),
+        config=section("seed", "dataset"),
     shell:
-        "cadmus manifest --config {input.config} {DATASET} > {log} 2>&1"
+        "python -m cadmus manifest --config {input.config} {params.dataset} > {log} 2>&1"

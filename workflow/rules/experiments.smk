@@ -9,13 +9,16 @@ rule accuracy:
         code=code("cadmus.evaluate.completion", "cadmus.model.inference"),
     output:
         f"{RESULTS}/experiments/accuracy.parquet",
-    params:
-        config=RUN.evaluate.model_dump(exclude={"grid", "probe"}),
     log:
         f"{RESULTS}/logs/accuracy.log",
+    conda:
+        "../envs/cadmus.yaml"
     threads: workflow.cores
+    params:
+        dataset=subpath(input.manifest, parent=True),
+        config=RUN.evaluate.model_dump(exclude={"grid", "probe"}),
     shell:
-        "cadmus evaluate --config {input.config} --model {input.model} --dataset {DATASET}"
+        "python -m cadmus evaluate --config {input.config} --model {input.model} --dataset {params.dataset}"
         " --output {output} 2>&1 | tee {log}"
 
 
@@ -26,13 +29,15 @@ rule grid:
         code=code("cadmus.evaluate.grid", "cadmus.model.inference"),
     output:
         f"{RESULTS}/experiments/grid.parquet",
-    params:
-        config=RUN.evaluate.grid.model_dump(),
     log:
         f"{RESULTS}/logs/grid.log",
+    conda:
+        "../envs/cadmus.yaml"
     threads: workflow.cores
+    params:
+        config=RUN.evaluate.grid.model_dump(),
     shell:
-        "cadmus grid --config {input.config} --model {input.model} --output {output} 2>&1 | tee {log}"
+        "python -m cadmus grid --config {input.config} --model {input.model} --output {output} 2>&1 | tee {log}"
 
 
 rule probe:
@@ -42,11 +47,13 @@ rule probe:
         code=code("cadmus.probe.regression", "cadmus.model.inference"),
     output:
         f"{RESULTS}/experiments/probe.parquet",
-    params:
-        config=RUN.evaluate.probe.model_dump(),
     log:
         f"{RESULTS}/logs/probe.log",
+    conda:
+        "../envs/cadmus.yaml"
     threads: workflow.cores
+    params:
+        config=RUN.evaluate.probe.model_dump(),
     shell:
-        "cadmus probe --config {input.config} --model {input.model} --output {output} --jobs {threads}"
+        "python -m cadmus probe --config {input.config} --model {input.model} --output {output} --jobs {threads}"
         " 2>&1 | tee {log}"

@@ -27,10 +27,12 @@ rule figure:
         numbers=f"{RESULTS}/figures/{{figure}}.csv",
     log:
         f"{RESULTS}/logs/figure-{{figure}}.log",
+    conda:
+        "../envs/cadmus.yaml"
     params:
         numbers=numbers_options,
     shell:
-        "cadmus figure {wildcards.figure} {params.numbers} --output {output.pdf} > {log} 2>&1"
+        "python -m cadmus figure {wildcards.figure} {params.numbers} --output {output.pdf} > {log} 2>&1"
 
 
 rule table:
@@ -47,7 +49,9 @@ rule table:
         latex=f"{RESULTS}/tables/{{figure}}.tex",
     log:
         f"{RESULTS}/logs/table-{{figure}}.log",
+    conda:
+        "../envs/cadmus.yaml"
     params:
         numbers=numbers_options,
     shell:
-        "cadmus figure {wildcards.figure} {params.numbers} --output {output.csv} > {log} 2>&1"
+        "python -m cadmus figure {wildcards.figure} {params.numbers} --output {output.csv} > {log} 2>&1"

@@ -10,14 +10,17 @@ rule train:
     output:
         model=directory(f"{RESULTS}/model"),
         metrics=f"{RESULTS}/training/metrics.jsonl",
+    log:
+        f"{RESULTS}/logs/train.log",
+    conda:
+        "../envs/cadmus.yaml"
+    threads: workflow.cores
     params:
+        dataset=subpath(input.manifest, parent=True),
         config=section("seed", "model", "train"),
         checkpoints=f"{RESULTS}/training/checkpoints",
         metrics=f"{RESULTS}/training/metrics.partial.jsonl",
-    log:
-        f"{RESULTS}/logs/train.log",
-    threads: workflow.cores
     shell:
-        "cadmus train --config {input.config} --dataset {DATASET} --checkpoints {params.checkpoints}"
+        "python -m cadmus train --config {input.config} --dataset {params.dataset} --checkpoints {params.checkpoints}"
         " --metrics {params.metrics} --output {output.model} 2>&1 | tee -a {log}"
         " && cp {params.metrics} {output.metrics}"
