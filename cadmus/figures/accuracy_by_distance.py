@@ -2,6 +2,7 @@
 
 import polars as pl
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import by_distance
@@ -25,6 +26,7 @@ def draw(grid: pl.DataFrame) -> Figure:
         axes.fill_between(rows["distance"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
         axes.plot(rows["distance"], rows["accuracy"], color=color, marker=marker, label=f"X {comparator} Y")
     style.percent_axis(axes)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="distance from the training range", ylabel="accuracy of the next token")
     figure.legend(loc="outside upper center", ncols=3)
     return figure

@@ -10,13 +10,15 @@ from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import summary, training_range
 from cadmus.figures import style
 
+_NO_PROGRAM = {"facecolor": "#D9D9D9", "edgecolor": "#999999", "linewidth": 0, "hatch": "//////"}
+
 COLUMNS = (GRID,)
 
 
 @style.styled
 def draw(grid: pl.DataFrame) -> Figure:
     """The heat map of the numbers of :func:`cadmus.evaluate.grid.comparison_grid`."""
-    figure = Figure(figsize=(style.COLUMN, 3.9))
+    figure = Figure(figsize=(style.COLUMN, 3.45))
     axes = figure.subplots()
     axis = np.arange(grid["x"].min(), grid["x"].max() + 1)
     accuracy = np.full((len(axis), len(axis)), np.nan)
@@ -24,9 +26,8 @@ def draw(grid: pl.DataFrame) -> Figure:
         pl.col("correct") / pl.col("programs")
     ).to_series()
     low, high = axis[0] - 0.5, axis[-1] + 0.5
-    axes.add_patch(
-        Rectangle((low, low), high - low, high - low, fc=style.MISSING, ec="#999999", lw=0, hatch="//////")
-    )
+    # Below the image, whose empty pixels let it through.
+    axes.add_patch(Rectangle((low, low), high - low, high - low, zorder=-1, **_NO_PROGRAM))
     image = axes.imshow(
         accuracy, origin="lower", extent=(low, high, low, high), vmin=0, vmax=1, interpolation="nearest"
     )
@@ -38,13 +39,13 @@ def draw(grid: pl.DataFrame) -> Figure:
     axes.add_patch(square)
     axes.set(xlabel="X", ylabel="Y")
     axes.spines[:].set_visible(False)
-    bar = figure.colorbar(image, ax=axes, format=style.PercentFormatter(1, decimals=0), shrink=0.8, pad=0.02)
+    bar = figure.colorbar(image, ax=axes, format=style.PERCENT, shrink=0.8, pad=0.02)
     bar.outline.set_visible(False)
     bar.set_label("accuracy of the next token")
     handles = [square]
     labels = ["in distribution"]
     if np.isnan(accuracy).any():
-        handles.append(Patch(fc=style.MISSING, ec="#999999", lw=0, hatch="//////"))
+        handles.append(Patch(**_NO_PROGRAM))
         labels.append("no held-out program")
     figure.legend(handles, labels, loc="outside upper center", ncols=2)
     names = {

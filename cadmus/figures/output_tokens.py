@@ -1,8 +1,10 @@
 """Accuracy against the maximum number of output tokens of LLMs, with Cadmus as a line."""
 
+from itertools import cycle
+
 import polars as pl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text
@@ -15,6 +17,8 @@ COLUMNS = (GRID, ("model", "symbols", "max_output_tokens", "programs", "correct"
 OPTIONAL = 1
 """The second file, of LLM answers, is there only when some were asked for."""
 
+_COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
+
 
 @style.styled
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
@@ -22,14 +26,26 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     cadmus = summary(grid).row(0, named=True)
     if cadmus["accuracy"] is None:
         raise InputError("the grid holds no pair within the training range; widen evaluate.grid")
-    figure = Figure(figsize=(style.COLUMN, 2.8))
+    series = [] if llm is None else with_accuracy(llm).partition_by("model", "symbols")
+    series.sort(key=lambda rows: (rows["model"][0], rows["symbols"][0] != "normal"))
+    figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(series)))
     axes = figure.subplots()
     axes.axhspan(cadmus["low"], cadmus["high"], color=style.BLUE, alpha=0.2, lw=0)
-    axes.axhline(
-        cadmus["accuracy"],
-        color=style.BLUE,
-        label=f"Cadmus, one output token: {as_text(cadmus['accuracy'], cadmus['low'], cadmus['high'])}",
-    )
+    interval = as_text(cadmus["accuracy"], cadmus["low"], cadmus["high"])
+    axes.axhline(cadmus["accuracy"], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
+    for color, rows in zip(cycle(_COLORS), series, strict=False):
+        rows = rows.sort("max_output_tokens")
+        normal = rows["symbols"][0] == "normal"
+        axes.errorbar(
+            rows["max_output_tokens"],
+            rows["accuracy"],
+            yerr=[rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]],
+            color=color,
+            marker="o" if normal else "^",
+            ls="-" if normal else "--",
+            elinewidth=0.7,
+            label=f"{rows['model'][0]}, {rows['symbols'][0]} symbols",
+        )
     axes.plot(
         [reported.GPT5_OUTPUT_TOKENS],
         [reported.GPT5_ACCURACY],
@@ -38,9 +54,13 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         mfc="white",
         ls="none",
         ms=5,
+        zorder=3,
         label="GPT-5, normal symbols: as reported in the paper, not run",
     )
-    if llm is None or llm.is_empty():
+    ticks = {500, 1_000, reported.GPT5_OUTPUT_TOKENS, 4_000}
+    if series:
+        ticks = {reported.GPT5_OUTPUT_TOKENS, *llm["max_output_tokens"]}
+    else:
         axes.text(
             *(0.5, 0.4, "no LLM was run"),
             transform=axes.transAxes,
@@ -48,26 +68,11 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             color=style.GREY,
             style="italic",
         )
-        axes.set_xlim(100, 10_000)
-    else:
-        cycle = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
-        series = with_accuracy(llm).sort("max_output_tokens").partition_by("model", "symbols", as_dict=True)
-        for color, ((model, symbols), rows) in zip(cycle, sorted(series.items()), strict=False):
-            errors = [rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]]
-            axes.errorbar(
-                rows["max_output_tokens"],
-                rows["accuracy"],
-                yerr=errors,
-                color=color,
-                marker="o" if symbols == "normal" else "^",
-                ls="-" if symbols == "normal" else "--",
-                elinewidth=0.7,
-                label=f"{model}, {symbols} symbols",
-            )
+        axes.set_xlim(400, 5_000)
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set_xticks(sorted(ticks), [f"{tick:,}" for tick in sorted(ticks)])
     axes.xaxis.set_minor_locator(NullLocator())
     style.percent_axis(axes)
-    axes.set(xlabel="maximum output tokens", ylabel="accuracy at the comparator")
+    axes.set(xlabel="maximum output tokens", ylabel="accuracy")
     figure.legend(loc="outside lower center")
     return figure

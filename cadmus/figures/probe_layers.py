@@ -36,7 +36,7 @@ def draw(probes: pl.DataFrame) -> Figure:
     step = 1 if layers <= _LARGEST_WITH_TEXT else 3
     shown = range(0, layers, step)
     panels[0].set_yticks(shown, ["embedding", *(f"block {layer}" for layer in shown[1:])])
-    bar = figure.colorbar(image, ax=panels, format=style.PercentFormatter(1, decimals=0), pad=0.01)
+    bar = figure.colorbar(image, ax=panels, format=style.PERCENT, pad=0.01)
     bar.outline.set_visible(False)
     bar.set_label("accuracy (in the cells: %)" if layers <= _LARGEST_WITH_TEXT else "accuracy")
     return figure

@@ -18,7 +18,7 @@ PAGE = 7.0
 """Width of a page, in inches."""
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 GREY = "#666666"
-MISSING = "#D9D9D9"
+PERCENT = PercentFormatter(1, decimals=0, symbol=" %")
 
 _METADATA = {".pdf": {"CreationDate": None, "Producer": None, "Creator": None}, ".png": {"Software": None}}
 
@@ -49,6 +49,6 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
 def percent_axis(axes: Axes, low: float = 0.0) -> None:
     """Accuracy from ``low`` to 1 on the vertical axis, in percent."""
     axes.set_ylim(low, 1.02)
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.yaxis.set_major_formatter(PERCENT)
     axes.grid(True, axis="y")
     axes.set_axisbelow(True)

@@ -25,6 +25,7 @@ def table() -> pl.DataFrame:
 
     Values: I integers, F floats, L lists, S strings, T tokens, ASM assembly.
     """
-    work = pl.format("{} ({})", "work", "year").alias("Work")
+    dated = pl.format("{} ({})", "work", "year")
+    work = pl.when(pl.col("year").is_null()).then("work").otherwise(dated).alias("Work")
     marks = [pl.col(name).replace({"yes": "✓", "no": ""}).alias(head) for name, head in _HEADS.items()]
     return pl.read_csv(SOURCE).select(work, *marks)

@@ -36,7 +36,7 @@ def table(numbers: pl.DataFrame) -> pl.DataFrame:
                     for row in [of_template[metric]]
                 },
                 "Paper: training programs": f"{samples:,}" if samples else "",
-                "Paper: accuracy": f"{accuracy:.0%}" if accuracy else "",
+                "Paper: accuracy": f"{100 * accuracy:.0f} %" if accuracy else "",
             }
         )
     return pl.DataFrame(rows)

@@ -2,7 +2,7 @@
 
 import polars as pl
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
 
 from cadmus.figures import style
 
@@ -18,7 +18,10 @@ def draw(metrics: pl.DataFrame) -> Figure:
     axes = figure.subplots()
     axes.plot(metrics["step"], metrics["loss"], color=style.BLUE, lw=0.8, label="loss")
     axes.set_yscale("log")
-    axes.grid(True, axis="y", which="both")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.grid(True, axis="y")
     axes.set(xlabel="step", ylabel="loss, nats per token")
     axes.yaxis.label.set_color(style.BLUE)
     right = axes.twinx()
