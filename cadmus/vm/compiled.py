@@ -92,8 +92,10 @@ def _value(kind: int, length: int, values: list[int], decorations: list[int]) ->
 def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
     """Run all programs; of program i the last ``rows[i + 1] - rows[i]`` outputs (NAN for those that it does
     not have) are written to the rows from ``rows[i]`` of the last four fields."""
-    data = np.ascontiguousarray(programs.data)
-    offsets = np.ascontiguousarray(programs.offsets)
+    data = np.ascontiguousarray(programs.data).view()
+    offsets = np.ascontiguousarray(programs.offsets).view()
+    # Numba compiles once more for arrays that may be written to: make both always read-only.
+    data.flags.writeable = offsets.flags.writeable = False
     _check(data, offsets)
     n, total = len(programs), int(rows[-1])
     outcome = Outcome(
@@ -104,21 +106,13 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
         values=np.zeros((total, isa.MAX_SEQUENCE_LENGTH), np.int32),
         decorations=np.zeros((total, isa.MAX_SEQUENCE_LENGTH), np.uint8),
     )
-    # Numba compiles once more for arrays that may be written to: make both always read-only.
-    _execute_batch(_read_only(data), _read_only(offsets), _machine(programs), rows, outcome)
+    _execute_batch(data, offsets, _machine(programs), rows, outcome)
     return outcome
 
 
-def _read_only(array: np.ndarray) -> np.ndarray:
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
 def _check(data: np.ndarray, offsets: np.ndarray) -> None:
-    unknown = _TABLE[data[offsets[0] : offsets[-1]], _ROUTE] == _UNKNOWN
-    if unknown.any():
-        place = offsets[0] + int(unknown.argmax())
+    place = _first_unknown(data, offsets[0], offsets[-1], _TABLE[:, _ROUTE] == _UNKNOWN)
+    if place < offsets[-1]:
         program = int(np.searchsorted(offsets, place, side="right")) - 1
         raise InputError(
             f"program {program}: unknown symbol {chr(data[place])!r} at position "
@@ -231,37 +225,57 @@ _ALL, _SORT, _REVERSE, _KEEP, _RANGE, _IDENTICAL = b"ASVKIY"
 
 _NO_NUMBER = 2**62  # a word that no number has, for a result that is NAN
 
-# Integers are checked before they divide, so the checks that Python's error model adds are not needed.
-_compile = numba.njit(cache=True, nogil=True, error_model="numpy")
+# Divisors are checked before they divide, so the checks that Python's error model adds are not needed.
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_compile = numba.njit(**_OPTIONS)
+_compile_inline = numba.njit(forceinline=True, **_OPTIONS)
+
+
+@_compile
+def _first_unknown(data, start, stop, unknown):
+    """Position of the first byte that is no instruction, ``stop`` when there is none."""
+    for position in range(start, stop):
+        if unknown[data[position]]:
+            return position
+    return stop
 
 
 @_compile
 def _execute_batch(data, offsets, machine, rows, outcome):
+    # Taking an array out of a tuple counts a reference each time, so it is done outside of the loops.
+    stack, code, bodies = machine.stack, machine.code, machine.bodies
+    true, count = outcome.true, outcome.count
     base = _MOST_INPUTS
-    machine.stack[:base] = NAN
+    stack[:base] = NAN
     for i in range(len(offsets) - 1):
-        _read(data, offsets[i], offsets[i + 1], machine.code, machine.bodies)
+        _read(data, offsets[i], offsets[i + 1], code, bodies)
         top = _run(machine)
-        true = top > base
-        for slot in range(base, top):
-            true &= _is_true(machine.stack, slot)
-        outcome.true[i] = true
-        outcome.count[i] = top - base
+        true[i] = _all_true(stack, base, top)
+        count[i] = top - base
         wanted = min(rows[i + 1] - rows[i], top - base)
         for k in range(wanted):
-            _write(machine.stack, top - wanted + k, rows[i] + k, outcome)
+            _write(stack, top - wanted + k, rows[i] + k, outcome)
+
+
+@_compile
+def _all_true(stack, base, top):
+    for slot in range(base, top):
+        if not _is_true(stack, slot):
+            return False
+    return top > base
 
 
 @_compile
 def _write(stack, slot, row, outcome):
     """Unpack one value into a row of the outcome, which is all 0 before."""
+    values, decorations = outcome.values, outcome.decorations
     shape = stack[slot, 0]
     outcome.kind[row] = min(shape, SEQUENCE)
     outcome.length[row] = max(shape - SEQUENCE, 0)
     elements = 1 if shape == NUMBER else shape - SEQUENCE
     for i in range(elements):
-        outcome.values[row, i] = stack[slot, 1 + i] >> _DECORATION_BITS
-        outcome.decorations[row, i] = stack[slot, 1 + i] & ((1 << _DECORATION_BITS) - 1)
+        values[row, i] = stack[slot, 1 + i] >> _DECORATION_BITS
+        decorations[row, i] = stack[slot, 1 + i] & ((1 << _DECORATION_BITS) - 1)
 
 
 @_compile
@@ -311,11 +325,12 @@ def _run(machine):
     stack, table, frames = machine.stack, machine.table, machine.frames
     base = top = _MOST_INPUTS
     depth = executed_in_calls = 0
-    position, stop = machine.bodies[_TOP_LEVEL]
+    code, bodies, limits = machine.code, machine.bodies, machine.limits
+    position, stop = bodies[_TOP_LEVEL]
     while True:
-        spent = depth > 0 and executed_in_calls >= machine.limits.call_budget
+        spent = depth > 0 and executed_in_calls >= limits.call_budget
         if position < stop and not spent:
-            symbol = machine.code[position]
+            symbol = code[position]
             position += 1
             executed_in_calls += depth > 0
             inputs, route = table[symbol, _INPUTS], table[symbol, _ROUTE]
@@ -327,7 +342,7 @@ def _run(machine):
                 continue
             if route == _ELEMENTWISE and stack[bottom, 0] | stack[top - 1, 0] <= NUMBER:
                 # Numbers and NAN only.  Whether the result is NAN is hard to predict, so it is no branch.
-                word = _of_numbers(symbol, stack[bottom, 1], stack[top - 1, 1], machine.limits)
+                word = _of_numbers(symbol, stack[bottom, 1], stack[top - 1, 1], limits)
                 present = (bottom >= base) & (stack[bottom, 0] & stack[top - 1, 0] == NUMBER)
                 bottom = max(bottom, base)
                 stack[bottom, 0] = NUMBER if present & (word != _NO_NUMBER) else NAN
@@ -342,11 +357,11 @@ def _run(machine):
                 continue
             if route <= _SEQUENCE:
                 if route == _ELEMENTWISE:
-                    _elementwise(symbol, stack, bottom, top - 1, machine.limits)
+                    _elementwise(symbol, stack, bottom, top - 1, limits)
                 elif route == _STACK:
                     _rearrange(symbol, stack, bottom, top)
                 else:
-                    _of_sequences(symbol, stack, bottom, machine.limits)
+                    _of_sequences(symbol, stack, bottom, limits)
                 top = bottom + table[symbol, _OUTPUTS]
                 continue
             _begin_calls(symbol, stack, frames, bottom, depth)
@@ -360,9 +375,9 @@ def _run(machine):
                 stack[base, 0] = NAN
             _take_value(stack, frames, depth, value)
         # The instruction of frames[depth] calls, for the first time or again.
-        budget_left = executed_in_calls < machine.limits.call_budget
+        budget_left = executed_in_calls < limits.call_budget
         if _prepare_call(machine, depth, budget_left):
-            position, stop = machine.bodies[frames[depth, _BODY]]
+            position, stop = bodies[frames[depth, _BODY]]
             base, top = frames[depth, _CALL_BASE], frames[depth, _CALL_TOP]
             depth += 1
         else:
@@ -517,7 +532,7 @@ def _elementwise(symbol, stack, left, right, limits):
         stack[left, 1 + i] = word
 
 
-@_compile
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _of_numbers(symbol, left, right, limits):
     """The word of an element-wise instruction's result, _NO_NUMBER for NAN."""
     a, b = _number(left), _number(right)
