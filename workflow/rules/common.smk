@@ -34,7 +34,9 @@ DATASET = f"{RESULTS}/dataset"
 ROOT = Path(workflow.basedir).parent
 shell.prefix(f'export PYTHONPATH="{ROOT}"; ')
 if not workflow.deployment_settings.deployment_method:
-    shell.prefix(f'export PYTHONPATH="{ROOT}" PATH="{Path(sys.executable).parent}:$PATH"; ')
+    shell.prefix(
+        f'export PYTHONPATH="{ROOT}" PATH="{Path(sys.executable).parent}:$PATH"; '
+    )
 
 
 def section(*names):

@@ -6,9 +6,9 @@ rule resolved_config:
         f"{RESULTS}/config.yaml",
     log:
         f"{RESULTS}/logs/config.log",
+    localrule: True
     conda:
         "../envs/cadmus.yaml"
-    localrule: True
     params:
         config=yaml.safe_dump(RUN.model_dump(), sort_keys=False),
     shell:

@@ -5,7 +5,7 @@ rule accuracy:
     input:
         config=ancient(rules.resolved_config.output),
         model=rules.train.output.model,
-        manifest=rules.manifest.output,
+        manifest=rules.manifest.output[0],
         code=code("cadmus.evaluate.completion", "cadmus.model.inference"),
     output:
         f"{RESULTS}/experiments/accuracy.parquet",

@@ -5,7 +5,7 @@
 rule train:
     input:
         config=ancient(rules.resolved_config.output),
-        manifest=rules.manifest.output,
+        manifest=rules.manifest.output[0],
         code=code("cadmus.train.loop"),
     output:
         model=directory(f"{RESULTS}/model"),
