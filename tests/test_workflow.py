@@ -1,0 +1,158 @@
+"""The whole DAG at a tiny size, started as a user starts it, in a copy of the checkout."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.image
+import polars as pl
+import pytest
+
+from cadmus.config import load_config
+from cadmus.dataset.shards import plan
+from cadmus.figures import FIGURES, TABLES
+from cadmus.model.inference import Cadmus
+from cadmus.programs import Programs
+
+ROOT = Path(__file__).parent.parent
+CONFIG = load_config(ROOT / "tests/tiny.yaml")
+
+
+def snakemake(directory, *arguments, timeout=600):
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", "tests/tiny.yaml", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(directory)}
+    return subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=timeout
+    )
+
+
+def jobs(directory, *arguments):
+    """Number of jobs by rule that a run would start."""
+    done = snakemake(directory, "--dry-run", *arguments)
+    assert done.returncode == 0, done.stderr
+    counted = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
+    return {rule: int(number) for rule, number in counted.items() if rule not in {"total", "all"}}
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A copy of the checkout in which the tiny run was made."""
+    directory = tmp_path_factory.mktemp("checkout")
+    for folder in ("cadmus", "config", "tests", "workflow"):
+        shutil.copytree(
+            ROOT / folder, directory / folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
+        )
+    done = snakemake(directory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+@pytest.fixture
+def results(checkout):
+    return checkout / "results/tiny"
+
+
+def test_the_dataset_is_there(results):
+    manifest = json.loads((results / "dataset/manifest.json").read_text())
+    assert manifest["name"] == "tiny"
+    for shard in plan(CONFIG):
+        assert len(pl.read_parquet(results / "dataset" / shard.path)) == shard.rows
+
+
+def test_the_model_was_trained_and_loads(results):
+    lines = [json.loads(line) for line in (results / "training/metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, CONFIG.train.steps + 1))
+    assert lines[-1]["loss"] < lines[0]["loss"]
+    model = Cadmus.load(results / "model")
+    assert model.next_logits(Programs.from_strings(["34+7"])).shape == (1, 65)
+
+
+def test_the_experiments_cover_what_they_should(results):
+    accuracy = pl.read_parquet(results / "experiments/accuracy.parquet")
+    assert accuracy["template"].n_unique() == 10
+    assert set(accuracy["metric"]) == {"verified", "exact", "next_token"}
+    assert accuracy["programs"].unique().to_list() == [CONFIG.evaluate.programs]
+    grid = pl.read_parquet(results / "experiments/grid.parquet")
+    assert len(grid) == 45 * 45
+    probe = pl.read_parquet(results / "experiments/probe.parquet")
+    assert len(probe) == 2 * (CONFIG.model.layers + 1) * 11
+    for numbers in (accuracy, probe):
+        assert numbers["accuracy"].is_between(0, 1).all()
+        assert (numbers["low"] <= numbers["accuracy"]).all()
+        assert (numbers["accuracy"] <= numbers["high"]).all()
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_opens(results, name):
+    assert (results / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")
+    height, width = matplotlib.image.imread(results / f"figures/{name}.png").shape[:2]
+    assert min(height, width) > 200
+    assert len(pl.read_csv(results / f"figures/{name}.csv")) > 0
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_opens(results, name):
+    rows = pl.read_csv(results / f"tables/{name}.csv")
+    markdown = (results / f"tables/{name}.md").read_text()
+    assert len(rows) > 5
+    assert markdown.count("\n|") >= len(rows)
+    assert "\\begin{tabular}" in (results / f"tables/{name}.tex").read_text()
+
+
+def test_a_second_run_has_nothing_to_do(checkout):
+    done = snakemake(checkout)
+    assert done.returncode == 0
+    assert "Nothing to be done" in done.stdout + done.stderr
+
+
+def test_a_change_runs_what_depends_on_it_and_nothing_else(checkout):
+    def edited(path):
+        file = checkout / path
+        text = file.read_text()
+        file.write_text(text + "\n# edited\n")
+        try:
+            return jobs(checkout)
+        finally:
+            file.write_text(text)
+
+    assert edited("cadmus/figures/comparison_grid.py") == {"figure": 1}
+    assert edited("cadmus/templates/random.py")["shard"] == 3
+    assert edited("cadmus/probe/regression.py") == {"probe": 1, "figure": 2}
+    machine = edited("cadmus/vm/compiled.py")
+    assert machine["shard"] == len(plan(CONFIG))
+    assert {"manifest", "train", "accuracy", "grid"} <= set(machine)
+    assert edited("cadmus/cli/main.py") == {}
+
+
+def test_a_changed_config_runs_what_it_decides(checkout):
+    assert jobs(checkout, "--config", 'evaluate={"programs": 20}') == {
+        "resolved_config": 1,
+        "accuracy": 1,
+        "table": 1,
+    }
+    more_steps = jobs(checkout, "--config", 'train={"steps": 30}')
+    assert more_steps["train"] == 1
+    assert "shard" not in more_steps
+
+
+def test_a_misspelt_key_is_one_line(checkout):
+    done = snakemake(checkout, "--dry-run", "--config", 'train={"stepz": 30}')
+    assert done.returncode == 2
+    errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+    assert errors == ["cadmus: error: tests/tiny.yaml: train.stepz: no such key; did you mean 'steps'?"]
+
+
+def test_the_workflow_passes_the_lint(checkout):
+    done = snakemake(checkout, "--lint")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_workflow_is_formatted():
+    done = subprocess.run(
+        [sys.executable, "-m", "snakefmt", "--check", str(ROOT / "workflow")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
