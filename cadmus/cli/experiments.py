@@ -105,7 +105,7 @@ def probe(config: Path, directory: Path, output: Path, device: str | None, jobs:
     help="Directory, or the path of one of the files; the other formats are put beside it.",
 )
 def figure(name: str, numbers: tuple[Path, ...], output: Path) -> None:
-    """Draw the figure (.pdf and .png) or the table (.csv, .md and .tex) NAME from its numbers alone."""
+    """Draw the figure (.pdf, .png, .csv) or the table (.csv, .md, .tex) NAME from its numbers alone."""
     for path in produce(name, list(numbers), output):
         click.echo(path)
 
