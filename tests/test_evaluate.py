@@ -158,7 +158,16 @@ def test_equality_is_solved_from_after_the_first_expression() -> None:
     answers = {program[:10]: "=", program[:5]: "39*="}
     numbers = accuracy(Answers(answers), table, 63)
     assert counts(numbers, "equality") == {"verified": 1, "exact": 1, "next_token": 1}
-    assert counts(numbers, "equality_solve") == {"verified": 1, "exact": 0, "next_token": 0}
+    assert counts(numbers, "equality_solve") == {
+        "verified": 1,
+        "verified_equality": 1,
+        "exact": 0,
+        "next_token": 0,
+    }
+    # Another comparison is true as well, but solves no equality.
+    numbers = accuracy(Answers({**answers, program[:5]: "9>"}), table, 63)
+    solve = counts(numbers, "equality_solve")
+    assert (solve["verified"], solve["verified_equality"]) == (1, 0)
 
 
 @given(st.lists(st.tuples(st.sampled_from([1, 3, 5]), st.integers(0, 10**6)), min_size=2, max_size=2))

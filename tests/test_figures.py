@@ -99,7 +99,8 @@ def test_every_name_is_tested_here() -> None:
 def test_figures_open_and_are_the_same_again(name: str, numbers, tmp_path) -> None:
     first = produce(name, numbers(name), tmp_path / "first")
     again = produce(name, numbers(name), tmp_path / "again")
-    assert [path.name for path in first] == [f"{name}.pdf", f"{name}.png"]
+    assert [path.name for path in first] == [f"{name}.pdf", f"{name}.png", f"{name}.csv"]
+    assert len(pl.read_csv(first[2])) > 0
     for path, other in zip(first, again, strict=True):
         assert path.read_bytes() == other.read_bytes()
     pdf = first[0].read_bytes()
@@ -215,15 +216,19 @@ def test_the_command_reads_json_lines_and_names_its_files(tmp_path) -> None:
     arguments = ["figure", "training_curve", "--numbers", tmp_path / "metrics.jsonl"]
     done = CliRunner().invoke(cadmus, [*map(str, arguments), "--output", str(tmp_path / "curve.png")])
     assert done.exit_code == 0
-    assert done.output.split() == [str(tmp_path / "curve.pdf"), str(tmp_path / "curve.png")]
+    assert done.output.split() == [str(tmp_path / f"curve.{suffix}") for suffix in ("pdf", "png", "csv")]
     assert (tmp_path / "curve.pdf").exists()
 
 
 def test_bad_requests_are_one_line(numbers, tmp_path) -> None:
     with pytest.raises(InputError, match=r"no figure or table 'pie'; there are comparison_grid, .*table3"):
         produce("pie", [], tmp_path)
-    with pytest.raises(InputError, match="drawn from 1 numbers files, not 0; the columns needed are: x, y"):
+    with pytest.raises(InputError, match="drawn from 1 numbers files, not 0; their columns: x, y"):
         produce("comparison_grid", [], tmp_path)
+    with pytest.raises(InputError, match="drawn from 1 or 2 numbers files, not 0"):
+        produce("output_tokens", [], tmp_path)
+    with pytest.raises(InputError, match=r"a\.tex: comparison_grid is written as \.pdf, \.png, \.csv"):
+        produce("comparison_grid", numbers("comparison_grid"), tmp_path / "a.tex")
     with pytest.raises(InputError, match="no column 'target'"):
         produce("probe_layers", numbers("comparison_grid"), tmp_path)
     assert not list(tmp_path.glob("*.png"))

@@ -23,7 +23,16 @@ CONFIG = load_config(ROOT / "tests/tiny.yaml")
 
 
 def snakemake(directory, *arguments, timeout=600):
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", "tests/tiny.yaml", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--cores",
+        "2",
+        "--configfile",
+        "tests/tiny.yaml",
+        *arguments,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(directory)}
     return subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=timeout

@@ -1,7 +1,6 @@
 """``cadmus evaluate``, ``grid``, ``probe`` and ``figure``: each makes one file of results from others."""
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,16 +77,18 @@ def grid(config: Path, directory: Path, output: Path, device: str | None) -> Non
 @click.command()
 @_experiment
 @click.option(
-    "--jobs", type=click.IntRange(1), default=lambda: len(os.sched_getaffinity(0)), metavar="N",
-    help="Regressions fitted at a time; as many as cores by default.",
-)  # fmt: skip
-def probe(config: Path, directory: Path, output: Path, device: str | None, jobs: int) -> None:
+    "--jobs", type=click.IntRange(1), metavar="N", help="Regressions fitted at a time; by default the cores."
+)
+def probe(config: Path, directory: Path, output: Path, device: str | None, jobs: int | None) -> None:
     """Logistic regressions for the two compared values, on every layer and token."""
     run = _begin(config, output)
     model = _load(run, directory, device)
 
+    import joblib
+
     from cadmus.probe.regression import probe
 
+    jobs = jobs or joblib.cpu_count()
     numbers = probe(model, run.evaluate.probe, run.dataset.values, run.dataset.held_out_share, run.seed, jobs)
     _write(numbers, output, run, directory)
 
@@ -105,7 +106,7 @@ def probe(config: Path, directory: Path, output: Path, device: str | None, jobs:
     help="Directory, or the path of one of the files; the other formats are put beside it.",
 )
 def figure(name: str, numbers: tuple[Path, ...], output: Path) -> None:
-    """Draw the figure (.pdf and .png) or the table (.csv, .md and .tex) NAME from its numbers alone."""
+    """Draw the figure (.pdf, .png, .csv) or the table (.csv, .md, .tex) NAME from its numbers alone."""
     for path in produce(name, list(numbers), output):
         click.echo(path)
 

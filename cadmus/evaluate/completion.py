@@ -1,10 +1,13 @@
 """Accuracy on each sub-problem, graded by execution (the paper's Table 3).
 
-A held-out program is cut at its prompt length, the model completes it greedily, and three things are
+A held-out program is cut at its prompt length, the model completes it greedily, and these are
 counted:
 
 * ``verified``: the whole program is true under the machine, the model ended it, and it did not get there
   by dropping (``_``) anything;
+* ``verified_equality``, only for equality programs completed from after the first expression, where nothing
+  asks for an equality yet and another comparison is just as true: verified, and the last instruction is
+  ``=``;
 * ``exact``: the completion is the held-out program's own;
 * ``next_token``: the most probable instruction at the prompt's end (the end ``.`` included) is the
   held-out program's.
@@ -43,7 +46,7 @@ def accuracy(model: Any, table: Any, max_length: int, limit: int | None = None) 
     Returns:
         For each template, and for equality from after the first expression, one row a metric:
         template, metric, programs, correct, accuracy, low, high, and the counts of completions that did
-        not end (``not_ended``) and that drop something (``uses_drop``), which are the same in the three.
+        not end (``not_ended``) and that drop something (``uses_drop``), the same for every metric.
     """
     rows = []
     tasks = list(_tasks(table, limit))
@@ -103,13 +106,17 @@ def _grade(
     prompts = programs.prefixes(prompt_length)
     completions, ended = model.complete(prompts, max_length)
     whole = join(prompts, completions)
-    uses_drop = np.array([DROP in completion for completion in completions.to_strings()])
+    texts = completions.to_strings()
+    uses_drop = np.array([DROP in text for text in texts])
+    verified = verdicts(whole) & ended & ~uses_drop
     own = np.array([a == b for a, b in zip(whole.to_strings(), programs.to_strings(), strict=True)])
     correct = {
-        "verified": verdicts(whole) & ended & ~uses_drop,
+        "verified": verified,
         "exact": own & ended,
         "next_token": model.next_logits(prompts).argmax(axis=1) == _next_token(programs, prompt_length),
     }
+    if name == SOLVE:
+        correct["verified_equality"] = verified & np.array([text.endswith("=") for text in texts])
     counts = {"not_ended": int(np.sum(~ended)), "uses_drop": int(uses_drop.sum())}
     return [
         {"template": name, "metric": metric, "programs": len(programs), "correct": int(hits.sum()), **counts}

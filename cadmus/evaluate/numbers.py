@@ -11,7 +11,12 @@ from cadmus.errors import InputError
 from cadmus.evaluate.intervals import wilson
 from cadmus.files import replacing
 
-METRICS = {"verified": "Verified", "exact": "Exact", "next_token": "Next token"}
+METRICS = {
+    "verified": "Verified",
+    "verified_equality": "Verified, ending in =",
+    "exact": "Exact",
+    "next_token": "Next token",
+}
 """What :mod:`cadmus.evaluate.completion` counts, and how a table calls it."""
 SOLVE = "equality_solve"
 """The row for equality programs completed from after the first expression."""

@@ -11,18 +11,23 @@ from cadmus.figures import style
 COLUMNS = (GRID,)
 
 
+def numbers(grid: pl.DataFrame) -> pl.DataFrame:
+    """Accuracy of each comparator and distance; 0 is in distribution."""
+    return by_distance(grid)
+
+
 @style.styled
 def draw(grid: pl.DataFrame) -> Figure:
     """From the numbers of :func:`cadmus.evaluate.grid.comparison_grid`; distance 0 is in distribution."""
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()
-    numbers = by_distance(grid)
+    distances = numbers(grid)
     for comparator, color, marker in (
         ("<", style.BLUE, "o"),
         (">", style.ORANGE, "s"),
         ("=", style.GREEN, "^"),
     ):
-        rows = numbers.filter(pl.col("comparator") == comparator)
+        rows = distances.filter(pl.col("comparator") == comparator)
         axes.fill_between(rows["distance"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
         axes.plot(rows["distance"], rows["accuracy"], color=color, marker=marker, label=f"X {comparator} Y")
     style.percent_axis(axes)

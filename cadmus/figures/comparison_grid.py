@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from cadmus.evaluate.intervals import as_text
+from cadmus.evaluate.numbers import with_accuracy
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import summary, training_range
 from cadmus.figures import style
@@ -15,6 +16,11 @@ _NO_PROGRAM = {"facecolor": "#D9D9D9", "edgecolor": "#999999", "linewidth": 0, "
 COLUMNS = (GRID,)
 
 
+def numbers(grid: pl.DataFrame) -> pl.DataFrame:
+    """The pixels, each with its accuracy and interval."""
+    return with_accuracy(grid)
+
+
 @style.styled
 def draw(grid: pl.DataFrame) -> Figure:
     """The heat map of the numbers of :func:`cadmus.evaluate.grid.comparison_grid`."""
@@ -22,9 +28,7 @@ def draw(grid: pl.DataFrame) -> Figure:
     axes = figure.subplots()
     axis = np.arange(grid["x"].min(), grid["x"].max() + 1)
     accuracy = np.full((len(axis), len(axis)), np.nan)
-    accuracy[grid["y"] - axis[0], grid["x"] - axis[0]] = grid.select(
-        pl.col("correct") / pl.col("programs")
-    ).to_series()
+    accuracy[grid["y"] - axis[0], grid["x"] - axis[0]] = numbers(grid)["accuracy"]
     low, high = axis[0] - 0.5, axis[-1] + 0.5
     # Below the image, whose empty pixels let it through.
     axes.add_patch(Rectangle((low, low), high - low, high - low, zorder=-1, **_NO_PROGRAM))

@@ -20,21 +20,51 @@ OPTIONAL = 1
 _COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 
 
+def numbers(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Cadmus on the in-distribution square of the grid, the paper's GPT-5, and the LLMs that were run.
+
+    Raises:
+        InputError: the grid has no pair in distribution.
+    """
+    cadmus = summary(grid).filter(region="in_distribution")
+    if not cadmus["programs"][0]:
+        raise InputError("the grid holds no pair within the training range; widen evaluate.grid")
+    gpt5 = {
+        "model": ["GPT-5"],
+        "symbols": ["normal"],
+        "max_output_tokens": [reported.GPT5_OUTPUT_TOKENS],
+        "accuracy": [reported.GPT5_ACCURACY],
+        "source": ["reported"],
+    }
+    parts = [
+        cadmus.select(
+            pl.lit("Cadmus").alias("model"),
+            pl.lit("normal").alias("symbols"),
+            pl.lit(1).alias("max_output_tokens"),
+            pl.col("programs", "correct", "accuracy", "low", "high"),
+            pl.lit("measured").alias("source"),
+        ),
+        pl.DataFrame(gpt5),
+    ]
+    if llm is not None:
+        series = with_accuracy(llm.select(COLUMNS[1])).with_columns(pl.lit("measured").alias("source"))
+        # Normal before alternate symbols.
+        parts.append(series.sort("model", pl.col("symbols") != "normal", "max_output_tokens"))
+    return pl.concat(parts, how="diagonal_relaxed")
+
+
 @style.styled
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """Cadmus from the grid's in-distribution square; one series for each LLM and kind of symbols."""
-    cadmus = summary(grid).row(0, named=True)
-    if cadmus["accuracy"] is None:
-        raise InputError("the grid holds no pair within the training range; widen evaluate.grid")
-    series = [] if llm is None else with_accuracy(llm).partition_by("model", "symbols")
-    series.sort(key=lambda rows: (rows["model"][0], rows["symbols"][0] != "normal"))
-    figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(series)))
+    """Cadmus as a line, the reported point, and a series for each LLM and kind of symbols."""
+    cadmus, gpt5, *measured = numbers(grid, llm).partition_by(
+        "model", "symbols", "source", maintain_order=True
+    )
+    figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(measured)))
     axes = figure.subplots()
-    axes.axhspan(cadmus["low"], cadmus["high"], color=style.BLUE, alpha=0.2, lw=0)
-    interval = as_text(cadmus["accuracy"], cadmus["low"], cadmus["high"])
-    axes.axhline(cadmus["accuracy"], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
-    for color, rows in zip(cycle(_COLORS), series, strict=False):
-        rows = rows.sort("max_output_tokens")
+    interval = as_text(cadmus["accuracy"][0], cadmus["low"][0], cadmus["high"][0])
+    axes.axhspan(cadmus["low"][0], cadmus["high"][0], color=style.BLUE, alpha=0.2, lw=0)
+    axes.axhline(cadmus["accuracy"][0], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
+    for color, rows in zip(cycle(_COLORS), measured, strict=False):
         normal = rows["symbols"][0] == "normal"
         axes.errorbar(
             rows["max_output_tokens"],
@@ -47,8 +77,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             label=f"{rows['model'][0]}, {rows['symbols'][0]} symbols",
         )
     axes.plot(
-        [reported.GPT5_OUTPUT_TOKENS],
-        [reported.GPT5_ACCURACY],
+        gpt5["max_output_tokens"],
+        gpt5["accuracy"],
         color=style.GREY,
         marker="D",
         mfc="white",
@@ -57,20 +87,15 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         zorder=3,
         label="GPT-5, normal symbols: as reported in the paper, not run",
     )
-    ticks = {500, 1_000, reported.GPT5_OUTPUT_TOKENS, 4_000}
-    if series:
-        ticks = {reported.GPT5_OUTPUT_TOKENS, *llm["max_output_tokens"]}
-    else:
-        axes.text(
-            *(0.5, 0.4, "no LLM was run"),
-            transform=axes.transAxes,
-            ha="center",
-            color=style.GREY,
-            style="italic",
-        )
-        axes.set_xlim(400, 5_000)
     axes.set_xscale("log")
-    axes.set_xticks(sorted(ticks), [f"{tick:,}" for tick in sorted(ticks)])
+    if measured:
+        ticks = sorted({reported.GPT5_OUTPUT_TOKENS, *pl.concat(measured)["max_output_tokens"]})
+    else:
+        ticks = [500, 1_000, reported.GPT5_OUTPUT_TOKENS, 4_000]
+        place = {"transform": axes.transAxes, "ha": "center", "style": "italic"}
+        axes.text(0.5, 0.4, "no LLM was run", color=style.GREY, **place)
+        axes.set_xlim(400, 5_000)
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     style.percent_axis(axes)
     axes.set(xlabel="maximum output tokens", ylabel="accuracy")

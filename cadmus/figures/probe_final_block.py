@@ -8,12 +8,17 @@ from cadmus.figures import style
 COLUMNS = (("target", "layer", "token", "accuracy", "low", "high", "majority"),)
 
 
+def numbers(probes: pl.DataFrame) -> pl.DataFrame:
+    """The probes of the final block, in the order of the tokens."""
+    return probes.filter(pl.col("layer") == pl.col("layer").max()).sort("target", "token")
+
+
 @style.styled
 def draw(probes: pl.DataFrame) -> Figure:
     """Accuracy of the regressions of :func:`cadmus.probe.regression.probe` and of the majority guess."""
     figure = Figure(figsize=(style.COLUMN, 2.6))
     axes = figure.subplots()
-    final = probes.filter(pl.col("layer") == pl.col("layer").max()).sort("token")
+    final = numbers(probes)
     tokens = final["token"].max()
     for target, color, marker in (("x", style.BLUE, "o"), ("y", style.ORANGE, "s")):
         rows = final.filter(pl.col("target") == target)

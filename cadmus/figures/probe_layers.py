@@ -11,6 +11,11 @@ _LARGEST_WITH_TEXT = 8
 """Layers up to which every cell carries its number."""
 
 
+def numbers(probes: pl.DataFrame) -> pl.DataFrame:
+    """The probes, layer by layer."""
+    return probes.sort("target", "layer", "token")
+
+
 @style.styled
 def draw(probes: pl.DataFrame) -> Figure:
     """Layer × token heat maps of the accuracies of :func:`cadmus.probe.regression.probe`."""
@@ -18,7 +23,7 @@ def draw(probes: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(style.PAGE, 1.4 + 0.2 * layers))
     panels = figure.subplots(1, 2, sharey=True)
     for axes, target in zip(panels, ("x", "y"), strict=True):
-        rows = probes.filter(pl.col("target") == target)
+        rows = numbers(probes).filter(pl.col("target") == target)
         accuracy = np.full((layers, tokens), np.nan)
         accuracy[rows["layer"], rows["token"] - 1] = rows["accuracy"]
         image = axes.imshow(accuracy, origin="lower", aspect="auto", vmin=0, vmax=1)

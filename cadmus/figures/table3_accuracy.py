@@ -30,13 +30,13 @@ def table(numbers: pl.DataFrame) -> pl.DataFrame:
                 "Sub-problem": name.replace("_solve", ", solve").replace("_", " "),
                 "Training programs": f"{counts['training_programs']:,}",
                 "Tested": f"{counts['programs']:,}",
-                **{
-                    title: as_text(row["accuracy"], row["low"], row["high"])
-                    for metric, title in METRICS.items()
-                    for row in [of_template[metric]]
-                },
+                **{title: _as_text(of_template.get(metric)) for metric, title in METRICS.items()},
                 "Paper: training programs": f"{samples:,}" if samples else "",
                 "Paper: accuracy": f"{100 * accuracy:.0f} %" if accuracy else "",
             }
         )
     return pl.DataFrame(rows)
+
+
+def _as_text(row: dict | None) -> str:
+    return "" if row is None else as_text(row["accuracy"], row["low"], row["high"])

@@ -9,11 +9,15 @@ from cadmus.figures import style
 COLUMNS = (("step", "loss", "tokens"),)
 
 
+def numbers(metrics: pl.DataFrame) -> pl.DataFrame:
+    """The steps with a loss; of one that was trained twice, before and after a restart, the last time."""
+    return metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
+
+
 @style.styled
 def draw(metrics: pl.DataFrame) -> Figure:
     """From ``metrics.jsonl``, a line a logged step: its number, its loss and all tokens trained on so far."""
-    # After a restart the steps since the last checkpoint stand there twice; the last run of a step counts.
-    metrics = metrics.unique("step", keep="last").sort("step").filter(pl.col("loss").is_not_null())
+    metrics = numbers(metrics)
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()
     axes.plot(metrics["step"], metrics["loss"], color=style.BLUE, lw=0.8, label="loss")

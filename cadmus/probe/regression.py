@@ -111,7 +111,9 @@ def held_out_sample(
 
 
 def hidden_states(model: Any, programs: Programs, path: Path) -> np.ndarray:
-    """Stream the hidden states of all programs to a file, which a fit reads one layer and token of.
+    """Stream the hidden states of all programs to a file, of which a fit reads one layer and token.
+
+    For 6,000 programs the file has 170 MB at 4 layers of width 128 and 6.4 GB at 18 of 1,280.
 
     Returns:
         float32, shape (layers + 1, tokens, programs, width), mapped from ``path``.
