@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cadmus.cli import machine
+from cadmus.cli import bench, machine
 from cadmus.errors import InputError
 
 
@@ -17,7 +17,7 @@ def cadmus() -> None:
     """
 
 
-for command in (*machine.COMMANDS,):
+for command in (*machine.COMMANDS, *bench.COMMANDS):
     cadmus.add_command(command)
 
 
