@@ -70,6 +70,7 @@ def render(published: Path, root: Path) -> str:
     run = json.loads((published / "run.json").read_text(encoding="utf-8"))
     place = published.relative_to(root).as_posix()
     table = (published / "table3_accuracy.md").read_text(encoding="utf-8").strip()
+    config = f"[config](config/{run['name']}.yaml)"
     minutes = run["training_seconds"] / 60
     return "\n".join(
         [
@@ -78,8 +79,8 @@ def render(published: Path, root: Path) -> str:
             "",
             table,
             "",
-            f"Run `{run['name']}` ([config](config/{run['name']}.yaml), digest `{run['config_digest']}`, commit "
-            f"`{run['commit'][:12]}`): {run['parameters']:,} parameters, trained on {run['programs']:,} programs "
+            f"Run `{run['name']}` ({config}, digest `{run['config_digest']}`, commit `{run['commit'][:12]}`): "
+            f"{run['parameters']:,} parameters, trained on {run['programs']:,} programs "
             f"({run['tokens']:,} tokens) in {run['steps']:,} steps and {minutes:.1f} minutes on "
             f"{run['cores']} CPU cores. More figures of this run are in [{place}]({place}).",
             "",
