@@ -79,10 +79,11 @@ def render(published: Path, root: Path) -> str:
             "",
             table,
             "",
-            f"Run `{run['name']}` ({config}, digest `{run['config_digest']}`, commit `{run['commit'][:12]}`): "
-            f"{run['parameters']:,} parameters, trained on {run['programs']:,} programs "
-            f"({run['tokens']:,} tokens) in {run['steps']:,} steps and {minutes:.1f} minutes on "
-            f"{run['cores']} CPU cores. More figures of this run are in [{place}]({place}).",
+            f"Run `{run['name']}` ({config}, digest `{run['config_digest']}`, "
+            f"commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
+            f"trained on {run['programs']:,} programs ({run['tokens']:,} tokens) "
+            f"in {run['steps']:,} steps and {minutes:.1f} minutes on {run['cores']} CPU cores. "
+            f"More figures of this run are in [{place}]({place}).",
             "",
         ]
     )
