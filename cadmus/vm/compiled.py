@@ -106,12 +106,28 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
         values=np.zeros((total, isa.MAX_SEQUENCE_LENGTH), np.int32),
         decorations=np.zeros((total, isa.MAX_SEQUENCE_LENGTH), np.uint8),
     )
-    _execute_batch(data, offsets, _machine(programs), rows, outcome)
+    longest = int(programs.lengths.max(initial=0))
+    # No instruction adds more than its outputs; a call for an element of a sequence adds that element.  The
+    # slots below the first value are looked at when inputs are missing; one above all is for moving values.
+    slots = _MOST_INPUTS + _MOST_OUTPUTS * (longest + isa.CALL_BUDGET) + isa.MAX_CALL_DEPTH + 1
+    _execute_batch(
+        data,
+        offsets,
+        np.empty((slots, 1 + isa.MAX_SEQUENCE_LENGTH), np.int64),
+        _MOST_INPUTS,
+        np.empty(2 * longest, np.uint8),
+        np.empty((1 + _SUBROUTINES, 2), np.int64),
+        np.empty((isa.MAX_CALL_DEPTH + 1, _FRAME), np.int64),
+        _TABLE,
+        _Limits(**isa.LIMITS),
+        rows,
+        outcome,
+    )
     return outcome
 
 
 def _check(data: np.ndarray, offsets: np.ndarray) -> None:
-    place = _first_unknown(data, offsets[0], offsets[-1], _TABLE[:, _ROUTE] == _UNKNOWN)
+    place = _first_unknown(data, offsets[0], offsets[-1], _TABLE[_FAMILY_OF] == _UNKNOWN)
     if place < offsets[-1]:
         program = int(np.searchsorted(offsets, place, side="right")) - 1
         raise InputError(
@@ -120,8 +136,6 @@ def _check(data: np.ndarray, offsets: np.ndarray) -> None:
         )
 
 
-# Columns of the table that the machine reads, one row for each byte.
-_INPUTS, _OUTPUTS, _ROUTE, _SHAPE, _WORD = range(5)
 # Families of instructions that are executed in the same way.
 _UNKNOWN, _LITERAL, _ELEMENTWISE, _STACK, _SEQUENCE, _CALL, _READ_EARLIER = range(7)
 _FAMILY = {
@@ -141,18 +155,21 @@ _DECORATION_BITS = 8
 
 
 def _byte_table() -> np.ndarray:
-    """What the machine reads of the instruction table: int64, shape (256, 5)."""
-    table = np.zeros((256, 5), np.int64)
+    """What the machine reads of the instruction table: int64, shape (5, 256), a column for each byte.
+
+    The last two rows are the first words of the value that a literal pushes.
+    """
+    table = np.zeros((5, 256), np.int64)
     for row in isa.INSTRUCTIONS:
-        table[ord(row.symbol), : _ROUTE + 1] = row.inputs, row.outputs, _FAMILY[row.group]
+        pushed = (0, 0)
         if row.group == "literals":
-            pushed = row.effect.split()[-1]
-            table[ord(row.symbol), _SHAPE:] = (
-                (SEQUENCE, 0) if pushed == "s" else (NUMBER, int(pushed) << _DECORATION_BITS)
-            )
+            literal = row.effect.split()[-1]
+            pushed = (SEQUENCE, 0) if literal == "s" else (NUMBER, int(literal) << _DECORATION_BITS)
+        table[:, ord(row.symbol)] = _FAMILY[row.group], row.inputs, row.outputs, *pushed
     return table
 
 
+_FAMILY_OF, _INPUTS, _OUTPUTS, _SHAPE, _WORD = range(5)
 _TABLE = _byte_table()
 _MOST_INPUTS = max(row.inputs for row in isa.INSTRUCTIONS)
 _MOST_OUTPUTS = max(row.outputs for row in isa.INSTRUCTIONS)
@@ -167,50 +184,13 @@ class _Limits(NamedTuple):
     call_budget: int
 
 
-class _Machine(NamedTuple):
-    """What the instructions of a program work on.
-
-    Attributes:
-        stack: int64, shape (slots, 1 + longest sequence).
-        code: uint8, the instructions of one program: the top level, then the subroutines.
-        bodies: int64, shape (4, 2), start and stop in ``code`` of the top level and of the three
-            subroutines that can be called; a start of -1 is a subroutine that is not defined.
-        frames: int64, shape (deepest call + 1, 10), the calling instruction at each depth and where its
-            body goes on.
-        table: int64, shape (256, 5), see :func:`_byte_table`.
-        limits: the limits of the instruction set.
-    """
-
-    stack: np.ndarray
-    code: np.ndarray
-    bodies: np.ndarray
-    frames: np.ndarray
-    table: np.ndarray
-    limits: _Limits
-
-
-def _machine(programs: Programs) -> _Machine:
-    longest = int(programs.lengths.max(initial=0))
-    # No instruction adds more than its outputs; a call for an element of a sequence adds that element.
-    grown = _MOST_OUTPUTS * (longest + isa.CALL_BUDGET) + isa.MAX_CALL_DEPTH
-    # The rows below the first value are read, and ignored, when inputs are missing; one above is scratch.
-    slots = _MOST_INPUTS + grown + 1
-    return _Machine(
-        stack=np.empty((slots, 1 + isa.MAX_SEQUENCE_LENGTH), np.int64),
-        code=np.empty(2 * longest, np.uint8),
-        bodies=np.empty((1 + _SUBROUTINES, 2), np.int64),
-        frames=np.empty((isa.MAX_CALL_DEPTH + 1, 10), np.int64),
-        table=_TABLE,
-        limits=_Limits(**isa.LIMITS),
-    )
-
-
 _SUBROUTINES = 3  # f, g and h reach this many
-_TOP_LEVEL = 0  # row of _Machine.bodies; subroutine k has row k + 1
+_TOP_LEVEL = 0  # row of the bodies; subroutine k has row k + 1
 
 # Columns of a frame: the calling instruction, the slot of its result, its calls done and to do, the body that
 # it calls and the slots of the arguments; then where the body of the instruction itself goes on.
 _SYMBOL, _RESULT, _ROUND, _ROUNDS, _BODY, _CALL_BASE, _CALL_TOP, _POSITION, _STOP, _BASE = range(10)
+_FRAME = 10
 
 _END, _DEFINE, _END_DEFINITION = b".\\;"
 _ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _MODULO, _MAXIMUM, _MINIMUM = b"+-*/%xn"
@@ -241,15 +221,19 @@ def _first_unknown(data, start, stop, unknown):
 
 
 @_compile
-def _execute_batch(data, offsets, machine, rows, outcome):
-    # Taking an array out of a tuple counts a reference each time, so it is done outside of the loops.
-    stack, code, bodies = machine.stack, machine.code, machine.bodies
+def _execute_batch(data, offsets, stack, base, code, bodies, frames, table, limits, rows, outcome):
+    """Execute all programs.
+
+    The outputs of each lie in the slots of the stack from ``base``.  ``code`` holds the instructions of one
+    program, the top level and then the subroutines; ``bodies`` where in it each begins and ends, a beginning
+    of -1 for a subroutine that is not defined; ``frames`` the calling instruction at each depth.
+    """
+    # Taking an array out of a tuple counts a reference, which is slow, so the others are no tuple.
     true, count = outcome.true, outcome.count
-    base = _MOST_INPUTS
     stack[:base] = NAN
     for i in range(len(offsets) - 1):
         _read(data, offsets[i], offsets[i + 1], code, bodies)
-        top = _run(machine)
+        top = _run(stack, base, code, bodies, frames, table, limits)
         true[i] = _all_true(stack, base, top)
         count[i] = top - base
         wanted = min(rows[i + 1] - rows[i], top - base)
@@ -320,69 +304,81 @@ def _define(bodies, row, first, stop):
 
 
 @_compile
-def _run(machine):
+def _run(stack, base, code, bodies, frames, table, limits):
     """Execute the program that was read, from an empty stack, and return the slot above its outputs."""
-    stack, table, frames = machine.stack, machine.table, machine.frames
-    base = top = _MOST_INPUTS
+    top = base
     depth = executed_in_calls = 0
-    code, bodies, limits = machine.code, machine.bodies, machine.limits
     position, stop = bodies[_TOP_LEVEL]
     while True:
-        unfinished = position < stop
-        if unfinished and (depth == 0 or executed_in_calls < limits.call_budget):
-            symbol = code[position]
-            position += 1
-            executed_in_calls += depth > 0
-            inputs, route = table[symbol, _INPUTS], table[symbol, _ROUTE]
-            bottom = top - inputs
-            if route == _LITERAL:
-                stack[top, 0] = table[symbol, _SHAPE]
-                stack[top, 1] = table[symbol, _WORD]
-                top += 1
-                continue
-            if route == _ELEMENTWISE and stack[bottom, 0] | stack[top - 1, 0] <= NUMBER:
-                # Numbers and NAN only.  Whether the result is NAN is hard to predict, so it is no branch.
-                word = _of_numbers(symbol, stack[bottom, 1], stack[top - 1, 1], limits)
-                present = (bottom >= base) & (stack[bottom, 0] & stack[top - 1, 0] == NUMBER)
-                bottom = max(bottom, base)
-                stack[bottom, 0] = NUMBER if present & (word != _NO_NUMBER) else NAN
-                stack[bottom, 1] = word
-                top = bottom + 1
-                continue
-            if bottom < base or _any_nan(stack, bottom, top):
-                bottom = max(bottom, base)
-                top = bottom + table[symbol, _OUTPUTS]
-                for slot in range(bottom, top):
-                    stack[slot, 0] = NAN
-                continue
-            if route <= _SEQUENCE:
-                if route == _ELEMENTWISE:
-                    _elementwise(symbol, stack, bottom, top - 1, limits)
-                elif route == _STACK:
-                    _rearrange(symbol, stack, bottom, top)
-                else:
-                    _of_sequences(symbol, stack, bottom, limits)
-                top = bottom + table[symbol, _OUTPUTS]
-                continue
-            _begin_calls(symbol, stack, frames, bottom, depth)
-            frames[depth, _POSITION], frames[depth, _STOP], frames[depth, _BASE] = position, stop, base
+        start = position
+        halt = stop if depth == 0 else min(stop, position + limits.call_budget - executed_in_calls)
+        position, top = _run_to_call(code, position, halt, stack, base, top, table, limits)
+        calls = position < halt
+        if depth > 0:
+            executed_in_calls += position - start + calls
+        if calls:
+            bottom = top - table[_INPUTS, code[position]]
+            _begin_calls(code[position], stack, frames, bottom, depth)
+            frames[depth, _POSITION], frames[depth, _STOP], frames[depth, _BASE] = position + 1, stop, base
         elif depth == 0:
             return top
         else:
             depth -= 1
-            if unfinished or top == base:
+            if position < stop or top == base:
                 stack[base, 0] = NAN
                 top = base + 1
             _take_value(stack, frames, depth, top - 1)
         # The instruction of frames[depth] calls, for the first time or again.
-        budget_left = executed_in_calls < limits.call_budget
-        if _prepare_call(machine, depth, budget_left):
+        if _prepare_call(stack, bodies, frames, depth, limits, executed_in_calls):
             position, stop = bodies[frames[depth, _BODY]]
             base, top = frames[depth, _CALL_BASE], frames[depth, _CALL_TOP]
             depth += 1
         else:
             position, stop, base = frames[depth, _POSITION], frames[depth, _STOP], frames[depth, _BASE]
             top = frames[depth, _RESULT] + 1
+
+
+@_compile
+def _run_to_call(code, position, halt, stack, base, top, table, limits):
+    """Execute instructions up to ``halt`` or to a call whose inputs are all there; return where that is, and
+    the new top."""
+    while position < halt:
+        symbol = code[position]
+        family = table[_FAMILY_OF, symbol]
+        if family == _LITERAL:
+            stack[top, 0] = table[_SHAPE, symbol]
+            stack[top, 1] = table[_WORD, symbol]
+            top += 1
+            position += 1
+            continue
+        bottom = top - table[_INPUTS, symbol]
+        if family == _ELEMENTWISE:
+            left_shape, right_shape = stack[bottom, 0], stack[top - 1, 0]
+            if left_shape | right_shape <= NUMBER:
+                # Numbers and NAN only.  Whether the result is NAN is hard to predict, so it is no branch.
+                word = _of_numbers(symbol, stack[bottom, 1], stack[top - 1, 1], limits)
+                number = (bottom >= base) & (left_shape & right_shape == NUMBER) & (word != _NO_NUMBER)
+                bottom = max(bottom, base)
+                stack[bottom, 0] = NUMBER if number else NAN
+                stack[bottom, 1] = word
+                top = bottom + 1
+                position += 1
+                continue
+        if bottom < base or _any_nan(stack, bottom, top):
+            bottom = max(bottom, base)
+            for slot in range(bottom, bottom + table[_OUTPUTS, symbol]):
+                stack[slot, 0] = NAN
+        elif family == _ELEMENTWISE:
+            _elementwise(symbol, stack, bottom, top - 1, limits)
+        elif family == _STACK:
+            _rearrange(symbol, stack, bottom, top)
+        elif family == _SEQUENCE:
+            _of_sequences(symbol, stack, bottom, limits)
+        else:
+            return position, top
+        top = bottom + table[_OUTPUTS, symbol]
+        position += 1
+    return position, top
 
 
 @_compile
@@ -437,17 +433,16 @@ def _give_up(stack, frames, depth):
 
 
 @_compile
-def _prepare_call(machine, depth, budget_left):
+def _prepare_call(stack, bodies, frames, depth, limits, executed_in_calls):
     """Put the arguments of the next call in place; False when the instruction makes none any more and its
     result is in place."""
-    stack, frames = machine.stack, machine.frames
     symbol, result, index = frames[depth, _SYMBOL], frames[depth, _RESULT], frames[depth, _ROUND]
     if index == frames[depth, _ROUNDS]:
         if symbol == _FOLD and index >= 0:
             _copy(stack, result + 1, result)
         return False
-    defined = machine.bodies[frames[depth, _BODY], 0] >= 0
-    if not (defined and depth < machine.limits.max_call_depth and budget_left):
+    defined = bodies[frames[depth, _BODY], 0] >= 0
+    if not defined or depth == limits.max_call_depth or executed_in_calls >= limits.call_budget:
         _give_up(stack, frames, depth)
         return False
     if symbol in (_MAP, _FILTER, _FOLD):
