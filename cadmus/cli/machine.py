@@ -1,3 +1,129 @@
 """``cadmus run`` and ``cadmus isa``."""
 
-COMMANDS = ()
+import json
+import sys
+from collections.abc import Iterator
+
+import click
+
+from cadmus import isa
+from cadmus.errors import InputError
+from cadmus.vm import reference
+from cadmus.vm.reference import Number, Result, Value, show
+
+
+class _TakesAnyProgram(click.Command):
+    """A command whose argument may begin with ``-``; only a lone ``-h`` is an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, ["--help"] if args == ["-h"] else args)
+
+
+@click.command(
+    cls=_TakesAnyProgram,
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+)
+@click.argument("program")
+@click.option("--trace", is_flag=True, help="Show the stack after each instruction of the top level.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def run(program: str, trace: bool, as_json: bool) -> None:
+    """Execute PROGRAM and print its outputs and whether it is true.
+
+    The outputs stand in one line, the top of the stack last: 7, 7:3 (with the decoration 3), [1 2:1 3] and
+    NAN. The next line is true or false.
+
+    With - for PROGRAM, one program is read from each line of the standard input, and a line is printed for
+    each as soon as it has run: true or false or, with --json, an object.
+
+    An object has the keys program, outputs and true. An output is null for NAN, a number, {"value": v,
+    "decoration": d} when decorated, and a list of these for a sequence.
+
+    \b
+    Examples:
+      cadmus run '34+7='
+      cadmus run --trace '\\E*;4Im'
+      cadmus run --json 'u1b2b'
+      printf '34+7=\\n34+8=\\n' | cadmus run --json -
+
+    A program that begins with - can be given as it is, or after -- if it looks like an option:
+    cadmus run '-12+', cadmus run -- --json
+    """
+    if trace and (as_json or program == "-"):
+        raise InputError("--trace shows one program as text; leave out --json, and give a program for -")
+    if program == "-":
+        for line, result in _lines():
+            print(_as_json(line, result) if as_json else _verdict(result), flush=True)
+    elif as_json:
+        click.echo(_as_json(program, reference.run(program)))
+    elif trace:
+        steps = reference.trace(program)
+        click.echo("instruction  stack")
+        for step in steps:
+            click.echo(f"{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
+        click.echo(_verdict(reference.run(program)))
+    else:
+        result = reference.run(program)
+        click.echo(" ".join(map(show, result.outputs)))
+        click.echo(_verdict(result))
+
+
+def _lines() -> Iterator[tuple[str, Result]]:
+    """Each line of the standard input and its result, as soon as the line is there."""
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        program = line.decode("utf-8", "replace").rstrip("\r\n")
+        try:
+            yield program, reference.run(program)
+        except InputError as error:
+            raise InputError(f"line {number}: {error}") from None
+
+
+def _verdict(result: Result) -> str:
+    return "true" if result.true else "false"
+
+
+def _as_json(program: str, result: Result) -> str:
+    outputs = [_plain(value) for value in result.outputs]
+    return json.dumps({"program": program, "outputs": outputs, "true": result.true})
+
+
+def _plain(value: Value) -> int | dict[str, int] | list[int | dict[str, int]] | None:
+    """A value as JSON writes it."""
+    if value is reference.NAN:
+        return None
+    if isinstance(value, Number):
+        return value._asdict() if value.decoration else value.value
+    return [_plain(number) for number in value]
+
+
+@click.command("isa")
+@click.option(
+    "--json", "form", flag_value="json", help="Print the table, the limits and their digest as JSON."
+)
+@click.option("--markdown", "form", flag_value="markdown", help="Print the manual, docs/isa.md.")
+def isa_command(form: str | None) -> None:
+    """Print the instructions: symbol, effect on the stack, meaning, alternate symbol.
+
+    \b
+    Examples:
+      cadmus isa
+      cadmus isa --markdown > docs/isa.md
+    """
+    if form == "markdown":
+        from cadmus.manual import manual
+
+        click.echo(manual(), nl=False)
+    elif form == "json":
+        keys = ("symbol", "name", "group", "effect", "inputs", "outputs", "meaning", "alternate")
+        rows = [{key: getattr(row, key) for key in keys} for row in isa.INSTRUCTIONS]
+        table = {"digest": isa.digest(), "limits": isa.LIMITS, "instructions": rows}
+        click.echo(json.dumps(table, indent=2, ensure_ascii=False))
+    else:
+        header = ("symbol", "effect", "meaning", "alternate")
+        cells = [(row.symbol, row.effect, row.meaning, row.alternate or "") for row in isa.INSTRUCTIONS]
+        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+        for line in (header, *cells):
+            padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+            click.echo("  ".join(padded).rstrip())
+
+
+COMMANDS = (run, isa_command)

@@ -328,8 +328,8 @@ def _run(machine):
     code, bodies, limits = machine.code, machine.bodies, machine.limits
     position, stop = bodies[_TOP_LEVEL]
     while True:
-        spent = depth > 0 and executed_in_calls >= limits.call_budget
-        if position < stop and not spent:
+        unfinished = position < stop
+        if unfinished and (depth == 0 or executed_in_calls < limits.call_budget):
             symbol = code[position]
             position += 1
             executed_in_calls += depth > 0
@@ -370,10 +370,10 @@ def _run(machine):
             return top
         else:
             depth -= 1
-            value = base if spent or top == base else top - 1
-            if spent or top == base:
+            if unfinished or top == base:
                 stack[base, 0] = NAN
-            _take_value(stack, frames, depth, value)
+                top = base + 1
+            _take_value(stack, frames, depth, top - 1)
         # The instruction of frames[depth] calls, for the first time or again.
         budget_left = executed_in_calls < limits.call_budget
         if _prepare_call(machine, depth, budget_left):

@@ -46,6 +46,15 @@ def is_true(value: Value) -> bool:
     return value is not NAN and (isinstance(value, Sequence) or value.value != 0)
 
 
+def show(value: Value) -> str:
+    """A value as text: ``7``, ``7:3`` with the decoration 3, ``[1 2:1 3]`` and ``NAN``."""
+    if value is NAN:
+        return "NAN"
+    if isinstance(value, Sequence):
+        return f"[{' '.join(map(show, value))}]"
+    return f"{value.value}:{value.decoration}" if value.decoration else str(value.value)
+
+
 def run(program: str) -> Result:
     """Execute a program.
 

@@ -1,0 +1,143 @@
+"""The manual of the instruction set, ``docs/isa.md``, written from the table."""
+
+from itertools import groupby
+
+from cadmus import isa
+from cadmus.vm import reference
+
+EXAMPLES: dict[str, str] = {
+    ".": "12.3",
+    **{digit: digit for digit in "0123456789"},
+    "t": "t",
+    "Z": "Z",
+    "u": "u",
+    "+": "34+",
+    "-": "34-",
+    "*": "34*",
+    "/": "7~2/",
+    "%": "7~2%",
+    "x": "37x",
+    "n": "37n",
+    "<": "4I2<",
+    ">": "34>",
+    "=": "34+7=",
+    "&": "30&",
+    "|": "30|",
+    "!": "34+8=!",
+    "?": "3I?",
+    "'": "3I'",
+    "B": "7B",
+    "~": "7~",
+    "a": "7~a",
+    "e": "4Ie",
+    "E": "5E",
+    "_": "56_",
+    "s": "56s",
+    "o": "56o",
+    "r": "456r",
+    "i": "056i",
+    "\\": r"\3*;5f",
+    ";": r"5f\3*;2",
+    "f": r"\3*;5f",
+    "g": r"\3*;\4+;5g",
+    "h": r"\3*;\4+;\E*;5h",
+    "F": r"\-;73F",
+    "G": r"\3*;\-;73G",
+    "R": r"\1-ER;5f",
+    "m": r"\E*;4Im",
+    "w": r"\2%;6Iw",
+    "l": r"\+;5I0l",
+    "b": "u7b8b",
+    "c": "2I3Ic",
+    "@": "5IZ@",
+    "L": "5IL",
+    "$": "5I$",
+    "X": "5IX",
+    "N": "u7b4bN",
+    "A": "3IA",
+    "S": "u7b41:b4bS",
+    "V": "4IV",
+    "K": "4Iu1b0b0b1bK",
+    "I": "4I",
+    "Y": "442:Y",
+    ":": "3I2:",
+    '"': '72:"',
+}
+"""A program for each instruction."""
+
+
+def manual() -> str:
+    """The manual as Markdown; its examples are executed by the readable machine."""
+    groups = groupby(isa.INSTRUCTIONS, key=lambda row: row.group)
+    sections = [f"## {name.capitalize()}\n\n{_table(list(rows))}\n" for name, rows in groups]
+    return "\n".join([_introduction(**isa.LIMITS), *sections])
+
+
+def _introduction(
+    *,
+    integer_min: int,
+    integer_max: int,
+    max_sequence_length: int,
+    max_decoration: int,
+    max_call_depth: int,
+    call_budget: int,
+) -> str:
+    return f"""\
+# The instruction set
+
+`cadmus isa --markdown` writes this page from the table in `cadmus/isa.py` (digest `{isa.digest()}`).
+
+A program is any sequence of the {isa.VOCABULARY_SIZE} instructions below. One instruction is one character
+and one token. The machine keeps a stack of values; it starts empty, and what is on it at the end are the
+outputs.
+
+**Values.** A value is an integer from {integer_min:,} to {integer_max:,} that carries a
+decoration from 0 to {max_decoration} (0 is none; 7 with the decoration 3 is written `7:3`), a sequence of at
+most {max_sequence_length} such integers, or NAN. An integer that would lie outside, and a sequence that would
+be longer, is NAN.
+
+**Effects.** An instruction takes the values before the arrow, of which the last is the top of the stack, and
+leaves those after it. A missing input is NAN, and a type that does not fit gives NAN. If any input is NAN,
+all outputs are NAN. The number of outputs of a program therefore follows from its text alone, and no program
+fails.
+
+**Truth.** 0 and NAN are false, everything else is true, also an empty sequence. A program is true when it
+leaves at least one value and all its values are true.
+
+**Sequences.** The instructions of the groups arithmetic, comparison and logic, unary, and decorations work
+element by element. A number is combined with every element; two sequences need the same length. One element
+that is NAN makes the whole result NAN. Their results carry no decoration, except those of `:`; instructions
+that move or select values keep it.
+
+**Calls.** A definition stands between `\\` and `;`, or reaches to the end of the program. The first three are
+the subroutines 0, 1 and 2, and calls may come before them. A call runs on a stack of its own that holds its
+arguments; its value is the top of that stack at the end, NAN when it is empty. A subroutine that is not
+defined gives NAN. `m`, `w` and `l` stop at the first call that makes the whole NAN.
+
+**Limits.** Calls may be nested to a depth of {max_call_depth}; a deeper one gives NAN. A program may execute
+{call_budget:,} instructions inside calls. From then on a call that would execute another one, and every new
+call, gives NAN; the top level always finishes.
+
+The column *alternate* has the symbols of the paper's Table 2, for programs written in changed symbols.
+"""
+
+
+def _table(rows: list[isa.Instruction]) -> str:
+    lines = [
+        "| symbol | name | effect | meaning | alternate | example |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        program = EXAMPLES[row.symbol]
+        outputs = " ".join(map(reference.show, reference.run(program).outputs))
+        alternate = _code(row.alternate) if row.alternate else ""
+        example = f"{_code(program)} leaves {_code(outputs)}"
+        lines.append(
+            f"| {_code(row.symbol)} | {row.name} | {row.effect} | {row.meaning} | {alternate} | {example} |"
+        )
+    return "\n".join(lines)
+
+
+def _code(text: str) -> str:
+    """Inline code in a cell of a table, where a bar has to be escaped even in code."""
+    return f"`{text.replace('|', chr(92) + '|')}`"

@@ -1,0 +1,121 @@
+r"""The readable and the compiled machine give the same outputs and verdicts on every program."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cadmus import isa
+from cadmus.programs import Programs
+from cadmus.vm import compiled, reference
+
+ALL = "".join(isa.BY_SYMBOL)
+INSIDE = ALL.replace(".", "").replace("\\", "").replace(";", "")
+# Weighted so that sequences are built, calls find a subroutine and a stack that holds values.
+BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
+CALLING = "fghFGmwl" * 2 + "mwl" * 2
+BODY = INSIDE + BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
+TOP = INSIDE + 2 * BUILDING + CALLING
+
+
+def assert_agreement(expected: dict[str, reference.Result]) -> None:
+    batch = Programs.from_strings(expected)
+    verdicts = compiled.verdicts(batch).tolist()
+    results = zip(compiled.outputs(batch), verdicts, strict=True)
+    for (program, result), (outputs, true) in zip(expected.items(), results, strict=True):
+        assert (outputs, true) == result, program
+        # A number and a sequence are both tuples.
+        assert list(map(type, outputs)) == list(map(type, result.outputs)), program
+
+
+def text(rng: random.Random, symbols: str, longest: int) -> str:
+    return "".join(rng.choices(symbols, k=rng.randint(0, longest)))
+
+
+def uniform(rng: random.Random) -> str:
+    """Any instructions; an end, which cuts the program short, in one of five."""
+    return text(rng, ALL if rng.random() < 0.2 else ALL.replace(".", ""), 80)
+
+
+def biased(rng: random.Random) -> str:
+    """Definitions in front of, between and behind pieces of a top level that calls them."""
+    pieces = [text(rng, TOP, 12) for _ in range(3)]
+    pieces += ["\\" + text(rng, BODY, 8) + ";" for _ in range(rng.randint(1, 3))]
+    rng.shuffle(pieces)
+    return "".join(pieces)
+
+
+def spending(rng: random.Random) -> str:
+    """Calls that call on and on, so that depth and budget run out, at any point of a body."""
+    calls = ["f_3", "g_1", "ER", "9Im_2", "3I0l_1", "5Iw_", "f", "E", "5F", "~" * rng.randint(0, 300)]
+    bodies = ("".join(rng.choices(calls, k=rng.randint(1, 5))) for _ in range(2))
+    return "".join(f"\\{body};" for body in bodies) + text(rng, "5I1fgFm", 8) + "9I5mf"
+
+
+class CountingMachine(reference._Machine):
+    """The readable machine, which counts what it executes on inputs without NAN."""
+
+    executed: ClassVar[Counter[str]] = Counter()
+
+    def _calling(self, symbol, inputs, current, depth):
+        value = super()._calling(symbol, inputs, current, depth)
+        self.executed[symbol] += 1
+        self.executed[f"{symbol} gives a value"] += value is not reference.NAN
+        return value
+
+    def _call(self, subroutine, arguments, depth):
+        before = self.executed_in_calls
+        self.executed["too deep"] += depth == isa.MAX_CALL_DEPTH
+        self.executed["undefined"] += subroutine >= len(self.subroutines)
+        value = super()._call(subroutine, arguments, depth)
+        self.executed["budget spent"] += before < self.executed_in_calls == isa.CALL_BUDGET
+        return value
+
+
+def counting(symbol: str, operation: Callable) -> Callable:
+    def counted(*inputs):
+        CountingMachine.executed[symbol] += 1
+        return operation(*inputs)
+
+    return counted
+
+
+@pytest.fixture(scope="module")
+def sampled() -> dict[str, reference.Result]:
+    """Many programs and what the readable machine makes of them."""
+    rng = random.Random(20)
+    kinds = {uniform: 100_000, biased: 100_000, spending: 1_000}
+    programs = [sample(rng) for sample, count in kinds.items() for _ in range(count)]
+    with pytest.MonkeyPatch.context() as patch:
+        for symbol, operation in reference._OPERATIONS.items():
+            patch.setitem(reference._OPERATIONS, symbol, counting(symbol, operation))
+        patch.setattr(reference, "_Machine", CountingMachine)
+        return {program: reference.run(program) for program in programs}
+
+
+def test_the_machines_agree_on_many_programs(sampled: dict[str, reference.Result]) -> None:
+    assert_agreement(sampled)
+
+
+def test_the_sampled_programs_reach_every_part_of_the_machine(sampled: dict[str, reference.Result]) -> None:
+    calls = [*reference._CALLING, *(f"{symbol} gives a value" for symbol in reference._CALLING)]
+    for reached in (*reference._OPERATIONS, *calls, "too deep", "undefined", "budget spent"):
+        assert CountingMachine.executed[reached] >= 1_000, reached
+
+
+pieces = st.one_of(
+    st.text(ALL, max_size=20),
+    st.text(TOP, max_size=20),
+    st.text(BODY, max_size=10).map(lambda body: f"\\{body};"),
+    st.sampled_from(["u1b2b3b", "44*I", "73:", "10/", r"\1-ER;9f", "E*E*E*E*E*"]),
+)
+
+
+@given(st.lists(st.lists(pieces, max_size=6).map("".join), min_size=1, max_size=20))
+@settings(max_examples=200, deadline=None)
+def test_the_machines_agree(programs: list[str]) -> None:
+    assert_agreement({program: reference.run(program) for program in programs})
