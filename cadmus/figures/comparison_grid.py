@@ -24,7 +24,7 @@ def numbers(grid: pl.DataFrame) -> pl.DataFrame:
 @style.styled
 def draw(grid: pl.DataFrame) -> Figure:
     """The heat map of the numbers of :func:`cadmus.evaluate.grid.comparison_grid`."""
-    figure = Figure(figsize=(style.COLUMN, 3.45))
+    figure = Figure(figsize=(style.COLUMN, 3.25))
     axes = figure.subplots()
     axis = np.arange(grid["x"].min(), grid["x"].max() + 1)
     accuracy = np.full((len(axis), len(axis)), np.nan)
