@@ -27,11 +27,23 @@ for module in MODULES:
 def main() -> None:
     """Run the command line; bad input ends with one line on standard error and exit code 2."""
     try:
-        cadmus()
+        sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False))
     except InputError as error:
-        click.echo(f"cadmus: error: {error}", err=True)
+        _fail(str(error), 2)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
         sys.exit(2)
-    except BrokenPipeError:
-        # The reader of our output (head, say) has seen enough.
-        sys.stderr.close()
-        sys.exit(0)
+    except click.NoSuchOption as error:
+        hint = f"; did you mean {error.possibilities[0]}?" if error.possibilities else ""
+        _fail(f"no such option {error.option_name}{hint}", 2)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (`{context.command_path} --help` says more)" if context else ""
+        _fail(error.format_message().rstrip(".") + hint, error.exit_code)
+    except click.Abort:
+        _fail("interrupted", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"cadmus: error: {message}", err=True)
+    sys.exit(code)

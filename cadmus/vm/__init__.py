@@ -1,4 +1,4 @@
 """The two machines: ``reference`` reads like the definition, ``compiled`` runs batches of programs.
 
-They agree on every program; tests/test_machines_agree.py and ``cadmus fuzz`` hold them to it.
+They agree on every program; tests/test_machines_agree.py holds them to it.
 """
