@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from cadmus.cli import machine
+from cadmus.cli import machine, train
 from cadmus.errors import InputError
 
 
@@ -17,7 +17,7 @@ def cadmus() -> None:
     """
 
 
-for command in (*machine.COMMANDS,):
+for command in (*machine.COMMANDS, *train.COMMANDS):
     cadmus.add_command(command)
 
 
@@ -36,3 +36,7 @@ def main() -> None:
 def _fail(message: str) -> int:
     click.echo(f"cadmus: error: {message}", err=True)
     return 2
+
+
+if __name__ == "__main__":
+    main()
