@@ -6,6 +6,7 @@
 import json
 import os
 import shutil
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             "limits": isa.LIMITS,
             "model": sizes.model_dump(),
             "parameters": sum(tensor.numel() for tensor in weights.values()),
-            "versions": {package: version(package) for package in ("torch", "deepspeed", "numpy")},
+            **provenance(),
             **metadata,
         },
         "config.json": _transformers_config(sizes),
@@ -80,6 +81,17 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(replaced, ignore_errors=True)
+
+
+def provenance() -> dict[str, Any]:
+    """The versions of the packages that decide about results, and the commit when in a git checkout."""
+    git = subprocess.run(
+        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"], capture_output=True, text=True
+    )
+    return {
+        "versions": {package: version(package) for package in ("torch", "deepspeed", "numpy")},
+        "commit": git.stdout.strip() or None,
+    }
 
 
 def read_metadata(directory: Path | str) -> dict[str, Any]:

@@ -1,0 +1,39 @@
+"""Which programs a step trains on; a function of the seed and the step alone."""
+
+import numpy as np
+
+from cadmus.config import digest
+
+
+class Batches:
+    """The endless sequence of epochs, each a permutation of the programs, cut into batches.
+
+    Step k takes the places from k * batch_size to (k + 1) * batch_size of the sequence, so the number of
+    the step is all that a resumed run needs to know.
+    """
+
+    def __init__(self, seed: int, programs: int, batch_size: int) -> None:
+        self._seed = seed
+        self._programs = programs
+        self._batch_size = batch_size
+        self._epochs: dict[int, np.ndarray] = {}
+
+    def batch(self, step: int) -> np.ndarray:
+        """Indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
+        places = step * self._batch_size + np.arange(self._batch_size)
+        epochs, within = places // self._programs, places % self._programs
+        indices = np.empty(self._batch_size, np.int64)
+        for epoch in range(epochs[0], epochs[-1] + 1):
+            indices[epochs == epoch] = self._permutation(epoch)[within[epochs == epoch]]
+        # Steps are asked for in order: an epoch that is over is not needed again.
+        self._epochs = {epochs[-1]: self._permutation(epochs[-1])}
+        return indices
+
+    def _permutation(self, epoch: int) -> np.ndarray:
+        if epoch not in self._epochs:
+            seed = int(digest({"seed": self._seed, "split": "train", "epoch": int(epoch)}), 16)
+            dtype = np.int32 if self._programs < 2**31 else np.int64
+            permutation = np.arange(self._programs, dtype=dtype)
+            np.random.default_rng(seed).shuffle(permutation)
+            self._epochs[epoch] = permutation
+        return self._epochs[epoch]

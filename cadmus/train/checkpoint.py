@@ -1,0 +1,109 @@
+"""Checkpoints that a run is resumed from.
+
+A checkpoint is a directory ``step-00001000`` that DeepSpeed fills.  It gets that name once it is whole, so
+whatever bears it can be resumed from.  ``latest`` names the newest one for DeepSpeed's own tools.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch.distributed
+
+from cadmus import config, isa
+from cadmus.errors import InputError
+from cadmus.model.export import provenance
+
+METADATA = "meta.json"
+UNFINISHED = "unfinished-"
+CADENCE = {"checkpoint_every", "keep_checkpoints"}
+"""The fields of the section train that do not change the losses."""
+
+
+def identity(run: config.Config, data_digest: str, world_size: int) -> dict[str, Any]:
+    """Everything that the losses of a run depend on, as one flat mapping."""
+    train = run.train.model_dump(exclude=CADENCE | {"ranks"})
+    return {
+        "instruction set": isa.digest(),
+        "data": data_digest,
+        "seed": run.seed,
+        "train.ranks": world_size,
+        **{f"model.{key}": value for key, value in run.model.model_dump().items()},
+        **{f"train.{key}": value for key, value in train.items()},
+    }
+
+
+def save(
+    engine: Any, directory: Path, step: int, run_identity: dict[str, Any], progress: dict[str, Any], keep: int
+) -> None:
+    """Save together with the other ranks, then remove all but the newest ``keep`` checkpoints.
+
+    Args:
+        engine: DeepSpeed's.
+        directory: holds the checkpoints of this run and nothing else.
+        step: how many steps are done.
+        run_identity: as :func:`identity` gives it.
+        progress: what :func:`load` is to return beside the step.
+        keep: at least 1.
+    """
+    name = f"step-{step:08d}"
+    writing = directory / f"{UNFINISHED}{name}"
+    first = torch.distributed.get_rank() == 0
+    if first:
+        shutil.rmtree(writing, ignore_errors=True)
+    torch.distributed.barrier()
+    engine.save_checkpoint(str(directory), tag=writing.name, save_latest=False)
+    torch.distributed.barrier()
+    if first:
+        metadata = {"step": step, "identity": run_identity, "progress": progress, **provenance()}
+        (writing / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+        # The same step is there already when a finished run was resumed.
+        shutil.rmtree(directory / name, ignore_errors=True)
+        writing.rename(directory / name)
+        _replace_text(directory / "latest", name)
+        for old in _finished(directory)[:-keep]:
+            shutil.rmtree(old)
+        for abandoned in directory.glob(f"{UNFINISHED}*"):
+            shutil.rmtree(abandoned, ignore_errors=True)
+    torch.distributed.barrier()
+
+
+def find_latest(directory: Path) -> Path | None:
+    """The newest checkpoint that is whole, or None."""
+    finished = _finished(directory)
+    return finished[-1] if finished else None
+
+
+def check_identity(checkpoint: Path, run_identity: dict[str, Any]) -> None:
+    """Check that resuming from a checkpoint gives the losses of this run.
+
+    Raises:
+        InputError: it belongs to a run with other data, model or training.
+    """
+    found = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))["identity"]
+    for key in {**run_identity, **found}:
+        if found.get(key) != run_identity.get(key):
+            raise InputError(
+                f"{checkpoint} has {key} {found.get(key)}, this run has {run_identity.get(key)}; "
+                f"delete {checkpoint.parent} or give the run another name"
+            )
+
+
+def load(engine: Any, checkpoint: Path) -> tuple[int, dict[str, Any]]:
+    """Put the engine back to where it was; returns the steps done and the progress that was saved."""
+    metadata = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))
+    engine.load_checkpoint(str(checkpoint.parent), tag=checkpoint.name)
+    return metadata["step"], metadata["progress"]
+
+
+def _finished(directory: Path) -> list[Path]:
+    """Whole checkpoints, the newest last."""
+    return sorted(path.parent for path in directory.glob(f"step-*/{METADATA}"))
+
+
+def _replace_text(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.writing")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

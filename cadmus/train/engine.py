@@ -1,0 +1,145 @@
+"""DeepSpeed, with what it takes to run it on CPUs and GPUs alike; nothing else of Cadmus imports it."""
+
+import logging
+import math
+import os
+import socket
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cadmus import config
+from cadmus.model.gpt import GPT
+
+MUON_MOMENTUM = 0.95
+
+
+def start_process() -> torch.device:
+    """Join the other ranks, or be the only one, and return the device to train on.
+
+    ``torchrun`` tells each process its place; started bare, a process is a run of one rank.
+    """
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    if "MASTER_PORT" not in os.environ:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu:
+        os.environ["DS_ACCELERATOR"] = "cpu"
+        # DeepSpeed's Newton-Schulz is under torch.compile, which on a CPU needs a C++ compiler and half a
+        # minute to save milliseconds.
+        torch.compiler.set_stance("force_eager")
+    local_ranks = int(os.environ["LOCAL_WORLD_SIZE"])
+    # torchrun sets the variable to 1 for several ranks, so only that of a single rank is the user's.
+    if local_ranks > 1 or "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_ranks))
+
+    os.environ.setdefault("DS_LOG_LEVEL", "warning")
+    import deepspeed
+    import deepspeed.ops
+    from deepspeed.utils import logger
+
+    logger.setLevel(logging.WARNING)
+    # Optional: all-reduces through shared memory, of which the compilation takes most of a minute.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed("nccl" if on_gpu else "gloo", verbose=False)
+    return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
+
+
+def stop_process() -> None:
+    """Leave together: a rank that goes ahead can make the others abort."""
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
+    """What DeepSpeed is told; everything it can derive itself is left out."""
+    adam = {"betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay, "torch_adam": True}
+    if train.optimizer == "muon":
+        optimizer = {
+            "type": "Muon",
+            "params": {
+                **adam,
+                "muon_lr": train.matrix_learning_rate,
+                "adam_lr": train.learning_rate,
+                "momentum": MUON_MOMENTUM,
+                # The default computes in fp16 where the CPU can, so its results would depend on the CPU.
+                "ns_method": "standard",
+            },
+        }
+    else:
+        optimizer = {"type": "AdamW", "params": {**adam, "lr": train.learning_rate}}
+    share = train.batch_size // world_size
+    return {
+        "train_batch_size": train.batch_size,
+        "train_micro_batch_size_per_gpu": train.micro_batch_size or share,
+        "optimizer": optimizer,
+        "gradient_clipping": train.clip,
+        "zero_optimization": {"stage": train.zero_stage},
+        "bf16": {"enabled": train.precision == "bf16"},
+        "data_types": {"grad_accum_dtype": "fp32"},
+        "steps_per_print": None,
+        "wall_clock_breakdown": False,
+    }
+
+
+def initialise(model: GPT, train: config.Train, world_size: int) -> Any:
+    """A DeepSpeed engine around the model.
+
+    Under the optimizer muon, DeepSpeed itself gives Muon the matrices of the blocks, and AdamW the
+    embeddings, the output and all vectors.
+    """
+    import deepspeed
+    from deepspeed.runtime import bf16_optimizer
+
+    # It collects garbage and prints its use of memory whether asked or not.
+    bf16_optimizer.see_memory_usage = lambda *arguments, **options: None
+    engine, *_ = deepspeed.initialize(
+        model=model,
+        model_parameters=list(model.parameters()),
+        config=deepspeed_config(train, world_size),
+    )
+    return engine
+
+
+def rate_share(train: config.Train, step: int) -> float:
+    """Share of the peak learning rates in force at a step, counted from 0."""
+    warmup = math.ceil(train.warmup_share * train.steps)
+    if step < warmup:
+        return (step + 1) / warmup
+    done = (step - warmup) / max(1, train.steps - warmup)
+    match train.schedule:
+        case "linear":
+            return 1 - done
+        case "cosine":
+            return (1 + math.cos(math.pi * done)) / 2
+        case "constant":
+            return 1.0
+
+
+def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
+    """Put the rates of a step in force; returns that of Adam."""
+    share = rate_share(train, step)
+    for group in engine.optimizer.param_groups:
+        peak = train.matrix_learning_rate if group.get("use_muon") else train.learning_rate
+        group["lr"] = peak * share
+    return train.learning_rate * share
+
+
+def master_weights(engine: Any, sizes: config.Model) -> GPT:
+    """The model with the fp32 weights that the optimizer keeps; every rank has to ask for it."""
+    from deepspeed.utils import safe_get_full_fp32_param
+
+    model = GPT(sizes)
+    weights: dict[str, Tensor] = {
+        name: safe_get_full_fp32_param(parameter).detach().cpu().view_as(model.get_parameter(name))
+        for name, parameter in engine.module.named_parameters()
+    }
+    if sizes.tied:
+        weights["lm_head.weight"] = weights["embed_in.weight"]
+    model.load_state_dict(weights)
+    return model

@@ -1,0 +1,288 @@
+"""The training loop: batches in, a checkpoint now and then, an exported model at the end."""
+
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+import torch
+from torch import distributed
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from cadmus import config
+from cadmus.errors import CadmusError, InputError
+from cadmus.model.export import save_export
+from cadmus.model.gpt import GPT
+from cadmus.programs import Programs
+from cadmus.train import checkpoint, engine
+from cadmus.train.batches import Batches
+from cadmus.train.packing import NO_TARGET, pack_batch
+
+LOG_SECONDS = 10.0
+"""Time between two lines of progress where there is no terminal."""
+
+
+class Interrupted(CadmusError):
+    """A signal ended the training; a checkpoint of the last step is saved."""
+
+
+def train(
+    run: config.Config,
+    programs: Programs,
+    data_digest: str,
+    checkpoint_directory: Path | str,
+    export_directory: Path | str,
+    metrics_path: Path | str,
+    log: Callable[[str], None] = print,
+) -> None:
+    """Train a model from its last checkpoint, or from the start, to the end and export it.
+
+    Losses depend on the config, the programs and the number of ranks alone, however often the run was
+    interrupted.
+
+    Args:
+        run: model, training and seed.
+        programs: the training set; every rank has it in memory.
+        data_digest: identifies the dataset in checkpoints and the export.
+        checkpoint_directory: of this run alone; what lies there is resumed from.
+        export_directory: where the export goes.
+        metrics_path: a file of one JSON object for each step: ``step`` (steps done), ``loss`` (mean over
+            the targets, in nats), ``learning_rate`` (of Adam), ``tokens`` and ``programs`` (since the
+            start), ``seconds`` (likewise, over all resumed parts), ``tokens_per_second`` and ``fill``
+            (share of the computed tokens that were no padding).
+        log: takes lines for the user; called by the first rank only.
+
+    Raises:
+        InputError: there is nothing to train on, a program is too long, a checkpoint is another run's,
+            or the loss is no number any more.
+        Interrupted: SIGTERM or SIGINT came; the run can be resumed.
+    """
+    if not len(programs):
+        raise InputError("the dataset has no training programs")
+    if programs.lengths.max() > run.dataset.max_length:
+        raise InputError(
+            f"the dataset has a program of {programs.lengths.max()} instructions; the config allows "
+            f"dataset.max_length {run.dataset.max_length}"
+        )
+    device = engine.start_process()
+    try:
+        _Training(run, programs, data_digest, Path(checkpoint_directory), device, log).run(
+            Path(export_directory), Path(metrics_path)
+        )
+    except (InputError, Interrupted):
+        # All ranks raise these together; after any other error the others may be waiting elsewhere.
+        engine.stop_process()
+        raise
+    engine.stop_process()
+
+
+class _Step(NamedTuple):
+    """What came of one step, over all ranks but for ``fill``."""
+
+    loss: float
+    learning_rate: float
+    tokens: int
+    fill: float
+    stop: bool
+
+
+class _Training:
+    def __init__(
+        self,
+        run: config.Config,
+        programs: Programs,
+        data_digest: str,
+        checkpoints: Path,
+        device: torch.device,
+        log: Callable[[str], None],
+    ) -> None:
+        self.config = run
+        self.programs = programs
+        self.data_digest = data_digest
+        self.checkpoints = checkpoints
+        self.device = device
+        self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
+        self.log = log if self.rank == 0 else lambda line: None
+        self.identity = checkpoint.identity(run, data_digest, self.world_size)
+        self.batches = Batches(run.seed, len(programs), run.train.batch_size)
+        self.row_length = run.train.row_length or run.dataset.max_length + 1
+        self.step = 0
+        self.progress: dict[str, Any] = {"loss": None, "tokens": 0, "programs": 0, "seconds": 0.0}
+
+        latest = checkpoint.find_latest(checkpoints)
+        if latest is not None:
+            checkpoint.check_identity(latest, self.identity)
+        torch.manual_seed(int(config.digest({"seed": run.seed, "use": "weights"}), 16))
+        self.engine = engine.initialise(GPT(run.model), run.train, self.world_size)
+        if latest is not None:
+            self.step, self.progress = checkpoint.load(self.engine, latest)
+            self.log(f"resuming after step {self.step} from {latest}")
+
+    def run(self, export_directory: Path, metrics_path: Path) -> None:
+        train = self.config.train
+        first = self.rank == 0
+        with (
+            _signals() as received,
+            _metrics_file(metrics_path, self.step) if first else nullcontext() as metrics,
+            _Display(self.step, train.steps, self.log, first) as display,
+        ):
+            clock = time.perf_counter()
+            while self.step < train.steps:
+                done = self._train_step(stop=bool(received))
+                if not math.isfinite(done.loss):
+                    good = checkpoint.find_latest(self.checkpoints)
+                    raise InputError(
+                        f"the loss is {done.loss} at step {self.step + 1}; lower the learning rates in the "
+                        f"section train (the last good checkpoint is {good or 'none yet'})"
+                    )
+                now = time.perf_counter()
+                seconds, clock = now - clock, now
+                self.step += 1
+                self.progress = {
+                    "loss": done.loss,
+                    "tokens": self.progress["tokens"] + done.tokens,
+                    "programs": self.progress["programs"] + train.batch_size,
+                    "seconds": self.progress["seconds"] + seconds,
+                }
+                if metrics is not None:
+                    record = {
+                        "step": self.step,
+                        **self.progress,
+                        "learning_rate": done.learning_rate,
+                        "tokens_per_second": done.tokens / seconds,
+                        "fill": done.fill,
+                    }
+                    metrics.write(json.dumps(record) + "\n")
+                display.show(self.step, done.loss, done.tokens)
+                if done.stop or self.step % train.checkpoint_every == 0 or self.step == train.steps:
+                    checkpoint.save(
+                        self.engine,
+                        self.checkpoints,
+                        self.step,
+                        self.identity,
+                        self.progress,
+                        train.keep_checkpoints,
+                    )
+                if done.stop and self.step < train.steps:
+                    raise Interrupted(
+                        f"stopped by a signal after step {self.step} of {train.steps}; a checkpoint is "
+                        "saved and the same command goes on from there"
+                    )
+        self._export(export_directory)
+
+    def _train_step(self, stop: bool) -> _Step:
+        train = self.config.train
+        batch = self.batches.batch(self.step)
+        targets = int((self.programs.offsets[batch + 1] - self.programs.offsets[batch]).sum())
+        share = train.batch_size // self.world_size
+        mine = batch[self.rank * share : (self.rank + 1) * share]
+        micro_batches = np.split(mine, share // (train.micro_batch_size or share))
+        learning_rate = engine.set_learning_rates(self.engine, train, self.step)
+        # Sums over the ranks: of the token losses, and of those who want to stop.
+        totals = torch.tensor([0.0, stop], dtype=torch.float64, device=self.device)
+        computed = used = 0
+        for indices in micro_batches:
+            packed = pack_batch(self.programs.take(indices), self.row_length)
+            computed, used = computed + packed.tokens.numel(), used + packed.token_count
+            tokens, positions, segments, expected = (
+                array.to(self.device, non_blocking=True)
+                for array in (packed.tokens, packed.positions, packed.segments, packed.targets)
+            )
+            logits = self.engine(tokens, positions, segments).float()
+            loss = F.cross_entropy(
+                logits.flatten(0, 1), expected.flatten(), ignore_index=NO_TARGET, reduction="sum"
+            )
+            totals[0] += loss.detach()
+            # Every target of the whole batch weighs the same; DeepSpeed takes the mean over the ranks.
+            self.engine.backward(loss * (self.world_size / targets), scale_wrt_gas=False)
+            self.engine.step()
+        if self.world_size > 1:
+            distributed.all_reduce(totals)
+        summed_loss, stopping = totals.tolist()
+        return _Step(
+            summed_loss / targets, learning_rate, targets + train.batch_size, used / computed, stopping > 0
+        )
+
+    def _export(self, directory: Path) -> None:
+        model = engine.master_weights(self.engine, self.config.model)
+        if self.rank == 0:
+            metadata = {
+                "config": self.config.model_dump(),
+                "data_digest": self.data_digest,
+                "steps": self.step,
+                **self.progress,
+            }
+            save_export(model, self.config.model, directory, metadata)
+            self.log(f"exported the model of step {self.step} to {directory}")
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The SIGTERM and SIGINT received so far; acted upon where all ranks can do so together."""
+    received: list[int] = []
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda got, frame: received.append(got)) for number in numbers]
+    try:
+        yield received
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _metrics_file(path: Path, step: int) -> Iterator[TextIO]:
+    """The metrics, open for appending, without what an interrupted run wrote after ``step``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = []
+    if path.exists():
+        # The lines are in order, and of a killed run the last may be incomplete.
+        for line in path.read_text(encoding="utf-8").splitlines(keepends=True)[:step]:
+            if json.loads(line)["step"] <= step:
+                kept.append(line)
+    temporary = path.with_name(f".{path.name}.writing")
+    temporary.write_text("".join(kept), encoding="utf-8")
+    os.replace(temporary, path)
+    with path.open("a", encoding="utf-8", buffering=1) as file:
+        yield file
+
+
+class _Display:
+    """A progress bar on a terminal, elsewhere a line now and then."""
+
+    def __init__(self, step: int, steps: int, log: Callable[[str], None], visible: bool) -> None:
+        self.steps, self.log, self.visible = steps, log, visible
+        on_terminal = visible and sys.stderr.isatty()
+        self.bar = tqdm(
+            total=steps, initial=step, unit="step", disable=not on_terminal, mininterval=2, smoothing=0.1
+        )
+        self.since, self.start_step, self.tokens = time.perf_counter(), step, 0
+
+    def __enter__(self) -> "_Display":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.close()
+
+    def show(self, step: int, loss: float, tokens: int) -> None:
+        self.tokens += tokens
+        elapsed = time.perf_counter() - self.since
+        due = elapsed >= LOG_SECONDS or step == self.steps
+        if not self.bar.disable:
+            self.bar.set_postfix_str(f"loss {loss:.4f}, {self.tokens / elapsed:,.0f} tokens/s", refresh=False)
+            self.bar.update()
+        elif due and self.visible:
+            left = elapsed / (step - self.start_step) * (self.steps - step)
+            self.log(
+                f"step {step}/{self.steps}, loss {loss:.4f}, {self.tokens / elapsed:,.0f} tokens/s, "
+                f"{left / 60:.1f} min left"
+            )
+        if due:
+            self.since, self.start_step, self.tokens = time.perf_counter(), step, 0

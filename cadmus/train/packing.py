@@ -1,0 +1,122 @@
+"""Programs packed into rows of one length, so that padding is (nearly) never computed."""
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import torch
+
+from cadmus import isa
+from cadmus.model.tokens import TOKEN_OF_BYTE
+from cadmus.programs import Programs
+
+NO_TARGET = -100
+"""The target of a token after which nothing is to be predicted."""
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Programs, each with its end, side by side in rows.
+
+    Attributes:
+        tokens, positions, segments: int64, shape (R, L), as ``GPT.forward`` takes them; padding is
+            segment -1.
+        targets: int64, shape (R, L), the next token, or ``NO_TARGET`` after an end and in the padding.
+        programs: how many programs there are.
+        target_count: how many targets there are.
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    segments: torch.Tensor
+    targets: torch.Tensor
+    programs: int
+    target_count: int
+
+    @property
+    def token_count(self) -> int:
+        """Tokens that are no padding."""
+        return self.target_count + self.programs
+
+    @property
+    def fill(self) -> float:
+        """Share of the tokens that are no padding."""
+        return self.token_count / self.tokens.numel()
+
+
+def pack_batch(programs: Programs, row_length: int) -> PackedBatch:
+    """Pack programs and their ends into as few rows as best fit finds.
+
+    Raises:
+        ValueError: a program and its end are longer than a row.
+    """
+    rows, columns, row_count = pack(programs.lengths + 1, row_length)
+    shape = (row_count, row_length)
+    tokens, positions = np.full(shape, isa.END_ID), np.zeros(shape, np.int64)
+    segments, targets = np.full(shape, -1), np.full(shape, NO_TARGET)
+    _fill(
+        TOKEN_OF_BYTE[programs.data],
+        programs.offsets,
+        rows,
+        columns,
+        tokens,
+        positions,
+        segments,
+        targets,
+        isa.END_ID,
+    )
+    arrays = (torch.from_numpy(array) for array in (tokens, positions, segments, targets))
+    return PackedBatch(*arrays, programs=len(programs), target_count=int(programs.lengths.sum()))
+
+
+def pack(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Best-fit decreasing: the longest first, each into the fullest row that has room for it.
+
+    Returns:
+        The row and the first column of each piece, int64 of shape (n,), and the number of rows.
+
+    Raises:
+        ValueError: a piece is longer than a row.
+    """
+    if lengths.max(initial=0) > row_length:
+        raise ValueError(f"a program needs {lengths.max()} tokens, a row has {row_length}")
+    return _best_fit(np.argsort(-lengths, kind="stable"), lengths, row_length)
+
+
+@numba.njit(cache=True)
+def _best_fit(order, lengths, row_length):  # pragma: no cover - compiled
+    rows = np.empty(len(lengths), np.int64)
+    columns = np.empty(len(lengths), np.int64)
+    room = np.empty(len(lengths), np.int64)
+    count = 0
+    for piece in order:
+        best = -1
+        for row in range(count):
+            if room[row] >= lengths[piece] and (best < 0 or room[row] < room[best]):
+                best = row
+                if room[row] == lengths[piece]:
+                    break
+        if best < 0:
+            best = count
+            room[best] = row_length
+            count += 1
+        rows[piece] = best
+        columns[piece] = row_length - room[best]
+        room[best] -= lengths[piece]
+    return rows, columns, count
+
+
+@numba.njit(cache=True)
+def _fill(
+    source, offsets, rows, columns, tokens, positions, segments, targets, end
+):  # pragma: no cover - compiled
+    for i in range(len(rows)):
+        length = offsets[i + 1] - offsets[i]
+        for k in range(length + 1):
+            row, column = rows[i], columns[i] + k
+            positions[row, column] = k
+            segments[row, column] = i
+            token = source[offsets[i] + k] if k < length else end
+            tokens[row, column] = token
+            if k > 0:
+                targets[row, column - 1] = token

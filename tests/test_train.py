@@ -1,0 +1,329 @@
+"""Packing, the order of the data, the training loop and its checkpoints."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cadmus import config, isa
+from cadmus.model.export import load_export, read_metadata
+from cadmus.model.gpt import GPT
+from cadmus.programs import Programs
+from cadmus.train import checkpoint, engine
+from cadmus.train.batches import Batches
+from cadmus.train.packing import NO_TARGET, pack, pack_batch
+from tests import train_process
+
+# The server imports what a training needs once; each training is a fork of it.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.train_process", "deepspeed.runtime.zero.muon.original_muon"])
+
+NO_DIFFERENCE = 2e-5
+"""Largest difference of fp32 losses between two orders of the same sums, after ten steps."""
+
+
+def run_config(**train) -> dict:
+    return {
+        "name": "test",
+        "dataset": {"max_length": 31, "templates": {"equality": {"train": 1}}},
+        "model": {"layers": 2, "width": 32, "heads": 2, "mlp": 64},
+        "train": {"steps": 10, "batch_size": 32, "checkpoint_every": 5, **train},
+    }
+
+
+def start(directory: Path, values: dict, data_digest: str = "data") -> multiprocessing.Process:
+    directory.mkdir(exist_ok=True)
+    (directory / "config.yaml").write_text(yaml.safe_dump(values))
+    process = PROCESSES.Process(target=train_process.train, args=(directory, data_digest))
+    process.start()
+    return process
+
+
+def finish(process: multiprocessing.Process) -> int:
+    process.join(60)
+    assert process.exitcode is not None, "the training hangs"
+    return process.exitcode
+
+
+def train(directory: Path, values: dict, data_digest: str = "data") -> int:
+    return finish(start(directory, values, data_digest))
+
+
+def metrics(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(directory: Path) -> list[float]:
+    assert [record["step"] for record in metrics(directory)] == list(range(1, len(metrics(directory)) + 1))
+    return [record["loss"] for record in metrics(directory)]
+
+
+def assert_same_model(one: Path, other: Path) -> None:
+    first, second = (load_export(directory / "model").state_dict() for directory in (one, other))
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 20), max_size=60), st.integers(20, 40))
+def test_packing_puts_every_program_somewhere_of_its_own(lengths, row_length):
+    lengths = np.array(lengths, np.int64)
+    rows, columns, count = pack(lengths, row_length)
+    taken = np.zeros((count, row_length), int)
+    for row, column, length in zip(rows, columns, lengths, strict=True):
+        assert column + length <= row_length
+        taken[row, column : column + length] += 1
+    assert taken.max(initial=0) <= 1
+    assert (taken.sum(1) > 0).all()
+    # No two rows could have been one.
+    used = np.sort(taken.sum(1))
+    assert count < 2 or used[0] + used[1] > row_length
+
+
+def test_packing_refuses_what_no_row_holds():
+    with pytest.raises(ValueError, match="needs 21 tokens"):
+        pack(np.array([3, 21]), 20)
+
+
+def test_packing_fills_the_rows():
+    programs = train_process.random_programs(256, 6, 30)
+    assert pack_batch(programs, 64).fill > 0.97
+    assert pack_batch(programs, 128).fill > 0.95
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(sorted(set(isa.TOKEN_ID) - {"."}), min_size=1, max_size=15), min_size=1, max_size=12))
+def test_a_packed_batch_holds_each_program_once(strings):
+    packed = pack_batch(Programs.from_strings(strings), 16)
+    found = []
+    for row in range(len(packed.tokens)):
+        for segment in packed.segments[row].unique():
+            inside = packed.segments[row] == segment
+            tokens, targets = packed.tokens[row][inside], packed.targets[row][inside]
+            if segment < 0:
+                assert (targets == NO_TARGET).all()
+                continue
+            assert packed.positions[row][inside].tolist() == list(range(len(tokens)))
+            assert targets.tolist() == [*tokens[1:].tolist(), NO_TARGET]
+            found.append("".join(isa.INSTRUCTIONS[token].symbol for token in tokens))
+    assert sorted(found) == sorted(string + "." for string in strings)
+    assert packed.programs == len(strings)
+    assert packed.target_count == (packed.targets != NO_TARGET).sum()
+    assert packed.fill == pytest.approx((packed.segments >= 0).float().mean().item())
+
+
+def test_an_epoch_sees_every_program_once_and_epochs_differ():
+    batches = Batches(seed=1, programs=10, batch_size=4)
+    sequence = np.concatenate([batches.batch(step) for step in range(10)])
+    epochs = sequence.reshape(4, 10)
+    assert (np.sort(epochs, axis=1) == np.arange(10)).all()
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def test_a_batch_depends_on_seed_and_step_alone():
+    reference = [Batches(1, 10, 25).batch(step) for step in range(5)]
+    onward = Batches(1, 10, 25)
+    assert all(np.array_equal(onward.batch(step), reference[step]) for step in range(5))
+    assert not np.array_equal(Batches(2, 10, 25).batch(0), reference[0])
+
+
+def schedule(**fields) -> list[float]:
+    train = config.Train(steps=10, **fields)
+    return [engine.rate_share(train, step) for step in range(10)]
+
+
+def test_learning_rate_schedules():
+    assert schedule(schedule="constant", warmup_share=0.2) == [0.5, 1] + [1] * 8
+    linear = schedule(schedule="linear", warmup_share=0.0)
+    assert linear == pytest.approx([1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
+    cosine = schedule(schedule="cosine", warmup_share=0.5)
+    assert cosine[:6] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1, 1])
+    assert sum(cosine[5:]) == pytest.approx(3)
+    assert cosine[5:] == sorted(cosine[5:], reverse=True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"recipe": "paper"}, {"recipe": "paper", "precision": "fp32", "micro_batch_size": 8}],
+    ids=["muon", "adam", "adam-fp32-accumulated"],
+)
+def test_ten_steps_are_five_and_five(tmp_path, fields):
+    assert train(tmp_path / "whole", run_config(**fields)) == 0
+    assert train(tmp_path / "parts", run_config(**fields)) == 0
+    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "step-00000010")
+    shutil.rmtree(tmp_path / "parts" / "model")
+    assert train(tmp_path / "parts", run_config(**fields)) == 0
+    assert len(losses(tmp_path / "whole")) == 10
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    assert_same_model(tmp_path / "parts", tmp_path / "whole")
+
+
+def wait_for_steps(directory: Path, steps: int) -> None:
+    deadline = time.monotonic() + 60
+    path = directory / "metrics.jsonl"
+    while not path.exists() or path.read_bytes().count(b"\n") < steps:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_killed_and_stopped_runs_go_on_to_the_same_losses(tmp_path):
+    values = run_config(steps=60, checkpoint_every=10, keep_checkpoints=2)
+    assert train(tmp_path / "whole", values) == 0
+    broken = tmp_path / "broken"
+
+    process = start(broken, values)
+    wait_for_steps(broken, 15)
+    process.kill()
+    assert finish(process) == -signal.SIGKILL
+    assert 15 <= len(losses(broken)) < 60
+
+    process = start(broken, values)
+    wait_for_steps(broken, 25)
+    process.terminate()
+    assert finish(process) == 3
+    stopped = checkpoint.find_latest(broken / "checkpoints")
+    assert stopped.name == f"step-{len(losses(broken)):08d}"
+    assert 25 <= len(losses(broken)) < 60
+
+    assert train(broken, values) == 0
+    assert losses(broken) == losses(tmp_path / "whole")
+    assert_same_model(broken, tmp_path / "whole")
+    kept = sorted(path.name for path in (broken / "checkpoints").glob("*step-*"))
+    assert len(kept) == 2
+    assert kept[-1] == "step-00000060"
+    records = metrics(broken)
+    assert [record["programs"] for record in records] == [32 * step for step in range(1, 61)]
+    assert all(later["seconds"] > earlier["seconds"] for earlier, later in pairwise(records))
+
+
+def test_a_run_learns_and_exports_what_it_was(tmp_path):
+    assert train(tmp_path, run_config(steps=80, checkpoint_every=80, learning_rate=3e-3)) == 0
+    records = metrics(tmp_path)
+    assert records[0]["loss"] == pytest.approx(np.log(isa.VOCABULARY_SIZE), abs=0.1)
+    assert records[-1]["loss"] < records[0]["loss"] - 0.1
+    exported = read_metadata(tmp_path / "model")
+    assert exported["steps"] == 80
+    assert exported["data_digest"] == "data"
+    assert exported["loss"] == records[-1]["loss"]
+    assert exported["tokens"] == records[-1]["tokens"]
+    assert exported["config"]["train"]["learning_rate"] == 3e-3
+    assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])
+
+
+def test_muon_gets_the_matrices_of_the_blocks():
+    from deepspeed import set_optimizer_flags
+
+    class Told:
+        optimizer_name = "muon"
+        optimizer_params = engine.deepspeed_config(config.Train(steps=1), 1)["optimizer"]["params"]
+
+    model = GPT(config.Model(layers=1, width=8, heads=2, mlp=16))
+    set_optimizer_flags(Told, model)
+    assert {name for name, parameter in model.named_parameters() if parameter.use_muon} == {
+        "layers.0.attention.query_key_value.weight",
+        "layers.0.attention.dense.weight",
+        "layers.0.mlp.dense_h_to_4h.weight",
+        "layers.0.mlp.dense_4h_to_h.weight",
+    }
+
+
+def test_losses_do_not_depend_on_micro_batches_or_row_length(tmp_path):
+    fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3}
+    assert train(tmp_path / "one", run_config(**fields)) == 0
+    assert train(tmp_path / "four", run_config(**fields, micro_batch_size=8, row_length=50)) == 0
+    np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tolerance"),
+    # Newton-Schulz and bf16 magnify the noise.
+    [({"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3}, NO_DIFFERENCE), ({}, 5e-3)],
+    ids=["adam-fp32", "muon-bf16"],
+)
+def test_two_ranks_give_the_losses_of_one(tmp_path, fields, tolerance):
+    assert train(tmp_path / "one", run_config(**fields)) == 0
+    two = tmp_path / "two"
+    two.mkdir()
+    (two / "config.yaml").write_text(yaml.safe_dump(run_config(**fields, ranks=2)))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    subprocess.run(
+        [*torchrun, "-m", "tests.train_process", str(two)],
+        check=True,
+        timeout=60,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert len(losses(two)) == 10
+    np.testing.assert_allclose(losses(two), losses(tmp_path / "one"), atol=tolerance)
+
+
+def test_checkpoints_of_another_run_are_refused(tmp_path):
+    values = run_config(steps=2)
+    assert train(tmp_path, values) == 0
+    cases = [
+        ({**values, "seed": 9}, "data", "seed 1, this run has 9"),
+        ({**values, "model": {**values["model"], "mlp": 65}}, "data", "model.mlp 64, this run has 65"),
+        (run_config(steps=3), "data", "train.steps 2, this run has 3"),
+        (values, "other", "data data, this run has other"),
+    ]
+    for changed, data_digest, message in cases:
+        assert train(tmp_path, changed, data_digest) == 2
+        error = (tmp_path / "error").read_text()
+        assert message in error
+        assert f"delete {tmp_path / 'checkpoints'}" in error
+        assert "\n" not in error
+    assert train(tmp_path, run_config(steps=2, checkpoint_every=7, keep_checkpoints=1)) == 0
+
+
+def test_incomplete_checkpoints_are_ignored(tmp_path):
+    assert train(tmp_path, run_config(steps=6)) == 0
+    checkpoints = tmp_path / "checkpoints"
+    assert checkpoint.find_latest(checkpoints).name == "step-00000006"
+    (checkpoints / "step-00000006").rename(checkpoints / "unfinished-step-00000006")
+    assert checkpoint.find_latest(checkpoints).name == "step-00000005"
+    assert checkpoint.find_latest(tmp_path / "nothing") is None
+
+
+def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
+    values = run_config(recipe="paper", learning_rate=0.99, clip=0.0, steps=200)
+    values["model"]["layers"] = 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", _train_on_nan)
+        assert train(tmp_path, values) == 2
+    error = (tmp_path / "error").read_text()
+    assert "the loss is nan at step 7" in error
+    assert str(tmp_path / "checkpoints" / "step-00000005") in error
+    assert "\n" not in error
+    assert not (tmp_path / "model").exists()
+
+
+def _train_on_nan(directory: Path, data_digest: str) -> None:
+    """As train_process.train, with a loss of NaN from the seventh forward pass on."""
+    from cadmus.train import loop
+
+    seen = []
+
+    def cross_entropy(logits, *arguments, **options):
+        seen.append(1)
+        loss = torch.nn.functional.cross_entropy(logits, *arguments, **options)
+        return loss * torch.nan if len(seen) >= 7 else loss
+
+    class Broken:
+        pass
+
+    Broken.cross_entropy = staticmethod(cross_entropy)
+    loop.F = Broken
+    train_process.train(directory, data_digest)
