@@ -19,8 +19,12 @@ UNTRACKED = (
 
 
 def sources_of(*modules: str) -> list[Path]:
-    """The source files of modules of ``cadmus`` and of all modules of it that they import, sorted."""
+    """The source files of modules of ``cadmus`` and of all modules of it that they import, sorted.
+
+    A data file beside a module, which the module names, counts as well.
+    """
     found: dict[str, Path] = {}
+    data: set[Path] = set()
     pending = list(modules)
     while pending:
         module = pending.pop()
@@ -28,8 +32,10 @@ def sources_of(*modules: str) -> list[Path]:
         if module in found or module in UNTRACKED or module.startswith("cadmus.cli.") or path is None:
             continue
         found[module] = path
-        pending.extend(_imports(path))
-    return sorted(found.values())
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        pending.extend(_imports(tree))
+        data |= _named_files(tree, path.parent)
+    return sorted({*found.values(), *data})
 
 
 def _path(module: str) -> Path | None:
@@ -39,12 +45,18 @@ def _path(module: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _imports(path: Path) -> list[str]:
+def _imports(tree: ast.Module) -> list[str]:
     """Names that may be modules of ``cadmus``, imported anywhere in a file."""
     names = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     return [name for name in names if name.startswith("cadmus.")]
+
+
+def _named_files(tree: ast.Module, folder: Path) -> set[Path]:
+    """The files of ``folder`` whose name stands in the code."""
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    return {path for path in folder.iterdir() if path.name in texts and path.is_file()}

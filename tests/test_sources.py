@@ -23,3 +23,9 @@ def test_adapters_and_configuration_are_no_sources():
 def test_names_inside_modules_are_no_files():
     assert names("cadmus.isa.digest") == set()
     assert names("cadmus.isa") == {"isa.py"}
+
+
+def test_data_files_beside_a_module_are_sources():
+    assert "figures/cadmus.mplstyle" in names("cadmus.figures.comparison_grid")
+    assert "figures/related_work.csv" in names("cadmus.figures.table1_related_work")
+    assert "figures/related_work.csv" not in names("cadmus.figures.comparison_grid")

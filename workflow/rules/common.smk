@@ -55,7 +55,7 @@ def shard_code(wildcards):
 
 
 def figure_code(wildcards):
-    return code(f"cadmus.figures.{wildcards.figure}")
+    return code("cadmus.figures", f"cadmus.figures.{wildcards.figure}")
 
 
 def numbers_options(wildcards, input):
