@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from instruction_cases import CASES
 
 from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs
 from cadmus.vm import compiled, reference
 from cadmus.vm.reference import Number, Sequence, show
+from tests.instruction_cases import CASES
 
 INSTRUCTION_TEXT = "".join(isa.BY_SYMBOL)
 programs = st.text(INSTRUCTION_TEXT, max_size=80)
