@@ -8,17 +8,32 @@ classes by ``cadmus config --write`` and a test holds them current.
 import difflib
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from cadmus.errors import InputError
 
-Count = Annotated[int, Field(strict=True, ge=0)]
-Positive = Annotated[int, Field(strict=True, ge=1)]
-Integer = Annotated[int, Field(strict=True)]
+
+def _whole_number(value: Any) -> Any:
+    """Snakemake's ``--config section={key: 20}`` hands over the text ``20``."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else value
+
+
+Integer = Annotated[int, BeforeValidator(_whole_number), Field(strict=True)]
+Count = Annotated[Integer, Field(ge=0)]
+Positive = Annotated[Integer, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, lt=1)]
 Interval = Annotated[list[Integer], Field(min_length=2, max_length=2)]
@@ -168,7 +183,7 @@ class Model(Section):
     width: Annotated[Positive, Field(description="embedding dimension")]
     heads: Annotated[Positive, Field(description="attention heads; they divide the width evenly")]
     mlp: Annotated[Positive, Field(description="hidden size of the MLP")]
-    tied: Annotated[bool, Field(strict=True, description="one matrix for input and output embedding")] = False
+    tied: Annotated[bool, Field(description="one matrix for input and output embedding")] = False
 
     @model_validator(mode="after")
     def _check(self) -> "Model":

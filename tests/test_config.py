@@ -101,6 +101,11 @@ def test_recipes_fill_in_what_is_not_given():
     assert overridden.optimizer == "muon"
 
 
+def test_numbers_may_come_as_text_from_a_command_line():
+    assert parse_config(changed("train.steps", "70"), "x.yaml").train.steps == 70
+    assert parse_config(changed("dataset.values.low", "-9"), "x.yaml").dataset.values.low == -9
+
+
 def test_the_dataset_digest_follows_what_is_sampled():
     config = parse_config(VALUES, "x.yaml")
     assert parse_config(changed("train.steps", 7), "x.yaml").dataset_digest() == config.dataset_digest()

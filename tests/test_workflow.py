@@ -83,7 +83,7 @@ def test_the_model_was_trained_and_loads(results):
 def test_the_experiments_cover_what_they_should(results):
     accuracy = pl.read_parquet(results / "experiments/accuracy.parquet")
     assert accuracy["template"].n_unique() == 10
-    assert set(accuracy["metric"]) == {"verified", "exact", "next_token"}
+    assert set(accuracy["metric"]) == {"verified", "verified_equality", "exact", "next_token"}
     assert accuracy["programs"].unique().to_list() == [CONFIG.evaluate.programs]
     grid = pl.read_parquet(results / "experiments/grid.parquet")
     assert len(grid) == 45 * 45
