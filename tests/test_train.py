@@ -287,7 +287,11 @@ def test_ranks_fail_and_stop_together(tmp_path):
             time.sleep(0.01)
         if not arguments:
             process.terminate()
-        assert process.wait(20) == code
+        try:
+            assert process.wait(20) == code
+        finally:
+            process.kill()
+            process.wait()
         for path in tmp_path.glob("started-*"):
             path.unlink()
 

@@ -42,7 +42,7 @@ def run_ranks(command: list[str], count: int) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, pass_on)
     failed_at = None
-    while any(rank.poll() is None for rank in ranks):
+    while None in [rank.poll() for rank in ranks]:
         if failed_at is None and any(rank.returncode for rank in ranks):
             failed_at = time.monotonic()
         if failed_at is not None and time.monotonic() - failed_at > GRACE_SECONDS:
