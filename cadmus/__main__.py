@@ -1,4 +1,4 @@
-"""``python -m cadmus``."""
+"""``python -m cadmus``, which is how the ranks of a training are started."""
 
 from cadmus.cli.main import main
 

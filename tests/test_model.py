@@ -16,6 +16,9 @@ from cadmus.model.inference import Cadmus
 from cadmus.model.tokens import TOKEN_OF_BYTE, padded_tokens
 from cadmus.programs import Programs
 
+# Threads cost these tiny models more than they save.
+torch.set_num_threads(1)
+
 SIZES = config.Model(layers=3, width=32, heads=4, mlp=48)
 FLOAT_NOISE = 2e-5
 """Largest difference of logits of about size 1 between two orders of the same fp32 operations."""

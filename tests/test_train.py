@@ -22,7 +22,7 @@ from cadmus import config, isa
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
-from cadmus.train import checkpoint, engine
+from cadmus.train import checkpoint, engine, launch
 from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, pack, pack_batch
 from tests import train_process
@@ -258,16 +258,42 @@ def test_two_ranks_give_the_losses_of_one(tmp_path, fields, tolerance):
     two = tmp_path / "two"
     two.mkdir()
     (two / "config.yaml").write_text(yaml.safe_dump(run_config(**fields, ranks=2)))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    subprocess.run(
-        [*torchrun, "-m", "tests.train_process", str(two)],
-        check=True,
-        timeout=60,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-    )
+    command = [sys.executable, "-m", "tests.train_process", str(two)]
+    assert launch.run_ranks(command, 2) == 0
     assert len(losses(two)) == 10
     np.testing.assert_allclose(losses(two), losses(tmp_path / "one"), atol=tolerance)
+
+
+def test_ranks_fail_and_stop_together(tmp_path):
+    (tmp_path / "rank.py").write_text(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
+        "open(f'started-{os.environ[\"RANK\"]}', 'w').close()\n"
+        "if sys.argv[1:] == ['fail'] and os.environ['RANK'] == '1': sys.exit(2)\n"
+        "time.sleep(30)\n"
+    )
+    launcher = (
+        "import sys; from cadmus.train import launch; launch.GRACE_SECONDS = 0.5; "
+        "sys.exit(launch.run_ranks([sys.executable, 'rank.py', *sys.argv[1:]], 2))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    for arguments, code in ((["fail"], 2), ([], 3)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", launcher, *arguments], cwd=tmp_path, env=environment
+        )
+        deadline = time.monotonic() + 20
+        while not arguments and len(list(tmp_path.glob("started-*"))) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        if not arguments:
+            process.terminate()
+        try:
+            assert process.wait(20) == code
+        finally:
+            process.kill()
+            process.wait()
+        for path in tmp_path.glob("started-*"):
+            path.unlink()
 
 
 def test_checkpoints_of_another_run_are_refused(tmp_path):

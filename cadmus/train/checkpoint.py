@@ -4,6 +4,8 @@ A checkpoint is a directory ``step-00001000`` that DeepSpeed fills.  It gets tha
 whatever bears it can be resumed from.  ``latest`` names the newest one for DeepSpeed's own tools.
 """
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -94,7 +96,8 @@ def check_identity(checkpoint: Path, run_identity: dict[str, Any]) -> None:
 def load(engine: Any, checkpoint: Path) -> tuple[int, dict[str, Any]]:
     """Put the engine back to where it was; returns the steps done and the progress that was saved."""
     metadata = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))
-    engine.load_checkpoint(str(checkpoint.parent), tag=checkpoint.name)
+    with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed prints the names of its variables
+        engine.load_checkpoint(str(checkpoint.parent), tag=checkpoint.name)
     return metadata["step"], metadata["progress"]
 
 

@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-import socket
+import warnings
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from cadmus import config
 from cadmus.model.gpt import GPT
+from cadmus.train.launch import free_port
 
 MUON_MOMENTUM = 0.95
 
@@ -18,15 +19,14 @@ MUON_MOMENTUM = 0.95
 def start_process() -> torch.device:
     """Join the other ranks, or be the only one, and return the device to train on.
 
-    ``torchrun`` tells each process its place; started bare, a process is a run of one rank.
+    :mod:`cadmus.train.launch`, or ``torchrun``, tells each process its place; started bare, a process is a
+    run of one rank.
     """
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     if "MASTER_PORT" not in os.environ:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            os.environ["MASTER_PORT"] = str(probe.getsockname()[1])
+        os.environ["MASTER_PORT"] = str(free_port())
     on_gpu = torch.cuda.is_available()
     if not on_gpu:
         os.environ["DS_ACCELERATOR"] = "cpu"
@@ -34,11 +34,12 @@ def start_process() -> torch.device:
         # minute to save milliseconds.
         torch.compiler.set_stance("force_eager")
     local_ranks = int(os.environ["LOCAL_WORLD_SIZE"])
-    # torchrun sets the variable to 1 for several ranks, so only that of a single rank is the user's.
+    # torchrun sets the variable for several ranks, so only that of a single rank is surely the user's.
     if local_ranks > 1 or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_ranks))
 
-    os.environ.setdefault("DS_LOG_LEVEL", "warning")
+    # DeepSpeed's calls, not ours.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     import deepspeed
     import deepspeed.ops
     from deepspeed.utils import logger
