@@ -103,3 +103,25 @@ def test_a_truncated_model_is_bad_input(place, tmp_path) -> None:
     result = invoke(place, "grid", tmp_path / "a.parquet", model=broken)
     assert isinstance(result.exception, InputError)
     assert not (tmp_path / "a.parquet").exists()
+
+
+def test_a_model_of_another_split_is_refused(place, tmp_path) -> None:
+    run = load_config(place / "config.yaml")
+    values = run.model_dump()
+    values["dataset"]["held_out_share"] = 0.2
+    save_export(GPT(run.model), run.model, tmp_path / "model", {"config": values})
+    refused = invoke(place, "grid", tmp_path / "a.parquet", model=tmp_path / "model")
+    assert isinstance(refused.exception, InputError)
+    assert "trained with dataset.held_out_share 0.2, the config says 0.05" in str(refused.exception)
+
+
+def test_training_on_the_dataset_of_another_config_is_refused(place, tmp_path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(CONFIG.replace("max_length: 24", "max_length: 25"))
+    options = {"config": other, "dataset": place / "dataset"}
+    options |= {name: tmp_path / name for name in ("checkpoints", "output", "metrics")}
+    arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    refused = CliRunner().invoke(cadmus, ["train", *arguments])
+    assert isinstance(refused.exception, InputError)
+    assert "sampled with another seed or section dataset" in str(refused.exception)
+    assert list(tmp_path.iterdir()) == [other]

@@ -1,5 +1,6 @@
 """Packing, the order of the data, the training loop and its checkpoints."""
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -312,6 +313,18 @@ def test_checkpoints_of_another_run_are_refused(tmp_path):
         assert f"delete {tmp_path / 'checkpoints'}" in error
         assert "\n" not in error
     assert train(tmp_path, run_config(steps=2, checkpoint_every=7, keep_checkpoints=1)) == 0
+
+
+def test_one_training_at_a_time_writes_checkpoints(tmp_path):
+    values = run_config(steps=2)
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    with (checkpoints / checkpoint.LOCK).open("w") as lock:
+        print(1234, file=lock, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert train(tmp_path, values) == 2
+    assert (tmp_path / "error").read_text().startswith(f"{checkpoints}: the training of process 1234 writes")
+    assert train(tmp_path, values) == 0
 
 
 def test_incomplete_checkpoints_are_ignored(tmp_path):

@@ -121,6 +121,7 @@ def _begin(config: Path, output: Path) -> Config:
 def _load(config: Config, directory: Path, device: str | None) -> Any:
     import torch
 
+    from cadmus.model.export import read_metadata
     from cadmus.model.inference import Cadmus
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -129,13 +130,21 @@ def _load(config: Config, directory: Path, device: str | None) -> Any:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"--device {device}: not to be had here ({reason}); cpu always is") from None
+    trained = read_metadata(directory).get("config", {}).get("dataset", {})
+    for key, ours in config.dataset.model_dump(include={"values", "held_out_share"}).items():
+        if trained.get(key, ours) != ours:
+            raise InputError(
+                f"{directory}: the model was trained with dataset.{key} {trained[key]}, the config says "
+                f"{ours}; what would be held out here may have been trained on"
+            )
     return Cadmus.load(directory, device, config.evaluate.batch_size)
 
 
 def _write(numbers: Any, output: Path, config: Config, directory: Path) -> None:
     """Write the numbers with what they were made by."""
-    from cadmus.evaluate.numbers import commit, write_numbers
+    from cadmus.evaluate.numbers import write_numbers
     from cadmus.model.export import WEIGHTS
+    from cadmus.provenance import commit
 
     with open(directory / WEIGHTS, "rb") as weights:
         model_digest = hashlib.file_digest(weights, "sha256").hexdigest()[:16]

@@ -41,7 +41,12 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
     from cadmus.train import launch
 
     run = load_config(config)
-    data_digest = read_manifest(dataset)["digest"]
+    manifest = read_manifest(dataset)
+    if manifest["config_digest"] != run.dataset_digest():
+        raise InputError(
+            f"{dataset}: the dataset was sampled with another seed or section dataset than {config} has; "
+            "sample it again"
+        )
     if run.train.ranks > 1 and "RANK" not in os.environ:
         sys.exit(launch.run_ranks(launch.python_command(), run.train.ranks))
 
@@ -52,7 +57,7 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
     first = os.environ.get("RANK", "0") == "0"
     try:
         programs = read_split(dataset, "train").programs
-        loop.train(run, programs, data_digest, checkpoints, output, metrics, click.echo)
+        loop.train(run, programs, manifest["digest"], checkpoints, output, metrics, click.echo)
     except InputError:
         if not first:
             sys.exit(2)

@@ -1,6 +1,5 @@
 """Numbers files: what an experiment writes and a figure or table is drawn from."""
 
-import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
@@ -72,15 +71,3 @@ def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
             f"found are {', '.join(numbers.columns)}"
         )
     return numbers
-
-
-def commit() -> str:
-    """The Git commit of the running package, ``unknown`` outside of a checkout."""
-    package = Path(__file__).parent
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(package), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return answer.stdout.strip()

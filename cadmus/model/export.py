@@ -6,8 +6,6 @@
 import json
 import os
 import shutil
-import subprocess
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
+from cadmus.provenance import commit, versions
 
 WEIGHTS = "model.safetensors"
 METADATA = "meta.json"
@@ -52,7 +51,8 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             "limits": isa.LIMITS,
             "model": sizes.model_dump(),
             "parameters": sum(tensor.numel() for tensor in weights.values()),
-            **provenance(),
+            "versions": versions(),
+            "commit": commit(),
             **metadata,
         },
         "config.json": _transformers_config(sizes),
@@ -81,17 +81,6 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(replaced, ignore_errors=True)
-
-
-def provenance() -> dict[str, Any]:
-    """The versions of the packages that decide about results, and the commit when in a git checkout."""
-    git = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"], capture_output=True, text=True
-    )
-    return {
-        "versions": {package: version(package) for package in ("torch", "deepspeed", "numpy")},
-        "commit": git.stdout.strip() or None,
-    }
 
 
 def read_metadata(directory: Path | str) -> dict[str, Any]:

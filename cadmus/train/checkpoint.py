@@ -5,10 +5,13 @@ whatever bears it can be resumed from.  ``latest`` names the newest one for Deep
 """
 
 import contextlib
+import fcntl
 import io
 import json
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,10 @@ import torch.distributed
 
 from cadmus import config, isa
 from cadmus.errors import InputError
-from cadmus.model.export import provenance
+from cadmus.provenance import commit, versions
 
 METADATA = "meta.json"
+LOCK = "lock"
 UNFINISHED = "unfinished-"
 CADENCE = {"checkpoint_every", "keep_checkpoints"}
 """The fields of the section train that do not change the losses."""
@@ -35,6 +39,36 @@ def identity(run: config.Config, data_digest: str, world_size: int) -> dict[str,
         **{f"model.{key}": value for key, value in run.model.model_dump().items()},
         **{f"train.{key}": value for key, value in train.items()},
     }
+
+
+@contextmanager
+def exclusive(directory: Path) -> Iterator[None]:
+    """Keep other trainings out of a directory of checkpoints; all ranks enter together.
+
+    Raises:
+        InputError: another training is in it, or it cannot be written to.
+    """
+    problem: list[str | None] = [None]
+    with ExitStack() as stack:
+        if torch.distributed.get_rank() == 0:
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                lock = stack.enter_context((directory / LOCK).open("a+", encoding="utf-8"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock.truncate(0)
+                print(os.getpid(), file=lock, flush=True)
+            except BlockingIOError:
+                owner = (directory / LOCK).read_text(encoding="utf-8").strip()
+                problem = [
+                    f"{directory}: the training of process {owner} writes its checkpoints here; wait for it "
+                    "or stop it"
+                ]
+            except OSError as error:
+                problem = [f"cannot write checkpoints to {directory}: {error.strerror}"]
+        torch.distributed.broadcast_object_list(problem)
+        if problem[0] is not None:
+            raise InputError(problem[0])
+        yield
 
 
 def save(
@@ -59,7 +93,13 @@ def save(
     engine.save_checkpoint(str(directory), tag=writing.name, save_latest=False)
     torch.distributed.barrier()
     if first:
-        metadata = {"step": step, "identity": run_identity, "progress": progress, **provenance()}
+        metadata = {
+            "step": step,
+            "identity": run_identity,
+            "progress": progress,
+            "versions": versions(),
+            "commit": commit(),
+        }
         (writing / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
         # The same step is there already when a finished run was resumed.
         shutil.rmtree(directory / name, ignore_errors=True)

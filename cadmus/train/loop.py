@@ -62,7 +62,7 @@ def train(
 
     Raises:
         InputError: there is nothing to train on, a program is too long, a checkpoint is another run's,
-            or the loss is no number any more.
+            another training is writing checkpoints there, or the loss is no number any more.
         Interrupted: SIGTERM or SIGINT came; the run can be resumed.
     """
     if not len(programs):
@@ -74,9 +74,10 @@ def train(
         )
     device = engine.start_process()
     try:
-        _Training(run, programs, data_digest, Path(checkpoint_directory), device, log).run(
-            Path(export_directory), Path(metrics_path)
-        )
+        with checkpoint.exclusive(Path(checkpoint_directory)):
+            _Training(run, programs, data_digest, Path(checkpoint_directory), device, log).run(
+                Path(export_directory), Path(metrics_path)
+            )
     except (InputError, Interrupted):
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
         engine.stop_process()
@@ -219,6 +220,8 @@ class _Training:
                 "data_digest": self.data_digest,
                 "steps": self.step,
                 **self.progress,
+                "device": str(self.device),
+                "cores": torch.get_num_threads() * self.world_size,
             }
             save_export(model, self.config.model, directory, metadata)
             self.log(f"exported the model of step {self.step} to {directory}")

@@ -1,5 +1,6 @@
 # The model. Its checkpoints are no output: Snakemake deletes the outputs of a failed job, and a training
-# that was killed continues from its last checkpoint.
+# that was killed continues from its last checkpoint. Once the model is exported they have done their work;
+# left behind, they would stand in for a training with other code.
 
 
 rule train:
@@ -23,4 +24,4 @@ rule train:
     shell:
         "python -m cadmus train --config {input.config} --dataset {params.dataset} --checkpoints {params.checkpoints}"
         " --metrics {params.metrics} --output {output.model} 2>&1 | tee -a {log}"
-        " && cp {params.metrics} {output.metrics}"
+        " && mv {params.metrics} {output.metrics} && rm -r {params.checkpoints}"
