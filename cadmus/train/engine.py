@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import socket
 import warnings
 from typing import Any
 
@@ -11,7 +12,6 @@ from torch import Tensor
 
 from cadmus import config
 from cadmus.model.gpt import GPT
-from cadmus.train.launch import free_port
 
 MUON_MOMENTUM = 0.95
 
@@ -26,7 +26,9 @@ def start_process() -> torch.device:
         os.environ.setdefault(name, value)
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     if "MASTER_PORT" not in os.environ:
-        os.environ["MASTER_PORT"] = str(free_port())
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            os.environ["MASTER_PORT"] = str(unused.getsockname()[1])
     on_gpu = torch.cuda.is_available()
     if not on_gpu:
         os.environ["DS_ACCELERATOR"] = "cpu"

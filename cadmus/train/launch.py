@@ -1,57 +1,41 @@
-"""Several ranks on this machine, as torchrun starts them but without its traceback over an error of ours."""
+"""Several ranks on this machine, through the library behind ``torchrun``.
 
-import os
-import signal
-import socket
-import subprocess
+``torchrun`` itself would print a traceback under the one line in which a rank says what is wrong.
+"""
+
+import logging
 import sys
-import time
-
-GRACE_SECONDS = 20.0
-"""How long the other ranks may go on once one has failed; they may be waiting for it for ever."""
-
-
-def free_port() -> int:
-    """A TCP port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from uuid import uuid4
 
 
 def run_ranks(command: list[str], count: int) -> int:
     """Run ``command`` as ``count`` ranks; SIGTERM and SIGINT are passed on to all of them.
 
     Returns:
-        The exit code of the first rank that failed, or 0.
+        The exit code of the first rank that failed, 1 if it was killed or stopped by a signal, or 0.
     """
-    shared = {
-        "WORLD_SIZE": str(count),
-        "LOCAL_WORLD_SIZE": str(count),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
-    ranks = [
-        subprocess.Popen(command, env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(count)
-    ]
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    def pass_on(number: int, frame: object) -> None:
-        for rank in ranks:
-            rank.send_signal(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, pass_on)
-    failed_at = None
-    while None in [rank.poll() for rank in ranks]:
-        if failed_at is None and any(rank.returncode for rank in ranks):
-            failed_at = time.monotonic()
-        if failed_at is not None and time.monotonic() - failed_at > GRACE_SECONDS:
-            for rank in ranks:
-                rank.kill()
-        time.sleep(0.1)
-    codes = [rank.returncode for rank in ranks if rank.returncode]
-    # A rank that was killed here, or by a signal of its own, has a negative code.
-    return next((code for code in codes if code > 0), 1 if codes else 0)
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    settings = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        run_id=str(uuid4()),
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+    )
+    try:
+        elastic_launch(settings, command[0])(*command[1:])
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        return max(failure.exitcode, 1)
+    except SignalException:
+        return 1
+    return 0
 
 
 def python_command() -> list[str]:
