@@ -9,9 +9,15 @@ from cadmus.figures import style
 COLUMNS = (("step", "loss", "tokens"),)
 
 
+SMOOTHED_SHARE = 0.01
+"""Share of the steps over which the mean loss is taken."""
+
+
 def numbers(metrics: pl.DataFrame) -> pl.DataFrame:
-    """The steps with a loss; of one that was trained twice, before and after a restart, the last time."""
-    return metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
+    """The steps with a loss and its running mean; of one that was trained twice, the last time."""
+    steps = metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
+    window = max(1, round(SMOOTHED_SHARE * len(steps)))
+    return steps.with_columns(mean_loss=pl.col("loss").rolling_mean(window, min_samples=1, center=True))
 
 
 @style.styled
@@ -20,7 +26,8 @@ def draw(metrics: pl.DataFrame) -> Figure:
     metrics = numbers(metrics)
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()
-    axes.plot(metrics["step"], metrics["loss"], color=style.BLUE, lw=0.8, label="loss")
+    axes.plot(metrics["step"], metrics["loss"], color=style.BLUE, lw=0.5, alpha=0.3)
+    axes.plot(metrics["step"], metrics["mean_loss"], color=style.BLUE)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -30,7 +37,7 @@ def draw(metrics: pl.DataFrame) -> Figure:
     axes.yaxis.label.set_color(style.BLUE)
     right = axes.twinx()
     right.spines.right.set_visible(True)
-    right.plot(metrics["step"], metrics["tokens"], color=style.ORANGE, ls="--", label="tokens")
+    right.plot(metrics["step"], metrics["tokens"], color=style.ORANGE, ls="--")
     right.set(ylabel="tokens", ylim=(0, None))
     right.yaxis.set_major_formatter(EngFormatter(sep=""))
     right.yaxis.label.set_color(style.ORANGE)
