@@ -7,12 +7,15 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.config import SPLITS, load_config
 from cadmus.dataset import parquet
 from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.reader import read_split
+from cadmus.dataset.seen import Seen
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.dataset.splits import hashes, split_of
 from cadmus.errors import Defect, InputError
@@ -180,3 +183,14 @@ def test_programs_survive_arrow(dataset):
     assert Programs.from_arrow(programs.to_arrow()).to_strings() == texts
     assert Programs.from_arrow(programs.to_arrow().slice(1, 3)).to_strings() == texts[1:4]
     assert parquet.read_metadata(dataset / "test/random-0000.parquet")["rows"] == 60
+
+
+@given(st.lists(st.lists(st.integers(0, 60) | st.integers(2**64 - 3, 2**64 - 1))))
+def test_seen_tells_what_is_new(batches):
+    seen, before = Seen(sum(map(len, batches))), set()
+    for batch in batches:
+        new = seen.add(np.array(batch, np.uint64)).tolist()
+        for value, is_new in zip(batch, new, strict=True):
+            # 0 marks a free place, so it counts as 1.
+            assert is_new == (max(value, 1) not in before)
+            before.add(max(value, 1))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cadmus.config import SPLITS, Dataset
+from cadmus.dataset.seen import Seen
 from cadmus.dataset.splits import hashes, split_of_hashes
 from cadmus.errors import InputError
 from cadmus.programs import Programs, stack
@@ -79,10 +80,10 @@ def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, c
     draw = Draw(np.random.default_rng(seed_of(seed, template, split, shard)), dataset)
     counts = Counts()
     batches: list[Candidates] = []
-    seen = np.empty(0, np.uint64)
+    seen = Seen(count + BATCH)
     idle = 0
     while counts.kept < count:
-        kept, seen = _filter(TEMPLATES[template](draw, BATCH), split, dataset, seen, counts)
+        kept = _filter(TEMPLATES[template](draw, BATCH), split, dataset, seen, counts)
         counts.sampled += BATCH
         surplus = max(0, counts.kept - count)
         counts.surplus += surplus
@@ -108,10 +109,8 @@ def check_template(template: str) -> None:
         raise InputError(f"no template {template!r}; the templates are {', '.join(TEMPLATES)}")
 
 
-def _filter(
-    candidates: Candidates, split: str, dataset: Dataset, seen: np.ndarray, counts: Counts
-) -> tuple[Candidates, np.ndarray]:
-    """The candidates to keep, and ``seen`` (sorted hashes of kept programs) with theirs."""
+def _filter(candidates: Candidates, split: str, dataset: Dataset, seen: Seen, counts: Counts) -> Candidates:
+    """The candidates to keep, counting the fate of all; their hashes are added to ``seen``."""
     counts.unfit += BATCH - len(candidates.programs)
     short = candidates.programs.lengths <= dataset.max_length
     counts.too_long += int(np.sum(~short))
@@ -126,9 +125,7 @@ def _filter(
     counts.other_split += int(np.sum(~ours))
     candidates, hashed = _rows(candidates, np.flatnonzero(ours)), hashed[ours]
 
-    first = np.zeros(len(hashed), np.bool_)
-    first[np.unique(hashed, return_index=True)[1]] = True
-    first &= ~np.isin(hashed, seen)
+    first = seen.add(hashed)
     duplicates = int(np.sum(~first))
     if np.sum(first) < NEW_SHARE * len(hashed):
         # The space is nearly used up: what is left of it would take ever longer to find.
@@ -137,7 +134,7 @@ def _filter(
         counts.duplicates += duplicates
         candidates = _rows(candidates, np.flatnonzero(first))
     counts.kept += len(candidates.programs)
-    return candidates, np.union1d(seen, hashed)
+    return candidates
 
 
 def _rows(candidates: Candidates, rows: np.ndarray) -> Candidates:

@@ -49,10 +49,19 @@ class Expressions:
         return self.programs.take(rng.integers(start, stop))
 
     def _start(self, values: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self.values, values, "left")
+        return self._first[self._place(values)]
 
     def _stop(self, values: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self.values, values, "right")
+        return self._first[self._place(values) + 1]
+
+    @functools.cached_property
+    def _first(self) -> np.ndarray:
+        """Where the expressions of each value begin, from one below the smallest to two above the largest."""
+        return np.searchsorted(self.values, np.arange(self.values[0] - 1, self.values[-1] + 3))
+
+    def _place(self, values: np.ndarray) -> np.ndarray:
+        """The row of ``_first`` for each value; values out of reach get one that holds no expression."""
+        return np.clip(values, self.values[0] - 1, self.values[-1] + 1) - (self.values[0] - 1)
 
 
 @functools.cache
