@@ -15,6 +15,7 @@ from cadmus.config import SPLITS, load_config
 from cadmus.dataset import parquet
 from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.reader import read_split
+from cadmus.dataset.sampler import sample
 from cadmus.dataset.seen import Seen
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.dataset.splits import hashes, split_of
@@ -151,10 +152,44 @@ def test_a_shard_of_another_config_is_refused(copy):
 
 
 def test_a_program_in_the_wrong_split_is_a_defect(copy):
-    training_shard = copy / "train/random-0000.parquet"
-    (copy / "test/random-0000.parquet").write_bytes(training_shard.read_bytes())
+    drawn = sample(CONFIG.dataset, 1, "random", "train", 0, CONFIG.dataset.test)
+    parquet.write(copy / "test/random-0000.parquet", drawn, CONFIG, "random", "test", 0)
     with pytest.raises(Defect, match="belong to another split"):
         write_manifest(CONFIG, copy)
+
+
+def test_a_shard_in_the_place_of_another_is_refused(copy):
+    path = copy / "train/random-0000.parquet"
+    path.write_bytes((copy / "train/equality-0000.parquet").read_bytes())
+    with pytest.raises(InputError, match=r"changed since the manifest was written"):
+        read_split(copy, "train")
+    with pytest.raises(InputError, match=r"has the template equality, here belongs random; delete it"):
+        write_manifest(CONFIG, copy)
+
+
+def test_other_parquet_files_are_no_shards(copy):
+    path = copy / "train/random-0000.parquet"
+    for table in (pq.read_table(path).replace_schema_metadata(), pq.read_table(path).drop_columns("x")):
+        pq.write_table(table, path)
+        with pytest.raises(InputError, match="not a shard of Cadmus"):
+            write_manifest(CONFIG, copy)
+        with pytest.raises(InputError, match="not a shard of Cadmus"):
+            read_split(copy, "train")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a readable manifest"),
+        ('{"digest": "1"', "not a readable manifest"),
+        ("[1]", "not a manifest, config_digest is missing"),
+        ('{"isa_digest": "0"}', "not a manifest, config_digest is missing"),
+    ],
+)
+def test_a_damaged_manifest_is_named(copy, text, message):
+    (copy / "manifest.json").write_text(text)
+    with pytest.raises(InputError, match=rf"manifest\.json: {message}.*; write it again$"):
+        read_split(copy, "train")
 
 
 def test_a_dataset_of_another_instruction_set_is_refused(copy):

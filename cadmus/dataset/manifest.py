@@ -10,13 +10,15 @@ import numpy as np
 from cadmus import isa
 from cadmus.config import SPLITS, TEMPLATES, Config, digest
 from cadmus.dataset import parquet
-from cadmus.dataset.shards import plan
+from cadmus.dataset.shards import Shard, plan
 from cadmus.dataset.splits import hashes, split_of_hashes
 from cadmus.errors import Defect, InputError
 from cadmus.files import replacing
 from cadmus.programs import Programs
 
 NAME = "manifest.json"
+KEYS = {"digest", "isa_digest", "config_digest", "splits", "files"}
+"""What is read from a manifest."""
 
 
 def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
@@ -30,7 +32,7 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
     for shard in plan(config):
         path = directory / shard.path
         noted = parquet.read_metadata(path)
-        _check_origin(path, noted, config)
+        _check_origin(path, noted, shard, config)
         hashed = hashes(Programs.from_arrow(parquet.read(path, ["program"])["program"]))
         belongs = split_of_hashes(hashed, config.dataset.held_out_share) == SPLITS.index(shard.split)
         if not belongs.all():
@@ -42,7 +44,7 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
                 "template": shard.template,
                 "split": shard.split,
                 "rows": noted["rows"],
-                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "sha256": file_digest(path),
                 "counts": noted["counts"],
             }
         )
@@ -77,20 +79,38 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; {directory} is no finished dataset") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable manifest ({error})") from None
-    if manifest.get("isa_digest") != isa.digest():
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: not a readable manifest ({reason}); write it again") from None
+    missing = KEYS - set(manifest) if isinstance(manifest, dict) else KEYS
+    if missing:
+        raise InputError(f"{path}: not a manifest, {min(missing)} is missing; write it again")
+    if manifest["isa_digest"] != isa.digest():
         raise InputError(
-            f"{path}: the dataset was sampled with the instruction set {manifest.get('isa_digest')}, this is "
+            f"{path}: the dataset was sampled with the instruction set {manifest['isa_digest']}, this is "
             f"{isa.digest()}; sample it again"
         )
     return manifest
 
 
-def _check_origin(path: Path, noted: dict[str, Any], config: Config) -> None:
-    for key, ours in (("isa_digest", isa.digest()), ("config_digest", config.dataset_digest())):
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_origin(path: Path, noted: dict[str, Any], shard: Shard, config: Config) -> None:
+    expected = {
+        "isa_digest": isa.digest(),
+        "config_digest": config.dataset_digest(),
+        "template": shard.template,
+        "split": shard.split,
+        "shard": shard.number,
+        "rows": shard.rows,
+    }
+    for key, ours in expected.items():
         if noted[key] != ours:
             raise InputError(
-                f"{path}: the shard has the {key} {noted[key]}, this run has {ours}; delete it and sample it "
+                f"{path}: the shard has the {key} {noted[key]}, here belongs {ours}; delete it and sample it "
                 "again"
             )
 

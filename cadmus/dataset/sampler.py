@@ -95,8 +95,8 @@ def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, c
                 f"template {template}: none of the last {idle * BATCH} candidates could be kept for "
                 f"{split} ({counts.kept} of {count} programs so far; {counts.unfit} unfit, "
                 f"{counts.too_long} longer than dataset.max_length {dataset.max_length}, "
-                f"{counts.rejected} not true); widen dataset.values, dataset.max_length or the template's "
-                "own fields"
+                f"{counts.rejected} not true, {counts.other_split} of other splits); widen dataset.values, "
+                "dataset.max_length, dataset.held_out_share or the template's own fields"
             )
     return _assemble(batches, counts)
 
