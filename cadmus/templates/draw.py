@@ -58,9 +58,15 @@ class Draw:
 
     def mix(self, n: int, *samplers: Callable[[int], Programs]) -> Programs:
         """``n`` programs, each from one of ``samplers`` with equal shares."""
-        variant = self.rng.integers(len(samplers), size=n)
-        drawn = [sampler(int(np.sum(variant == index))) for index, sampler in enumerate(samplers)]
-        return interleave(variant, drawn)
+        (mixed,) = self.mix_parts(n, *(lambda k, sampler=sampler: (sampler(k),) for sampler in samplers))
+        return mixed
+
+    def mix_parts(self, n: int, *samplers: Callable[[int], tuple[Programs, ...]]) -> tuple[Programs, ...]:
+        """As :meth:`mix` where a sampler gives several pieces that belong together, all the same number."""
+        variant = self.rng.integers(len(samplers), size=n, dtype=np.uint8)
+        shares = np.bincount(variant, minlength=len(samplers)).tolist()
+        drawn = [sampler(share) for sampler, share in zip(samplers, shares, strict=True)]
+        return tuple(interleave(variant, parts) for parts in zip(*drawn, strict=True))
 
     def values(self, n: int, lengths: Sequence[int], operators: str = OPERATORS) -> np.ndarray:
         """Numbers to compare, within the configured range: int64, shape (n,).
@@ -94,6 +100,10 @@ class Draw:
         drawn = [table.sample(self.rng, values[which == index]) for index, table in enumerate(tables)]
         return interleave(which, drawn)
 
+    def expressible(self, values: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+        """Whether each of ``values`` has an expression of one of ``lengths``: bool, of the same shape."""
+        return np.any([expressions(length).count(values) > 0 for length in lengths], axis=0)
+
     def sequence(self, n: int, lengths: Sequence[int]) -> Programs:
         """Sequences of digits, ``lengths`` being the fewest and the most elements.
 
@@ -126,13 +136,18 @@ def interleave(variant: np.ndarray, drawn: Sequence[Programs]) -> Programs:
     """Row i is the next unused row of ``drawn[variant[i]]``."""
     rows = np.empty(len(variant), np.int64)
     # NumPy sorts bytes by counting, which takes a tenth of the time.
-    rows[np.argsort(variant.astype(np.uint8), kind="stable")] = np.arange(len(variant))
+    rows[np.argsort(variant.astype(np.uint8, copy=False), kind="stable")] = np.arange(len(variant))
     return stack(drawn).take(rows)
 
 
 def only_where(piece: Programs, mask: np.ndarray) -> Programs:
     """The piece in the rows of ``mask`` (bool, shape (n,)), nothing in the others."""
     return piece.prefixes(piece.lengths * mask)
+
+
+def nothing(n: int) -> Programs:
+    """Empty pieces."""
+    return Programs(np.empty(0, np.uint8), np.zeros(n + 1, np.int64))
 
 
 def definition(body: Programs) -> Programs:
