@@ -12,7 +12,7 @@ import numpy as np
 
 from cadmus.config import OPERATORS, Dataset
 from cadmus.errors import InputError
-from cadmus.programs import Programs, join, stack
+from cadmus.programs import Programs, join, offsets_of, stack
 from cadmus.templates.expressions import expressions
 from cadmus.vm import compiled
 
@@ -104,22 +104,32 @@ class Draw:
         """Whether each of ``values`` has an expression of one of ``lengths``: bool, of the same shape."""
         return np.any([expressions(length).count(values) > 0 for length in lengths], axis=0)
 
+    def literal(self, n: int) -> np.ndarray:
+        """A literal number per row, from -1 to 10: uint8, shape (n,)."""
+        return self.choice(n, b"0123456789tZ")
+
     def sequence(self, n: int, lengths: Sequence[int]) -> Programs:
-        """Sequences of digits, ``lengths`` being the fewest and the most elements.
+        """Sequences of literal numbers, ``lengths`` being the fewest and the most elements.
 
         Most are built by appending (``u3b1b``), one in eight is a range (``4I``).
         """
+        return self.mix(
+            n,
+            *[lambda k: self.sequences(k, lengths, 1)[0]] * 7,
+            lambda k: join(self.digit(k, *lengths), b"I"),
+        )
 
-        def appended(rows: int) -> Programs:
-            elements = [
-                only_where(join(self.digit(rows), b"b"), here) for here in self.present(rows, lengths)
-            ]
-            return join(np.full(rows, ord("u"), np.uint8), *elements)
-
-        def counted(rows: int) -> Programs:
-            return join(self.digit(rows, *lengths), b"I")
-
-        return self.mix(n, *[appended] * 7, counted)
+    def sequences(self, n: int, lengths: Sequence[int], number: int) -> list[Programs]:
+        """``number`` sequences of literal numbers, built by appending, those in a row of one length."""
+        present = self.present(n, lengths)
+        return [
+            join(
+                nothing(n),
+                b"u",
+                *(only_where(join(self.literal(n), b"b"), here) for here in present),
+            )
+            for _ in range(number)
+        ]
 
     def present(self, n: int, counts: Sequence[int]) -> list[np.ndarray]:
         """Which rows have a first thing, a second and so on, from ``counts[0]`` to ``counts[1]`` of them.
@@ -203,21 +213,51 @@ def rows_of(outcome: compiled.Outcome, rows: np.ndarray) -> compiled.Outcome:
     return compiled.Outcome(*(column[rows] for column in outcome))
 
 
-def answer(outcome: compiled.Outcome) -> Programs:
-    """The comparison that holds of each top value: ``7=`` for the number 7, ``u1b2bY`` for a sequence."""
-    number = join(numeral(outcome.values[:, 0]), b"=")
-    is_number = outcome.kind == compiled.NUMBER
-    if is_number.all():
-        return number
+def answer(outcome: compiled.Outcome, labels: np.ndarray | None = None) -> Programs:
+    """What makes a program true that leaves each top value: ``7=`` for 7, ``u1b2bY`` for a sequence.
+
+    In the rows of the mask ``labels`` it is the label itself: ``!`` for 0, nothing for another value.
+    """
+    kind = np.where(outcome.kind == compiled.SEQUENCE, 1, 0)
+    if labels is not None:
+        kind[labels] = 2
+    numbers, sequences, labelled = (rows_of(outcome, kind == which) for which in range(3))
+    label = join(nothing(len(labelled.kind)), b"!")
+    return interleave(
+        kind,
+        [
+            join(numeral(numbers.values[:, 0]), b"="),
+            _sequence_answer(sequences),
+            only_where(label, labelled.values[:, 0] == 0),
+        ],
+    )
+
+
+def _sequence_answer(outcome: compiled.Outcome) -> Programs:
     elements = []
     for place in range(int(outcome.length.max(initial=0))):
         plain = numeral(outcome.values[:, place])
         decoration = outcome.decorations[:, place]
         decorated = only_where(join((decoration + ord("0")).astype(np.uint8), b":"), decoration > 0)
         elements.append(only_where(join(plain, decorated, b"b"), outcome.length > place))
-    empty = np.full(len(is_number), ord("u"), np.uint8)
-    sequence = join(empty, *elements, b"Y")
-    return join(only_where(number, is_number), only_where(sequence, ~is_number))
+    return join(nothing(len(outcome.length)), b"u", *elements, b"Y")
+
+
+def answered(prompt: Programs, labels: bool = False) -> Candidates:
+    """Programs that ask something and the answers, to be completed from before the answer.
+
+    What cannot be answered is left out.  With ``labels`` a number is a label, see :func:`answer`.
+    """
+    outcome = compiled.execute(prompt)
+    rows = writable(outcome)
+    prompt, outcome = prompt.take(rows), rows_of(outcome, rows)
+    given = answer(outcome, outcome.kind == compiled.NUMBER if labels else None)
+    return Candidates(join(prompt, given), prompt.lengths)
+
+
+def merged(programs: Programs, counts: np.ndarray) -> Programs:
+    """One program of the first ``counts[0]``, one of the next ``counts[1]`` and so on."""
+    return Programs(programs.data, programs.offsets[offsets_of(counts)])
 
 
 def _listed(numbers: Sequence[int]) -> str:
