@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from cadmus import isa
 from cadmus.errors import InputError
 
 
@@ -51,18 +52,8 @@ Share = Annotated[Number, Field(ge=0, le=1)]
 Rate = Annotated[Number, Field(gt=0, lt=1)]
 Interval = Annotated[list[Integer], Field(min_length=2, max_length=2)]
 
-TEMPLATES = (
-    "basic_math",
-    "equality",
-    "less_greater",
-    "subroutines",
-    "random",
-    "basic_sequences",
-    "advanced_sequences",
-    "apply_labels",
-    "complete_algorithm",
-)
-"""The nine sub-problems, in the order of the paper's Table 3."""
+OPERATORS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.group == "arithmetic")
+"""The instructions that make one number of two."""
 
 SPLITS = ("train", "validation", "test")
 
@@ -107,22 +98,33 @@ class Template(Section):
     train: Annotated[Count, Field(description="programs of this template in the training set")] = 0
 
 
-class ExpressionTemplate(Template):
-    """A template of number expressions."""
+Lengths = Annotated[
+    list[Literal[1, 3, 5, 7]],
+    Field(min_length=1, description="instructions in an expression, drawn with equal shares"),
+]
 
-    expression_lengths: Annotated[
-        list[Literal[1, 3, 5]],
-        Field(min_length=1, description="instructions in an expression, drawn with equal shares"),
-    ] = [5]
+
+class ExpressionTemplate(Template):
+    """Two number expressions and a comparator: ``941-*55*2+=``."""
+
+    expression_lengths: Lengths = [5]
+    operators: Annotated[str, Field(description=f"operators of the expressions, some of `{OPERATORS}`")] = (
+        OPERATORS
+    )
+
+    @field_validator("operators")
+    @classmethod
+    def _in_order(cls, operators: str) -> str:
+        if not operators or not set(operators) <= set(OPERATORS):
+            raise ValueError(f"{operators!r} is no selection of the operators {OPERATORS}")
+        # The same operators in another order are the same dataset.
+        return "".join(operator for operator in OPERATORS if operator in operators)
 
 
 class BasicMath(ExpressionTemplate):
     """An expression compared with a digit: ``12+0>``."""
 
-    expression_lengths: Annotated[
-        list[Literal[1, 3, 5]],
-        Field(min_length=1, description="instructions in an expression, drawn with equal shares"),
-    ] = [3, 5]
+    expression_lengths: Lengths = [3, 5]
 
 
 class Random(Template):
@@ -166,7 +168,10 @@ class CompleteAlgorithm(SequenceTemplate):
 
 
 class Templates(Section):
-    """The sub-problems of the paper's Table 3."""
+    """The sub-problems, in the order of the paper's Table 3.
+
+    A field's name is the name of the function in the file of this name under ``cadmus/templates/``.
+    """
 
     basic_math: BasicMath = BasicMath()
     equality: ExpressionTemplate = ExpressionTemplate()
@@ -177,6 +182,10 @@ class Templates(Section):
     advanced_sequences: SequenceTemplate = SequenceTemplate()
     apply_labels: SequenceTemplate = SequenceTemplate()
     complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()
+
+
+TEMPLATES = tuple(Templates.model_fields)
+"""The names of the templates."""
 
 
 class Dataset(Section):

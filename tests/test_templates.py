@@ -1,18 +1,21 @@
 """The templates: true programs, composed as the specification says, held to the readable machine."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from cadmus import isa
-from cadmus.config import TEMPLATES, Config, Dataset, Templates
+from cadmus.config import OPERATORS, TEMPLATES, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
+from cadmus.evaluate.completion import second_expression
 from cadmus.programs import Programs, join
 from cadmus.templates import TEMPLATES as FUNCTIONS
 from cadmus.templates import Draw
 from cadmus.templates.draw import NUMERAL_MAX, interleave, numeral, only_where
 from cadmus.templates.expressions import expressions
-from cadmus.vm import reference
+from cadmus.vm import compiled, reference
 
 COUNT = 2_000
 
@@ -22,9 +25,19 @@ def drawn(request):
     return request.param, sample(Dataset(), 1, request.param, "train", 0, COUNT)
 
 
-def test_every_configured_template_exists():
-    assert tuple(FUNCTIONS) == TEMPLATES == tuple(Templates.model_fields)
-    assert set(Config.model_fields) >= {"dataset", "model", "train"}
+def test_the_templates_are_those_of_the_paper_in_its_order():
+    assert tuple(FUNCTIONS) == TEMPLATES
+    assert TEMPLATES == (
+        "basic_math",
+        "equality",
+        "less_greater",
+        "subroutines",
+        "random",
+        "basic_sequences",
+        "advanced_sequences",
+        "apply_labels",
+        "complete_algorithm",
+    )
 
 
 def test_programs_are_true_on_the_readable_machine(drawn):
@@ -70,16 +83,54 @@ def test_comparisons_note_their_values(template):
         assert set(programs.x.tolist()) == set(range(limits.low, limits.high + 1))
 
 
-def test_subroutines_define_before_and_after_and_recur():
-    programs = sample(Dataset(), 1, "subroutines", "train", 0, COUNT)
-    texts = programs.programs.to_strings()
-    completed = [text[prompt:] for text, prompt in zip(texts, programs.prompt_length, strict=True)]
+@pytest.fixture(scope="module")
+def subroutines():
+    drawn = sample(Dataset(), 1, "subroutines", "train", 0, COUNT)
+    return list(zip(drawn.programs.to_strings(), drawn.prompt_length.tolist(), drawn.x, drawn.y, strict=True))
+
+
+def test_subroutines_are_completed_from_the_comparator_or_the_last_definition(subroutines):
+    completed = [text[prompt:] for text, prompt, _, _ in subroutines]
     before = [text for text in completed if text in {"<", ">", "="}]
-    after = [text for text in completed if text.startswith("\\") and text.endswith(";")]
+    after = [text for text in completed if text.count("\\") == 1 == text.count(";")]
     assert len(before) + len(after) == COUNT
-    assert min(len(before), len(after)) > COUNT / 4
-    assert sum("R" in text for text in texts) > 20
-    assert sum("F" in text for text in texts) > COUNT / 4
+    assert all(text.startswith("\\") and text.endswith(";") for text in after)
+    assert min(len(before), len(after)) > COUNT / 3
+
+
+def test_subroutines_define_call_and_recur_in_every_way(subroutines):
+    texts = [text for text, _, _, _ in subroutines]
+    assert {text.count("\\") for text in texts} == {1, 2, 3}
+    top = [isa.split_definitions(text)[0] for text in texts]
+    for call in "fghFG":
+        assert sum(call in text for text in top) > COUNT / 100
+    bodies = [body for text in texts for body in isa.split_definitions(text)[1]]
+    assert sum("R" in body for body in bodies) > COUNT / 20
+    assert sum(bool(set("fgF") & set(body)) for body in bodies) > COUNT / 20
+    # A definition between the call and the comparator.
+    assert sum(text[0] != "\\" and "\\" in text and text[-1] != ";" for text in texts) > COUNT / 20
+
+
+def test_subroutines_note_their_values(subroutines):
+    low, high = Dataset().values.low, Dataset().values.high
+    for text, _, x, y in subroutines:
+        top, bodies = isa.split_definitions(text)
+        definitions = "".join(f"\\{body};" for body in bodies)
+        left, right = reference.run(definitions + top[:-1]).outputs
+        assert (left.value, right.value) == (x, y)
+        assert top[-1] == "<=>"[np.sign(x - y) + 1]
+        assert low <= x <= high
+        assert low <= y <= high
+    assert COUNT / 3 < sum(x == y for _, _, x, y in subroutines) < COUNT * 2 / 3
+
+
+def test_recursion_calls_itself_more_than_once(subroutines):
+    def depth_matters(text):
+        """Whether the program is another when a call within the subroutine gives its argument back."""
+        return not reference.run(text.replace("R", "_")).true
+
+    recursive = [text for text, _, _, _ in subroutines if "R" in text]
+    assert sum(map(depth_matters, recursive)) > len(recursive) / 10
 
 
 def test_labels_are_an_exclamation_mark_exactly_when_zero():
@@ -126,16 +177,57 @@ def test_the_table_of_five_instruction_expressions():
     assert (len(distinct), distinct[0], distinct[-1]) == (237, -81, 729)
 
 
-@pytest.mark.parametrize("length", [1, 3, 5])
-def test_expressions_have_the_value_asked_for(length):
-    table = expressions(length)
+@pytest.mark.parametrize("length", [1, 3, 5, 7])
+@pytest.mark.parametrize("operators", [OPERATORS, "+-", "%"])
+def test_expressions_have_the_value_asked_for(length, operators):
+    table = expressions(length, operators)
     values = np.unique(table.values)
     texts = table.sample(np.random.default_rng(1), values).to_strings()
     assert {len(text) for text in texts} == {length}
-    assert [reference.run(text).outputs[0].value for text in texts] == values.tolist()
-    assert table.count(values).sum() == len(table.values)
-    with pytest.raises(ValueError, match="-82"):
-        table.sample(np.random.default_rng(1), np.array([-82]))
+    assert set("".join(texts)) <= set("0123456789" + operators)
+    for text, value in zip(texts, values, strict=True):
+        (output,) = reference.run(text).outputs
+        assert output.value == value
+    assert table.range == (values[0], values[-1])
+    assert table.count(values).sum() == table.total
+    with pytest.raises(ValueError, match="-730"):
+        table.sample(np.random.default_rng(1), np.array([-730]))
+
+
+@pytest.mark.parametrize("operator", ["-", "/"])
+def test_seven_instructions_are_composed_as_if_all_were_enumerated(operator):
+    shapes = ("ddododo", "ddoddoo", "dddoodo", "dddodoo", "ddddooo")
+    digits = [
+        Programs.from_strings([f"{number:04}"[place] for number in range(10_000)]) for place in range(4)
+    ]
+    enumerated = []
+    for shape in shapes:
+        left = iter(digits)
+        outcome = compiled.execute(join(*(next(left) if at == "d" else operator.encode() for at in shape)))
+        enumerated.append(outcome.values[outcome.kind == compiled.NUMBER, 0])
+    values, counts = np.unique(np.concatenate(enumerated), return_counts=True)
+    table = expressions(7, operator)
+    assert np.array_equal(np.unique(table.values), values)
+    assert np.array_equal(table.count(values), counts)
+    # Uniform among those of a value: no text stands out.
+    drawn = table.sample(np.random.default_rng(1), np.full(20_000, values[0])).to_strings()
+    frequency = Counter(drawn)
+    assert max(frequency.values()) < 5 * max(20_000 / counts[0], 4)
+
+
+@pytest.mark.parametrize("template", COMPARED)
+def test_lengths_and_operators_of_expressions_are_those_configured(template):
+    for lengths, operators in (([1], "+"), ([7], "+-x"), ([1, 3, 5, 7], "*-")):
+        fields = {"expression_lengths": lengths, "operators": operators}
+        dataset = Dataset.model_validate({"templates": {template: fields}})
+        programs = sample(dataset, 1, template, "train", 0, 20 if lengths == [1] else 500)
+        used, halves = set(), set()
+        for text in programs.programs.to_strings():
+            right = 1 if template == "basic_math" else len(text) - 1 - second_expression(text)
+            halves |= {len(text) - 1 - right} | ({right} if template != "basic_math" else set())
+            used |= set(text[:-1]) - set("0123456789")
+        assert halves == set(lengths)
+        assert used == (set(operators) if lengths != [1] else set())
 
 
 def test_uniform_share_flattens_the_values():

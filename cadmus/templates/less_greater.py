@@ -6,7 +6,8 @@ from cadmus.templates.draw import Candidates, Draw
 
 def less_greater(draw: Draw, n: int) -> Candidates:
     """``expression expression comparator``, to be completed from before the comparator."""
-    lengths = draw.dataset.templates.less_greater.expression_lengths
-    x, y = draw.values(n, lengths), draw.values(n, lengths)
-    prompt = join(draw.expression(x, lengths), draw.expression(y, lengths))
+    numbers = draw.dataset.templates.less_greater
+    made_of = numbers.expression_lengths, numbers.operators
+    x, y = draw.values(n, *made_of), draw.values(n, *made_of)
+    prompt = join(draw.expression(x, *made_of), draw.expression(y, *made_of))
     return Candidates(join(prompt, draw.choice(n, b"<>")), prompt.lengths, x, y)
