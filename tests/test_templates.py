@@ -265,7 +265,7 @@ def test_pieces_join_row_by_row():
 
 
 def test_a_range_without_programs_is_named():
-    dataset = Dataset.model_validate({"values": {"low": 5_000, "high": 6_000}})
+    dataset = Dataset.model_validate({"values": {"low": 800, "high": 900}})
     with pytest.raises(InputError, match=r"dataset\.values: no expression of 5 .*-81 to 729"):
         sample(dataset, 1, "less_greater", "train", 0, 10)
 
