@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.programs import Programs
-from cadmus.vm import compiled, reference
+from cadmus.vm import compiled, lockstep, reference
 
 ALL = "".join(isa.BY_SYMBOL)
 INSIDE = ALL.replace(".", "").replace("\\", "").replace(";", "")
 # Weighted so that sequences are built, calls find a subroutine and a stack that holds values.
+NUMBERS = "".join(filter(lambda symbol: lockstep.ALLOWED[ord(symbol)], ALL))
 BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
 CALLING = "fghFGmwl" * 2 + "mwl" * 2
 BODY = INSIDE + BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
@@ -39,6 +40,12 @@ def text(rng: random.Random, symbols: str, longest: int) -> str:
 def uniform(rng: random.Random) -> str:
     """Any instructions; an end, which cuts the program short, in one of five."""
     return text(rng, ALL if rng.random() < 0.2 else ALL.replace(".", ""), 80)
+
+
+def number(rng: random.Random) -> str:
+    """What runs in lock step, of every length; in one of five with an end in it and anything behind."""
+    program = "".join(rng.choices(NUMBERS, k=rng.randint(0, 80)))
+    return program + "." + text(rng, ALL, 5) if rng.random() < 0.2 else program
 
 
 def biased(rng: random.Random) -> str:
@@ -88,7 +95,7 @@ def counting(symbol: str, operation: Callable) -> Callable:
 def sampled() -> dict[str, reference.Result]:
     """Many programs and what the readable machine makes of them."""
     rng = random.Random(20)
-    kinds = {uniform: 100_000, biased: 100_000, spending: 1_000}
+    kinds = {uniform: 100_000, number: 50_000, biased: 100_000, spending: 1_000}
     programs = [sample(rng) for sample, count in kinds.items() for _ in range(count)]
     with pytest.MonkeyPatch.context() as patch:
         for symbol, operation in reference._OPERATIONS.items():
@@ -118,4 +125,56 @@ pieces = st.one_of(
 @given(st.lists(st.lists(pieces, max_size=6).map("".join), min_size=1, max_size=20))
 @settings(max_examples=200, deadline=None)
 def test_the_machines_agree(programs: list[str]) -> None:
+    assert_agreement({program: reference.run(program) for program in programs})
+
+
+def literal(value: int) -> str:
+    """A program of literals and arithmetic that leaves ``value``, which may be the smallest integer."""
+    if value < 0:
+        return literal(-(value + 1)) + "~1-"
+    return "0" + "".join(f"t*{digit}+" for digit in str(value))
+
+
+EDGES = sorted(
+    {
+        sign * base + step
+        for sign in (-1, 1)
+        for base in (0, 3, 10, 46_340, 2**16, 2**24, 2**30, 2**31 - 3)
+        for step in (-2, -1, 0, 1, 2)
+    }
+    | {isa.INTEGER_MIN, isa.INTEGER_MIN + 1}
+)
+
+
+@pytest.mark.parametrize("symbol", "+-*/%xn<>=&|")
+def test_lock_step_gives_what_integers_give_around_every_edge(symbol: str) -> None:
+    """The float64 of the lock step against the integers of Python, for each pair of hard numbers."""
+    pairs = [(a, b) for a in EDGES for b in EDGES]
+    batch = Programs.from_strings([literal(a) + literal(b) + symbol for a, b in pairs])
+    outcome = compiled.execute(batch)
+    for (a, b), kind, value in zip(pairs, outcome.kind, outcome.values[:, 0].tolist(), strict=True):
+        (expected,) = reference._OPERATIONS[symbol](reference.Number(a), reference.Number(b))
+        assert (None if kind == compiled.NAN else value) == (expected and expected.value), (a, symbol, b)
+
+
+@pytest.mark.parametrize("symbol", "!?'B~ae")
+def test_lock_step_gives_what_integers_give_of_one_input(symbol: str) -> None:
+    assert_agreement({literal(a) + symbol: reference.run(literal(a) + symbol) for a in EDGES})
+
+
+def test_only_number_programs_run_in_lock_step(monkeypatch) -> None:
+    """Each program goes one way or the other, by its text, and the results are in order."""
+    ran = []
+    run = lockstep.run
+    monkeypatch.setattr(lockstep, "run", lambda *batch: (ran.append(batch[2].tolist()), run(*batch)))
+    programs = ["34+7=", "", "3I", "5.uu", "1;", "1" * lockstep.LONGEST, "73:", ".", "+"]
+    batch = Programs.from_strings([*programs, "1" * (lockstep.LONGEST + 1)])
+    assert_agreement({program: reference.run(program) for program in batch.to_strings()})
+    assert ran == 3 * [[0, 3, 5, 8]]
+
+
+def test_programs_of_all_lengths_run_in_lock_step_together() -> None:
+    rng = random.Random(3)
+    programs = ["".join(rng.choices(NUMBERS, k=length)) for length in range(81) for _ in range(7)]
+    rng.shuffle(programs)
     assert_agreement({program: reference.run(program) for program in programs})
