@@ -56,21 +56,25 @@ def outputs(programs: Programs) -> list[list[Value]]:
     counts = execute(programs).count
     bounds = offsets_of(counts)
     outcome = _execute(programs, bounds)
-    rows = [
-        _value(int(kind), int(length), values, decorations)
-        for kind, length, values, decorations in zip(
-            outcome.kind, outcome.length, outcome.values.tolist(), outcome.decorations.tolist(), strict=True
-        )
+    # The first elements as Python numbers at once: most values are numbers.
+    first = zip(
+        outcome.kind.tolist(),
+        outcome.values[:, 0].tolist(),
+        outcome.decorations[:, 0].tolist(),
+        strict=True,
+    )
+    values: list[Value] = [
+        Number(value, decoration) if kind == NUMBER else None if kind == NAN else _sequence(outcome, row)
+        for row, (kind, value, decoration) in enumerate(first)
     ]
-    return [rows[start:stop] for start, stop in pairwise(bounds)]
+    return [values[start:stop] for start, stop in pairwise(bounds.tolist())]
 
 
-def _value(kind: int, length: int, values: list[int], decorations: list[int]) -> Value:
-    if kind == NAN:
-        return None
-    if kind == NUMBER:
-        return Number(values[0], decorations[0])
-    return Sequence(map(Number, values[:length], decorations[:length]))
+def _sequence(outcome: Outcome, row: int) -> Sequence:
+    length = outcome.length[row]
+    return Sequence(
+        map(Number, outcome.values[row, :length].tolist(), outcome.decorations[row, :length].tolist())
+    )
 
 
 def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
