@@ -19,7 +19,7 @@ from cadmus.dataset.sampler import seed_of
 from cadmus.errors import Defect
 from cadmus.programs import Programs, offsets_of
 from cadmus.templates import TEMPLATES, Draw
-from cadmus.vm import compiled, reference
+from cadmus.vm import compiled, lockstep, reference
 from cadmus.vm.reference import Result
 
 CHUNK = 50_000
@@ -27,14 +27,27 @@ CHUNK = 50_000
 
 ALL = "".join(isa.BY_SYMBOL)
 RUNNING = ALL.replace(isa.END, "")
-NUMBERS = "".join(
-    row.symbol
-    for row in isa.INSTRUCTIONS
-    if row.group in ("literals", "arithmetic", "comparison and logic", "unary") and row.effect != "→ s"
-)
+NUMBERS = "".join(symbol for symbol in RUNNING if lockstep.ALLOWED[ord(symbol)])
 _INSIDE = RUNNING.replace("\\", "").replace(";", "")
 # Weighted so that sequences are built, and calls find a subroutine and a stack that holds values.
 _BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
+_VALUES = (
+    "0",
+    "1",
+    "2",
+    "3",
+    "7",
+    "t",
+    "Z",
+    "92:",
+    "05:",
+    "u",
+    "3I",
+    "4I1:",
+    "u7bZ3:b1b",
+    "2I5I:",
+    "tt*t*t*t*",
+)
 _TOP = _INSIDE + 2 * _BUILDING + "fghFGmwl" * 2 + "mwl" * 2
 _BODY = _INSIDE + _BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
 
@@ -133,11 +146,12 @@ def programs_of(seed: int, chunk: int) -> list[str]:
     numbers = np.random.default_rng(seed_of("fuzz", seed, chunk))
     rng = random.Random(seed_of("fuzz", seed, chunk, "python"))
     programs = [
-        *_texts(numbers, RUNNING, _lengths(numbers, CHUNK // 5)),
+        *_texts(numbers, RUNNING, _lengths(numbers, CHUNK // 10)),
+        *_on_values(numbers, rng, CHUNK // 5),
         *_texts(numbers, ALL, _lengths(numbers, CHUNK // 20)),
-        *_texts(numbers, NUMBERS, _lengths(numbers, CHUNK // 5)),
+        *_texts(numbers, NUMBERS + "0123456789", _lengths(numbers, CHUNK // 5)),
         *_with_definitions(numbers, CHUNK * 3 // 10),
-        *_spending(rng, CHUNK // 1_000),
+        *_spending(rng, CHUNK // 5_000),
     ]
     programs += _mutated(numbers, rng, CHUNK - len(programs))
     # A prefix of a chunk has something of everything.
@@ -157,16 +171,19 @@ def _texts(rng: np.random.Generator, symbols: str, lengths: np.ndarray) -> list[
     return Programs(alphabet[rng.integers(len(alphabet), size=offsets[-1])], offsets).to_strings()
 
 
+def _on_values(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
+    """Uniform programs that find some values on the stack."""
+    texts = _texts(numbers, RUNNING, numbers.integers(1, 9, n))
+    return ["".join(rng.choices(_VALUES, k=rng.choice((1, 2, 3, 4)))) + program for program in texts]
+
+
 def _with_definitions(rng: np.random.Generator, n: int) -> list[str]:
     """One to three definitions in front of, between and behind pieces of a top level that calls them."""
     top = iter(_texts(rng, _TOP, rng.integers(0, 9, 2 * n)))
     bodies = iter(_texts(rng, _BODY, rng.integers(0, 8, 3 * n)))
     programs = []
-    for count, place in zip(
-        rng.integers(1, 4, n).tolist(),
-        (rng.random(n) * (1 + rng.integers(0, 4, n))).astype(int).tolist(),
-        strict=True,
-    ):
+    counts, places = rng.integers(1, 4, n), rng.integers(0, 4, n)
+    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
         pieces = [f"\\{next(bodies)};" for _ in range(count)]
         pieces.insert(place, next(top))
         programs.append("".join(pieces) + next(top))
@@ -174,7 +191,9 @@ def _with_definitions(rng: np.random.Generator, n: int) -> list[str]:
 
 
 def _spending(rng: random.Random, n: int) -> list[str]:
-    """Calls that call on and on, so that depth and budget run out, at any point of a body."""
+    """Calls that call on and on, so that depth and budget run out, at any point of a body.
+
+    Few will do: each takes the readable machine as long as some hundred others."""
     calls = ["f_3", "g_1", "ER", "9Im_2", "3I0l_1", "5Iw_", "f", "E", "5F"]
     programs = []
     for _ in range(n):
@@ -199,12 +218,8 @@ def _mutated(numbers: np.random.Generator, rng: random.Random, n: int) -> list[s
 def _mutate(rng: random.Random, program: str) -> str:
     for _ in range(rng.choice((1, 1, 2, 3))):
         start, middle, stop = sorted(int(rng.random() * (len(program) + 1)) for _ in range(3))
-        before, first, second, after = (
-            program[:start],
-            program[start:middle],
-            program[middle:stop],
-            program[stop:],
-        )
+        before, after = program[:start], program[stop:]
+        first, second = program[start:middle], program[middle:stop]
         edit = rng.random()
         if edit < 0.2:
             program = before + second + after
