@@ -1,12 +1,20 @@
 """The templates: true programs, composed as the specification says, held to the readable machine."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from cadmus import isa
+from cadmus.cli.machine import run
 from cadmus.config import OPERATORS, TEMPLATES, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
@@ -18,6 +26,7 @@ from cadmus.templates.draw import NUMERAL_MAX, definition, interleave, merged, n
 from cadmus.templates.expressions import expressions
 from cadmus.vm import compiled, reference
 
+ROOT = Path(__file__).parent.parent
 COUNT = 2_000
 
 
@@ -369,3 +378,50 @@ def test_a_template_that_keeps_nothing_stops():
 def test_an_unknown_template_is_named():
     with pytest.raises(InputError, match=r"no template 'equalty'; the templates are basic_math, "):
         sample(Dataset(), 1, "equalty", "train", 0, 10)
+
+
+TEXT = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    re.findall(r"""```console\n\$ cadmus run --trace ['"]([^\n]*)['"]\n(.*?\n)```""", TEXT, re.DOTALL),
+)
+def test_the_examples_of_the_document_are_executed(program, printed):
+    assert CliRunner().invoke(run, ["--trace", program]).output == printed
+    assert printed.endswith("true\n")
+
+
+def test_the_document_explains_every_template():
+    sections = TEXT.split("\n### ")[1:]
+    assert tuple(section.split("\n")[0] for section in sections) == TEMPLATES[:9]
+    assert all("```console" in section and "prompt" in section.lower() for section in sections)
+
+
+def test_a_tenth_template_is_added_as_the_document_says(tmp_path):
+    blocks = re.findall(r"```(python|yaml)\n(.*?)```", TEXT.split("## Adding a tenth")[1], re.DOTALL)
+    (_, function), (_, line), (_, counts) = blocks
+    # Compiled code is copied as well, so that nothing is compiled anew.
+    shutil.copytree(ROOT / "cadmus", tmp_path / "cadmus")
+    (tmp_path / "cadmus/templates/modular_sum.py").write_text(function, encoding="utf-8")
+    config = tmp_path / "cadmus/config.py"
+    text = config.read_text(encoding="utf-8")
+    last = "    complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()\n"
+    assert text.count(last) == 1
+    config.write_text(text.replace(last, last + line), encoding="utf-8")
+    values = yaml.safe_load((ROOT / "tests/tiny.yaml").read_text(encoding="utf-8"))
+    values["dataset"]["templates"] |= yaml.safe_load(counts)["dataset"]["templates"]
+    (tmp_path / "ten.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+    command = "from cadmus.cli.main import main; main()"
+    sampled = subprocess.run(
+        [sys.executable, "-c", command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert sampled.stderr == ""
+    programs = sampled.stdout.splitlines()
+    assert len(set(programs)) == 100
+    assert all("%" in program and reference.run(program).true for program in programs)
