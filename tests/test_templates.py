@@ -1,22 +1,32 @@
 """The templates: true programs, composed as the specification says, held to the readable machine."""
 
+import os
+import re
+import shutil
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from cadmus import isa
+from cadmus.cli.machine import run
 from cadmus.config import OPERATORS, TEMPLATES, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.evaluate.completion import second_expression
 from cadmus.programs import Programs, join
 from cadmus.templates import TEMPLATES as FUNCTIONS
-from cadmus.templates import Draw
-from cadmus.templates.draw import NUMERAL_MAX, interleave, numeral, only_where
+from cadmus.templates import Draw, functions
+from cadmus.templates.draw import NUMERAL_MAX, definition, interleave, merged, numeral, only_where
 from cadmus.templates.expressions import expressions
 from cadmus.vm import compiled, reference
 
+ROOT = Path(__file__).parent.parent
 COUNT = 2_000
 
 
@@ -27,7 +37,8 @@ def drawn(request):
 
 def test_the_templates_are_those_of_the_paper_in_its_order():
     assert tuple(FUNCTIONS) == TEMPLATES
-    assert TEMPLATES == (
+    # Templates of your own follow.
+    assert TEMPLATES[:9] == (
         "basic_math",
         "equality",
         "less_greater",
@@ -60,6 +71,13 @@ def test_prompts_leave_something_to_complete(drawn):
     # A sequence whose label is 1 is completed by the end of the program alone.
     assert left.min() >= (0 if template == "apply_labels" else 1)
     assert programs.prompt_length.min() >= 1
+
+
+def test_no_completion_drops_anything(drawn):
+    template, programs = drawn
+    texts = zip(programs.programs.to_strings(), programs.prompt_length, strict=True)
+    # Grading does not count a completion that does.
+    assert template == "random" or not any("_" in text[prompt:] for text, prompt in texts)
 
 
 COMPARED = {"basic_math": "<>=", "equality": "=", "less_greater": "<>"}
@@ -133,32 +151,96 @@ def test_recursion_calls_itself_more_than_once(subroutines):
     assert sum(map(depth_matters, recursive)) > len(recursive) / 10
 
 
+@pytest.mark.parametrize("template", ["basic_sequences", "advanced_sequences"])
+def test_sequences_are_asked_one_thing_and_answered_in_one_way(template):
+    drawn = sample(Dataset(), 1, template, "train", 0, COUNT)
+    kinds = Counter()
+    for text, prompt in zip(drawn.programs.to_strings(), drawn.prompt_length, strict=True):
+        (asked,) = reference.run(text[:prompt]).outputs
+        kinds[type(asked)] += 1
+        if isinstance(asked, reference.Number):
+            assert text[prompt:] == numeral(np.array([asked.value])).to_strings()[0] + "="
+        else:
+            assert text[prompt:].startswith("u")
+            assert text[prompt:].endswith("Y")
+    assert min(kinds.values()) > COUNT / 10
+
+
+def test_every_instruction_has_its_place_in_a_template():
+    groups = {"sequences", "higher order", "decorations", "arithmetic", "comparison and logic", "unary"}
+    wanted = {row.symbol for row in isa.INSTRUCTIONS if row.group in groups | {"calls", "stack", "literals"}}
+    seen = Counter()
+    for template in TEMPLATES:
+        if template != "random":
+            drawn = sample(Dataset(), 1, template, "train", 0, COUNT)
+            # In how many programs, of however many a symbol has.
+            seen.update(symbol for text in drawn.programs.to_strings() for symbol in set(text))
+    assert {symbol: seen[symbol] for symbol in wanted if seen[symbol] < 20} == {}
+
+
 def test_labels_are_an_exclamation_mark_exactly_when_zero():
     programs = sample(Dataset(), 1, "apply_labels", "train", 0, COUNT)
-    seen = {"": 0, "!": 0, "elements": 0}
+    seen = Counter()
     for text, prompt in zip(programs.programs.to_strings(), programs.prompt_length, strict=True):
         answer = text[prompt:]
         (label,) = reference.run(text[:prompt]).outputs
         if isinstance(label, reference.Number):
+            assert label.value in (0, 1)
             assert answer == ("!" if label.value == 0 else "")
             seen[answer] += 1
         else:
             assert answer.endswith("Y")
             seen["elements"] += 1
-    assert min(seen.values()) > COUNT / 10
+            seen["decorated"] += ":" in answer
+    assert 0.4 < seen["elements"] / COUNT < 0.6
+    assert 0.35 < seen["!"] / (seen["!"] + seen[""]) < 0.65
+    assert seen["decorated"] > seen["elements"] / 2
 
 
-def test_induction_shows_both_outcomes():
+def examples_of(text):
+    """The examples of a program of complete_algorithm: the value called on, the call and its result."""
+    top, (body,) = isa.split_definitions(text)
+    found = re.findall(r"(?:u(?:[0-9tZ]b)*|[0-9tZ]I?)(?:[0-9tZ])?[fFlmw](?:!|[^fFlmw]*?[=Y])?", top)
+    assert "".join(found) == top
+    return found, body
+
+
+def test_induction_shows_how_the_results_differ():
     programs = sample(Dataset(), 1, "complete_algorithm", "train", 0, COUNT)
+    calls = Counter()
     for text, prompt in zip(programs.programs.to_strings(), programs.prompt_length, strict=True):
-        examples, body = text[:prompt], text[prompt:]
-        assert body.startswith("\\")
-        assert body.endswith(";")
-        assert 3 <= examples.count("f") <= 5
-        assert not reference.run(examples).true, "without its definition no example holds"
-        if "=" not in examples:
+        found, body = examples_of(text)
+        assert text[prompt:] == f"\\{body};"
+        assert 3 <= len(found) <= 5
+        assert not reference.run(text[:prompt]).true, "without its definition no example holds"
+        (call,) = {symbol for example in found for symbol in example if symbol in "fFlmw"}
+        calls[call] += 1
+        results = {example.split(call)[1] for example in found}
+        if results & {"", "!"}:
             # Labels: some examples are denied, some are not.
-            assert 0 < examples.count("f!") < examples.count("f")
+            calls["labels"] += 1
+            assert results == {"", "!"}
+        else:
+            assert len(results) > 1
+    assert set(calls) == {"f", "F", "l", "m", "w", "labels"}
+    assert min(calls.values()) > COUNT / 50
+    assert calls["labels"] > COUNT / 4
+
+
+def test_the_number_of_examples_is_configured():
+    fields = {"examples": [6, 6], "sequence_length": [1, 2]}
+    dataset = Dataset.model_validate({"templates": {"complete_algorithm": fields}})
+    programs = sample(dataset, 1, "complete_algorithm", "train", 0, 200)
+    assert {len(examples_of(text)[0]) for text in programs.programs.to_strings()} == {6}
+
+
+@pytest.mark.parametrize("function", [functions.sequence_predicate, functions.number_predicate])
+def test_predicates_give_0_and_1(function):
+    draw = Draw(np.random.default_rng(1), Dataset())
+    argument = draw.sequence(COUNT, (1, 4)) if "sequence" in function.__name__ else join(draw.literal(COUNT))
+    outcome = compiled.execute(join(definition(function(draw, COUNT)), argument, b"f"))
+    assert np.all(outcome.kind == compiled.NUMBER)
+    assert set(outcome.values[:, 0].tolist()) == {0, 1}
 
 
 def test_random_programs_use_every_instruction():
@@ -255,6 +337,23 @@ def test_interleave_keeps_the_order_within_a_variant():
     assert mixed.to_strings() == ["77", "1", "2", "88", "3"]
 
 
+def test_merging_puts_rows_one_after_another():
+    rows = Programs.from_strings(["1", "22", "3", "", "4"])
+    assert merged(rows, np.array([2, 0, 3])).to_strings() == ["122", "", "34"]
+
+
+def test_parts_that_belong_together_stay_together():
+    draw = Draw(np.random.default_rng(1), Dataset())
+
+    def letters(symbols):
+        return lambda k: tuple(join(draw.choice(k, symbols)) for _ in range(2))
+
+    left, right = draw.mix_parts(1_000, letters(b"12"), letters(b"78"))
+    pairs = Counter(zip(left.to_strings(), right.to_strings(), strict=True))
+    assert len(pairs) == 8
+    assert all((a in "12") == (b in "12") for a, b in pairs)
+
+
 def test_pieces_join_row_by_row():
     left = Programs.from_strings(["1", "", "333"])
     marks = np.frombuffer(b"+-*", np.uint8)
@@ -279,3 +378,50 @@ def test_a_template_that_keeps_nothing_stops():
 def test_an_unknown_template_is_named():
     with pytest.raises(InputError, match=r"no template 'equalty'; the templates are basic_math, "):
         sample(Dataset(), 1, "equalty", "train", 0, 10)
+
+
+TEXT = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    re.findall(r"""```console\n\$ cadmus run --trace ['"]([^\n]*)['"]\n(.*?\n)```""", TEXT, re.DOTALL),
+)
+def test_the_examples_of_the_document_are_executed(program, printed):
+    assert CliRunner().invoke(run, ["--trace", program]).output == printed
+    assert printed.endswith("true\n")
+
+
+def test_the_document_explains_every_template():
+    sections = TEXT.split("\n### ")[1:]
+    assert tuple(section.split("\n")[0] for section in sections) == TEMPLATES[:9]
+    assert all("```console" in section and "prompt" in section.lower() for section in sections)
+
+
+def test_a_tenth_template_is_added_as_the_document_says(tmp_path):
+    blocks = re.findall(r"```(python|yaml)\n(.*?)```", TEXT.split("## Adding a tenth")[1], re.DOTALL)
+    (_, function), (_, line), (_, counts) = blocks
+    # Compiled code is copied as well, so that nothing is compiled anew.
+    shutil.copytree(ROOT / "cadmus", tmp_path / "cadmus")
+    (tmp_path / "cadmus/templates/modular_sum.py").write_text(function, encoding="utf-8")
+    config = tmp_path / "cadmus/config.py"
+    text = config.read_text(encoding="utf-8")
+    last = "    complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()\n"
+    assert text.count(last) == 1
+    config.write_text(text.replace(last, last + line), encoding="utf-8")
+    values = yaml.safe_load((ROOT / "tests/tiny.yaml").read_text(encoding="utf-8"))
+    values["dataset"]["templates"] |= yaml.safe_load(counts)["dataset"]["templates"]
+    (tmp_path / "ten.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+    command = "from cadmus.cli.main import main; main()"
+    sampled = subprocess.run(
+        [sys.executable, "-c", command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert sampled.stderr == ""
+    programs = sampled.stdout.splitlines()
+    assert len(set(programs)) == 100
+    assert all("%" in program and reference.run(program).true for program in programs)
