@@ -148,9 +148,34 @@ def test_a_shard_of_another_config_is_refused(copy):
 
 
 def test_a_program_in_the_wrong_split_is_a_defect(copy):
-    training_shard = copy / "train/random-0000.parquet"
-    (copy / "test/random-0000.parquet").write_bytes(training_shard.read_bytes())
+    path = copy / "test/random-0000.parquet"
+    rows = pq.read_table(copy / "train/random-0000.parquet")
+    pq.write_table(rows.replace_schema_metadata(pq.read_schema(path).metadata), path)
     with pytest.raises(Defect, match="belong to another split"):
+        write_manifest(CONFIG, copy)
+
+
+@pytest.mark.parametrize("other", ["train/less_greater-0001", "train/random-0000", "test/less_greater-0000"])
+def test_a_shard_in_the_place_of_another_is_refused(copy, other):
+    source = copy / f"{other}.parquet"
+    (copy / "train/less_greater-0000.parquet").write_bytes(source.read_bytes())
+    with pytest.raises(InputError, match=rf"less_greater-0000\.parquet: the shard is {other}, not the one"):
+        write_manifest(CONFIG, copy)
+
+
+def test_no_two_shards_have_one_name():
+    paths = [shard.path for shard in plan(CONFIG)]
+    assert len(set(paths)) == len(paths)
+
+
+def test_a_shard_of_another_instruction_set_is_refused(copy):
+    path = copy / "train/random-0000.parquet"
+    table = pq.read_table(path)
+    noted = table.schema.metadata[b"cadmus"].replace(isa.digest().encode(), b"0" * 16)
+    pq.write_table(table.replace_schema_metadata({b"cadmus": noted}), path)
+    with pytest.raises(
+        InputError, match=r"random-0000\.parquet: the shard has the isa_digest 0000000000000000"
+    ):
         write_manifest(CONFIG, copy)
 
 

@@ -11,7 +11,12 @@ from cadmus.cli.options import config_option
 @click.argument("template")
 @click.option("-n", "--programs", "count", default=10, show_default=True, type=click.IntRange(min=0))
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0))
-@click.option("--split", default="train", show_default=True, help="train, validation or test")
+@click.option(
+    "--split",
+    default="train",
+    show_default=True,
+    help="train, validation, test, or held_out where the config has rules",
+)
 @click.option(
     "--config", type=click.Path(path_type=Path), help="A config file, for other ranges and lengths."
 )
