@@ -1,4 +1,4 @@
-"""``cadmus sample``, ``cadmus shard`` and ``cadmus manifest``."""
+"""``cadmus sample``, ``cadmus shard``, ``cadmus manifest`` and ``cadmus report``."""
 
 from pathlib import Path
 
@@ -66,4 +66,18 @@ def manifest(config: Path, directory: Path) -> None:
         click.echo(f"{split}: {total:,} programs of {len(templates)} templates, {distinct:,} distinct")
 
 
-COMMANDS = (sample, shard, manifest)
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+def report(directory: Path) -> None:
+    """Describe the dataset in DIRECTORY: report.md, and figures in the folder report beside it.
+
+    \b
+    Example:
+      cadmus report results/quick/dataset
+    """
+    from cadmus.dataset.report import write_report
+
+    click.echo(write_report(directory))
+
+
+COMMANDS = (sample, shard, manifest, report)
