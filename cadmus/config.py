@@ -11,7 +11,7 @@ import json
 import re
 import reprlib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -56,6 +56,10 @@ OPERATORS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.group == "arit
 """The instructions that make one number of two."""
 
 SPLITS = ("train", "validation", "test")
+"""The splits that every dataset has; the hash of a program decides between them."""
+
+HELD_OUT = "held_out"
+"""The split of what the rules of ``dataset.held_out`` exclude; without rules there is none."""
 
 LONGEST_PROGRAM = 250
 """Limit of ``dataset.max_length``: a prompt's length is one byte in a shard."""
@@ -188,6 +192,84 @@ TEMPLATES = tuple(Templates.model_fields)
 """The names of the templates."""
 
 
+class HeldOutRule(Section):
+    """A rule excludes programs from train, validation and test; the split held_out is sampled from them.
+
+    ``dataset.held_out`` gives each rule a name.  A rule has one of ``values``, ``length`` and ``contains``; a
+    program is excluded when any rule matches it.  With ``evaluate.split: held_out`` the experiment that
+    completes programs completes these, which are out of the distribution that was trained on:
+
+    ```yaml
+    dataset:
+      held_out:
+        sevens: {values: [7, [13, 15]], compared: either}
+        long: {length: [40, 63], templates: [complete_algorithm]}
+        product_then_minus: {contains: ["*-"], templates: [equality, less_greater]}
+    evaluate: {split: held_out}
+    ```
+    """
+
+    values: Annotated[
+        list[int | list[int]] | None,
+        Field(min_length=1, description="numbers and intervals [low, high] that compared values x, y have"),
+    ] = None
+    compared: Annotated[
+        Literal["either", "both"],
+        Field(description="whether one of x and y among `values` is enough for a match, or both have to be"),
+    ] = "either"
+    length: Annotated[Interval | None, Field(description="fewest and most instructions of a match")] = None
+    contains: Annotated[
+        list[str] | None,
+        Field(min_length=1, description="instructions, or pieces such as `*-`, of which a match has one"),
+    ] = None
+    templates: Annotated[
+        list[str] | None, Field(min_length=1, description="templates that the rule is for; all when null")
+    ] = None
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _check_values(cls, values: Any) -> Any:
+        for value in values if isinstance(values, list) else []:
+            bounds = value if isinstance(value, list) else [value]
+            if len(bounds) not in (1, 2) or not all(type(bound) is int for bound in bounds):
+                raise ValueError(f"{value!r} is neither an integer nor an interval [low, high]")
+            _ordered([bounds[0], bounds[-1]])
+        return values
+
+    @field_validator("length")
+    @classmethod
+    def _check_length(cls, interval: list[int] | None) -> list[int] | None:
+        return interval and _ordered(interval)
+
+    @field_validator("contains")
+    @classmethod
+    def _check_contains(cls, pieces: list[str] | None) -> list[str] | None:
+        for piece in pieces or []:
+            if not piece or set(piece) - (set(isa.BY_SYMBOL) - {isa.END}):
+                raise ValueError(f"{piece!r} is no piece of a program; `cadmus isa` lists the instructions")
+        return pieces
+
+    @field_validator("templates")
+    @classmethod
+    def _check_templates(cls, templates: list[str] | None) -> list[str] | None:
+        for template in templates or []:
+            if template not in TEMPLATES:
+                raise ValueError(f"no template {template!r}; the templates are {', '.join(TEMPLATES)}")
+        return templates
+
+    @model_validator(mode="after")
+    def _check(self) -> "HeldOutRule":
+        if sum(given is not None for given in (self.values, self.length, self.contains)) != 1:
+            raise ValueError("a rule has exactly one of values, length and contains")
+        if self.compared == "both" and self.values is None:
+            raise ValueError("compared: goes with values only")
+        return self
+
+    def is_for(self, template: str) -> bool:
+        """Whether the rule is for programs of this template."""
+        return self.templates is None or template in self.templates
+
+
 class Dataset(Section):
     """Which true programs are sampled."""
 
@@ -208,6 +290,13 @@ class Dataset(Section):
             "the hash of a program alone decides",
         ),
     ] = 0.05
+    held_out: Annotated[
+        dict[str, HeldOutRule],
+        Field(description="rules, by name, for programs to keep out of train, validation and test"),
+    ] = {}
+    held_out_programs: Annotated[
+        Count, Field(description="programs of each template in the split held_out, which the rules make")
+    ] = 2_000
     templates: Templates = Templates()
 
     @model_validator(mode="after")
@@ -219,6 +308,15 @@ class Dataset(Section):
                 f"shards; set at least {-(-most // MOST_SHARDS)}"
             )
         return self
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that the dataset has."""
+        return (*SPLITS, HELD_OUT) if self.held_out else SPLITS
+
+    def rules_for(self, template: str) -> dict[str, HeldOutRule]:
+        """The held-out rules for a template, by name."""
+        return {name: rule for name, rule in self.held_out.items() if rule.is_for(template)}
 
 
 class Model(Section):
@@ -367,7 +465,8 @@ class Evaluate(Section):
     """Which experiments are made with the trained model."""
 
     split: Annotated[
-        Literal["validation", "test"], Field(description="the programs that are completed for Table 3")
+        Literal["validation", "test", "held_out"],
+        Field(description="the programs that are completed for Table 3"),
     ] = "test"
     programs: Annotated[Positive, Field(description="most programs completed of each template")] = 2_000
     batch_size: Annotated[Positive, Field(description="programs completed at a time")] = 512
@@ -401,11 +500,15 @@ class Config(Section):
                 f"train.row_length: {self.train.row_length} is too short for a program of "
                 f"dataset.max_length {self.dataset.max_length} and its end; set at least {needed}"
             )
+        if self.evaluate.split not in self.dataset.splits:
+            raise ValueError("evaluate.split: held_out needs a rule in dataset.held_out")
         return self
 
     def dataset_digest(self) -> str:
         """Sixteen hexadecimal digits of everything that decides which programs are sampled."""
-        return digest({"seed": self.seed, "dataset": self.dataset.model_dump()})
+        # Without rules, the digest is that of a time before there were any.
+        unused = set() if self.dataset.held_out else {"held_out", "held_out_programs"}
+        return digest({"seed": self.seed, "dataset": self.dataset.model_dump(exclude=unused)})
 
 
 def digest(value: Any) -> str:
@@ -503,5 +606,7 @@ def _describe(error: ValidationError, values: Any) -> str:
 def _fields(path: tuple[int | str, ...]) -> list[str]:
     section: Any = Config
     for part in path:
-        section = section.model_fields[part].annotation
+        is_section = isinstance(section, type) and issubclass(section, BaseModel)
+        # Otherwise a mapping of names to sections.
+        section = section.model_fields[part].annotation if is_section else get_args(section)[-1]
     return list(getattr(section, "model_fields", ()))

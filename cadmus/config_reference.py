@@ -1,5 +1,6 @@
 """What is written about the configuration: its JSON schema and the tables of ``config/README.md``."""
 
+import inspect
 import json
 import types
 from pathlib import Path
@@ -65,8 +66,10 @@ def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:
             below.append((place, field.annotation))
         else:
             rows.append([f"`{name}`", _type(field), _default(field), field.description or ""])
+            if get_origin(field.annotation) is dict:
+                below.append((f"{place}.NAME", get_args(field.annotation)[-1]))
     parts.append(f"## `{path}`\n" if path else "## Top level\n")
-    parts.append((section.__doc__ or "").strip() + "\n")
+    parts.append(inspect.cleandoc(section.__doc__ or "") + "\n")
     if rows:
         parts.append(_table(["field", "type", "default", "meaning"], rows))
     for place, annotation in below:
@@ -93,6 +96,8 @@ def _name(annotation: Any) -> str:
         return " or ".join(map(_name, arguments))
     if origin is list:
         return f"list of {_name(arguments[0])}"
+    if origin is dict:
+        return "sections by name"
     return {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}[
         annotation
     ]

@@ -192,6 +192,22 @@ def test_a_damaged_manifest_is_named(copy, text, message):
         read_split(copy, "train")
 
 
+def test_no_two_shards_have_one_name():
+    paths = [shard.path for shard in plan(CONFIG)]
+    assert len(set(paths)) == len(paths)
+
+
+def test_a_shard_of_another_instruction_set_is_refused(copy):
+    path = copy / "train/random-0000.parquet"
+    table = pq.read_table(path)
+    noted = table.schema.metadata[b"cadmus"].replace(isa.digest().encode(), b"0" * 16)
+    pq.write_table(table.replace_schema_metadata({b"cadmus": noted}), path)
+    with pytest.raises(
+        InputError, match=r"random-0000\.parquet: the shard has the isa_digest 0000000000000000"
+    ):
+        write_manifest(CONFIG, copy)
+
+
 def test_a_dataset_of_another_instruction_set_is_refused(copy):
     path = copy / "manifest.json"
     path.write_text(path.read_text().replace(isa.digest(), "0" * 16))

@@ -1,4 +1,4 @@
-"""``cadmus sample``, ``cadmus shard`` and ``cadmus manifest``."""
+"""``cadmus sample``, ``cadmus shard``, ``cadmus manifest`` and ``cadmus report``."""
 
 from pathlib import Path
 
@@ -11,7 +11,12 @@ from cadmus.cli.options import config_option
 @click.argument("template")
 @click.option("-n", "--programs", "count", default=10, show_default=True, type=click.IntRange(min=0))
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0))
-@click.option("--split", default="train", show_default=True, help="train, validation or test")
+@click.option(
+    "--split",
+    default="train",
+    show_default=True,
+    help="train, validation, test, or held_out where the config has rules",
+)
 @click.option(
     "--config", type=click.Path(path_type=Path), help="A config file, for other ranges and lengths."
 )
@@ -61,4 +66,18 @@ def manifest(config: Path, directory: Path) -> None:
         click.echo(f"{split}: {total:,} programs of {len(templates)} templates, {distinct:,} distinct")
 
 
-COMMANDS = (sample, shard, manifest)
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+def report(directory: Path) -> None:
+    """Describe the dataset in DIRECTORY: report.md, and figures in the folder report beside it.
+
+    \b
+    Example:
+      cadmus report results/quick/dataset
+    """
+    from cadmus.dataset.report import write_report
+
+    click.echo(write_report(directory))
+
+
+COMMANDS = (sample, shard, manifest, report)

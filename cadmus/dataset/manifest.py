@@ -2,16 +2,19 @@
 
 import hashlib
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cadmus import isa
-from cadmus.config import SPLITS, TEMPLATES, Config, digest
+from cadmus.config import HELD_OUT, TEMPLATES, Config, digest
 from cadmus.dataset import parquet
+from cadmus.dataset.held_out import matches
 from cadmus.dataset.shards import Shard, plan
-from cadmus.dataset.splits import hashes, split_of_hashes
+from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import Defect, InputError
 from cadmus.files import replacing
 from cadmus.programs import Programs
@@ -25,18 +28,24 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
     """Check the assembled shards of ``directory`` and describe them in its ``manifest.json``.
 
     Raises:
-        InputError: a shard is missing, truncated, or was made by another instruction set or config.
+        InputError: a shard is missing, truncated, not where it belongs, or was made by another instruction
+            set or config, or a held-out rule excludes nothing.
         Defect: a program lies in two splits, or in one where it does not belong.
     """
-    files, by_split = [], {split: [] for split in SPLITS}
+    splits = config.dataset.splits
+    files: list[dict[str, Any]] = []
+    by_split: dict[str, list[tuple[str, np.ndarray]]] = {split: [] for split in splits}
     for shard in plan(config):
         path = directory / shard.path
         noted = parquet.read_metadata(path)
         _check_origin(path, noted, shard, config)
-        hashed = hashes(Programs.from_arrow(parquet.read(path, ["program"])["program"]))
-        belongs = split_of_hashes(hashed, config.dataset.held_out_share) == SPLITS.index(shard.split)
+        columns = parquet.read(path, ["program", "x", "y"])
+        programs = Programs.from_arrow(columns["program"])
+        hashed = hashes(programs)
+        belongs = split_of_hashes(hashed, config.dataset.held_out_share) == hash_split(shard.split)
         if not belongs.all():
             raise Defect(f"{path}: {np.sum(~belongs)} programs belong to another split")
+        _check_rules(path, shard, programs, columns, config)
         by_split[shard.split].append((shard.template, hashed))
         files.append(
             {
@@ -45,9 +54,10 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
                 "split": shard.split,
                 "rows": noted["rows"],
                 "sha256": file_digest(path),
-                "counts": noted["counts"],
+                **{key: noted[key] for key in ("counts", HELD_OUT) if key in noted},
             }
         )
+    rules = _describe_rules(config, directory, files)
     manifest = {
         "name": config.name,
         "digest": digest([[file["file"], file["sha256"]] for file in files]),
@@ -56,7 +66,8 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         "config_digest": config.dataset_digest(),
         "seed": config.seed,
         "dataset": config.dataset.model_dump(),
-        "splits": {split: _describe(by_split[split], files, split) for split in SPLITS},
+        "splits": {split: _describe(by_split[split], files, split) for split in splits},
+        **({"held_out": rules} if rules else {}),
         "shared_between_splits": _shared(by_split),
         "files": files,
     }
@@ -105,14 +116,59 @@ def _check_origin(path: Path, noted: dict[str, Any], shard: Shard, config: Confi
         "template": shard.template,
         "split": shard.split,
         "shard": shard.number,
-        "rows": shard.rows,
     }
+    if shard.split != HELD_OUT:
+        # Rules may match fewer programs than are wanted.
+        expected["rows"] = shard.rows
     for key, ours in expected.items():
         if noted[key] != ours:
             raise InputError(
                 f"{path}: the shard has the {key} {noted[key]}, here belongs {ours}; delete it and sample it "
                 "again"
             )
+
+
+def _check_rules(path: Path, shard: Shard, programs: Programs, columns: pa.Table, config: Config) -> None:
+    """Hold the rows of a shard against the held-out rules."""
+    rules = config.dataset.rules_for(shard.template)
+    if not rules:
+        return
+    x, y = (
+        None if columns[name].null_count == len(columns) else columns[name].to_numpy() for name in ("x", "y")
+    )
+    by_rule = matches(rules.values(), programs, x, y)
+    if shard.split == HELD_OUT:
+        strangers = np.sum(~by_rule.any(axis=0))
+        if strangers:
+            raise Defect(f"{path}: {strangers} programs match no rule of dataset.held_out")
+        return
+    for name, hits in zip(rules, by_rule, strict=True):
+        if hits.any():
+            raise Defect(f"{path}: {np.sum(hits)} programs match the rule dataset.held_out.{name}")
+
+
+def _describe_rules(config: Config, directory: Path, files: list[dict]) -> dict[str, dict[str, int]]:
+    """For each rule, how many candidates of each template it matched.
+
+    Raises:
+        InputError: a rule excludes nothing, over all templates or of one that it names.
+    """
+    described = {}
+    for name, rule in config.dataset.held_out.items():
+        of_rule = [file for file in files if name in file[HELD_OUT]]
+        matched = {template: 0 for template in TEMPLATES if any(f["template"] == template for f in of_rule)}
+        for file in of_rule:
+            matched[file["template"]] += file[HELD_OUT][name]
+        idle = [template for template, count in matched.items() if not count]
+        if idle if rule.templates else not any(matched.values()):
+            of_what = ", ".join(idle if rule.templates else ["any template"])
+            sampled = sum(file["counts"]["sampled"] for file in of_rule if file["template"] in idle)
+            raise InputError(
+                f"{directory}: dataset.held_out.{name} excludes nothing of {of_what}: "
+                f"it matches none of {sampled} candidates; change the rule or its templates, or leave it out"
+            )
+        described[name] = matched
+    return described
 
 
 def _describe(shards: list[tuple[str, np.ndarray]], files: list[dict], split: str) -> dict[str, Any]:
@@ -133,10 +189,13 @@ def _describe(shards: list[tuple[str, np.ndarray]], files: list[dict], split: st
 
 
 def _shared(by_split: dict[str, list[tuple[str, np.ndarray]]]) -> dict[str, int]:
-    """Programs (by hash) that two splits have in common, whatever the template."""
+    """Programs (by hash) that two splits have in common, whatever the template.
+
+    The split held_out may share programs with test: what a rule excludes of one template, another may give.
+    """
     distinct = {
         split: np.unique(np.concatenate([np.empty(0, np.uint64), *(values for _, values in shards)]))
         for split, shards in by_split.items()
     }
-    pairs = [("train", "validation"), ("train", "test"), ("validation", "test")]
+    pairs = [pair for pair in combinations(distinct, 2) if pair != ("test", HELD_OUT)]
     return {f"{a} and {b}": len(np.intersect1d(distinct[a], distinct[b], True)) for a, b in pairs}

@@ -39,6 +39,13 @@ def write(path: Path, sample: Sample, config: Config, template: str, split: str,
         InputError: there is no space or no permission.
     """
     n = len(sample.programs)
+    counts = asdict(sample.counts)
+    if config.dataset.held_out:
+        rules = {"held_out": sample.matched}
+    else:
+        # A dataset without rules has the bytes that it had before there were any.
+        rules = {}
+        del counts["held_out"]
     metadata = {
         "template": template,
         "split": split,
@@ -47,7 +54,8 @@ def write(path: Path, sample: Sample, config: Config, template: str, split: str,
         "isa_digest": isa.digest(),
         "isa_limits": isa.LIMITS,
         "config_digest": config.dataset_digest(),
-        "counts": asdict(sample.counts),
+        "counts": counts,
+        **rules,
     }
     table = pa.table(
         [

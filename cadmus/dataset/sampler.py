@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cadmus.config import SPLITS, Dataset
+from cadmus.config import HELD_OUT, Dataset
+from cadmus.dataset.held_out import matches
 from cadmus.dataset.seen import Seen
-from cadmus.dataset.splits import hashes, split_of_hashes
+from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import InputError
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES, Candidates, Draw
@@ -17,7 +18,7 @@ BATCH = 1 << 16
 """Candidates drawn at a time; part of what a seed means, as a change of it changes every shard."""
 NEW_SHARE = 1 / 8
 """Share of new programs among the good ones of a batch below which duplicates are no longer removed."""
-HOPELESS_BATCHES = 50
+HOPELESS_BATCHES = 10
 """Batches in a row without a single program to keep, after which sampling gives up."""
 
 
@@ -35,6 +36,8 @@ class Counts:
     """Not true when executed."""
     other_split: int = 0
     """True, but of another split."""
+    held_out: int = 0
+    """Excluded by a held-out rule."""
     duplicates: int = 0
     """Removed, being in the shard already."""
     duplicates_kept: int = 0
@@ -54,6 +57,8 @@ class Sample:
         prompt_length: uint8, shape (n,).
         x, y: int16, shape (n,), or None.
         counts: what became of the candidates.
+        matched: for each held-out rule for the template, the candidates that it matched, of those that are
+            true and of the split by their hash.
     """
 
     programs: Programs
@@ -61,6 +66,7 @@ class Sample:
     x: np.ndarray | None
     y: np.ndarray | None
     counts: Counts = field(default_factory=Counts)
+    matched: dict[str, int] = field(default_factory=dict)
 
 
 def seed_of(*parts: int | str) -> int:
@@ -71,19 +77,23 @@ def seed_of(*parts: int | str) -> int:
 def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, count: int) -> Sample:
     """``count`` true programs; the same arguments give the same programs on every machine.
 
+    There are fewer only in the split held_out, where no rule names the template and none matches more.
+
     Raises:
         InputError: no such template or split, or nothing that the template gives is kept.
     """
     check_template(template)
-    if split not in SPLITS:
-        raise InputError(f"no split {split!r}; the splits are {', '.join(SPLITS)}")
+    if split not in dataset.splits:
+        raise InputError(f"no split {split!r}; the splits are {', '.join(dataset.splits)}")
     draw = Draw(np.random.default_rng(seed_of(seed, template, split, shard)), dataset)
     counts = Counts()
+    matched = dict.fromkeys(dataset.rules_for(template), 0)
     batches: list[Candidates] = []
     seen = Seen(count + BATCH)
     idle = 0
     while counts.kept < count:
-        kept = _filter(TEMPLATES[template](draw, BATCH), split, dataset, seen, counts)
+        candidates = TEMPLATES[template](draw, BATCH)
+        kept = _filter(candidates, template, split, dataset, seen, counts, matched)
         counts.sampled += BATCH
         surplus = max(0, counts.kept - count)
         counts.surplus += surplus
@@ -91,14 +101,10 @@ def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, c
         batches.append(_rows(kept, np.arange(len(kept.programs) - surplus)))
         idle = 0 if len(kept.programs) else idle + 1
         if idle == HOPELESS_BATCHES:
-            raise InputError(
-                f"template {template}: none of the last {idle * BATCH} candidates could be kept for "
-                f"{split} ({counts.kept} of {count} programs so far; {counts.unfit} unfit, "
-                f"{counts.too_long} longer than dataset.max_length {dataset.max_length}, "
-                f"{counts.rejected} not true, {counts.other_split} of other splits); widen dataset.values, "
-                "dataset.max_length, dataset.held_out_share or the template's own fields"
-            )
-    return _assemble(batches, counts)
+            if split == HELD_OUT and not any(rule.templates for rule in dataset.rules_for(template).values()):
+                break
+            raise _hopeless(dataset, template, split, count, counts, matched)
+    return _assemble(batches, counts, matched)
 
 
 def check_template(template: str) -> None:
@@ -109,7 +115,41 @@ def check_template(template: str) -> None:
         raise InputError(f"no template {template!r}; the templates are {', '.join(TEMPLATES)}")
 
 
-def _filter(candidates: Candidates, split: str, dataset: Dataset, seen: Seen, counts: Counts) -> Candidates:
+def _hopeless(
+    dataset: Dataset, template: str, split: str, count: int, counts: Counts, matched: dict[str, int]
+) -> InputError:
+    """What to say when nothing more can be kept, and whose doing it is."""
+    seen = (
+        f"none of the last {HOPELESS_BATCHES * BATCH} candidates of template {template} could be kept for "
+        f"{split} ({counts.kept} of {count} programs so far; {counts.unfit} unfit, {counts.too_long} longer "
+        f"than dataset.max_length {dataset.max_length}, {counts.rejected} not true, {counts.other_split} of "
+        f"another split, {counts.held_out} excluded by rules)"
+    )
+    if split == HELD_OUT:
+        named = [name for name, rule in dataset.rules_for(template).items() if rule.templates]
+        place = " and ".join(f"dataset.held_out.{name}" for name in named)
+        return InputError(f"{place}: too little matches: {seen}; widen the rule or leave the template out")
+    if counts.held_out:
+        name = max(matched, key=lambda name: matched[name])
+        return InputError(
+            f"dataset.held_out.{name}: the rule excludes {matched[name]} true programs and nothing is left: "
+            f"{seen}; narrow the rule"
+        )
+    return InputError(
+        f"dataset.templates.{template}: {seen}; widen dataset.values, dataset.max_length, "
+        "dataset.held_out_share or the template's own fields"
+    )
+
+
+def _filter(
+    candidates: Candidates,
+    template: str,
+    split: str,
+    dataset: Dataset,
+    seen: Seen,
+    counts: Counts,
+    matched: dict[str, int],
+) -> Candidates:
     """The candidates to keep, counting the fate of all; their hashes are added to ``seen``."""
     counts.unfit += BATCH - len(candidates.programs)
     short = candidates.programs.lengths <= dataset.max_length
@@ -121,9 +161,23 @@ def _filter(candidates: Candidates, split: str, dataset: Dataset, seen: Seen, co
     candidates = _rows(candidates, np.flatnonzero(true))
 
     hashed = hashes(candidates.programs)
-    ours = split_of_hashes(hashed, dataset.held_out_share) == SPLITS.index(split)
+    ours = split_of_hashes(hashed, dataset.held_out_share) == hash_split(split)
     counts.other_split += int(np.sum(~ours))
     candidates, hashed = _rows(candidates, np.flatnonzero(ours)), hashed[ours]
+
+    if matched:
+        by_rule = matches(
+            dataset.rules_for(template).values(), candidates.programs, candidates.x, candidates.y
+        )
+        for name, hits in zip(matched, by_rule, strict=True):
+            matched[name] += int(hits.sum())
+        excluded = by_rule.any(axis=0)
+        ours = excluded == (split == HELD_OUT)
+        if split == HELD_OUT:
+            counts.other_split += int(np.sum(~ours))
+        else:
+            counts.held_out += int(np.sum(~ours))
+        candidates, hashed = _rows(candidates, np.flatnonzero(ours)), hashed[ours]
 
     first = seen.add(hashed)
     duplicates = int(np.sum(~first))
@@ -144,9 +198,9 @@ def _rows(candidates: Candidates, rows: np.ndarray) -> Candidates:
     )
 
 
-def _assemble(batches: list[Candidates], counts: Counts) -> Sample:
+def _assemble(batches: list[Candidates], counts: Counts, matched: dict[str, int]) -> Sample:
     if not batches:
-        return Sample(Programs.from_strings([]), np.empty(0, np.uint8), None, None, counts)
+        return Sample(Programs.from_strings([]), np.empty(0, np.uint8), None, None, counts, matched)
     has_values = batches[0].x is not None
     return Sample(
         stack([batch.programs for batch in batches]),
@@ -154,4 +208,5 @@ def _assemble(batches: list[Candidates], counts: Counts) -> Sample:
         np.concatenate([batch.x for batch in batches]).astype(np.int16) if has_values else None,
         np.concatenate([batch.y for batch in batches]).astype(np.int16) if has_values else None,
         counts,
+        matched,
     )

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from cadmus.config import SPLITS, TEMPLATES, Config
+from cadmus.config import HELD_OUT, TEMPLATES, Config
 from cadmus.errors import InputError
 
 
@@ -25,19 +25,31 @@ class Shard(NamedTuple):
 def plan(config: Config) -> list[Shard]:
     """The shards of a dataset, in the order in which it is read.
 
-    A template without training programs has no shard in any split.
+    A template without training programs has no shard in any split, one that no held-out rule is for has none
+    in the split held_out.
     """
     shards = []
-    for split in SPLITS:
+    for split in config.dataset.splits:
         for template in TEMPLATES:
-            train = getattr(config.dataset.templates, template).train
-            rows = train if split == "train" else getattr(config.dataset, split) * (train > 0)
+            rows = _rows(config, template, split)
             number = math.ceil(rows / config.dataset.shard_size)
             # Of even size, so that parallel jobs end together.
             for index in range(number):
                 size = rows * (index + 1) // number - rows * index // number
                 shards.append(Shard(template, split, index, size))
     return shards
+
+
+def _rows(config: Config, template: str, split: str) -> int:
+    """How many programs of a template a split is to have."""
+    dataset = config.dataset
+    train: int = getattr(dataset.templates, template).train
+    if split == "train" or not train:
+        return train
+    if split == HELD_OUT:
+        return dataset.held_out_programs if dataset.rules_for(template) else 0
+    rows: int = getattr(dataset, split)
+    return rows
 
 
 def write_shard(config: Config, template: str, split: str, number: int, path: Path) -> None:

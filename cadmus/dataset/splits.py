@@ -7,10 +7,15 @@ the seed or the sharding; whoever needs held-out programs can therefore make new
 import numba
 import numpy as np
 
-from cadmus.config import SPLITS
+from cadmus.config import HELD_OUT, SPLITS
 from cadmus.programs import Programs
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
+
+
+def hash_split(split: str) -> int:
+    """Which split by hash the programs of ``split`` belong to; those of held_out belong to test."""
+    return TEST if split == HELD_OUT else SPLITS.index(split)
 
 
 def hashes(programs: Programs) -> np.ndarray:

@@ -7,6 +7,7 @@ from pathlib import Path
 import yaml
 
 from cadmus.config import parse_config
+from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, TABLES
@@ -63,8 +64,8 @@ def numbers_options(wildcards, input):
 
 
 def targets():
-    """Every figure and table, and with them all that they are made from."""
-    return [
+    """Every figure and table, and with them all that they are made from; the report of the dataset."""
+    return [f"{DATASET}/report.md"] + [
         f"{RESULTS}/{'tables' if name in TABLES else 'figures'}/{name}.{suffix}"
         for name in NAMES
         for suffix in (

@@ -1,4 +1,4 @@
-# True programs: one job a shard, then the manifest over all of them.
+# True programs: one job a shard, then the manifest over all of them, then the report.
 
 
 rule resolved_config:
@@ -48,3 +48,31 @@ rule manifest:
         config=section("seed", "dataset"),
     shell:
         "python -m cadmus manifest --config {input.config} {params.dataset} > {log} 2>&1"
+
+
+rule dataset_report:
+    input:
+        manifest=rules.manifest.output[0],
+        code=code("cadmus.dataset.report"),
+    output:
+        report(
+            f"{DATASET}/report.md",
+            category="Dataset",
+        ),
+        report(
+            expand(f"{DATASET}/report/{{figure}}.png", figure=DATASET_FIGURES),
+            category="Dataset",
+        ),
+        expand(
+            f"{DATASET}/report/{{figure}}.{{suffix}}",
+            figure=DATASET_FIGURES,
+            suffix=["pdf", "csv"],
+        ),
+    log:
+        f"{RESULTS}/logs/dataset_report.log",
+    conda:
+        "../envs/cadmus.yaml"
+    params:
+        dataset=subpath(input.manifest, parent=True),
+    shell:
+        "python -m cadmus report {params.dataset} > {log} 2>&1"

@@ -1,0 +1,205 @@
+"""The figures of a dataset's report, drawn from its survey alone."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from cadmus import isa
+from cadmus.config import HELD_OUT
+from cadmus.dataset.survey import FATES, Survey
+from cadmus.figures import style
+
+TITLES = {
+    "kept": "kept",
+    "surplus": "good, not wanted",
+    "duplicates": "duplicates, removed",
+    "held_out": "held out by a rule",
+    "other_split": "of another split",
+    "rejected": "not true",
+    "too_long": "too long",
+    "unfit": "given up unfinished",
+}
+"""What becomes of a candidate, in words."""
+
+_COLORS = (style.BLUE, "#56B4E9", "#E69F00", "#CC79A7", style.GREEN, style.ORANGE, "#999999", "#DDDDDD")
+_PERCENT = FuncFormatter(lambda share, _: f"{100 * share:g} %")
+
+
+def title(template: str) -> str:
+    """The name of a template as text."""
+    return template.replace("_", " ")
+
+
+@style.styled
+def acceptance(survey: Survey) -> Figure:
+    """A bar for each template: what became of the candidates for its training programs."""
+    counts = survey.counts.filter(split="train")
+    figure = Figure(figsize=(style.PAGE, 0.9 + 0.24 * len(counts)))
+    axes = figure.subplots()
+    left = np.zeros(len(counts))
+    names = [title(name) for name in counts["template"]]
+    for fate, color in zip(FATES, _COLORS, strict=True):
+        share = (counts[fate] / counts["sampled"]).to_numpy()
+        if share.any():
+            axes.barh(names, share, left=left, color=color, height=0.72, label=TITLES[fate])
+        left += share
+    axes.set(xlim=(0, 1), xlabel="share of the candidates")
+    axes.xaxis.set_major_formatter(_PERCENT)
+    axes.invert_yaxis()
+    axes.spines.left.set_visible(False)
+    axes.tick_params(left=False)
+    figure.legend(loc="outside upper center", ncols=4)
+    return figure
+
+
+@style.styled
+def lengths(survey: Survey) -> Figure:
+    """A histogram of the lengths of each template, and a line for its held-out programs."""
+    longest = survey.lengths["length"].max() or 1
+
+    def draw(axes: Axes, template: str) -> None:
+        of_template = survey.lengths.filter(template=template)
+        numbers, share = _shares(of_template.filter(split="train"), "length")
+        axes.bar(numbers, share, width=0.9, color=style.BLUE, label="train")
+        held_out = of_template.filter(split=HELD_OUT)
+        if len(held_out):
+            axes.stairs(
+                *_steps(*_shares(held_out, "length")), color=style.ORANGE, lw=0.9, label="held out by rules"
+            )
+        mean = f"mean {numbers @ share:.1f}"
+        axes.text(1, 0.98, mean, transform=axes.transAxes, ha="right", va="top", fontsize=7, color=style.GREY)
+        axes.set(title=title(template), xlim=(0, longest + 1))
+
+    return _panels(_templates(survey), draw, "instructions")
+
+
+@style.styled
+def values(survey: Survey) -> Figure:
+    """The compared values x and y of each template that has some, with the configured interval."""
+    interval = survey.manifest["dataset"]["values"]
+    low, high = interval["low"], interval["high"]
+    seen = survey.values["value"]
+    lowest, highest = (min(low, seen.min()), max(high, seen.max())) if len(seen) else (low, high)
+    margin = 1 + (highest - lowest) / 8
+
+    def draw(axes: Axes, template: str) -> None:
+        axes.axvspan(low - 0.5, high + 0.5, color="#EEEEEE", lw=0, label=f"configured: {low} to {high}")
+        # x and y may be the same: the thin line lies on the thick one.
+        for variable, color, width in (("x", style.BLUE, 2.0), ("y", style.ORANGE, 0.8)):
+            rows = survey.values.filter(template=template, variable=variable)
+            for split, look in (("train", "-"), (HELD_OUT, ":")):
+                of_split = rows.filter(split=split)
+                if len(of_split):
+                    name = variable if split == "train" else f"{variable}, held out by rules"
+                    steps = _steps(*_shares(of_split, "value"))
+                    axes.stairs(*steps, color=color, ls=look, lw=width, baseline=None, label=name)
+        axes.set(title=title(template), xlim=(lowest - margin, highest + margin), ylim=(0, None))
+
+    templates = [name for name in _templates(survey) if name in survey.values["template"]]
+    return _panels(templates, draw, "compared value")
+
+
+@style.styled
+def instructions(survey: Survey) -> Figure:
+    """A heat map: how often each instruction stands in the training programs of each template."""
+    table = shares_of_instructions(survey).pivot("symbol", index="template", values="share")
+    templates, symbols = table["template"].to_list(), table.columns[1:]
+    share = table.drop("template").to_numpy()
+    figure = Figure(figsize=(style.PAGE, 1.3 + 0.2 * len(templates)))
+    axes = figure.subplots()
+    smallest = share[share > 0].min()
+    image = axes.imshow(
+        np.where(share > 0, share, np.nan), norm=LogNorm(smallest, share.max()), aspect="auto"
+    )
+    axes.set_facecolor("white")
+    axes.set_yticks(range(len(templates)), [title(name) for name in templates])
+    axes.set_xticks(range(len(symbols)), symbols, family="monospace", fontsize=6)
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    groups = [isa.BY_SYMBOL[symbol].group for symbol in symbols]
+    starts = [place for place in range(len(groups)) if not place or groups[place] != groups[place - 1]]
+    for start in starts:
+        if start:
+            axes.axvline(start - 0.5, color=style.GREY, lw=0.5)
+        axes.text(
+            start - 0.3,
+            -0.7,
+            groups[start],
+            rotation=35,
+            ha="left",
+            va="bottom",
+            fontsize=6,
+            color=style.GREY,
+        )
+    bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=14)
+    bar.ax.yaxis.set_major_formatter(_PERCENT)
+    bar.outline.set_visible(False)
+    bar.set_label("of the instructions")
+    return figure
+
+
+def shares_of_instructions(survey: Survey) -> pl.DataFrame:
+    """template, symbol, count and share, over the training programs."""
+    rows = survey.instructions.filter(split="train").drop("split")
+    return rows.with_columns(share=pl.col("count") / pl.col("count").sum().over("template"))
+
+
+NUMBERS: dict[str, Callable[[Survey], pl.DataFrame]] = {
+    "acceptance": lambda survey: survey.counts,
+    "lengths": lambda survey: survey.lengths,
+    "values": lambda survey: survey.values,
+    "instructions": shares_of_instructions,
+}
+"""What each figure is drawn from."""
+DRAW: dict[str, Callable[[Survey], Figure]] = {
+    draw.__name__: draw for draw in (acceptance, lengths, values, instructions)
+}
+
+
+def _templates(survey: Survey) -> list[str]:
+    return survey.counts.filter(split="train")["template"].to_list()
+
+
+def _shares(rows: pl.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
+    rows = rows.sort(name)
+    programs = rows["programs"].to_numpy()
+    return rows[name].to_numpy(), programs / programs.sum()
+
+
+def _steps(numbers: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Heights and edges for ``stairs``: one step for each integer from the smallest to the largest."""
+    heights = np.zeros(numbers[-1] - numbers[0] + 1)
+    heights[numbers - numbers[0]] = share
+    return heights, np.arange(numbers[0], numbers[-1] + 2) - 0.5
+
+
+def _panels(templates: Sequence[str], draw: Callable[[Axes, str], None], x: str) -> Figure:
+    """A panel for each template, with one legend for all."""
+    columns = 3 if len(templates) > 4 else min(2, max(1, len(templates)))
+    rows = -(-len(templates) // columns) or 1
+    figure = Figure(figsize=(style.PAGE if columns > 1 else style.COLUMN, 0.5 + 1.35 * rows))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    labels: dict[str, object] = {}
+    for axes, template in zip(grid.flat, templates, strict=False):
+        draw(axes, template)
+        axes.yaxis.set_major_formatter(_PERCENT)
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
+        labels |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    for axes in grid.flat[len(templates) :]:
+        axes.set_axis_off()
+    if not templates:
+        grid[0, 0].text(0.5, 0.5, "no template has any", ha="center", color=style.GREY)
+    figure.supxlabel(x, fontsize=8)
+    figure.supylabel("share of the programs", fontsize=8)
+    # What was trained on goes first.
+    labels = dict(sorted(labels.items(), key=lambda item: "held out" in item[0]))
+    if len(labels) > 1:
+        figure.legend(labels.values(), labels.keys(), loc="outside upper center", ncols=len(labels))
+    return figure

@@ -1,0 +1,133 @@
+"""The report of a dataset: ``report.md`` in its folder, with figures in ``report/`` beside it."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cadmus.config import HELD_OUT
+from cadmus.dataset import FIGURES
+from cadmus.dataset.pictures import DRAW, NUMBERS, TITLES, title
+from cadmus.dataset.survey import EXAMPLES, FATES, Survey, survey
+from cadmus.figures import style, tables
+from cadmus.files import replacing
+
+NAME = "report.md"
+FOLDER = "report"
+
+_CAPTIONS = {
+    "acceptance": "What became of the candidates for the training programs.",
+    "lengths": "Lengths of the programs, in instructions, the end not counted.",
+    "values": "The compared values x and y; the grey interval is the configured one.",
+    "instructions": "How often each instruction stands in the training programs; white: never.",
+}
+
+
+def write_report(directory: Path | str) -> Path:
+    """Count what a finished dataset holds and write its report and figures.
+
+    Returns:
+        The path of the report.
+
+    Raises:
+        InputError: the dataset or a shard of it is missing, truncated or of another instruction set, or
+            the report cannot be written.
+    """
+    directory = Path(directory)
+    found = survey(directory)
+    for name in FIGURES:
+        stem = directory / FOLDER / name
+        style.save(DRAW[name](found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
+        with replacing(stem.with_suffix(".csv")) as temporary:
+            NUMBERS[name](found).write_csv(temporary)
+    with replacing(directory / NAME) as temporary:
+        temporary.write_text(_text(found), encoding="utf-8")
+    return directory / NAME
+
+
+def _text(found: Survey) -> str:
+    manifest = found.manifest
+    programs = int(found.counts["programs"].sum())
+    parts = [
+        f"# The dataset of the run {manifest['name']}\n",
+        f"{programs:,} true programs in {len(manifest['files'])} shards, {found.size / 1e6:,.1f} MB; "
+        f"seed {manifest['seed']}, instruction set `{manifest['isa_digest']}`, config "
+        f"`{manifest['config_digest']}`, content `{manifest['digest']}`.\n",
+        "No two of these splits share a program: "
+        + "; ".join(manifest["shared_between_splits"])
+        + ". Each program was executed, and only true ones were kept.\n",
+    ]
+    for split in manifest["splits"]:
+        counts = found.counts.filter(split=split)
+        if len(counts):
+            parts += [
+                f"## {title(split).capitalize()}\n",
+                tables.render(_split_table(counts, HELD_OUT in manifest))[0],
+            ]
+    parts.append(
+        "*Distinct* counts over all shards of a template. Duplicates are looked for within a shard, and kept "
+        "where a template has hardly any new programs left. *True* is the share of the candidates that are "
+        "true programs of at most dataset.max_length instructions.\n"
+    )
+    if HELD_OUT in manifest:
+        parts += ["## Held-out rules\n", tables.render(_rules_table(manifest))[0]]
+    for name, caption in _CAPTIONS.items():
+        parts += [f"## {name.capitalize()}\n", f"![{caption}]({FOLDER}/{name}.png)\n"]
+        parts.append(f"{caption} As [PDF]({FOLDER}/{name}.pdf) and [numbers]({FOLDER}/{name}.csv).\n")
+    parts += [
+        "## Examples\n",
+        f"The first {EXAMPLES} training programs of each template.\n",
+        _examples(found),
+    ]
+    return "\n".join(parts)
+
+
+def _split_table(counts: pl.DataFrame, has_rules: bool) -> pl.DataFrame:
+    """The counts of a split as text, a row for each template and one for all together."""
+    total = counts.select(pl.lit("all").alias("template"), pl.col(pl.Int64).sum())
+    fates = [fate for fate in FATES[1:] if fate != HELD_OUT or has_rules]
+    rows = []
+    for row in pl.concat([counts.drop("split"), total]).iter_rows(named=True):
+        true = row["sampled"] - row["unfit"] - row["too_long"] - row["rejected"]
+        rows.append(
+            {
+                "Template": title(row["template"]),
+                "Programs": f"{row['programs']:,}",
+                "Distinct": f"{row['distinct']:,}",
+                "Candidates": f"{row['sampled']:,}",
+                "True": f"{100 * true / row['sampled']:.1f} %",
+                **{TITLES[fate].capitalize(): f"{row[fate]:,}" for fate in fates},
+                "Duplicates, kept": f"{row['duplicates_kept']:,}",
+            }
+        )
+    return pl.DataFrame(rows)
+
+
+def _rules_table(manifest: dict[str, Any]) -> pl.DataFrame:
+    """Each rule and how many candidates of which template it matched."""
+    rows = []
+    for name, matched in manifest[HELD_OUT].items():
+        rule = manifest["dataset"][HELD_OUT][name]
+        kind = next(key for key in ("values", "length", "contains") if rule[key] is not None)
+        how = f" ({rule['compared']})" if kind == "values" else ""
+        counts = ", ".join(f"{title(template)} {count:,}" for template, count in matched.items() if count)
+        rows.append({"Rule": name, "Matches": f"`{kind}: {rule[kind]}`{how}", "Matched candidates": counts})
+    return pl.DataFrame(rows)
+
+
+def _examples(found: Survey) -> str:
+    """In columns of a block of text, as an instruction may be anything that Markdown or a table reads."""
+    cells = [
+        (
+            title(template),
+            example.prompt,
+            example.completion or "(end)",
+            "true" if example.verdict else "false",
+        )
+        for template, examples in found.examples.items()
+        for example in examples
+    ]
+    cells.insert(0, ("template", "prompt", "completion", "verdict"))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+    return "\n".join(["```text", *(line.rstrip() for line in lines), "```\n"])

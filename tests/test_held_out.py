@@ -1,0 +1,218 @@
+"""Held-out rules: what they match, what becomes of it, and rules that cannot be followed."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cadmus import isa
+from cadmus.config import HELD_OUT, SPLITS, HeldOutRule, parse_config
+from cadmus.dataset import parquet, sampler
+from cadmus.dataset.held_out import matches
+from cadmus.dataset.manifest import read_manifest, write_manifest
+from cadmus.dataset.reader import read_split
+from cadmus.dataset.shards import plan, write_shard
+from cadmus.errors import Defect, InputError
+from cadmus.programs import Programs
+
+VALUES = yaml.safe_load((Path(__file__).parent / "tiny.yaml").read_text())
+RULES = {
+    "sevens": {"values": [7, [13, 15]]},
+    "five_and_six": {"values": [[5, 6]], "compared": "both", "templates": ["equality", "less_greater"]},
+    "long": {"length": [12, 63], "templates": ["apply_labels"]},
+    "product_then_minus": {"contains": ["*-", "n"], "templates": ["equality"]},
+}
+SYMBOLS = "".join(symbol for symbol in isa.BY_SYMBOL if symbol != isa.END)
+
+
+def config_with(rules, **dataset):
+    values = copy.deepcopy(VALUES)
+    values["dataset"] |= {"held_out": rules, "held_out_programs": 30, **dataset}
+    return parse_config(values, "x.yaml")
+
+
+def write(config, directory):
+    for shard in plan(config):
+        write_shard(config, shard.template, shard.split, shard.number, directory / shard.path)
+    return write_manifest(config, directory)
+
+
+CONFIG = config_with(RULES)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("dataset")
+    write(CONFIG, directory)
+    return directory
+
+
+def is_excluded(template, program, x, y):
+    """The rules of ``RULES`` once more, for one program."""
+    return (
+        any(value is not None and (value == 7 or 13 <= value <= 15) for value in (x, y))
+        or (template in ("equality", "less_greater") and x in (5, 6) and y in (5, 6))
+        or (template == "apply_labels" and len(program) >= 12)
+        or (template == "equality" and ("*-" in program or "n" in program))
+    )
+
+
+@pytest.mark.parametrize("split", [*SPLITS, HELD_OUT])
+def test_a_split_holds_what_the_rules_leave_and_held_out_what_they_exclude(dataset, split):
+    rows = pl.read_parquet(dataset / split / "*.parquet")
+    assert len(rows) > 100
+    excluded = [is_excluded(*row) for row in rows.select("template", "program", "x", "y").iter_rows()]
+    assert set(excluded) == {split == HELD_OUT}
+
+
+def test_held_out_programs_are_distinct_and_in_no_split_that_is_trained_on(dataset):
+    texts = {split: read_split(dataset, split).programs.to_strings() for split in (*SPLITS, HELD_OUT)}
+    assert not set(texts[HELD_OUT]) & (set(texts["train"]) | set(texts["validation"]))
+    assert len(set(texts[HELD_OUT])) > 0.9 * len(texts[HELD_OUT])
+
+
+def test_templates_of_which_nothing_is_excluded_have_no_held_out_programs(dataset):
+    counts = {shard.template: shard.rows for shard in plan(CONFIG) if shard.split == HELD_OUT}
+    assert set(counts.values()) == {30}
+    rows = pl.read_parquet(dataset / HELD_OUT / "*.parquet").group_by("template").len()
+    valued = ["basic_math", "equality", "less_greater", "subroutines"]
+    assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 30)
+
+
+def test_what_is_excluded_is_counted(dataset):
+    manifest = read_manifest(dataset)
+    assert list(manifest["held_out"]) == list(RULES)
+    assert set(manifest["held_out"]["five_and_six"]) == {"equality", "less_greater"}
+    assert min(manifest["held_out"]["five_and_six"].values()) > 0
+    assert manifest["splits"]["train"]["equality"]["held_out"] > 0
+    assert manifest["shared_between_splits"]["train and held_out"] == 0
+    counts = parquet.read_metadata(dataset / "train/equality-0000.parquet")["counts"]
+    fates = ("unfit", "too_long", "rejected", "other_split", "held_out", "duplicates", "surplus", "kept")
+    assert counts["sampled"] == sum(counts[fate] for fate in fates)
+
+
+def test_without_rules_nothing_is_said_about_them(tmp_path):
+    plain = parse_config(VALUES, "x.yaml")
+    assert {shard.split for shard in plan(plain)} == set(SPLITS)
+    assert config_with({}).dataset_digest() == plain.dataset_digest() != CONFIG.dataset_digest()
+    write_shard(plain, "random", "test", 0, tmp_path / "random.parquet")
+    assert b"held_out" not in pq.read_metadata(tmp_path / "random.parquet").metadata[b"cadmus"]
+
+
+def rewrite(source, target, metadata_of):
+    """The rows of one shard under the metadata of another."""
+    table = pq.read_table(source).replace_schema_metadata(pq.read_schema(metadata_of).metadata)
+    pq.write_table(table, target)
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        (HELD_OUT, r"held_out/equality-0000\.parquet: 60 programs match no rule of dataset\.held_out"),
+        ("test", r"test/equality-0000\.parquet: \d+ programs match the rule dataset\.held_out\.\w+"),
+    ],
+)
+def test_rows_against_the_rules_are_a_defect(dataset, tmp_path, split, message):
+    for path in dataset.rglob("*.parquet"):
+        target = tmp_path / path.relative_to(dataset)
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    other = "test" if split == HELD_OUT else HELD_OUT
+    name = "equality-0000.parquet"
+    rewrite(dataset / other / name, tmp_path / split / name, dataset / split / name)
+    with pytest.raises(Defect, match=message):
+        write_manifest(CONFIG, tmp_path)
+
+
+@given(
+    st.lists(st.text(SYMBOLS, max_size=9), max_size=20),
+    st.lists(st.text(SYMBOLS, min_size=1, max_size=3), min_size=1, max_size=3),
+)
+def test_contains_is_a_search_within_each_program(texts, pieces):
+    found = matches([HeldOutRule(contains=pieces)], Programs.from_strings(texts), None, None)
+    assert found.tolist() == [[any(piece in text for piece in pieces) for text in texts]]
+
+
+def test_either_and_both():
+    x, y = np.array([7, 7, 1, 9]), np.array([7, 1, 7, 8])
+    rules = [HeldOutRule(values=[7, [9, 10]], compared=compared) for compared in ("either", "both")]
+    found = matches(rules, Programs.from_strings(["1"] * 4), x, y)
+    assert found.tolist() == [[True, True, True, True], [True, False, False, False]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "template", "split", "message"),
+    [
+        (
+            {"length": [1, 63]},
+            "basic_math",
+            "train",
+            r"dataset\.held_out\.rule: the rule excludes \d+ true programs and nothing is left: none of the "
+            r"last \d+ candidates of template basic_math .*; narrow the rule",
+        ),
+        (
+            {"contains": ["S"], "templates": ["equality"]},
+            "equality",
+            HELD_OUT,
+            r"dataset\.held_out\.rule: too little matches: none of .* template equality .*; widen the rule",
+        ),
+    ],
+)
+def test_a_rule_that_excludes_everything_or_nothing_stops(rule, template, split, message):
+    with pytest.raises(InputError, match=message) as caught:
+        sampler.sample(config_with({"rule": rule}).dataset, 1, template, split, 0, 10)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_template_that_accepts_nothing_stops():
+    config = parse_config({**VALUES, "dataset": {**VALUES["dataset"], "max_length": 3}}, "x.yaml")
+    with pytest.raises(
+        InputError, match=r"dataset\.templates\.less_greater: none of the last \d+ candidates"
+    ):
+        sampler.sample(config.dataset, 1, "less_greater", "train", 0, 10)
+
+
+def test_a_rule_that_matches_nothing_anywhere_stops_the_manifest(tmp_path):
+    templates = {"equality": {"train": 50}, "random": {"train": 5}}
+    config = config_with({"never": {"values": [500]}}, templates=templates)
+    with pytest.raises(
+        InputError, match=r"dataset\.held_out\.never excludes nothing of any template: .* none"
+    ):
+        write(config, tmp_path)
+    assert not (tmp_path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({}, "dataset.held_out.rule: a rule has exactly one of values, length and contains"),
+        ({"length": [1, 2], "values": [3]}, "dataset.held_out.rule: a rule has exactly one of"),
+        ({"length": [3, 2]}, "dataset.held_out.rule.length: the lower end 3 is above the upper end 2"),
+        ({"values": [[1, 2, 3]]}, "[1, 2, 3] is neither an integer nor an interval [low, high]"),
+        ({"values": ["seven"]}, "'seven' is neither an integer nor an interval"),
+        ({"values": [[2, 1]]}, "the lower end 2 is above the upper end 1"),
+        ({"contains": ["*."]}, "'*.' is no piece of a program"),
+        ({"contains": [""]}, "'' is no piece of a program"),
+        ({"length": [1, 2], "templates": ["sums"]}, "no template 'sums'; the templates are basic_math"),
+        ({"length": [1, 2], "compared": "both"}, "compared: goes with values only"),
+        ({"lenght": [1, 2]}, "dataset.held_out.rule.lenght: no such key; did you mean 'length'?"),
+    ],
+)
+def test_invalid_rules_are_named(rule, message):
+    with pytest.raises(InputError) as caught:
+        config_with({"rule": rule})
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_held_out_programs_are_evaluated_only_where_there_are_rules():
+    values = {**VALUES, "evaluate": {"split": HELD_OUT}}
+    with pytest.raises(InputError, match=r"evaluate\.split: held_out needs a rule in dataset\.held_out"):
+        parse_config(values, "x.yaml")
+    assert parse_config({**values, "dataset": CONFIG.dataset.model_dump()}, "x.yaml")
