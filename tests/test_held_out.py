@@ -33,7 +33,7 @@ SYMBOLS = "".join(symbol for symbol in isa.BY_SYMBOL if symbol != isa.END)
 
 def config_with(rules, **dataset):
     values = copy.deepcopy(VALUES)
-    values["dataset"] |= {"held_out": rules, "held_out_programs": 30, **dataset}
+    values["dataset"] |= {"held_out": rules, "held_out_programs": 60, **dataset}
     return parse_config(values, "x.yaml")
 
 
