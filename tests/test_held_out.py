@@ -79,7 +79,7 @@ def test_held_out_programs_are_distinct_and_in_no_split_that_is_trained_on(datas
 
 def test_templates_of_which_nothing_is_excluded_have_no_held_out_programs(dataset):
     counts = {shard.template: shard.rows for shard in plan(CONFIG) if shard.split == HELD_OUT}
-    assert set(counts.values()) == {30}
+    assert set(counts.values()) == {60}
     rows = pl.read_parquet(dataset / HELD_OUT / "*.parquet").group_by("template").len()
     valued = ["basic_math", "equality", "less_greater", "subroutines"]
     assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 30)
