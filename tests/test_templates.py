@@ -270,7 +270,7 @@ def test_expressions_have_the_value_asked_for(length, operators):
     for text, value in zip(texts, values, strict=True):
         (output,) = reference.run(text).outputs
         assert output.value == value
-    assert table.range == (values[0], values[-1])
+    assert table.extent == (values[0], values[-1])
     assert table.count(values).sum() == table.total
     with pytest.raises(ValueError, match="-730"):
         table.sample(np.random.default_rng(1), np.array([-730]))

@@ -82,7 +82,7 @@ class Draw:
         tables = [expressions(length, operators) for length in lengths]
         frequency = np.mean([table.count(values) / table.total for table in tables], axis=0)
         if not frequency.any():
-            smallest, largest = zip(*(table.range for table in tables), strict=True)
+            smallest, largest = zip(*(table.extent for table in tables), strict=True)
             raise InputError(
                 f"dataset.values: no expression of {_listed(lengths)} instructions with the operators "
                 f"{operators} has a value from {limits.low} to {limits.high}; choose a range that meets "
@@ -95,6 +95,8 @@ class Draw:
     def expression(self, values: np.ndarray, lengths: Sequence[int], operators: str = OPERATORS) -> Programs:
         """An expression for each of ``values``, its length uniform among ``lengths`` that have one."""
         tables = [expressions(length, operators) for length in lengths]
+        if len(tables) == 1:
+            return tables[0].sample(self.rng, values)
         possible = np.stack([table.count(values) > 0 for table in tables])
         which = np.argmax(self.rng.random(possible.shape) * possible, axis=0)
         drawn = [table.sample(self.rng, values[which == index]) for index, table in enumerate(tables)]
