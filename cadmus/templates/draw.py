@@ -157,6 +157,11 @@ def only_where(piece: Programs, mask: np.ndarray) -> Programs:
     return piece.prefixes(piece.lengths * mask)
 
 
+def comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The comparison that holds of each ``x`` and ``y``, one of ``<=>``: uint8, shape (n,)."""
+    return np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
+
+
 def nothing(n: int) -> Programs:
     """Empty pieces."""
     return Programs(np.empty(0, np.uint8), np.zeros(n + 1, np.int64))
