@@ -78,7 +78,7 @@ def _ordered(interval: list[int]) -> list[int]:
 
 
 class Values(Section):
-    """The numbers that basic_math, equality and less_greater compare; others are out of distribution."""
+    """The numbers that basic_math, equality, less_greater and subroutines compare."""
 
     low: Annotated[Value, Field(description="smallest compared value")] = -20
     high: Annotated[Value, Field(description="largest compared value")] = 20

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.cli.machine import run
@@ -63,6 +65,18 @@ def test_programs_are_distinct_and_within_the_limits(drawn):
     assert len(set(texts)) == COUNT
     assert max(map(len, texts)) <= Dataset().max_length
     assert all(isa.END not in text for text in texts)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("n", [0, 1, 5, 300])
+def test_templates_give_at_most_as_many_candidates_as_asked_for(template, n):
+    candidates = FUNCTIONS[template](Draw(np.random.default_rng(n), Dataset()), n)
+    columns = [column for column in candidates[1:] if column is not None]
+    assert len(candidates.programs) <= n
+    assert all(len(column) == len(candidates.programs) for column in columns)
+    if template not in {"random", "less_greater"}:
+        assert compiled.verdicts(candidates.programs).all()
+        assert len(candidates.programs) > 150 or n < 300
 
 
 def test_prompts_leave_something_to_complete(drawn):
@@ -270,10 +284,34 @@ def test_expressions_have_the_value_asked_for(length, operators):
     for text, value in zip(texts, values, strict=True):
         (output,) = reference.run(text).outputs
         assert output.value == value
-    assert table.range == (values[0], values[-1])
+    assert table.extent == (values[0], values[-1])
     assert table.count(values).sum() == table.total
     with pytest.raises(ValueError, match="-730"):
         table.sample(np.random.default_rng(1), np.array([-730]))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    operators=st.sets(st.sampled_from(OPERATORS), min_size=1).map("".join),
+    lengths=st.sets(st.sampled_from([1, 3, 5, 7]), min_size=1).map(sorted),
+    low=st.integers(-80, 9),
+    width=st.integers(10, 100),
+)
+def test_expressions_are_drawn_within_the_range(operators, lengths, low, width):
+    dataset = Dataset.model_validate({"values": {"low": low, "high": low + width}})
+    draw = Draw(np.random.default_rng(1), dataset)
+    try:
+        values = draw.values(200, lengths, operators)
+    except InputError:
+        extents = [expressions(length, operators).extent for length in lengths]
+        assert all(low + width < smallest or largest < low for smallest, largest in extents)
+        return
+    assert low <= values.min() <= values.max() <= low + width
+    drawn = draw.expression(values, lengths, operators)
+    outcome = compiled.execute(drawn)
+    assert np.array_equal(outcome.values[:, 0], values)
+    assert np.all(outcome.count == 1)
+    assert set(drawn.lengths.tolist()) <= set(lengths)
 
 
 @pytest.mark.parametrize("operator", ["-", "/"])

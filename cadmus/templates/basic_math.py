@@ -1,7 +1,7 @@
 """Simple calculations: an expression compared with a digit, ``12+0>``."""
 
 from cadmus.programs import join
-from cadmus.templates.draw import Candidates, Draw
+from cadmus.templates.draw import Candidates, Draw, comparator
 
 
 def basic_math(draw: Draw, n: int) -> Candidates:
@@ -12,4 +12,4 @@ def basic_math(draw: Draw, n: int) -> Candidates:
     digit = draw.digit(n)
     prompt = join(draw.expression(x, *made_of), digit)
     y = digit.astype(int) - ord("0")
-    return Candidates(join(prompt, draw.choice(n, b"<>=")), prompt.lengths, x, y)
+    return Candidates(join(prompt, comparator(x, y)), prompt.lengths, x, y)

@@ -82,7 +82,7 @@ class Draw:
         tables = [expressions(length, operators) for length in lengths]
         frequency = np.mean([table.count(values) / table.total for table in tables], axis=0)
         if not frequency.any():
-            smallest, largest = zip(*(table.range for table in tables), strict=True)
+            smallest, largest = zip(*(table.extent for table in tables), strict=True)
             raise InputError(
                 f"dataset.values: no expression of {_listed(lengths)} instructions with the operators "
                 f"{operators} has a value from {limits.low} to {limits.high}; choose a range that meets "
@@ -95,6 +95,8 @@ class Draw:
     def expression(self, values: np.ndarray, lengths: Sequence[int], operators: str = OPERATORS) -> Programs:
         """An expression for each of ``values``, its length uniform among ``lengths`` that have one."""
         tables = [expressions(length, operators) for length in lengths]
+        if len(tables) == 1:
+            return tables[0].sample(self.rng, values)
         possible = np.stack([table.count(values) > 0 for table in tables])
         which = np.argmax(self.rng.random(possible.shape) * possible, axis=0)
         drawn = [table.sample(self.rng, values[which == index]) for index, table in enumerate(tables)]
@@ -153,6 +155,11 @@ def interleave(variant: np.ndarray, drawn: Sequence[Programs]) -> Programs:
 def only_where(piece: Programs, mask: np.ndarray) -> Programs:
     """The piece in the rows of ``mask`` (bool, shape (n,)), nothing in the others."""
     return piece.prefixes(piece.lengths * mask)
+
+
+def comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The comparison that holds of each ``x`` and ``y``, one of ``<=>``: uint8, shape (n,)."""
+    return np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
 
 
 def nothing(n: int) -> Programs:

@@ -22,8 +22,54 @@ SHAPES = {1: ("d",), 3: ("ddo",), 5: ("ddodo", "dddoo")}
 """Where the digits (d) and the operators (o) stand, by the number of instructions."""
 
 
+class _ByValue:
+    """Expressions of one length, which can be counted and drawn by value.
+
+    Attributes:
+        values: int64, ascending, the value of each expression or group of expressions.
+        before: int64, one longer, how many expressions stand before each of these.
+    """
+
+    values: np.ndarray
+    before: np.ndarray
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The smallest and the largest value."""
+        return int(self.values[0]), int(self.values[-1])
+
+    @property
+    def total(self) -> int:
+        """How many expressions have a value."""
+        return int(self.before[-1])
+
+    def count(self, values: np.ndarray) -> np.ndarray:
+        """How many expressions have each of ``values``: int64, of the same shape."""
+        start, stop = self._span(values)
+        return stop - start
+
+    def _draw(self, rng: np.random.Generator, values: np.ndarray) -> np.ndarray:
+        """The number of an expression for each of ``values``, uniformly among those that have the value."""
+        start, stop = self._span(values)
+        if np.any(start == stop):
+            raise ValueError(f"no expression has the value {values[start == stop][0]}")
+        return rng.integers(start, stop)
+
+    def _span(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        smallest = self.extent[0]
+        last = len(self._below) - 1
+        places = (np.clip(values - smallest + above, 0, last) for above in (0, 1))
+        return tuple(self._below[place] for place in places)
+
+    @functools.cached_property
+    def _below(self) -> np.ndarray:
+        """How many expressions have a smaller value, for each value from the smallest to the next."""
+        smallest, largest = self.extent
+        return self.before[np.searchsorted(self.values, np.arange(smallest, largest + 2))]
+
+
 @dataclass(frozen=True)
-class Expressions:
+class Expressions(_ByValue):
     """The expressions of one length that have a value, in the order of their values.
 
     Attributes:
@@ -36,19 +82,10 @@ class Expressions:
     values: np.ndarray
     enumerated: int
 
-    @property
-    def range(self) -> tuple[int, int]:
-        """The smallest and the largest value."""
-        return int(self.values[0]), int(self.values[-1])
-
-    @property
-    def total(self) -> int:
-        """How many expressions have a value."""
-        return len(self.values)
-
-    def count(self, values: np.ndarray) -> np.ndarray:
-        """How many expressions have each of ``values``: int64, of the same shape."""
-        return self._stop(values) - self._start(values)
+    @functools.cached_property
+    def before(self) -> np.ndarray:
+        """int64, shape (n + 1,), the numbers from 0 to n."""
+        return np.arange(len(self.values) + 1)
 
     def sample(self, rng: np.random.Generator, values: np.ndarray) -> Programs:
         """An expression for each of ``values``, uniformly among those that have the value.
@@ -56,28 +93,11 @@ class Expressions:
         Raises:
             ValueError: one of the values has no expression of this length.
         """
-        start, stop = self._start(values), self._stop(values)
-        _check(values, start, stop)
-        return self.programs.take(rng.integers(start, stop))
-
-    def _start(self, values: np.ndarray) -> np.ndarray:
-        return self._first[self._place(values)]
-
-    def _stop(self, values: np.ndarray) -> np.ndarray:
-        return self._first[self._place(values) + 1]
-
-    @functools.cached_property
-    def _first(self) -> np.ndarray:
-        """Where the expressions of each value begin, from one below the smallest to two above the largest."""
-        return np.searchsorted(self.values, np.arange(self.values[0] - 1, self.values[-1] + 3))
-
-    def _place(self, values: np.ndarray) -> np.ndarray:
-        """The row of ``_first`` for each value; values out of reach get one that holds no expression."""
-        return np.clip(values, self.values[0] - 1, self.values[-1] + 1) - (self.values[0] - 1)
+        return self.programs.take(self._draw(rng, values))
 
 
 @dataclass(frozen=True)
-class Composed:
+class Composed(_ByValue):
     """The expressions of one length, each two shorter ones and an operator: as :class:`Expressions`.
 
     The pieces are known by their values alone: how an expression of one value, an expression of another
@@ -102,29 +122,13 @@ class Composed:
     length: int
     operators: str
 
-    @property
-    def range(self) -> tuple[int, int]:
-        """The smallest and the largest value."""
-        return int(self.values[0]), int(self.values[-1])
-
-    @property
-    def total(self) -> int:
-        """How many expressions have a value."""
-        return int(self.before[-1])
-
-    def count(self, values: np.ndarray) -> np.ndarray:
-        """How many expressions have each of ``values``: int64, of the same shape."""
-        return self._stop(values) - self._start(values)
-
     def sample(self, rng: np.random.Generator, values: np.ndarray) -> Programs:
         """An expression for each of ``values``, uniformly among those that have the value.
 
         Raises:
             ValueError: one of the values has no expression of this length.
         """
-        start, stop = self._start(values), self._stop(values)
-        _check(values, start, stop)
-        drawn = np.searchsorted(self.before, rng.integers(start, stop), "right") - 1
+        drawn = np.searchsorted(self.before, self._draw(rng, values), "right") - 1
         pieces, order = [], []
         for left_length in range(1, self.length - 1, 2):
             rows = np.flatnonzero(self.left_length[drawn] == left_length)
@@ -134,17 +138,6 @@ class Composed:
             pieces.append(join(left, right, self.operator[of]))
             order.append(rows)
         return stack(pieces).take(np.argsort(np.concatenate(order)))
-
-    def _start(self, values: np.ndarray) -> np.ndarray:
-        return self.before[np.searchsorted(self.values, values, "left")]
-
-    def _stop(self, values: np.ndarray) -> np.ndarray:
-        return self.before[np.searchsorted(self.values, values, "right")]
-
-
-def _check(values: np.ndarray, start: np.ndarray, stop: np.ndarray) -> None:
-    if np.any(start == stop):
-        raise ValueError(f"no expression has the value {values[start == stop][0]}")
 
 
 @functools.cache

@@ -3,7 +3,7 @@ r"""Calling subroutines: definitions and their use, in any order, ``\41-*;9f55*2
 import numpy as np
 
 from cadmus.programs import Programs, join
-from cadmus.templates.draw import Candidates, Draw, definition, nothing, only_where
+from cadmus.templates.draw import Candidates, Draw, comparator, definition, nothing, only_where
 from cadmus.vm import compiled
 
 BEFORE, BETWEEN, AFTER = range(3)
@@ -21,7 +21,7 @@ def subroutines(draw: Draw, n: int) -> Candidates:
     *bodies, call = _calls(draw, n)
     definitions = [only_where(definition(body), body.lengths > 0) for body in bodies]
 
-    # The value of the call decides which comparator holds; half the time it is =.
+    # Half the time the expression beside the call has the same value.
     outcome = compiled.execute(join(*definitions, call))
     x = outcome.values[:, 0].astype(np.int64)
     low, high = draw.dataset.values.low, draw.dataset.values.high
@@ -29,7 +29,6 @@ def subroutines(draw: Draw, n: int) -> Candidates:
     *definitions, call = (piece.take(fits) for piece in (*definitions, call))
     x, n = x[fits], int(fits.sum())
     y = np.where(draw.rng.random(n) < 0.5, x, draw.values(n, LENGTHS))
-    comparator = np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
 
     last = draw.rng.choice([BEFORE, BETWEEN, AFTER, AFTER], size=n)
     earlier = np.minimum(draw.rng.integers(3, size=(2, n)), last)
@@ -39,7 +38,7 @@ def subroutines(draw: Draw, n: int) -> Candidates:
         pairs = zip(definitions, places, strict=True)
         return join(*(only_where(definition, place == where) for definition, place in pairs))
 
-    compared = join(call, standing(BETWEEN), draw.expression(y, LENGTHS), comparator)
+    compared = join(call, standing(BETWEEN), draw.expression(y, LENGTHS), comparator(x, y))
     programs = join(standing(BEFORE), compared, standing(AFTER))
     prompt_length = programs.lengths - np.where(last == AFTER, definitions[-1].lengths, 1)
     return Candidates(programs, prompt_length, x, y)
