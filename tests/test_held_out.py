@@ -7,11 +7,14 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+import torch
 import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
+from cadmus.cli.main import cadmus
 from cadmus.config import HELD_OUT, SPLITS, HeldOutRule, parse_config
 from cadmus.dataset import parquet, sampler
 from cadmus.dataset.held_out import matches
@@ -19,6 +22,8 @@ from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.reader import read_split
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import Defect, InputError
+from cadmus.model.export import save_export
+from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
 
 VALUES = yaml.safe_load((Path(__file__).parent / "tiny.yaml").read_text())
@@ -216,3 +221,20 @@ def test_held_out_programs_are_evaluated_only_where_there_are_rules():
     with pytest.raises(InputError, match=r"evaluate\.split: held_out needs a rule in dataset\.held_out"):
         parse_config(values, "x.yaml")
     assert parse_config({**values, "dataset": CONFIG.dataset.model_dump()}, "x.yaml")
+
+
+def test_held_out_programs_can_be_evaluated(dataset, tmp_path):
+    torch.manual_seed(0)
+    save_export(GPT(CONFIG.model), CONFIG.model, tmp_path / "model", {})
+    settings = {**CONFIG.model_dump(), "evaluate": {"split": HELD_OUT}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
+    output = tmp_path / "accuracy.parquet"
+    options = {"config": "config.yaml", "model": "model", "output": output.name}
+    arguments = [text for name, value in options.items() for text in (f"--{name}", str(tmp_path / value))]
+    arguments = ["evaluate", "--dataset", str(dataset), *arguments]
+    done = CliRunner().invoke(cadmus, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    verified = pl.read_parquet(output).filter(metric="verified")
+    valued = {"basic_math", "equality", "equality_solve", "less_greater", "subroutines"}
+    assert set(verified["template"]) == valued | {"apply_labels"}
+    assert set(verified["programs"]) == {30}

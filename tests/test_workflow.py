@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from cadmus.config import load_config
+from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.figures import FIGURES, TABLES
 from cadmus.model.inference import Cadmus
@@ -70,6 +71,13 @@ def test_the_dataset_is_there(results):
     assert manifest["name"] == "tiny"
     for shard in plan(CONFIG):
         assert len(pl.read_parquet(results / "dataset" / shard.path)) == shard.rows
+
+
+def test_the_dataset_has_its_report(results):
+    text = (results / "dataset/report.md").read_text()
+    for figure in DATASET_FIGURES:
+        assert f"(report/{figure}.png)" in text
+        assert (results / f"dataset/report/{figure}.png").exists()
 
 
 def test_the_model_was_trained_and_loads(results):
@@ -146,6 +154,28 @@ def test_a_changed_config_runs_what_it_decides(checkout):
     more_steps = jobs(checkout, "--config", 'train={"steps": 30}')
     assert more_steps["train"] == 1
     assert "shard" not in more_steps
+
+
+def test_a_killed_generation_goes_on_with_the_missing_shards_alone(checkout, results):
+    dataset = results / "dataset"
+    report = dataset.relative_to(checkout) / "report.md"
+    shard = dataset / "train/random-0000.parquet"
+    manifest = dataset / "manifest.json"
+    before = {path: path.read_bytes() for path in (shard, manifest)}
+    for path in (*before, checkout / report):
+        path.unlink()
+    assert jobs(checkout, str(report)) == {"shard": 1, "manifest": 1, "dataset_report": 1}
+    done = snakemake(checkout, str(report))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path: path.read_bytes() for path in before} == before
+    # The same dataset again is no reason to train again; another one is.
+    assert jobs(checkout) == {}
+    manifest.write_text(manifest.read_text().replace('"name": "tiny"', '"name": "other"'))
+    try:
+        assert {"train", "dataset_report"} <= set(jobs(checkout))
+    finally:
+        manifest.write_bytes(before[manifest])
+    assert jobs(checkout) == {}
 
 
 def test_a_misspelt_key_is_one_line(checkout):
