@@ -8,16 +8,12 @@ import numpy as np
 
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.programs import Programs, join, stack
+from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import expressions
 
 HALF = 5
 """Instructions in each of the two expressions."""
 _CANDIDATES_AT_ONCE = 2_000_000
-
-
-def true_comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The comparator that makes ``x y comparator`` true: uint8 (ASCII), shape (n,)."""
-    return np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
 
 
 def held_out(programs: Programs, held_out_share: float) -> np.ndarray:
@@ -65,7 +61,7 @@ def held_out_comparisons(
         programs = join(
             table.programs.take(x_first[owner] + index // y_count[owner]),
             table.programs.take(y_first[owner] + index % y_count[owner]),
-            true_comparator(x[owner], y[owner]),
+            comparator(x[owner], y[owner]),
         )
         walked[pairs] += length
         rows = np.flatnonzero(held_out(programs, held_out_share))

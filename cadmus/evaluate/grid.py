@@ -11,8 +11,9 @@ import polars as pl
 from tqdm import tqdm
 
 from cadmus.config import Grid, Values
-from cadmus.evaluate.comparisons import HALF, held_out_comparisons, true_comparator
+from cadmus.evaluate.comparisons import HALF, held_out_comparisons
 from cadmus.model.tokens import TOKEN_OF_BYTE
+from cadmus.templates.draw import comparator
 
 _PROGRAMS_AT_ONCE = 8_192
 
@@ -37,7 +38,7 @@ def comparison_grid(
     rng = np.random.default_rng([seed, *b"grid"])
     programs, pair = held_out_comparisons(rng, x, y, settings.programs_per_pixel, held_out_share)
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
-    expected = TOKEN_OF_BYTE[true_comparator(x, y)][pair]
+    expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
     predicted = np.empty(len(programs), np.int64)
     for first in tqdm(range(0, len(programs), _PROGRAMS_AT_ONCE), desc="grid", delay=2, disable=None):
         rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))

@@ -24,11 +24,12 @@ from tqdm import tqdm
 
 from cadmus.config import Probe, Values
 from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import HALF, held_out, true_comparator
+from cadmus.evaluate.comparisons import HALF, held_out
 from cadmus.evaluate.numbers import with_accuracy
 from cadmus.files import reported
 from cadmus.probe.majority import majority
 from cadmus.programs import Programs, join, stack
+from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import expressions
 
 TOLERANCE = 1e-3
@@ -95,7 +96,7 @@ def held_out_sample(
     while grew and len(programs) < n:
         pair = rng.integers(first, stop, (2, _CANDIDATES_AT_ONCE))
         x, y = table.values[pair]
-        drawn = join(*(table.programs.take(rows) for rows in pair), true_comparator(x, y))
+        drawn = join(*(table.programs.take(rows) for rows in pair), comparator(x, y))
         rows = np.flatnonzero(held_out(drawn, held_out_share))
         found = np.concatenate([found, pair[:, rows]], axis=1)
         programs = stack([programs, drawn.take(rows)])
