@@ -9,6 +9,7 @@ import difflib
 import hashlib
 import json
 import re
+import reprlib
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -32,25 +33,27 @@ def _whole_number(value: Any) -> Any:
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else value
 
 
+def _number(value: Any) -> Any:
+    """Text of a number: from a command line, or ``1e-3``, which YAML takes for text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+# Strict, as true is no number.
 Integer = Annotated[int, BeforeValidator(_whole_number), Field(strict=True)]
 Count = Annotated[Integer, Field(ge=0)]
 Positive = Annotated[Integer, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Rate = Annotated[float, Field(gt=0, lt=1)]
+Value = Annotated[Integer, Field(ge=-1_000, le=1_000)]
+"""A compared value; those of the expressions lie well within."""
+Number = Annotated[float, BeforeValidator(_number), Field(strict=True)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+Rate = Annotated[Number, Field(gt=0, lt=1)]
 Interval = Annotated[list[Integer], Field(min_length=2, max_length=2)]
 
-TEMPLATES = (
-    "basic_math",
-    "equality",
-    "less_greater",
-    "subroutines",
-    "random",
-    "basic_sequences",
-    "advanced_sequences",
-    "apply_labels",
-    "complete_algorithm",
-)
-"""The nine sub-problems, in the order of the paper's Table 3."""
+OPERATORS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.group == "arithmetic")
+"""The instructions that make one number of two."""
 
 SPLITS = ("train", "validation", "test")
 """The splits that every dataset has; the hash of a program decides between them."""
@@ -58,9 +61,14 @@ SPLITS = ("train", "validation", "test")
 HELD_OUT = "held_out"
 """The split of what the rules of ``dataset.held_out`` exclude; without rules there is none."""
 
+LONGEST_PROGRAM = 250
+"""Limit of ``dataset.max_length``: a prompt's length is one byte in a shard."""
+MOST_SHARDS = 1_000
+"""Shards of one template in one split; each is a job of the workflow."""
+
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 def _ordered(interval: list[int]) -> list[int]:
@@ -70,10 +78,10 @@ def _ordered(interval: list[int]) -> list[int]:
 
 
 class Values(Section):
-    """The numbers that basic_math, equality and less_greater compare; others are out of distribution."""
+    """The numbers that basic_math, equality, less_greater and subroutines compare."""
 
-    low: Annotated[Integer, Field(description="smallest compared value")] = -20
-    high: Annotated[Integer, Field(description="largest compared value")] = 20
+    low: Annotated[Value, Field(description="smallest compared value")] = -20
+    high: Annotated[Value, Field(description="largest compared value")] = 20
     uniform_share: Annotated[
         Share,
         Field(
@@ -94,22 +102,33 @@ class Template(Section):
     train: Annotated[Count, Field(description="programs of this template in the training set")] = 0
 
 
-class ExpressionTemplate(Template):
-    """A template of number expressions."""
+Lengths = Annotated[
+    list[Literal[1, 3, 5, 7]],
+    Field(min_length=1, description="instructions in an expression, drawn with equal shares"),
+]
 
-    expression_lengths: Annotated[
-        list[Literal[1, 3, 5]],
-        Field(min_length=1, description="instructions in an expression, drawn with equal shares"),
-    ] = [5]
+
+class ExpressionTemplate(Template):
+    """Two number expressions and a comparator: ``941-*55*2+=``."""
+
+    expression_lengths: Lengths = [5]
+    operators: Annotated[str, Field(description=f"operators of the expressions, some of `{OPERATORS}`")] = (
+        OPERATORS
+    )
+
+    @field_validator("operators")
+    @classmethod
+    def _in_order(cls, operators: str) -> str:
+        if not operators or not set(operators) <= set(OPERATORS):
+            raise ValueError(f"{operators!r} is no selection of the operators {OPERATORS}")
+        # The same operators in another order are the same dataset.
+        return "".join(operator for operator in OPERATORS if operator in operators)
 
 
 class BasicMath(ExpressionTemplate):
     """An expression compared with a digit: ``12+0>``."""
 
-    expression_lengths: Annotated[
-        list[Literal[1, 3, 5]],
-        Field(min_length=1, description="instructions in an expression, drawn with equal shares"),
-    ] = [3, 5]
+    expression_lengths: Lengths = [3, 5]
 
 
 class Random(Template):
@@ -117,7 +136,13 @@ class Random(Template):
 
     length: Annotated[Interval, Field(description="fewest and most instructions")] = [4, 16]
 
-    _ordered = field_validator("length")(_ordered)
+    @field_validator("length")
+    @classmethod
+    def _check(cls, interval: list[int]) -> list[int]:
+        _ordered(interval)
+        if not 1 <= interval[0] <= interval[1] <= LONGEST_PROGRAM:
+            raise ValueError(f"{interval} is no interval within 1 to {LONGEST_PROGRAM} instructions")
+        return interval
 
 
 class SequenceTemplate(Template):
@@ -147,7 +172,10 @@ class CompleteAlgorithm(SequenceTemplate):
 
 
 class Templates(Section):
-    """The sub-problems of the paper's Table 3."""
+    """The sub-problems, in the order of the paper's Table 3.
+
+    A field's name is the name of the function in the file of this name under ``cadmus/templates/``.
+    """
 
     basic_math: BasicMath = BasicMath()
     equality: ExpressionTemplate = ExpressionTemplate()
@@ -158,6 +186,10 @@ class Templates(Section):
     advanced_sequences: SequenceTemplate = SequenceTemplate()
     apply_labels: SequenceTemplate = SequenceTemplate()
     complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()
+
+
+TEMPLATES = tuple(Templates.model_fields)
+"""The names of the templates."""
 
 
 class HeldOutRule(Section):
@@ -243,9 +275,11 @@ class Dataset(Section):
 
     values: Values = Values()
     max_length: Annotated[
-        Positive, Field(le=250, description="longest program, in instructions, the end not counted")
+        Positive,
+        Field(le=LONGEST_PROGRAM, description="longest program, in instructions, the end not counted"),
     ] = 63
-    shard_size: Annotated[Positive, Field(description="most programs in one shard")] = 250_000
+    # A column of strings in a shard holds less than 2 GiB.
+    shard_size: Annotated[Positive, Field(le=8_000_000, description="most programs in one shard")] = 250_000
     validation: Annotated[Count, Field(description="validation programs of each template")] = 2_000
     test: Annotated[Count, Field(description="test programs of each template")] = 2_000
     held_out_share: Annotated[
@@ -265,6 +299,16 @@ class Dataset(Section):
     ] = 2_000
     templates: Templates = Templates()
 
+    @model_validator(mode="after")
+    def _check(self) -> "Dataset":
+        most = max(self.validation, self.test, *(getattr(self.templates, name).train for name in TEMPLATES))
+        if most > MOST_SHARDS * self.shard_size:
+            raise ValueError(
+                f"shard_size: {most} programs in shards of {self.shard_size} are more than {MOST_SHARDS} "
+                f"shards; set at least {-(-most // MOST_SHARDS)}"
+            )
+        return self
+
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that the dataset has."""
@@ -278,10 +322,10 @@ class Dataset(Section):
 class Model(Section):
     """The decoder."""
 
-    layers: Annotated[Positive, Field(description="transformer blocks")]
-    width: Annotated[Positive, Field(description="embedding dimension")]
+    layers: Annotated[Positive, Field(le=1_000, description="transformer blocks")]
+    width: Annotated[Positive, Field(le=100_000, description="embedding dimension")]
     heads: Annotated[Positive, Field(description="attention heads; they divide the width evenly")]
-    mlp: Annotated[Positive, Field(description="hidden size of the MLP")]
+    mlp: Annotated[Positive, Field(le=1_000_000, description="hidden size of the MLP")]
     tied: Annotated[bool, Field(description="one matrix for input and output embedding")] = False
 
     @model_validator(mode="after")
@@ -327,13 +371,15 @@ class Train(Section):
         Field(description="set of values for the optimizer fields below that are not given"),
     ] = "fast"
     steps: Annotated[Positive, Field(description="optimizer steps")]
-    batch_size: Annotated[Positive, Field(description="programs per step, over all ranks")] = 1024
+    batch_size: Annotated[Positive, Field(le=1_000_000, description="programs per step, over all ranks")] = (
+        1024
+    )
     micro_batch_size: Annotated[
         Positive | None,
         Field(description="programs per forward pass on one rank; the whole share of the rank when null"),
     ] = None
     row_length: Annotated[
-        Positive | None,
+        Annotated[Positive, Field(le=65_536)] | None,
         Field(
             description="tokens in a packed row; room for the longest program and its end when null",
         ),
@@ -344,13 +390,13 @@ class Train(Section):
         Rate | None, Field(description="peak rate of Muon, for the matrices of the blocks")
     ] = None
     betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = [0.9, 0.95]
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: Annotated[Number, Field(ge=0)] = 0.0
     schedule: Annotated[
         Literal["cosine", "linear", "constant"], Field(description="decay to 0 over the steps")
     ] = "cosine"
     warmup_share: Annotated[Share, Field(description="share of the steps in which the rate rises")] = 0.0
-    clip: Annotated[float, Field(ge=0, description="largest norm of the gradient; 0 does not clip")] = 0.0
-    zero_stage: Annotated[Literal[1, 2, 3], Field(description="DeepSpeed ZeRO stage")] = 1
+    clip: Annotated[Number, Field(ge=0, description="largest norm of the gradient; 0 does not clip")] = 0.0
+    zero_stage: Annotated[Positive, Field(le=3, description="DeepSpeed ZeRO stage")] = 1
     precision: Literal["bf16", "fp32"] = "bf16"
     ranks: Annotated[Positive, Field(description="training processes on this node")] = 1
     checkpoint_every: Annotated[Positive, Field(description="steps between checkpoints")] = 250
@@ -362,7 +408,8 @@ class Train(Section):
         if not isinstance(given, dict):
             return given
         recipe = given.get("recipe", "fast")
-        return {**RECIPES[recipe], **given} if recipe in RECIPES else given
+        known = isinstance(recipe, str) and recipe in RECIPES
+        return {**RECIPES[recipe], **given} if known else given
 
     @model_validator(mode="after")
     def _check(self) -> "Train":
@@ -387,9 +434,11 @@ class Train(Section):
 class Grid(Section):
     """The comparison grid: every pair of values (x, y)."""
 
-    low: Annotated[Integer, Field(description="smallest value of the grid")] = -40
-    high: Annotated[Integer, Field(description="largest value of the grid")] = 40
-    programs_per_pixel: Annotated[Positive, Field(description="held-out programs for each pair")] = 10
+    low: Annotated[Value, Field(description="smallest value of the grid")] = -40
+    high: Annotated[Value, Field(description="largest value of the grid")] = 40
+    programs_per_pixel: Annotated[
+        Positive, Field(le=10_000, description="held-out programs for each pair")
+    ] = 10
 
     @model_validator(mode="after")
     def _check(self) -> "Grid":
@@ -400,14 +449,16 @@ class Grid(Section):
 class Probe(Section):
     """Logistic regressions for the two compared values."""
 
-    train_programs: Annotated[Positive, Field(description="programs that the regressions are fitted to")] = (
-        4_000
-    )
-    test_programs: Annotated[Positive, Field(description="programs that they are scored on")] = 2_000
+    train_programs: Annotated[
+        Positive, Field(le=1_000_000, description="programs that the regressions are fitted to")
+    ] = 4_000
+    test_programs: Annotated[
+        Positive, Field(le=1_000_000, description="programs that they are scored on")
+    ] = 2_000
     inverse_regularisation: Annotated[
-        float, Field(gt=0, description="C of scikit-learn's LogisticRegression")
+        Number, Field(gt=0, description="C of scikit-learn's LogisticRegression")
     ] = 1.0
-    max_iterations: Annotated[Positive, Field(description="iterations of the solver")] = 200
+    max_iterations: Annotated[Positive, Field(le=1_000_000, description="iterations of the solver")] = 200
 
 
 class Evaluate(Section):
@@ -479,22 +530,47 @@ def parse_config(values: Any, source: str) -> Config:
         raise InputError(f"{source}: {_describe(error, values)}") from None
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML in which no key comes twice, of which the first would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key.value!r} comes twice", problem_mark=key.start_mark
+                )
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def load_config(path: Path | str) -> Config:
     """Read a config file.
 
     Raises:
         InputError: the file is missing, is no YAML or holds something invalid.
     """
+    return parse_config(read_yaml(path), str(path))
+
+
+def read_yaml(path: Path | str) -> Any:
+    """What a YAML file holds.
+
+    Raises:
+        InputError: the file is missing, is no YAML or has a key twice.
+    """
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        # The loader is a safe one.
+        return yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"cannot read the config {path}: {reason}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark else ""
-        raise InputError(f"{path}{place}: not valid YAML: {getattr(error, 'problem', error)}") from None
-    return parse_config(values, str(path))
+        reason = getattr(error, "problem", None) or getattr(error, "reason", error)
+        raise InputError(f"{path}{place}: not valid YAML: {reason}") from None
 
 
 def _describe(error: ValidationError, values: Any) -> str:
@@ -513,9 +589,16 @@ def _describe(error: ValidationError, values: Any) -> str:
         text = f"{key}: is missing"
     else:
         message = first["msg"].removeprefix("Value error, ")
-        shown = "" if isinstance(first["input"], dict | BaseModel) else f", not {first['input']!r}"
-        text = (f"{key}: " if key else "") + message[0].lower() + message[1:]
-        text += shown if first["type"] != "value_error" else ""
+        if first["type"] == "model_type":
+            message = "should be a mapping of keys to values"
+        named = message.split(":")[0]
+        if first["type"] != "value_error":
+            message = message[0].lower() + message[1:]
+            if ", not " not in message:
+                message += f", not {reprlib.repr(first['input'])}"
+        elif key and named in message and named in _fields(first["loc"]):
+            key, message = f"{key}.{named}", message.removeprefix(f"{named}: ")
+        text = f"{key}: {message}" if key else message
     more = len(problems) - 1
     return text + (f" (and {more} more problem{'s' * (more > 1)})" if more else "")
 
@@ -526,4 +609,4 @@ def _fields(path: tuple[int | str, ...]) -> list[str]:
         is_section = isinstance(section, type) and issubclass(section, BaseModel)
         # Otherwise a mapping of names to sections.
         section = section.model_fields[part].annotation if is_section else get_args(section)[-1]
-    return list(section.model_fields)
+    return list(getattr(section, "model_fields", ()))

@@ -21,11 +21,7 @@ Copy one, give it another `name`, change what you are interested in.  Everything
 the default below.  `cadmus config show config/NAME.yaml` prints a file with all its defaults, or one line
 that says what is wrong with it.
 
-| file | for |
-|---|---|
-| [quick.yaml](quick.yaml) | the whole paper once on two cores, in minutes |
-
-The tables are written from `cadmus/config.py` by `cadmus config document`.
+The tables are written from `cadmus/config.py` and the files by `cadmus config document`.
 """
 
 
@@ -34,9 +30,12 @@ def schema() -> str:
     return json.dumps(Config.model_json_schema(), indent=1) + "\n"
 
 
-def readme() -> str:
-    """``config/README.md``: one table for each section of the config."""
-    parts = [INTRODUCTION]
+def readme(root: Path) -> str:
+    """``config/README.md``: the files of a checkout, and one table for each section of the config."""
+    files = [
+        [f"[{path.name}]({path.name})", _purpose(path)] for path in sorted((root / "config").glob("*.yaml"))
+    ]
+    parts = [INTRODUCTION, _table(["file", "for"], files)]
     _describe("", Config, parts)
     names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
     rows = [[f"`{name}`", *(f"`{recipe.get(name)}`" for recipe in RECIPES.values())] for name in names]
@@ -49,8 +48,14 @@ def documents(root: Path) -> dict[Path, str]:
     """The generated files of a checkout and their contents."""
     return {
         root / "workflow/schemas/config.schema.json": schema(),
-        root / "config/README.md": readme(),
+        root / "config/README.md": readme(root),
     }
+
+
+def _purpose(path: Path) -> str:
+    """The first comment of a config file that is meant for people."""
+    comments = (line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# "))
+    return next((text for text in comments if not text.startswith("yaml-language-server")), "")
 
 
 def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:

@@ -17,6 +17,10 @@ class InputError(CadmusError):
     would be right.  The command line prints it without a traceback and exits with code 2.
     """
 
+    def __init__(self, message: str) -> None:
+        # What a library said may have several lines.
+        super().__init__(" ".join(line.strip() for line in message.splitlines()))
+
 
 class ModelOutputError(CadmusError):
     """An answer of a model that cannot be graded as a program; counted, never shown as a failure."""

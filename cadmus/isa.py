@@ -18,6 +18,7 @@ are named in passing or are decisions of ours (see docs/paper-notes.md).
 
 import hashlib
 import json
+import reprlib
 from dataclasses import dataclass
 
 from cadmus.errors import InputError
@@ -203,7 +204,7 @@ def check_program(program: str) -> str:
     for position, symbol in enumerate(program, start=1):
         if symbol not in BY_SYMBOL:
             raise InputError(
-                f"unknown symbol {symbol!r} at position {position} of the program {program!r}; "
+                f"unknown symbol {symbol!r} at position {position} of the program {reprlib.repr(program)}; "
                 "`cadmus isa` lists the 65 instructions"
             )
     return program

@@ -67,7 +67,7 @@ class Programs:
     @property
     def lengths(self) -> np.ndarray:
         """Instructions in each program: int64, shape (n,)."""
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     def take(self, rows: np.ndarray) -> "Programs":
         """The programs at ``rows`` (indices, or a mask as long as the batch), in that order."""
@@ -96,11 +96,11 @@ def join(*pieces: Piece) -> Programs:
     """
     rows = max(len(piece) for piece in pieces if not isinstance(piece, bytes))
     batches = [_as_batch(piece, rows) for piece in pieces]
-    offsets = offsets_of(np.sum([batch.lengths for batch in batches], axis=0))
+    lengths_of = [batch.lengths for batch in batches]
+    offsets = offsets_of(sum(lengths_of))
     data = np.empty(offsets[-1], np.uint8)
     start = offsets[:-1].copy()
-    for batch in batches:
-        lengths = batch.lengths
+    for batch, lengths in zip(batches, lengths_of, strict=True):
         _copy_pieces(batch.data, batch.offsets[:-1], data, start, lengths)
         start += lengths
     return Programs(data, offsets)

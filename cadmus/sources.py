@@ -5,6 +5,7 @@ machine samples the dataset again.
 """
 
 import ast
+import functools
 from pathlib import Path
 
 UNTRACKED = (
@@ -32,9 +33,9 @@ def sources_of(*modules: str) -> list[Path]:
         if module in found or module in UNTRACKED or module.startswith("cadmus.cli.") or path is None:
             continue
         found[module] = path
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        pending.extend(_imports(tree))
-        data |= _named_files(tree, path.parent)
+        imports, files = _references(path)
+        pending.extend(imports)
+        data |= files
     return sorted({*found.values(), *data})
 
 
@@ -43,6 +44,13 @@ def _path(module: str) -> Path | None:
     place = Path(__file__).parent.joinpath(*module.split(".")[1:])
     candidates = (place.with_suffix(".py"), place / "__init__.py")
     return next((path for path in candidates if path.is_file()), None)
+
+
+@functools.cache
+def _references(path: Path) -> tuple[list[str], set[Path]]:
+    """What a file imports of ``cadmus``, and the data files that it names."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return _imports(tree), _named_files(tree, path.parent)
 
 
 def _imports(tree: ast.Module) -> list[str]:

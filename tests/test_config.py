@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cadmus.config import RECIPES, TEMPLATES, Templates, Train, load_config, parse_config
+from cadmus.config import RECIPES, Train, load_config, parse_config
 from cadmus.config_reference import documents, readme
 from cadmus.errors import InputError
 
@@ -34,18 +34,31 @@ def changed(path, value):
         ("train.steps", 10.5, "train.steps: input should be a valid integer"),
         ("train.batch_size", True, "train.batch_size: input should be a valid integer, not True"),
         ("model.layers", 0, "model.layers: input should be greater than or equal to 1, not 0"),
-        ("model.heads", 5, "model: heads: 5 does not divide width 128"),
+        ("model.heads", 5, "x.yaml: model.heads: 5 does not divide width 128"),
+        ("model.layers", 10**30, "model.layers: input should be less than or equal to 1000"),
         ("model", {"layers": 1, "width": 6, "heads": 2, "mlp": 4}, "an even width per head, not 3"),
         ("dataset.values", {"low": 3, "high": 1}, "the lower end 3 is above the upper end 1"),
         ("dataset.max_length", 251, "dataset.max_length: input should be less than or equal to 250"),
         ("dataset.templates.random.length", [9, 3], "the lower end 9 is above the upper end 3"),
+        ("dataset.templates.random.length", [0, 3], "no interval within 1 to 250 instructions"),
+        ("dataset.templates.random.length", [1, 2, 3], "at most 2 items after validation, not 3"),
+        ("dataset.templates.random", 3, "random: should be a mapping of keys to values, not 3"),
+        ("dataset.values.high", 10**30, "dataset.values.high: input should be less than or equal to 1000"),
+        ("dataset.values.uniform_share", True, "uniform_share: input should be a valid number, not True"),
+        ("dataset.shard_size", 10, "dataset.shard_size: 600000 programs in shards of 10 are more than 1000"),
         ("dataset.templates.complete_algorithm.examples", [0, 3], "no interval within 1 to 6 examples"),
         ("dataset.templates.apply_labels.sequence_length", [1, 12], "no interval within 1 to 9 elements"),
         (
             "dataset.templates.equality.expression_lengths",
             [4],
-            "expression_lengths.0: input should be 1, 3 or 5",
+            "expression_lengths.0: input should be 1, 3, 5 or 7",
         ),
+        (
+            "dataset.templates.less_greater.operators",
+            "+^",
+            "less_greater.operators: '+^' is no selection of the operators +-*/%xn",
+        ),
+        ("dataset.templates.basic_math.operators", "", "'' is no selection of the operators"),
         ("dataset.templates", {}, "no template has a number of train programs above 0"),
         (
             "train.row_length",
@@ -55,6 +68,10 @@ def changed(path, value):
         ("train.ranks", 3, "batch_size: 256 is not a multiple of ranks 3"),
         ("train.micro_batch_size", 100, "micro_batch_size: 100 does not divide the 256 programs of a rank"),
         ("train.recipe", "slow", "train.recipe: input should be 'paper' or 'fast', not 'slow'"),
+        ("train.recipe", ["fast"], "train.recipe: input should be 'paper' or 'fast', not ['fast']"),
+        ("train.weight_decay", float("inf"), "train.weight_decay: input should be a finite number, not inf"),
+        ("train.learning_rate", "fast", "train.learning_rate: input should be a valid number, not 'fast'"),
+        ("train.zero_stage", True, "train.zero_stage: input should be a valid integer, not True"),
         ("train.clip", 1.0, "stops the optimizer muon from learning"),
         ("train.zero_stage", 3, "the optimizer muon needs stage 1, not 3"),
         ("evaluate.grid", {"low": 1, "high": 0}, "the lower end 1 is above the upper end 0"),
@@ -87,6 +104,16 @@ def test_files_that_are_no_config(tmp_path):
     path.write_text("just text")
     with pytest.raises(InputError, match="a config is a mapping"):
         load_config(path)
+    path.write_text("train:\n  steps: 3\n  batch_size: 4\n  steps: 5\n")
+    with pytest.raises(
+        InputError, match=r"config\.yaml, line 4: not valid YAML: the key 'steps' comes twice"
+    ):
+        load_config(path)
+    path.write_bytes(b"\0")
+    with pytest.raises(
+        InputError, match=r"config\.yaml: not valid YAML: special characters are not allowed$"
+    ):
+        load_config(path)
     path.write_bytes(b"name: \xff")
     with pytest.raises(InputError, match="not UTF-8"):
         load_config(path)
@@ -116,15 +143,19 @@ def test_the_dataset_digest_follows_what_is_sampled():
     )
 
 
+def test_the_order_of_operators_makes_no_difference():
+    digests = {
+        parse_config(changed("dataset.templates.equality.operators", text), "x.yaml").dataset_digest()
+        for text in ("+-*", "*-+", "**+-")
+    }
+    assert len(digests) == 1
+
+
 def test_every_shipped_config_is_valid():
     configs = sorted(QUICK.parent.glob("*.yaml"))
     assert QUICK in configs
     for path in configs:
         assert load_config(path).name == path.stem
-
-
-def test_templates_are_listed_once():
-    assert tuple(Templates.model_fields) == TEMPLATES
 
 
 def test_the_schema_and_the_reference_are_current():
@@ -134,6 +165,6 @@ def test_the_schema_and_the_reference_are_current():
 
 
 def test_a_section_is_documented_field_by_field():
-    fields = readme().split("## `train`")[1].split("## ")[0]
+    fields = readme(QUICK.parent.parent).split("## `train`")[1].split("## ")[0]
     assert all(f"| `{name}` |" in fields for name in Train.model_fields)
     assert "ZeRO" in fields

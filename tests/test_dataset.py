@@ -7,12 +7,16 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.config import SPLITS, load_config
 from cadmus.dataset import parquet
 from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.reader import read_split
+from cadmus.dataset.sampler import sample
+from cadmus.dataset.seen import Seen
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.dataset.splits import hashes, split_of
 from cadmus.errors import Defect, InputError
@@ -148,19 +152,44 @@ def test_a_shard_of_another_config_is_refused(copy):
 
 
 def test_a_program_in_the_wrong_split_is_a_defect(copy):
-    path = copy / "test/random-0000.parquet"
-    rows = pq.read_table(copy / "train/random-0000.parquet")
-    pq.write_table(rows.replace_schema_metadata(pq.read_schema(path).metadata), path)
+    drawn = sample(CONFIG.dataset, 1, "random", "train", 0, CONFIG.dataset.test)
+    parquet.write(copy / "test/random-0000.parquet", drawn, CONFIG, "random", "test", 0)
     with pytest.raises(Defect, match="belong to another split"):
         write_manifest(CONFIG, copy)
 
 
-@pytest.mark.parametrize("other", ["train/less_greater-0001", "train/random-0000", "test/less_greater-0000"])
-def test_a_shard_in_the_place_of_another_is_refused(copy, other):
-    source = copy / f"{other}.parquet"
-    (copy / "train/less_greater-0000.parquet").write_bytes(source.read_bytes())
-    with pytest.raises(InputError, match=rf"less_greater-0000\.parquet: the shard is {other}, not the one"):
+def test_a_shard_in_the_place_of_another_is_refused(copy):
+    path = copy / "train/random-0000.parquet"
+    path.write_bytes((copy / "train/equality-0000.parquet").read_bytes())
+    with pytest.raises(InputError, match=r"changed since the manifest was written"):
+        read_split(copy, "train")
+    with pytest.raises(InputError, match=r"has the template equality, here belongs random; delete it"):
         write_manifest(CONFIG, copy)
+
+
+def test_other_parquet_files_are_no_shards(copy):
+    path = copy / "train/random-0000.parquet"
+    for table in (pq.read_table(path).replace_schema_metadata(), pq.read_table(path).drop_columns("x")):
+        pq.write_table(table, path)
+        with pytest.raises(InputError, match="not a shard of Cadmus"):
+            write_manifest(CONFIG, copy)
+        with pytest.raises(InputError, match="not a shard of Cadmus"):
+            read_split(copy, "train")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not a readable manifest"),
+        ('{"digest": "1"', "not a readable manifest"),
+        ("[1]", "not a manifest, config_digest is missing"),
+        ('{"isa_digest": "0"}', "not a manifest, config_digest is missing"),
+    ],
+)
+def test_a_damaged_manifest_is_named(copy, text, message):
+    (copy / "manifest.json").write_text(text)
+    with pytest.raises(InputError, match=rf"manifest\.json: {message}.*; write it again$"):
+        read_split(copy, "train")
 
 
 def test_no_two_shards_have_one_name():
@@ -205,3 +234,14 @@ def test_programs_survive_arrow(dataset):
     assert Programs.from_arrow(programs.to_arrow()).to_strings() == texts
     assert Programs.from_arrow(programs.to_arrow().slice(1, 3)).to_strings() == texts[1:4]
     assert parquet.read_metadata(dataset / "test/random-0000.parquet")["rows"] == 60
+
+
+@given(st.lists(st.lists(st.integers(0, 60) | st.integers(2**64 - 3, 2**64 - 1))))
+def test_seen_tells_what_is_new(batches):
+    seen, before = Seen(sum(map(len, batches))), set()
+    for batch in batches:
+        new = seen.add(np.array(batch, np.uint64)).tolist()
+        for value, is_new in zip(batch, new, strict=True):
+            # 0 marks a free place, so it counts as 1.
+            assert is_new == (max(value, 1) not in before)
+            before.add(max(value, 1))

@@ -38,7 +38,7 @@ SYMBOLS = "".join(symbol for symbol in isa.BY_SYMBOL if symbol != isa.END)
 
 def config_with(rules, **dataset):
     values = copy.deepcopy(VALUES)
-    values["dataset"] |= {"held_out": rules, "held_out_programs": 30, **dataset}
+    values["dataset"] |= {"held_out": rules, "held_out_programs": 60, **dataset}
     return parse_config(values, "x.yaml")
 
 
@@ -84,7 +84,7 @@ def test_held_out_programs_are_distinct_and_in_no_split_that_is_trained_on(datas
 
 def test_templates_of_which_nothing_is_excluded_have_no_held_out_programs(dataset):
     counts = {shard.template: shard.rows for shard in plan(CONFIG) if shard.split == HELD_OUT}
-    assert set(counts.values()) == {30}
+    assert set(counts.values()) == {60}
     rows = pl.read_parquet(dataset / HELD_OUT / "*.parquet").group_by("template").len()
     valued = ["basic_math", "equality", "less_greater", "subroutines"]
     assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 30)

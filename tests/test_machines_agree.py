@@ -9,17 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cadmus import isa
+from cadmus import fuzz, isa
 from cadmus.programs import Programs
-from cadmus.vm import compiled, reference
-
-ALL = "".join(isa.BY_SYMBOL)
-INSIDE = ALL.replace(".", "").replace("\\", "").replace(";", "")
-# Weighted so that sequences are built, calls find a subroutine and a stack that holds values.
-BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
-CALLING = "fghFGmwl" * 2 + "mwl" * 2
-BODY = INSIDE + BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
-TOP = INSIDE + 2 * BUILDING + CALLING
+from cadmus.vm import compiled, lockstep, reference
 
 
 def assert_agreement(expected: dict[str, reference.Result]) -> None:
@@ -30,30 +22,6 @@ def assert_agreement(expected: dict[str, reference.Result]) -> None:
         assert (outputs, true) == result, program
         # A number and a sequence are both tuples.
         assert list(map(type, outputs)) == list(map(type, result.outputs)), program
-
-
-def text(rng: random.Random, symbols: str, longest: int) -> str:
-    return "".join(rng.choices(symbols, k=rng.randint(0, longest)))
-
-
-def uniform(rng: random.Random) -> str:
-    """Any instructions; an end, which cuts the program short, in one of five."""
-    return text(rng, ALL if rng.random() < 0.2 else ALL.replace(".", ""), 80)
-
-
-def biased(rng: random.Random) -> str:
-    """Definitions in front of, between and behind pieces of a top level that calls them."""
-    pieces = [text(rng, TOP, 12) for _ in range(3)]
-    pieces += ["\\" + text(rng, BODY, 8) + ";" for _ in range(rng.randint(1, 3))]
-    rng.shuffle(pieces)
-    return "".join(pieces)
-
-
-def spending(rng: random.Random) -> str:
-    """Calls that call on and on, so that depth and budget run out, at any point of a body."""
-    calls = ["f_3", "g_1", "ER", "9Im_2", "3I0l_1", "5Iw_", "f", "E", "5F", "~" * rng.randint(0, 300)]
-    bodies = ("".join(rng.choices(calls, k=rng.randint(1, 5))) for _ in range(2))
-    return "".join(f"\\{body};" for body in bodies) + text(rng, "5I1fgFm", 8) + "9I5mf"
 
 
 class CountingMachine(reference._Machine):
@@ -87,9 +55,7 @@ def counting(symbol: str, operation: Callable) -> Callable:
 @pytest.fixture(scope="module")
 def sampled() -> dict[str, reference.Result]:
     """Many programs and what the readable machine makes of them."""
-    rng = random.Random(20)
-    kinds = {uniform: 100_000, biased: 100_000, spending: 1_000}
-    programs = [sample(rng) for sample, count in kinds.items() for _ in range(count)]
+    programs = [program for chunk in range(4) for program in fuzz.programs_of(20, chunk)]
     with pytest.MonkeyPatch.context() as patch:
         for symbol, operation in reference._OPERATIONS.items():
             patch.setitem(reference._OPERATIONS, symbol, counting(symbol, operation))
@@ -104,13 +70,13 @@ def test_the_machines_agree_on_many_programs(sampled: dict[str, reference.Result
 def test_the_sampled_programs_reach_every_part_of_the_machine(sampled: dict[str, reference.Result]) -> None:
     calls = [*reference._CALLING, *(f"{symbol} gives a value" for symbol in reference._CALLING)]
     for reached in (*reference._OPERATIONS, *calls, "too deep", "undefined", "budget spent"):
-        assert CountingMachine.executed[reached] >= 1_000, reached
+        assert CountingMachine.executed[reached] >= 200, reached
 
 
 pieces = st.one_of(
-    st.text(ALL, max_size=20),
-    st.text(TOP, max_size=20),
-    st.text(BODY, max_size=10).map(lambda body: f"\\{body};"),
+    st.text(fuzz.ALL, max_size=20),
+    st.text("0123456789uIbEfghFGmwl", max_size=20),
+    st.text(fuzz.RUNNING, max_size=10).map(lambda body: f"\\{body};"),
     st.sampled_from(["u1b2b3b", "44*I", "73:", "10/", r"\1-ER;9f", "E*E*E*E*E*"]),
 )
 
@@ -118,4 +84,56 @@ pieces = st.one_of(
 @given(st.lists(st.lists(pieces, max_size=6).map("".join), min_size=1, max_size=20))
 @settings(max_examples=200, deadline=None)
 def test_the_machines_agree(programs: list[str]) -> None:
+    assert_agreement({program: reference.run(program) for program in programs})
+
+
+def literal(value: int) -> str:
+    """A program of literals and arithmetic that leaves ``value``, which may be the smallest integer."""
+    if value < 0:
+        return literal(-(value + 1)) + "~1-"
+    return "0" + "".join(f"t*{digit}+" for digit in str(value))
+
+
+EDGES = sorted(
+    {
+        sign * base + step
+        for sign in (-1, 1)
+        for base in (0, 3, 10, 46_340, 2**16, 2**24, 2**30, 2**31 - 3)
+        for step in (-2, -1, 0, 1, 2)
+    }
+    | {isa.INTEGER_MIN, isa.INTEGER_MIN + 1}
+)
+
+
+@pytest.mark.parametrize("symbol", "+-*/%xn<>=&|")
+def test_lock_step_gives_what_integers_give_around_every_edge(symbol: str) -> None:
+    """The float64 of the lock step against the integers of Python, for each pair of hard numbers."""
+    pairs = [(a, b) for a in EDGES for b in EDGES]
+    batch = Programs.from_strings([literal(a) + literal(b) + symbol for a, b in pairs])
+    outcome = compiled.execute(batch)
+    for (a, b), kind, value in zip(pairs, outcome.kind, outcome.values[:, 0].tolist(), strict=True):
+        (expected,) = reference._OPERATIONS[symbol](reference.Number(a), reference.Number(b))
+        assert (None if kind == compiled.NAN else value) == (expected and expected.value), (a, symbol, b)
+
+
+@pytest.mark.parametrize("symbol", "!?'B~ae")
+def test_lock_step_gives_what_integers_give_of_one_input(symbol: str) -> None:
+    assert_agreement({literal(a) + symbol: reference.run(literal(a) + symbol) for a in EDGES})
+
+
+def test_only_number_programs_run_in_lock_step(monkeypatch) -> None:
+    """Each program goes one way or the other, by its text, and the results are in order."""
+    ran = []
+    run = lockstep.run
+    monkeypatch.setattr(lockstep, "run", lambda *batch: (ran.append(batch[2].tolist()), run(*batch)))
+    programs = ["34+7=", "", "3I", "5.uu", "1;", "1" * lockstep.LONGEST, "73:", ".", "+"]
+    batch = Programs.from_strings([*programs, "1" * (lockstep.LONGEST + 1)])
+    assert_agreement({program: reference.run(program) for program in batch.to_strings()})
+    assert ran == 3 * [[0, 3, 5, 8]]
+
+
+def test_programs_of_all_lengths_run_in_lock_step_together() -> None:
+    rng = random.Random(3)
+    programs = ["".join(rng.choices(fuzz.NUMBERS, k=length)) for length in range(81) for _ in range(7)]
+    rng.shuffle(programs)
     assert_agreement({program: reference.run(program) for program in programs})

@@ -4,6 +4,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -347,6 +348,32 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
     assert str(tmp_path / "checkpoints" / "step-00000005") in error
     assert "\n" not in error
     assert not (tmp_path / "model").exists()
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", _train_without_space)
+        assert train(tmp_path, run_config()) == 2
+    checkpoints = tmp_path / "checkpoints"
+    assert (tmp_path / "error").read_text() == f"cannot write {checkpoints / 'step-00000005'}: File too large"
+    assert not list(checkpoints.glob("*step*"))
+    assert train(tmp_path, run_config()) == 0
+    assert len(losses(tmp_path)) == 10
+
+
+def _train_without_space(directory: Path, data_digest: str) -> None:
+    """As train_process.train, with no file above 4 KiB, which a checkpoint needs and the metrics do not."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    train_process.train(directory, data_digest)
+
+
+def test_a_line_of_metrics_that_was_cut_off_is_dropped(tmp_path):
+    assert train(tmp_path, run_config()) == 0
+    shutil.rmtree(tmp_path / "checkpoints" / "step-00000010")
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:4]) + '{"step": 5, "lo')
+    assert train(tmp_path, run_config()) == 0
+    assert [record["step"] for record in metrics(tmp_path)] == [1, 2, 3, 4, 6, 7, 8, 9, 10]
 
 
 def _train_on_nan(directory: Path, data_digest: str) -> None:

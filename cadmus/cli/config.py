@@ -26,7 +26,11 @@ def show(file: Path) -> None:
 def document(root: Path) -> None:
     """Write config/README.md and the JSON schema of the checkout in ROOT from cadmus/config.py."""
     from cadmus.config_reference import documents
+    from cadmus.errors import InputError
     from cadmus.files import replacing
+
+    if not (root / "cadmus/config.py").is_file():
+        raise InputError(f"{root}: not a checkout of Cadmus (cadmus/config.py is missing); name its folder")
 
     for path, text in documents(root).items():
         with replacing(path) as temporary:

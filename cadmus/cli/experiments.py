@@ -11,6 +11,7 @@ from cadmus.cli.options import config_option
 from cadmus.config import Config, digest, load_config
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, produce
+from cadmus.files import check_writable
 
 _PATH = click.Path(path_type=Path)
 
@@ -115,6 +116,7 @@ def _begin(config: Path, output: Path) -> Config:
     """The config, once it is clear that the results will find their place."""
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: a file of numbers is called something.parquet")
+    check_writable(output)
     return load_config(config)
 
 

@@ -4,10 +4,11 @@ import sys
 
 import click
 
-from cadmus.cli import bench, config, dataset, experiments, machine, readme, train
+from cadmus.cli import bench, config, dataset, experiments, fuzz, machine, readme, train
 from cadmus.errors import InputError
+from cadmus.files import REFUSALS
 
-MODULES = (machine, dataset, train, experiments, bench, config, readme)
+MODULES = (machine, dataset, train, experiments, bench, fuzz, config, readme)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -42,6 +43,13 @@ def main() -> None:
         _fail(error.format_message().rstrip(".") + hint, error.exit_code)
     except click.Abort:
         _fail("interrupted", 1)
+    except OSError as error:
+        if error.errno not in REFUSALS:
+            raise
+        place = error.filename or "standard output, or a temporary file"
+        # What is left in the buffer would fail once more when Python ends.
+        sys.stdout = None
+        _fail(f"cannot write {place}: {error.strerror}", 2)
 
 
 def _fail(message: str, code: int) -> None:

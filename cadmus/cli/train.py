@@ -8,6 +8,7 @@ import click
 
 from cadmus.cli.options import config_option
 from cadmus.errors import InputError
+from cadmus.files import check_writable
 
 
 @click.command()
@@ -38,6 +39,7 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
     """
     from cadmus.config import load_config
     from cadmus.dataset.manifest import read_manifest
+    from cadmus.model.export import check_export
     from cadmus.train import launch
 
     run = load_config(config)
@@ -47,6 +49,8 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
             f"{dataset}: the dataset was sampled with another seed or section dataset than {config} has; "
             "sample it again"
         )
+    check_export(output)
+    check_writable(metrics)
     if run.train.ranks > 1 and "RANK" not in os.environ:
         sys.exit(launch.run_ranks(launch.python_command(), run.train.ranks))
 
@@ -58,10 +62,10 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
     try:
         programs = read_split(dataset, "train").programs
         loop.train(run, programs, manifest["digest"], checkpoints, output, metrics, click.echo)
-    except InputError:
-        if not first:
-            sys.exit(2)
-        raise
+    except InputError as error:
+        if first or isinstance(error, loop.FailedAlone):
+            raise
+        sys.exit(2)
     except loop.Interrupted as interruption:
         if first:
             click.echo(f"cadmus: {interruption}", err=True)

@@ -20,6 +20,8 @@ from cadmus.files import replacing
 from cadmus.programs import Programs
 
 NAME = "manifest.json"
+KEYS = {"digest", "isa_digest", "config_digest", "splits", "files"}
+"""What is read from a manifest."""
 
 
 def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
                 "template": shard.template,
                 "split": shard.split,
                 "rows": noted["rows"],
-                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "sha256": file_digest(path),
                 **{key: noted[key] for key in ("counts", HELD_OUT) if key in noted},
             }
         )
@@ -88,28 +90,42 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; {directory} is no finished dataset") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable manifest ({error})") from None
-    if manifest.get("isa_digest") != isa.digest():
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: not a readable manifest ({reason}); write it again") from None
+    missing = KEYS - set(manifest) if isinstance(manifest, dict) else KEYS
+    if missing:
+        raise InputError(f"{path}: not a manifest, {min(missing)} is missing; write it again")
+    if manifest["isa_digest"] != isa.digest():
         raise InputError(
-            f"{path}: the dataset was sampled with the instruction set {manifest.get('isa_digest')}, this is "
+            f"{path}: the dataset was sampled with the instruction set {manifest['isa_digest']}, this is "
             f"{isa.digest()}; sample it again"
         )
     return manifest
 
 
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _check_origin(path: Path, noted: dict[str, Any], shard: Shard, config: Config) -> None:
-    for key, ours in (("isa_digest", isa.digest()), ("config_digest", config.dataset_digest())):
+    expected = {
+        "isa_digest": isa.digest(),
+        "config_digest": config.dataset_digest(),
+        "template": shard.template,
+        "split": shard.split,
+        "shard": shard.number,
+    }
+    if shard.split != HELD_OUT:
+        # Rules may match fewer programs than are wanted.
+        expected["rows"] = shard.rows
+    for key, ours in expected.items():
         if noted[key] != ours:
             raise InputError(
-                f"{path}: the shard has the {key} {noted[key]}, this run has {ours}; delete it and sample it "
+                f"{path}: the shard has the {key} {noted[key]}, here belongs {ours}; delete it and sample it "
                 "again"
             )
-    is_of = (noted["split"], noted["template"], noted["shard"])
-    if is_of != (shard.split, shard.template, shard.number):
-        raise InputError(
-            f"{path}: the shard is {is_of[0]}/{is_of[1]}-{is_of[2]:04d}, not the one of its name; delete it "
-            "and sample it again"
-        )
 
 
 def _check_rules(path: Path, shard: Shard, programs: Programs, columns: pa.Table, config: Config) -> None:

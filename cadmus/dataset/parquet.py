@@ -1,6 +1,8 @@
 """The Parquet file of a shard: its columns, its metadata, and reading it with clear errors."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -76,14 +78,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing, truncated or no shard.
     """
-    try:
-        footer = pq.read_metadata(path)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from None
-    noted = (footer.metadata or {}).get(METADATA_KEY)
-    if noted is None:
-        raise InputError(f"{path}: not a shard of Cadmus (its metadata is missing)")
-    return {**json.loads(noted), "rows": footer.num_rows}
+    with _shard(path) as file:
+        return {**json.loads(file.metadata.metadata[METADATA_KEY]), "rows": file.metadata.num_rows}
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
@@ -92,9 +88,21 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     Raises:
         InputError: the file is missing, truncated or no shard.
     """
+    with _shard(path) as file:
+        return file.read(columns)
+
+
+@contextmanager
+def _shard(path: Path) -> Iterator[pq.ParquetFile]:
     try:
-        return pq.read_table(path, columns=columns, partitioning=None)
-    except (OSError, pa.ArrowException, KeyError) as error:
+        with pq.ParquetFile(path) as file:
+            if METADATA_KEY not in (file.metadata.metadata or {}) or not file.schema_arrow.equals(SCHEMA):
+                raise InputError(
+                    f"{path}: not a shard of Cadmus (no metadata or other columns); delete it and sample it "
+                    "again"
+                )
+            yield file
+    except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
 
 

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cadmus.dataset import parquet
-from cadmus.dataset.manifest import read_manifest
+from cadmus.dataset.manifest import file_digest, read_manifest
 from cadmus.errors import InputError
 from cadmus.programs import Programs
 
@@ -35,7 +36,8 @@ def read_split(directory: Path | str, split: str, templates: list[str] | None = 
     """Read a split in the order of the manifest, all templates or some.
 
     Raises:
-        InputError: the dataset or a shard of it is missing, truncated, or of another instruction set.
+        InputError: the dataset or a shard of it is missing, truncated, of another instruction set, or not
+            what the manifest describes.
     """
     directory = Path(directory)
     files = [
@@ -46,7 +48,7 @@ def read_split(directory: Path | str, split: str, templates: list[str] | None = 
     if not files:
         wanted = f" of {', '.join(templates)}" if templates else ""
         raise InputError(f"{directory}: the dataset has no {split} programs{wanted}")
-    table = pa.concat_tables([parquet.read(directory / file["file"]) for file in files]).unify_dictionaries()
+    table = pa.concat_tables([_read(directory, file) for file in files]).unify_dictionaries()
     return Table(
         programs=Programs.from_arrow(table["program"]),
         template=table["template"].to_numpy(),
@@ -54,3 +56,11 @@ def read_split(directory: Path | str, split: str, templates: list[str] | None = 
         x=pc.cast(table["x"], pa.float64()).to_numpy(),
         y=pc.cast(table["y"], pa.float64()).to_numpy(),
     )
+
+
+def _read(directory: Path, file: dict[str, Any]) -> pa.Table:
+    path = directory / file["file"]
+    table = parquet.read(path)
+    if file_digest(path) != file["sha256"]:
+        raise InputError(f"{path}: changed since the manifest was written; write the manifest again")
+    return table

@@ -7,6 +7,7 @@ import numpy as np
 
 from cadmus.config import HELD_OUT, Dataset
 from cadmus.dataset.held_out import matches
+from cadmus.dataset.seen import Seen
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import InputError
 from cadmus.programs import Programs, stack
@@ -88,11 +89,11 @@ def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, c
     counts = Counts()
     matched = dict.fromkeys(dataset.rules_for(template), 0)
     batches: list[Candidates] = []
-    seen = np.empty(0, np.uint64)
+    seen = Seen(count + BATCH)
     idle = 0
     while counts.kept < count:
         candidates = TEMPLATES[template](draw, BATCH)
-        kept, seen = _filter(candidates, template, split, dataset, seen, counts, matched)
+        kept = _filter(candidates, template, split, dataset, seen, counts, matched)
         counts.sampled += BATCH
         surplus = max(0, counts.kept - count)
         counts.surplus += surplus
@@ -135,8 +136,8 @@ def _hopeless(
             f"{seen}; narrow the rule"
         )
     return InputError(
-        f"dataset.templates.{template}: {seen}; widen dataset.values, dataset.max_length or the template's "
-        "own fields"
+        f"dataset.templates.{template}: {seen}; widen dataset.values, dataset.max_length, "
+        "dataset.held_out_share or the template's own fields"
     )
 
 
@@ -145,11 +146,11 @@ def _filter(
     template: str,
     split: str,
     dataset: Dataset,
-    seen: np.ndarray,
+    seen: Seen,
     counts: Counts,
     matched: dict[str, int],
-) -> tuple[Candidates, np.ndarray]:
-    """The candidates to keep, and ``seen`` (sorted hashes of kept programs) with theirs."""
+) -> Candidates:
+    """The candidates to keep, counting the fate of all; their hashes are added to ``seen``."""
     counts.unfit += BATCH - len(candidates.programs)
     short = candidates.programs.lengths <= dataset.max_length
     counts.too_long += int(np.sum(~short))
@@ -178,9 +179,7 @@ def _filter(
             counts.held_out += int(np.sum(~ours))
         candidates, hashed = _rows(candidates, np.flatnonzero(ours)), hashed[ours]
 
-    first = np.zeros(len(hashed), np.bool_)
-    first[np.unique(hashed, return_index=True)[1]] = True
-    first &= ~np.isin(hashed, seen)
+    first = seen.add(hashed)
     duplicates = int(np.sum(~first))
     if np.sum(first) < NEW_SHARE * len(hashed):
         # The space is nearly used up: what is left of it would take ever longer to find.
@@ -189,7 +188,7 @@ def _filter(
         counts.duplicates += duplicates
         candidates = _rows(candidates, np.flatnonzero(first))
     counts.kept += len(candidates.programs)
-    return candidates, np.union1d(seen, hashed)
+    return candidates
 
 
 def _rows(candidates: Candidates, rows: np.ndarray) -> Candidates:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from cadmus import config, isa
 from cadmus.errors import InputError
+from cadmus.files import check_writable, reported
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
 from cadmus.provenance import commit, versions
 
@@ -38,8 +39,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
         InputError: ``directory`` holds something that is no export, or cannot be written.
     """
     directory = Path(directory).absolute()
-    if directory.exists() and not (directory / METADATA).exists() and os.listdir(directory):
-        raise InputError(f"{directory} is in the way: it is not empty and no export of a model; name another")
+    check_export(directory)
     weights = {
         _transformers_name(name): tensor.detach().float().cpu().contiguous()
         for name, tensor in model.state_dict().items()
@@ -68,19 +68,32 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
     temporary = directory.with_name(f".{directory.name}.writing-{os.getpid()}")
     replaced = directory.with_name(f".{directory.name}.replaced-{os.getpid()}")
     try:
-        temporary.mkdir(parents=True)
-        save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
-        for name, content in files.items():
-            text = json.dumps(content, indent=2, ensure_ascii=False)
-            (temporary / name).write_text(text + "\n", encoding="utf-8")
-        if directory.exists():
-            directory.rename(replaced)
-        temporary.rename(directory)
-    except OSError as error:
-        raise InputError(f"cannot write the export {directory}: {error.strerror}") from None
+        with reported(directory):
+            temporary.mkdir(parents=True)
+            save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
+            for name, content in files.items():
+                text = json.dumps(content, indent=2, ensure_ascii=False)
+                (temporary / name).write_text(text + "\n", encoding="utf-8")
+            if directory.exists():
+                directory.rename(replaced)
+            temporary.rename(directory)
+    except SafetensorError as error:
+        raise InputError(f"cannot write {directory}: {error}") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(replaced, ignore_errors=True)
+
+
+def check_export(directory: Path | str) -> None:
+    """Find out before a model is trained whether :func:`save_export` will write it there.
+
+    Raises:
+        InputError: ``directory`` holds something that is no export, or cannot be written.
+    """
+    directory = Path(directory).absolute()
+    check_writable(directory, directory=True)
+    if directory.is_dir() and not (directory / METADATA).exists() and os.listdir(directory):
+        raise InputError(f"{directory} is in the way: it is not empty and no export of a model; name another")
 
 
 def read_metadata(directory: Path | str) -> dict[str, Any]:

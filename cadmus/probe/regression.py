@@ -6,6 +6,7 @@ of the two values, each layer and each token a regression is fitted to the progr
 on the others.
 """
 
+import os
 import tempfile
 import warnings
 from pathlib import Path
@@ -25,6 +26,7 @@ from cadmus.config import Probe, Values
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import HALF, held_out, true_comparator
 from cadmus.evaluate.numbers import with_accuracy
+from cadmus.files import reported
 from cadmus.probe.majority import majority
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.expressions import expressions
@@ -124,6 +126,9 @@ def hidden_states(model: Any, programs: Programs, path: Path) -> np.ndarray:
             layers, _, tokens, width = batch.shape
             shape = (layers, tokens, len(programs), width)
             states = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+            # Where the disk is full, a write to the mapped file would be the end of the process.
+            with reported(path), path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
         states[:, :, rows] = batch.swapaxes(1, 2)
     return states
 

@@ -1,10 +1,8 @@
 """Complex sequence operations: ``x=(1,2,3); len(select(x>1))==2`` is ``u1b2b3bE1>KL2=``."""
 
-import numpy as np
-
 from cadmus.programs import Programs, join
-from cadmus.templates.draw import Candidates, Draw, answer, definition, rows_of, writable
-from cadmus.vm import compiled
+from cadmus.templates.draw import Candidates, Draw, answered, definition, nothing
+from cadmus.templates.functions import number_function, number_predicate, pair_function, sequence_change
 
 
 def advanced_sequences(draw: Draw, n: int) -> Candidates:
@@ -14,29 +12,51 @@ def advanced_sequences(draw: Draw, n: int) -> Candidates:
     def sequence(k: int) -> Programs:
         return draw.sequence(k, lengths)
 
-    def nothing(k: int) -> Programs:
-        return Programs(np.empty(0, np.uint8), np.zeros(k + 1, np.int64))
+    def comparison(k: int) -> Programs:
+        return join(draw.digit(k), draw.choice(k, b"<>="))
 
-    compared = draw.mix(
-        n,
-        # Select by comparing, and by an explicit mask.
-        lambda k: join(sequence(k), b"E", draw.digit(k), draw.choice(k, b"<>="), b"K"),
-        lambda k: join(sequence(k), sequence(k), draw.choice(k, b"<>="), sequence(k), b"sK"),
-        lambda k: join(sequence(k), draw.choice(k, b"SV"), draw.choice(k, b"SV")),
-        lambda k: join(sequence(k), draw.choice(k, b"SV'~e!"), draw.choice(k, b"SV")),
-        lambda k: join(sequence(k), sequence(k), draw.choice(k, b"c+-*xn")),
-        # Map, filter and fold with a subroutine.
-        lambda k: join(definition(join(draw.digit(k), draw.operator(k))), sequence(k), b"m"),
-        lambda k: join(definition(join(draw.digit(k), draw.choice(k, b"<>=%"))), sequence(k), b"w"),
-        lambda k: join(definition(join(draw.choice(k, b"+-*xn"))), sequence(k), draw.digit(k), b"l"),
+    def mapped(k: int) -> Programs:
+        return join(definition(number_function(draw, k)), sequence(k), b"m")
+
+    def changed(k: int) -> Programs:
+        return draw.mix(
+            k,
+            # Select by comparing, by two comparisons, by another sequence.
+            lambda k: join(sequence(k), b"E", comparison(k), b"K"),
+            lambda k: join(
+                sequence(k), b"EE", comparison(k), b"s", comparison(k), draw.choice(k, b"&|"), b"K"
+            ),
+            lambda k: join(*draw.sequences(k, lengths, 2), comparison(k), b"K"),
+            # Order, element-wise arithmetic and logic.
+            lambda k: join(sequence(k), sequence_change(draw, k)),
+            lambda k: join(sequence(k), draw.choice(k, b"SV!?'B~ae"), draw.choice(k, b"SV'B~a")),
+            lambda k: join(*draw.sequences(k, lengths, 2), draw.choice(k, b"+-*/%xn<>=&|")),
+            lambda k: join(sequence(k), sequence(k), b"c", draw.choice(k, b"SV")),
+            # Map and filter with a subroutine.
+            mapped,
+            lambda k: join(definition(number_predicate(draw, k)), sequence(k), b"w"),
+            # Decorate the elements, move them and read the decorations, or not.
+            lambda k: join(sequence(k), b"E", comparison(k), b":", draw.choice(k, b"SV")),
+            lambda k: join(*draw.sequences(k, lengths, 2), b"3%:", draw.choice(k, b"SV"), b'"'),
+        )
+
+    def asked(k: int) -> Programs:
+        return draw.mix(
+            k,
+            nothing,
+            lambda k: join(draw.choice(k, b"L$XNA")),
+            lambda k: join(draw.digit(k, 0, 2), b"@"),
+            lambda k: join(b"E", draw.choice(k, b"SV"), b"Y"),
+        )
+
+    return answered(
+        draw.mix(
+            n,
+            *[lambda k: join(changed(k), asked(k))] * 6,
+            lambda k: join(definition(pair_function(draw, k)), sequence(k), draw.digit(k), b"l"),
+            # Folded to the last element: what was there before is dropped.
+            lambda k: join(
+                definition(join(b"s_", draw.digit(k), draw.operator(k))), sequence(k), draw.digit(k), b"l"
+            ),
+        )
     )
-    question = draw.mix(
-        n, nothing, lambda k: join(draw.choice(k, b"L$XNA")), lambda k: join(draw.digit(k, 0, 2), b"@")
-    )
-    # A fold leaves a number, of which nothing more is asked.
-    is_sequence = compiled.execute(compared).kind == compiled.SEQUENCE
-    prompt = join(compared, question.prefixes(question.lengths * is_sequence))
-    outcome = compiled.execute(prompt)
-    rows = writable(outcome)
-    prompt, outcome = prompt.take(rows), rows_of(outcome, rows)
-    return Candidates(join(prompt, answer(outcome)), prompt.lengths)

@@ -1,20 +1,8 @@
 r"""Labelling: ``f(x)=len(x)>1; x=(1,2,3); f(x)`` is ``\L1>;u1b2b3bf``."""
 
-import numpy as np
-
-from cadmus.programs import join
-from cadmus.templates.draw import (
-    Candidates,
-    Draw,
-    answer,
-    definition,
-    interleave,
-    only_where,
-    rows_of,
-    writable,
-)
-from cadmus.templates.functions import element_label, sequence_predicate
-from cadmus.vm import compiled
+from cadmus.programs import Programs, join
+from cadmus.templates.draw import Candidates, Draw, answered, definition
+from cadmus.templates.functions import number_label, sequence_predicate
 
 
 def apply_labels(draw: Draw, n: int) -> Candidates:
@@ -24,18 +12,13 @@ def apply_labels(draw: Draw, n: int) -> Candidates:
     label each element through decorations: ``\5>;u3b7bEm:u3b71:bY``.
     """
     lengths = draw.dataset.templates.apply_labels.sequence_length
-    half = n // 2
 
-    whole = join(definition(sequence_predicate(draw, half)), draw.sequence(half, lengths), b"f")
-    label = compiled.execute(whole)
-    whole_answer = only_where(join(draw.choice(half, b"!")), label.values[:, 0] == 0)
+    def sequence(k: int) -> Programs:
+        return draw.sequence(k, lengths)
 
-    each = join(definition(element_label(draw, half)), draw.sequence(half, lengths), b"Em:")
-    labels = compiled.execute(each)
-    rows = writable(labels)
-    each = each.take(rows)
-    each_answer = answer(rows_of(labels, rows))
-
-    kind = draw.rng.permutation(np.repeat([0, 1], [half, len(each)]))
-    prompt = interleave(kind, [whole, each])
-    return Candidates(join(prompt, interleave(kind, [whole_answer, each_answer])), prompt.lengths)
+    prompt = draw.mix(
+        n,
+        lambda k: join(definition(sequence_predicate(draw, k)), sequence(k), b"f"),
+        lambda k: join(definition(number_label(draw, k)), sequence(k), b"Em:"),
+    )
+    return answered(prompt, labels=True)

@@ -3,66 +3,76 @@ r"""Induction: examples of a function, then its definition.
 ``f((1,2,3))=1; f((2,3))=0; f((1,2,3,4))=1; f(x)=len(x)>2`` is ``u1b2b3bfu2b3bf!u1b2b3b4bf\L2>;``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from cadmus.programs import Programs, join
-from cadmus.templates.draw import Candidates, Draw, definition, interleave, numeral, only_where, writable
-from cadmus.templates.functions import number_function, sequence_function, sequence_predicate
+from cadmus.templates.draw import Candidates, Draw, answer, definition, interleave, merged, rows_of, writable
+from cadmus.templates.functions import (
+    number_function,
+    number_predicate,
+    pair_function,
+    sequence_change,
+    sequence_function,
+    sequence_predicate,
+)
 from cadmus.vm import compiled
 
 
 def complete_algorithm(draw: Draw, n: int) -> Candidates:
     """Several calls of a function with their results, to be completed by its definition.
 
-    Half the functions tell sequences apart, a quarter make a number of a number, a quarter of a sequence.
+    The function labels, calculates or changes sequences; it is called, mapped, folded with or filtered by.
+    The results of its examples are not all the same.
     """
-    lengths = draw.dataset.templates.complete_algorithm.sequence_length
+    fields = draw.dataset.templates.complete_algorithm
+    fewest, most = fields.sequence_length
 
     def sequence(k: int) -> Programs:
-        return draw.sequence(k, lengths)
+        return draw.sequence(k, (fewest, most))
+
+    def short(k: int) -> Programs:
+        # Where the result is a sequence as well.
+        return draw.sequence(k, (fewest, max(fewest, most // 2)))
 
     def number(k: int) -> Programs:
-        return join(draw.digit(k))
+        return join(draw.literal(k))
 
-    kinds = [
-        _induction(draw, sequence_predicate(draw, n // 2), sequence, _label),
-        _induction(draw, number_function(draw, n // 4), number, _result),
-        _induction(draw, sequence_function(draw, n // 4), sequence, _result),
-    ]
-    kind = draw.rng.permutation(np.repeat([0, 1, 2], [len(examples) for examples, _ in kinds]))
-    examples = interleave(kind, [examples for examples, _ in kinds])
-    body = interleave(kind, [body for _, body in kinds])
-    return Candidates(join(examples, definition(body)), examples.lengths)
+    # The share of a kind in sixteenths, its functions, what they are called on and how.
+    kinds = (
+        (5, sequence_predicate, lambda k: join(sequence(k), b"f")),
+        (2, number_predicate, lambda k: join(number(k), b"f")),
+        (2, sequence_function, lambda k: join(sequence(k), b"f")),
+        (2, number_function, lambda k: join(number(k), b"f")),
+        (1, pair_function, lambda k: join(number(k), number(k), b"F")),
+        (1, pair_function, lambda k: join(sequence(k), number(k), b"l")),
+        (1, sequence_change, lambda k: join(short(k), b"f")),
+        (1, number_function, lambda k: join(short(k), b"m")),
+        (1, number_predicate, lambda k: join(short(k), b"w")),
+    )
+    shares, functions, calls = zip(*kinds, strict=True)
+    kind = draw.rng.choice(len(kinds), size=n, p=np.divide(shares, sum(shares)))
+    count = draw.rng.integers(fields.examples[0], fields.examples[1] + 1, size=n)
+    body = _by_kind(kind, [lambda k, of=of: of(draw, k) for of in functions])
+    call = _by_kind(np.repeat(kind, count), calls)
 
+    outcome = compiled.execute(join(definition(body.take(np.repeat(np.arange(n), count))), call))
+    # The first two kinds label.
+    labels = np.repeat(kind < 2, count)
+    first = np.cumsum(count) - count
+    # A number for each result, the same for the same results.
+    result = outcome.length + outcome.values.astype(np.int64) @ (7 ** np.arange(outcome.values.shape[1]))
+    fits = np.logical_and.reduceat(writable(outcome), first)
+    fits &= np.minimum.reduceat(result, first) < np.maximum.reduceat(result, first)
 
-def _induction(
-    draw: Draw,
-    body: Programs,
-    argument: Callable[[int], Programs],
-    written: Callable[[np.ndarray], Programs],
-) -> tuple[Programs, Programs]:
-    """Examples of each function and its body, where the results are numbers and not all the same."""
-    n = len(body)
-    pieces, smallest, largest = [], np.full(n, np.inf), np.full(n, -np.inf)
-    fits = np.ones(n, np.bool_)
-    for present in draw.present(n, draw.dataset.templates.complete_algorithm.examples):
-        call = join(argument(n), b"f")
-        outcome = compiled.execute(join(definition(body), call))
-        fine = (outcome.kind == compiled.NUMBER) & writable(outcome)
-        result = np.where(fine, outcome.values[:, 0], 0)
-        fits &= fine | ~present
-        smallest = np.where(present, np.minimum(smallest, result), smallest)
-        largest = np.where(present, np.maximum(largest, result), largest)
-        pieces.append(only_where(join(call, written(result)), present))
-    rows = fits & (smallest < largest)
-    return join(*pieces).take(rows), body.take(rows)
-
-
-def _label(result: np.ndarray) -> Programs:
-    return only_where(join(np.full(len(result), ord("!"), np.uint8)), result == 0)
+    kept = np.repeat(fits, count)
+    example = join(call.take(kept), answer(rows_of(outcome, kept), labels[kept]))
+    examples = merged(example, count[fits])
+    return Candidates(join(examples, definition(body.take(fits))), examples.lengths)
 
 
-def _result(result: np.ndarray) -> Programs:
-    return join(numeral(result), b"=")
+def _by_kind(kind: np.ndarray, samplers: Sequence[Callable[[int], Programs]]) -> Programs:
+    """Row i is drawn by the sampler of its kind."""
+    shares = np.bincount(kind, minlength=len(samplers)).tolist()
+    return interleave(kind, [sampler(share) for sampler, share in zip(samplers, shares, strict=True)])

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cadmus.config import Dataset
+from cadmus.config import OPERATORS, Dataset
 from cadmus.errors import InputError
-from cadmus.programs import Programs, join, stack
-from cadmus.templates.expressions import Expressions, expressions
+from cadmus.programs import Programs, join, offsets_of, stack
+from cadmus.templates.expressions import expressions
 from cadmus.vm import compiled
 
 
@@ -46,71 +46,92 @@ class Draw:
 
     def choice(self, n: int, symbols: bytes) -> np.ndarray:
         """One of ``symbols`` per row: uint8, shape (n,)."""
-        return np.frombuffer(symbols, np.uint8)[self.rng.integers(len(symbols), size=n)]
+        return np.frombuffer(symbols, np.uint8)[self.rng.integers(len(symbols), size=n, dtype=np.uint8)]
 
     def digit(self, n: int, low: int = 0, high: int = 9) -> np.ndarray:
         """A digit literal per row: uint8, shape (n,)."""
-        return self.rng.integers(ord("0") + low, ord("0") + high + 1, size=n).astype(np.uint8)
+        return self.rng.integers(ord("0") + low, ord("0") + high + 1, size=n, dtype=np.uint8)
 
     def operator(self, n: int) -> np.ndarray:
         """An arithmetic operator with two arguments per row: uint8, shape (n,)."""
-        return self.choice(n, b"+-*/%xn")
+        return self.choice(n, OPERATORS.encode())
 
     def mix(self, n: int, *samplers: Callable[[int], Programs]) -> Programs:
         """``n`` programs, each from one of ``samplers`` with equal shares."""
-        variant = self.rng.integers(len(samplers), size=n)
-        drawn = [sampler(int(np.sum(variant == index))) for index, sampler in enumerate(samplers)]
-        return interleave(variant, drawn)
+        (mixed,) = self.mix_parts(n, *(lambda k, sampler=sampler: (sampler(k),) for sampler in samplers))
+        return mixed
 
-    def values(self, n: int, lengths: Sequence[int]) -> np.ndarray:
+    def mix_parts(self, n: int, *samplers: Callable[[int], tuple[Programs, ...]]) -> tuple[Programs, ...]:
+        """As :meth:`mix` where a sampler gives several pieces that belong together, all the same number."""
+        variant = self.rng.integers(len(samplers), size=n, dtype=np.uint8)
+        shares = np.bincount(variant, minlength=len(samplers)).tolist()
+        drawn = [sampler(share) for sampler, share in zip(samplers, shares, strict=True)]
+        return tuple(interleave(variant, parts) for parts in zip(*drawn, strict=True))
+
+    def values(self, n: int, lengths: Sequence[int], operators: str = OPERATORS) -> np.ndarray:
         """Numbers to compare, within the configured range: int64, shape (n,).
 
-        ``uniform_share`` of them are uniform over the values that an expression of one of ``lengths``
-        has, the others as frequent as among the expressions.
+        ``uniform_share`` of them are uniform over the values that an expression of one of ``lengths``, made
+        with ``operators``, has; the others are as frequent as among the expressions.
 
         Raises:
             InputError: no expression has a value in the range.
         """
         limits = self.dataset.values
         values = np.arange(limits.low, limits.high + 1)
-        frequency = np.mean(
-            [table.count(values) / len(table.values) for table in map(expressions, lengths)], axis=0
-        )
+        tables = [expressions(length, operators) for length in lengths]
+        frequency = np.mean([table.count(values) / table.total for table in tables], axis=0)
         if not frequency.any():
-            table = expressions(max(lengths))
+            smallest, largest = zip(*(table.extent for table in tables), strict=True)
             raise InputError(
-                f"dataset.values: no expression of {_listed(lengths)} instructions has a value from "
-                f"{limits.low} to {limits.high}; choose a range that meets "
-                f"{table.values[0]} to {table.values[-1]}"
+                f"dataset.values: no expression of {_listed(lengths)} instructions with the operators "
+                f"{operators} has a value from {limits.low} to {limits.high}; choose a range that meets "
+                f"{min(smallest)} to {max(largest)}"
             )
         weights = limits.uniform_share * (frequency > 0) / np.sum(frequency > 0)
         weights += (1 - limits.uniform_share) * frequency / frequency.sum()
         return self.rng.choice(values, size=n, p=weights)
 
-    def expression(self, values: np.ndarray, lengths: Sequence[int]) -> Programs:
+    def expression(self, values: np.ndarray, lengths: Sequence[int], operators: str = OPERATORS) -> Programs:
         """An expression for each of ``values``, its length uniform among ``lengths`` that have one."""
-        tables: list[Expressions] = [expressions(length) for length in lengths]
+        tables = [expressions(length, operators) for length in lengths]
+        if len(tables) == 1:
+            return tables[0].sample(self.rng, values)
         possible = np.stack([table.count(values) > 0 for table in tables])
         which = np.argmax(self.rng.random(possible.shape) * possible, axis=0)
         drawn = [table.sample(self.rng, values[which == index]) for index, table in enumerate(tables)]
         return interleave(which, drawn)
 
+    def expressible(self, values: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+        """Whether each of ``values`` has an expression of one of ``lengths``: bool, of the same shape."""
+        return np.any([expressions(length).count(values) > 0 for length in lengths], axis=0)
+
+    def literal(self, n: int) -> np.ndarray:
+        """A literal number per row, from -1 to 10: uint8, shape (n,)."""
+        return self.choice(n, b"0123456789tZ")
+
     def sequence(self, n: int, lengths: Sequence[int]) -> Programs:
-        """Sequences of digits, ``lengths`` being the fewest and the most elements.
+        """Sequences of literal numbers, ``lengths`` being the fewest and the most elements.
 
         Most are built by appending (``u3b1b``), one in eight is a range (``4I``).
         """
+        return self.mix(
+            n,
+            *[lambda k: self.sequences(k, lengths, 1)[0]] * 7,
+            lambda k: join(self.digit(k, *lengths), b"I"),
+        )
 
-        def appended(rows: int) -> Programs:
-            elements = [
-                only_where(join(self.digit(rows), b"b"), here) for here in self.present(rows, lengths)
-            ]
-            return join(np.full(rows, ord("u"), np.uint8), *elements)
-
-        def counted(rows: int) -> Programs:
-            return join(self.digit(rows, *lengths), b"I")
-
-        return self.mix(n, *[appended] * 7, counted)
+    def sequences(self, n: int, lengths: Sequence[int], number: int) -> list[Programs]:
+        """``number`` sequences of literal numbers, built by appending, those in a row of one length."""
+        present = self.present(n, lengths)
+        return [
+            join(
+                nothing(n),
+                b"u",
+                *(only_where(join(self.literal(n), b"b"), here) for here in present),
+            )
+            for _ in range(number)
+        ]
 
     def present(self, n: int, counts: Sequence[int]) -> list[np.ndarray]:
         """Which rows have a first thing, a second and so on, from ``counts[0]`` to ``counts[1]`` of them.
@@ -126,13 +147,24 @@ class Draw:
 def interleave(variant: np.ndarray, drawn: Sequence[Programs]) -> Programs:
     """Row i is the next unused row of ``drawn[variant[i]]``."""
     rows = np.empty(len(variant), np.int64)
-    rows[np.argsort(variant, kind="stable")] = np.arange(len(variant))
+    # NumPy sorts bytes by counting, which takes a tenth of the time.
+    rows[np.argsort(variant.astype(np.uint8, copy=False), kind="stable")] = np.arange(len(variant))
     return stack(drawn).take(rows)
 
 
 def only_where(piece: Programs, mask: np.ndarray) -> Programs:
     """The piece in the rows of ``mask`` (bool, shape (n,)), nothing in the others."""
     return piece.prefixes(piece.lengths * mask)
+
+
+def comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The comparison that holds of each ``x`` and ``y``, one of ``<=>``: uint8, shape (n,)."""
+    return np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
+
+
+def nothing(n: int) -> Programs:
+    """Empty pieces."""
+    return Programs(np.empty(0, np.uint8), np.zeros(n + 1, np.int64))
 
 
 def definition(body: Programs) -> Programs:
@@ -188,21 +220,51 @@ def rows_of(outcome: compiled.Outcome, rows: np.ndarray) -> compiled.Outcome:
     return compiled.Outcome(*(column[rows] for column in outcome))
 
 
-def answer(outcome: compiled.Outcome) -> Programs:
-    """The comparison that holds of each top value: ``7=`` for the number 7, ``u1b2bY`` for a sequence."""
-    number = join(numeral(outcome.values[:, 0]), b"=")
-    is_number = outcome.kind == compiled.NUMBER
-    if is_number.all():
-        return number
+def answer(outcome: compiled.Outcome, labels: np.ndarray | None = None) -> Programs:
+    """What makes a program true that leaves each top value: ``7=`` for 7, ``u1b2bY`` for a sequence.
+
+    In the rows of the mask ``labels`` it is the label itself: ``!`` for 0, nothing for another value.
+    """
+    kind = np.where(outcome.kind == compiled.SEQUENCE, 1, 0)
+    if labels is not None:
+        kind[labels] = 2
+    numbers, sequences, labelled = (rows_of(outcome, kind == which) for which in range(3))
+    label = join(nothing(len(labelled.kind)), b"!")
+    return interleave(
+        kind,
+        [
+            join(numeral(numbers.values[:, 0]), b"="),
+            _sequence_answer(sequences),
+            only_where(label, labelled.values[:, 0] == 0),
+        ],
+    )
+
+
+def _sequence_answer(outcome: compiled.Outcome) -> Programs:
     elements = []
     for place in range(int(outcome.length.max(initial=0))):
         plain = numeral(outcome.values[:, place])
         decoration = outcome.decorations[:, place]
         decorated = only_where(join((decoration + ord("0")).astype(np.uint8), b":"), decoration > 0)
         elements.append(only_where(join(plain, decorated, b"b"), outcome.length > place))
-    empty = np.full(len(is_number), ord("u"), np.uint8)
-    sequence = join(empty, *elements, b"Y")
-    return join(only_where(number, is_number), only_where(sequence, ~is_number))
+    return join(nothing(len(outcome.length)), b"u", *elements, b"Y")
+
+
+def answered(prompt: Programs, labels: bool = False) -> Candidates:
+    """Programs that ask something and the answers, to be completed from before the answer.
+
+    What cannot be answered is left out.  With ``labels`` a number is a label, see :func:`answer`.
+    """
+    outcome = compiled.execute(prompt)
+    rows = writable(outcome)
+    prompt, outcome = prompt.take(rows), rows_of(outcome, rows)
+    given = answer(outcome, outcome.kind == compiled.NUMBER if labels else None)
+    return Candidates(join(prompt, given), prompt.lengths)
+
+
+def merged(programs: Programs, counts: np.ndarray) -> Programs:
+    """One program of the first ``counts[0]``, one of the next ``counts[1]`` and so on."""
+    return Programs(programs.data, programs.offsets[offsets_of(counts)])
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -6,7 +6,8 @@ from cadmus.templates.draw import Candidates, Draw
 
 def equality(draw: Draw, n: int) -> Candidates:
     """``expression expression =``, to be completed from before the comparator."""
-    lengths = draw.dataset.templates.equality.expression_lengths
-    x = draw.values(n, lengths)
-    prompt = join(draw.expression(x, lengths), draw.expression(x, lengths))
+    numbers = draw.dataset.templates.equality
+    made_of = numbers.expression_lengths, numbers.operators
+    x = draw.values(n, *made_of)
+    prompt = join(draw.expression(x, *made_of), draw.expression(x, *made_of))
     return Candidates(join(prompt, b"="), prompt.lengths, x, x)

@@ -1,52 +1,126 @@
-"""The functions that apply_labels applies and complete_algorithm has found from examples."""
+"""The grammar of functions that sequences are changed and labelled with and that are found from examples.
+
+Each gives bodies of subroutines, drawn for ``n`` programs at once.
+"""
 
 from cadmus.programs import Programs, join
-from cadmus.templates.draw import Draw
+from cadmus.templates.draw import Draw, nothing
 
 
-def sequence_predicate(draw: Draw, n: int) -> Programs:
-    """Bodies that tell sequences apart, leaving 1 or 0: ``L2>``."""
+def number_predicate(draw: Draw, n: int) -> Programs:
+    """Bodies that tell numbers apart, leaving 1 or 0: ``5>``, ``3%1=``, ``3/e``, ``E2>s7<&``."""
     return draw.mix(
         n,
-        lambda k: join(b"L", draw.digit(k, 1, 4), draw.choice(k, b"<>=")),
-        lambda k: join(b"$", draw.digit(k), draw.choice(k, b"<>")),
-        lambda k: join(b"X", draw.digit(k, 2, 9), draw.choice(k, b"<>")),
-        lambda k: join(b"N", draw.digit(k, 0, 6), draw.choice(k, b"<>")),
-        lambda k: join(b"0@", draw.digit(k), draw.choice(k, b"<>")),
-        lambda k: join(draw.choice(k, b"L$XN"), b"e"),
-        # Is it sorted, is it a palindrome, is a digit among its elements?
-        lambda k: join(b"E", draw.choice(k, b"SV"), b"Y"),
-        lambda k: join(draw.digit(k), b"=$?"),
+        lambda k: _comparison(draw, k),
+        lambda k: _comparison(draw, k),
+        lambda k: join(draw.digit(k, 2, 5), b"%", draw.digit(k, 0, 2), b"="),
+        lambda k: join(draw.digit(k, 1, 9), draw.choice(k, b"+-*/"), b"e"),
+        lambda k: join(b"E", _comparison(draw, k), b"s", _comparison(draw, k), draw.choice(k, b"&|")),
     )
 
 
-def element_label(draw: Draw, n: int) -> Programs:
-    """Bodies that give an integer a label from 0 to 9: ``5>``, ``3%``."""
+def number_label(draw: Draw, n: int) -> Programs:
+    """Bodies that give a number a label from 0 to 9: ``3%``, ``4/``, ``5>``, ``E5>2ri``."""
     return draw.mix(
         n,
-        lambda k: join(draw.digit(k), draw.choice(k, b"<>=")),
-        lambda k: join(draw.digit(k, 2, 5), b"%"),
-        lambda k: join(b"e", draw.choice(k, b"'?")),
+        lambda k: number_predicate(draw, k),
+        lambda k: join(draw.digit(k, 2, 9), b"%"),
         lambda k: join(draw.digit(k, 2, 4), b"/"),
+        lambda k: join(_comparison(draw, k), draw.digit(k), b"*"),
+        lambda k: join(_comparison(draw, k), draw.digit(k), draw.digit(k), b"i"),
+        lambda k: join(draw.choice(k, b"ae'"), draw.digit(k, 2, 9), b"n"),
     )
 
 
 def number_function(draw: Draw, n: int) -> Programs:
-    """Bodies that make a number of a number: ``3+``, ``2*1-``."""
+    """Bodies that make a number of a number: ``3+``, ``2*1-``, ``E5>9ri``."""
     return draw.mix(
         n,
         lambda k: join(draw.digit(k, 1, 9), draw.operator(k)),
         lambda k: join(draw.digit(k, 2, 5), b"*", draw.digit(k, 1, 9), draw.choice(k, b"+-")),
         lambda k: join(b"E", draw.digit(k, 1, 9), draw.choice(k, b"+-"), b"*"),
+        lambda k: join(draw.digit(k, 1, 9), b"-", draw.choice(k, b"Ba~'")),
+        lambda k: join(draw.digit(k, 1, 5), b"x", draw.digit(k, 5, 9), b"n"),
+        # One branch or the other: a number of its own, or the argument changed.
+        lambda k: join(b"E", _comparison(draw, k), draw.digit(k), b"ri"),
+        lambda k: join(b"Eeo", draw.choice(k, b"B'~"), b"ri"),
+    )
+
+
+def pair_function(draw: Draw, n: int) -> Programs:
+    """Bodies that make a number of two, or fold a sequence: ``+``, ``2*+``, ``o-a``."""
+    return draw.mix(
+        n,
+        lambda k: join(draw.choice(k, b"+-*xn")),
+        lambda k: join(draw.digit(k, 1, 9), draw.choice(k, b"+-*"), draw.choice(k, b"+-xn")),
+        lambda k: join(b"s", draw.digit(k, 2, 5), b"*", draw.choice(k, b"+-xn")),
+        lambda k: join(b"o", draw.choice(k, b"+-*"), draw.choice(k, b"+-xn")),
+        lambda k: join(draw.choice(k, b"+-"), draw.choice(k, b"a~'B")),
+        lambda k: join(draw.choice(k, b"<>="), draw.digit(k, 1, 9), draw.choice(k, b"+*")),
+    )
+
+
+def sequence_predicate(draw: Draw, n: int) -> Programs:
+    """Bodies that tell sequences apart, leaving 1 or 0: ``L2>``, ``ESY``, ``7=$?``."""
+    return draw.mix(
+        n,
+        # Length; sum, largest, smallest; the first and the last element.
+        lambda k: join(b"L", draw.digit(k, 1, 4), draw.choice(k, b"<>=")),
+        lambda k: join(b"$", draw.digit(k, 4, 9), draw.digit(k), b"+", draw.choice(k, b"<>")),
+        lambda k: join(b"X", draw.digit(k, 4, 9), draw.choice(k, b"<>")),
+        lambda k: join(b"N", draw.digit(k, 1, 5), draw.choice(k, b"<>")),
+        lambda k: join(draw.choice(k, b"0Z"), b"@", draw.digit(k, 2, 8), draw.choice(k, b"<>")),
+        lambda k: join(draw.choice(k, b"L$XN"), b"e"),
+        lambda k: join(b"E", draw.choice(k, b"L$XN"), b"s", draw.choice(k, b"L$XN"), draw.choice(k, b"<>=")),
+        # Order: sorted either way, the same from both ends, the first below the last.
+        lambda k: join(b"E", draw.choice(k, b"SSV"), b"Y"),
+        lambda k: join(nothing(k), b"ESVY"),
+        lambda k: join(b"E0@sZ@", draw.choice(k, b"<>=")),
+        lambda k: join(b"EX", b"s", draw.choice(k, b"0Z"), b"@="),
+        # Membership or not; something about all elements, about any, about so many.
+        lambda k: join(draw.digit(k), b"=$", draw.choice(k, b"?!")),
+        lambda k: join(_comparison(draw, k), draw.choice(k, b"A$"), draw.choice(k, b"?!")),
+        lambda k: join(_comparison(draw, k), b"$", draw.digit(k, 1, 2), draw.choice(k, b"<>=")),
+        lambda k: join(draw.choice(k, b"e?"), draw.choice(k, b"A$"), b"?"),
+        lambda k: join(b"E", _comparison(draw, k), b"s", _comparison(draw, k), draw.choice(k, b"&|"), b"$?"),
     )
 
 
 def sequence_function(draw: Draw, n: int) -> Programs:
-    """Bodies that make a number of a sequence: ``$``, ``X2*``."""
+    """Bodies that make a number of a sequence: ``$``, ``X2*``, ``E5>*$``."""
     return draw.mix(
         n,
         lambda k: join(draw.choice(k, b"L$XN")),
-        lambda k: join(draw.choice(k, b"L$XN"), draw.digit(k, 1, 9), draw.choice(k, b"+-*")),
-        lambda k: join(b"EXsN", draw.choice(k, b"+-*")),
-        lambda k: join(b"E", draw.digit(k, 1, 8), draw.choice(k, b"<>"), draw.choice(k, b"$$")),
+        lambda k: join(draw.choice(k, b"L$XN"), draw.digit(k, 1, 9), draw.choice(k, b"+-*%")),
+        lambda k: join(b"E", draw.choice(k, b"L$XN"), b"s", draw.choice(k, b"L$XN"), draw.operator(k)),
+        lambda k: join(b"E0@sZ@", draw.choice(k, b"+-*xn")),
+        # Masks: how many elements, their sum, the largest of them.
+        lambda k: join(_comparison(draw, k), b"$"),
+        lambda k: join(b"E", _comparison(draw, k), b"*", draw.choice(k, b"$X")),
+        lambda k: join(b"E", _comparison(draw, k), b"K", draw.choice(k, b"L$XN")),
+        # Folds of the changed elements.
+        lambda k: join(draw.digit(k, 1, 9), draw.choice(k, b"+-*xn%"), draw.choice(k, b"$XN")),
+        lambda k: join(draw.choice(k, b"aBe!?"), b"$"),
     )
+
+
+def sequence_change(draw: Draw, n: int) -> Programs:
+    """Bodies that make a sequence of a sequence: ``SV``, ``2*``, ``E5>K``."""
+    return draw.mix(
+        n,
+        lambda k: join(draw.choice(k, b"SV")),
+        lambda k: join(nothing(k), b"SV"),
+        lambda k: join(draw.choice(k, b"SV~'aB")),
+        lambda k: join(draw.digit(k, 1, 9), draw.operator(k)),
+        lambda k: join(_comparison(draw, k)),
+        lambda k: join(b"E", _comparison(draw, k), b"K"),
+        lambda k: join(b"E", _comparison(draw, k), b"*"),
+        lambda k: join(b"E", draw.choice(k, b"SV"), draw.choice(k, b"c+-*xn")),
+        lambda k: join(draw.digit(k), b"b", draw.choice(k, b"SV")),
+        lambda k: join(b"E", draw.choice(k, b"L$XN"), draw.choice(k, b"b+-")),
+    )
+
+
+def _comparison(draw: Draw, n: int) -> Programs:
+    """Mostly an order, which about half of the numbers fulfil."""
+    return join(draw.digit(n, 1, 8), draw.choice(n, b"<<>>="))

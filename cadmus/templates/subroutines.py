@@ -1,67 +1,131 @@
-r"""Calling subroutines: a definition and its use, in either order, ``\41-*;9f55*2+=``."""
+r"""Calling subroutines: definitions and their use, in any order, ``\41-*;9f55*2+=``."""
 
 import numpy as np
 
 from cadmus.programs import Programs, join
-from cadmus.templates.draw import Candidates, Draw, definition, interleave, only_where
+from cadmus.templates.draw import Candidates, Draw, comparator, definition, nothing, only_where
 from cadmus.vm import compiled
+
+BEFORE, BETWEEN, AFTER = range(3)
+"""Where a definition stands: before the call, between it and the expression, after the comparator."""
+
+LENGTHS = (1, 3, 5)
+"""Instructions in the expression that the value of the call is compared with."""
 
 
 def subroutines(draw: Draw, n: int) -> Candidates:
-    """``definition argument call expression comparator`` or, the definition last, the same otherwise.
+    """``call expression comparator`` with one to three definitions before, between and after.
 
-    To be completed from before the comparator when it comes last, else from before the definition.
+    To be completed from before the last definition when it comes last, else from before the comparator.
     """
-    defined, call = _one_argument(draw, n // 2), _two_arguments(draw, n - n // 2)
-    which = draw.rng.permutation(np.repeat([0, 1], [n // 2, n - n // 2]))
-    body = interleave(which, [defined[0], call[0]])
-    use = interleave(which, [defined[1], call[1]])
+    *bodies, call = _calls(draw, n)
+    definitions = [only_where(definition(body), body.lengths > 0) for body in bodies]
 
-    # The value of the call decides which expression stands beside it.
-    outcome = compiled.execute(join(definition(body), use))
+    # Half the time the expression beside the call has the same value.
+    outcome = compiled.execute(join(*definitions, call))
+    x = outcome.values[:, 0].astype(np.int64)
     low, high = draw.dataset.values.low, draw.dataset.values.high
-    value = outcome.values[:, 0].astype(np.int64)
-    rows = np.flatnonzero((outcome.kind == compiled.NUMBER) & (value >= low) & (value <= high))
-    body, use, x, n = body.take(rows), use.take(rows), value[rows], len(rows)
+    fits = (outcome.kind == compiled.NUMBER) & (x >= low) & (x <= high) & draw.expressible(x, LENGTHS)
+    *definitions, call = (piece.take(fits) for piece in (*definitions, call))
+    x, n = x[fits], int(fits.sum())
+    y = np.where(draw.rng.random(n) < 0.5, x, draw.values(n, LENGTHS))
 
-    equal = draw.rng.random(n) < 1 / 3
-    lengths = (1, 3, 5)
-    y = np.where(equal, x, draw.values(n, lengths))
-    comparator = np.where(equal, ord("="), draw.choice(n, b"<>")).astype(np.uint8)
-    compared = join(use, draw.expression(y, lengths))
-    defined_last = draw.rng.random(n) < 0.5
-    first = only_where(definition(body), ~defined_last)
-    last = only_where(definition(body), defined_last)
-    programs = join(first, compared, comparator, last)
-    prompt_length = programs.lengths - np.where(defined_last, last.lengths, 1)
+    last = draw.rng.choice([BEFORE, BETWEEN, AFTER, AFTER], size=n)
+    earlier = np.minimum(draw.rng.integers(3, size=(2, n)), last)
+    places = (*np.sort(earlier, axis=0), last)
+
+    def standing(where: int) -> Programs:
+        pairs = zip(definitions, places, strict=True)
+        return join(*(only_where(definition, place == where) for definition, place in pairs))
+
+    compared = join(call, standing(BETWEEN), draw.expression(y, LENGTHS), comparator(x, y))
+    programs = join(standing(BEFORE), compared, standing(AFTER))
+    prompt_length = programs.lengths - np.where(last == AFTER, definitions[-1].lengths, 1)
     return Candidates(programs, prompt_length, x, y)
 
 
-def _one_argument(draw: Draw, n: int) -> tuple[Programs, Programs]:
-    """Bodies that take one argument, and their calls on a number."""
-    body = draw.mix(
+def _calls(draw: Draw, n: int) -> tuple[Programs, ...]:
+    """The bodies of three subroutines, of which those missing come first, and a call."""
+
+    def one(k: int) -> Programs:
+        return _one_argument(draw, k)
+
+    def two(k: int) -> Programs:
+        return _two_arguments(draw, k)
+
+    def x(k: int) -> Programs:
+        return draw.mix(
+            k,
+            *[lambda k: join(draw.digit(k))] * 2,
+            lambda k: draw.expression(draw.values(k, (3,)), (3,)),
+        )
+
+    def xy(k: int) -> Programs:
+        return join(draw.digit(k), draw.digit(k))
+
+    def more(k: int) -> Programs:
+        return join(draw.digit(k, 1, 9), draw.operator(k))
+
+    return draw.mix_parts(
+        n,
+        *[lambda k: (nothing(k), nothing(k), one(k), join(x(k), b"f"))] * 6,
+        *[lambda k: (nothing(k), nothing(k), two(k), join(xy(k), b"F"))] * 4,
+        # One after the other, and two results together.
+        lambda k: (nothing(k), one(k), one(k), join(x(k), b"fg")),
+        lambda k: (nothing(k), one(k), one(k), join(x(k), b"f", x(k), b"g", draw.operator(k))),
+        lambda k: (nothing(k), one(k), two(k), join(xy(k), b"Gf")),
+        lambda k: (nothing(k), two(k), one(k), join(xy(k), b"Fg")),
+        lambda k: (nothing(k), one(k), two(k), join(x(k), b"f", draw.digit(k), b"G")),
+        lambda k: (one(k), one(k), one(k), join(x(k), b"fgh")),
+        # A subroutine that calls another, defined earlier or later.
+        lambda k: (nothing(k), one(k), join(b"f", more(k)), join(x(k), b"g")),
+        lambda k: (nothing(k), join(more(k), b"g"), one(k), join(x(k), b"f")),
+        lambda k: (nothing(k), two(k), join(draw.digit(k), b"F"), join(x(k), b"g")),
+        lambda k: (nothing(k), one(k), join(draw.operator(k), b"f"), join(xy(k), b"G")),
+        lambda k: (one(k), one(k), join(b"Efsg", draw.operator(k)), join(x(k), b"h")),
+    )
+
+
+def _one_argument(draw: Draw, n: int) -> Programs:
+    """Bodies that take one argument; a quarter of them call themselves until a condition fails."""
+    return draw.mix(
         n,
         lambda k: join(draw.digit(k), draw.operator(k)),
+        lambda k: join(draw.digit(k), draw.operator(k), draw.digit(k), draw.operator(k)),
         lambda k: join(draw.digit(k), draw.digit(k), draw.operator(k), draw.operator(k)),
         lambda k: join(draw.choice(k, b"'B~a"), draw.digit(k), draw.operator(k)),
         lambda k: join(b"E", draw.digit(k), draw.operator(k), draw.operator(k)),
-        # Recursion: step down until the condition fails.
+        # One branch or the other.
+        lambda k: join(b"E", draw.digit(k), draw.choice(k, b"<>"), draw.digit(k), b"ri"),
+        lambda k: _recursion(draw, k),
+        lambda k: _recursion(draw, k),
+    )
+
+
+def _recursion(draw: Draw, n: int) -> Programs:
+    return draw.mix(
+        n,
+        # Counting down, which is the remainder where the step is one above the bound; counting up.
         lambda k: join(draw.digit(k, 1, 9), b"-E", draw.digit(k), b">R"),
+        lambda k: join(draw.digit(k, 1, 9), b"+E", draw.digit(k), b"<R"),
+        # Halving, doubling.
         lambda k: join(b"BE", draw.digit(k, 1, 9), b">R"),
+        lambda k: join(b"2*E", draw.digit(k, 1, 9), b"<R"),
+        # Halved when even, else a step up or down, as in Collatz's sequence.
+        lambda k: join(
+            b"EeoBr", draw.choice(k, b"123"), draw.choice(k, b"+-"), b"iE", draw.digit(k, 3, 9), b">R"
+        ),
     )
-    argument = draw.mix(
-        n, lambda k: join(draw.digit(k)), lambda k: draw.expression(draw.values(k, (3,)), (3,))
-    )
-    return body, join(argument, b"f")
 
 
-def _two_arguments(draw: Draw, n: int) -> tuple[Programs, Programs]:
-    """Bodies that take two arguments, and their calls on digits."""
-    body = draw.mix(
+def _two_arguments(draw: Draw, n: int) -> Programs:
+    """Bodies that take two arguments."""
+    return draw.mix(
         n,
         lambda k: join(draw.operator(k)),
         lambda k: join(draw.operator(k), draw.digit(k), draw.operator(k)),
         lambda k: join(draw.digit(k), draw.operator(k), draw.operator(k)),
         lambda k: join(draw.choice(k, b"os"), draw.operator(k)),
+        lambda k: join(b"o", draw.operator(k), draw.operator(k)),
+        lambda k: join(draw.choice(k, b"<>="), draw.digit(k), draw.digit(k), b"i"),
     )
-    return body, join(draw.digit(n), draw.digit(n), b"F")

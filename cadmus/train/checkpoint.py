@@ -19,6 +19,7 @@ import torch.distributed
 
 from cadmus import config, isa
 from cadmus.errors import InputError
+from cadmus.files import replacing, reported
 from cadmus.provenance import commit, versions
 
 METADATA = "meta.json"
@@ -83,9 +84,31 @@ def save(
         run_identity: as :func:`identity` gives it.
         progress: what :func:`load` is to return beside the step.
         keep: at least 1.
+
+    Raises:
+        InputError: there is no space or no permission; other ranks may not know.
     """
     name = f"step-{step:08d}"
     writing = directory / f"{UNFINISHED}{name}"
+    try:
+        with reported(directory / name):
+            _save(engine, writing, name, step, run_identity, progress, keep)
+    except InputError:
+        # What is of no use should not take the last space.
+        shutil.rmtree(writing, ignore_errors=True)
+        raise
+
+
+def _save(
+    engine: Any,
+    writing: Path,
+    name: str,
+    step: int,
+    run_identity: dict[str, Any],
+    progress: dict[str, Any],
+    keep: int,
+) -> None:
+    directory = writing.parent
     first = torch.distributed.get_rank() == 0
     if first:
         shutil.rmtree(writing, ignore_errors=True)
@@ -104,7 +127,8 @@ def save(
         # The same step is there already when a finished run was resumed.
         shutil.rmtree(directory / name, ignore_errors=True)
         writing.rename(directory / name)
-        _replace_text(directory / "latest", name)
+        with replacing(directory / "latest") as temporary:
+            temporary.write_text(name, encoding="utf-8")
         for old in _finished(directory)[:-keep]:
             shutil.rmtree(old)
         for abandoned in directory.glob(f"{UNFINISHED}*"):
@@ -144,9 +168,3 @@ def load(engine: Any, checkpoint: Path) -> tuple[int, dict[str, Any]]:
 def _finished(directory: Path) -> list[Path]:
     """Whole checkpoints, the newest last."""
     return sorted(path.parent for path in directory.glob(f"step-*/{METADATA}"))
-
-
-def _replace_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

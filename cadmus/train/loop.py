@@ -2,12 +2,11 @@
 
 import json
 import math
-import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -19,6 +18,7 @@ from tqdm import tqdm
 
 from cadmus import config
 from cadmus.errors import CadmusError, InputError
+from cadmus.files import replacing, reported
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
@@ -62,7 +62,8 @@ def train(
 
     Raises:
         InputError: there is nothing to train on, a program is too long, a checkpoint is another run's,
-            another training is writing checkpoints there, or the loss is no number any more.
+            another training is writing checkpoints there, the loss is no number any more, or something
+            cannot be written (FailedAlone, if other ranks do not know of it).
         Interrupted: SIGTERM or SIGINT came; the run can be resumed.
     """
     if not len(programs):
@@ -78,11 +79,16 @@ def train(
             _Training(run, programs, data_digest, Path(checkpoint_directory), device, log).run(
                 Path(export_directory), Path(metrics_path)
             )
-    except (InputError, Interrupted):
+    except (InputError, Interrupted) as error:
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
-        engine.stop_process()
+        if not isinstance(error, FailedAlone) or distributed.get_world_size() == 1:
+            engine.stop_process()
         raise
     engine.stop_process()
+
+
+class FailedAlone(InputError):
+    """This rank could not write; the others do not know and may be waiting for it."""
 
 
 class _Step(NamedTuple):
@@ -161,17 +167,19 @@ class _Training:
                         "tokens_per_second": done.tokens / seconds,
                         "fill": done.fill,
                     }
-                    metrics.write(json.dumps(record) + "\n")
+                    with _alone(), reported(metrics_path):
+                        metrics.write(json.dumps(record) + "\n")
                 display.show(self.step, done.loss, done.tokens)
                 if done.stop or self.step % train.checkpoint_every == 0 or self.step == train.steps:
-                    checkpoint.save(
-                        self.engine,
-                        self.checkpoints,
-                        self.step,
-                        self.identity,
-                        self.progress,
-                        train.keep_checkpoints,
-                    )
+                    with _alone():
+                        checkpoint.save(
+                            self.engine,
+                            self.checkpoints,
+                            self.step,
+                            self.identity,
+                            self.progress,
+                            train.keep_checkpoints,
+                        )
                 if done.stop and self.step < train.steps:
                     raise Interrupted(
                         f"stopped by a signal after step {self.step} of {train.steps}; a checkpoint is "
@@ -243,18 +251,34 @@ def _signals() -> Iterator[list[int]]:
 @contextmanager
 def _metrics_file(path: Path, step: int) -> Iterator[TextIO]:
     """The metrics, open for appending, without what an interrupted run wrote after ``step``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kept = []
-    if path.exists():
-        # The lines are in order, and of a killed run the last may be incomplete.
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True)[:step]:
-            if json.loads(line)["step"] <= step:
-                kept.append(line)
-    temporary = path.with_name(f".{path.name}.writing")
-    temporary.write_text("".join(kept), encoding="utf-8")
-    os.replace(temporary, path)
-    with path.open("a", encoding="utf-8", buffering=1) as file:
+    with _alone(), reported(path):
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        with replacing(path) as temporary:
+            kept = [line + "\n" for line in lines if _step_of(line) <= step]
+            temporary.write_text("".join(kept), encoding="utf-8")
+        file = path.open("a", encoding="utf-8", buffering=1)
+    try:
         yield file
+    finally:
+        # What could not be written was reported when it was tried.
+        with suppress(OSError):
+            file.close()
+
+
+def _step_of(line: str) -> float:
+    """The step of a line of metrics; beyond all steps when the line was cut off."""
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, TypeError, KeyError):
+        return math.inf
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        raise FailedAlone(str(error)) from None
 
 
 class _Display:

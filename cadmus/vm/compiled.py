@@ -1,5 +1,8 @@
 """The compiled machine: the semantics of :mod:`cadmus.vm.reference` for batches of programs, in Numba.
 
+Programs that hold nothing but plain integers run in lock step, see :mod:`cadmus.vm.lockstep`; what is here
+runs the others, one after another.
+
 A stack is a matrix of 64-bit words with one value in a row.  The first word is the *shape* of the value: 0
 for NAN, 1 for an integer, 2 + n for a sequence of n elements.  The words after it are the elements (an
 integer is its own only element), each ``value · 256 + decoration``.  A call runs in place: its arguments
@@ -19,30 +22,11 @@ import numpy as np
 from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, offsets_of
+from cadmus.vm import lockstep
+from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE, Outcome, empty_outcome
 from cadmus.vm.reference import Number, Sequence, Value
 
-NAN, NUMBER, SEQUENCE = 0, 1, 2
-"""Kinds of value.  In the first word of a row, SEQUENCE stands for an empty sequence."""
-
-
-class Outcome(NamedTuple):
-    """What n programs leave.
-
-    Attributes:
-        true: bool, shape (n,), whether the program is true.
-        count: int32, shape (n,), number of outputs.
-        kind: uint8, shape (n,), NAN, NUMBER or SEQUENCE: the kind of the top output, NAN without outputs.
-        length: uint8, shape (n,), elements of the top output if that is a sequence, else 0.
-        values: int32, shape (n, 16), its elements; a number has one.  What is unused is 0.
-        decorations: uint8, shape (n, 16), their decorations.
-    """
-
-    true: np.ndarray
-    count: np.ndarray
-    kind: np.ndarray
-    length: np.ndarray
-    values: np.ndarray
-    decorations: np.ndarray
+# In the first word of a row, SEQUENCE stands for an empty sequence.
 
 
 def verdicts(programs: Programs) -> np.ndarray:
@@ -72,21 +56,25 @@ def outputs(programs: Programs) -> list[list[Value]]:
     counts = execute(programs).count
     bounds = offsets_of(counts)
     outcome = _execute(programs, bounds)
-    rows = [
-        _value(int(kind), int(length), values, decorations)
-        for kind, length, values, decorations in zip(
-            outcome.kind, outcome.length, outcome.values.tolist(), outcome.decorations.tolist(), strict=True
-        )
+    # The first elements as Python numbers at once: most values are numbers.
+    first = zip(
+        outcome.kind.tolist(),
+        outcome.values[:, 0].tolist(),
+        outcome.decorations[:, 0].tolist(),
+        strict=True,
+    )
+    values: list[Value] = [
+        Number(value, decoration) if kind == NUMBER else None if kind == NAN else _sequence(outcome, row)
+        for row, (kind, value, decoration) in enumerate(first)
     ]
-    return [rows[start:stop] for start, stop in pairwise(bounds)]
+    return [values[start:stop] for start, stop in pairwise(bounds.tolist())]
 
 
-def _value(kind: int, length: int, values: list[int], decorations: list[int]) -> Value:
-    if kind == NAN:
-        return None
-    if kind == NUMBER:
-        return Number(values[0], decorations[0])
-    return Sequence(map(Number, values[:length], decorations[:length]))
+def _sequence(outcome: Outcome, row: int) -> Sequence:
+    length = outcome.length[row]
+    return Sequence(
+        map(Number, outcome.values[row, :length].tolist(), outcome.decorations[row, :length].tolist())
+    )
 
 
 def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
@@ -96,23 +84,44 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
     offsets = np.ascontiguousarray(programs.offsets).view()
     # Numba compiles once more for arrays that may be written to: make both always read-only.
     data.flags.writeable = offsets.flags.writeable = False
-    _check(data, offsets)
-    n, total = len(programs), int(rows[-1])
-    outcome = Outcome(
-        true=np.empty(n, np.bool_),
-        count=np.empty(n, np.int32),
-        kind=np.zeros(total, np.uint8),
-        length=np.zeros(total, np.uint8),
-        values=np.zeros((total, isa.MAX_SEQUENCE_LENGTH), np.int32),
-        decorations=np.zeros((total, isa.MAX_SEQUENCE_LENGTH), np.uint8),
-    )
-    longest = int(programs.lengths.max(initial=0))
+    lengths = _number_lengths(data, offsets)
+    outcome = empty_outcome(len(programs), int(rows[-1]))
+    in_step = np.flatnonzero(lengths)
+    if len(in_step):
+        lockstep.run(data, offsets, in_step, lengths[in_step], rows, outcome)
+    if len(in_step) < len(programs):
+        _run_one_by_one(data, offsets, np.flatnonzero(lengths == 0), rows, outcome)
+    return outcome
+
+
+def _number_lengths(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Instructions of each program that can run in lock step, 0 for the others: uint8, shape (n,).
+
+    Raises:
+        InputError: a byte is no instruction.
+    """
+    lengths = np.empty(len(offsets) - 1, np.uint8)
+    place = _measure(data, offsets, _BYTE_CLASS, lockstep.LONGEST, lengths)
+    if place < offsets[-1]:
+        program = int(np.searchsorted(offsets, place, side="right")) - 1
+        raise InputError(
+            f"program {program}: unknown symbol {chr(data[place])!r} at position "
+            f"{place - offsets[program] + 1}; `cadmus isa` lists the {isa.VOCABULARY_SIZE} instructions"
+        )
+    return lengths
+
+
+def _run_one_by_one(
+    data: np.ndarray, offsets: np.ndarray, programs: np.ndarray, rows: np.ndarray, outcome: Outcome
+) -> None:
+    longest = int(np.diff(offsets)[programs].max())
     # No instruction adds more than its outputs; a call for an element of a sequence adds that element.  The
     # slots below the first value are looked at when inputs are missing; one above all is for moving values.
     slots = _MOST_INPUTS + _MOST_OUTPUTS * (longest + isa.CALL_BUDGET) + isa.MAX_CALL_DEPTH + 1
     _execute_batch(
         data,
         offsets,
+        programs,
         np.empty((slots, 1 + isa.MAX_SEQUENCE_LENGTH), np.int64),
         _MOST_INPUTS,
         np.empty(2 * longest, np.uint8),
@@ -123,17 +132,6 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
         rows,
         outcome,
     )
-    return outcome
-
-
-def _check(data: np.ndarray, offsets: np.ndarray) -> None:
-    place = _first_unknown(data, offsets[0], offsets[-1], _TABLE[_FAMILY_OF] == _UNKNOWN)
-    if place < offsets[-1]:
-        program = int(np.searchsorted(offsets, place, side="right")) - 1
-        raise InputError(
-            f"program {program}: unknown symbol {chr(data[place])!r} at position "
-            f"{place - offsets[program] + 1}; `cadmus isa` lists the {isa.VOCABULARY_SIZE} instructions"
-        )
 
 
 # Families of instructions that are executed in the same way.
@@ -174,6 +172,13 @@ _TABLE = _byte_table()
 _MOST_INPUTS = max(row.inputs for row in isa.INSTRUCTIONS)
 _MOST_OUTPUTS = max(row.outputs for row in isa.INSTRUCTIONS)
 
+# What a byte can be, as bits: an instruction of a number program has none of them.
+_ENDS, _NOT_IN_STEP, _NO_INSTRUCTION = 1, 2, 4
+_BYTE_CLASS = np.where(
+    _TABLE[_FAMILY_OF] == _UNKNOWN, _NO_INSTRUCTION, np.where(lockstep.ALLOWED, 0, _NOT_IN_STEP)
+).astype(np.uint8)
+_BYTE_CLASS[ord(isa.END)] = _ENDS
+
 
 class _Limits(NamedTuple):
     integer_min: int
@@ -212,17 +217,32 @@ _compile_inline = numba.njit(forceinline=True, **_OPTIONS)
 
 
 @_compile
-def _first_unknown(data, start, stop, unknown):
-    """Position of the first byte that is no instruction, ``stop`` when there is none."""
-    for position in range(start, stop):
-        if unknown[data[position]]:
-            return position
-    return stop
+def _measure(data, offsets, byte_class, longest, lengths):
+    """Fill in ``lengths``; the position of the first byte that is no instruction, or the end of all."""
+    for i in range(len(lengths)):
+        start, stop = offsets[i], offsets[i + 1]
+        seen = 0
+        for position in range(start, stop):
+            seen |= byte_class[data[position]]
+        if seen & _NO_INSTRUCTION:
+            while byte_class[data[start]] != _NO_INSTRUCTION:
+                start += 1
+            return start
+        if seen & _ENDS:
+            # What is behind the end does not count.
+            end = start
+            seen = 0
+            while byte_class[data[end]] != _ENDS:
+                seen |= byte_class[data[end]]
+                end += 1
+            stop = end
+        lengths[i] = stop - start if seen == 0 and stop - start <= longest else 0
+    return offsets[-1]
 
 
 @_compile
-def _execute_batch(data, offsets, stack, base, code, bodies, frames, table, limits, rows, outcome):
-    """Execute all programs.
+def _execute_batch(data, offsets, programs, stack, base, code, bodies, frames, table, limits, rows, outcome):
+    """Execute the programs of the batch that ``programs`` lists.
 
     The outputs of each lie in the slots of the stack from ``base``.  ``code`` holds the instructions of one
     program, the top level and then the subroutines; ``bodies`` where in it each begins and ends, a beginning
@@ -231,7 +251,7 @@ def _execute_batch(data, offsets, stack, base, code, bodies, frames, table, limi
     # Taking an array out of a tuple counts a reference, which is slow, so the others are no tuple.
     true, count = outcome.true, outcome.count
     stack[:base] = NAN
-    for i in range(len(offsets) - 1):
+    for i in programs:
         _read(data, offsets[i], offsets[i + 1], code, bodies)
         top = _run(stack, base, code, bodies, frames, table, limits)
         true[i] = _all_true(stack, base, top)

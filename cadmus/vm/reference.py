@@ -4,7 +4,7 @@ Plain Python without dependencies.  Batches go through :mod:`cadmus.vm.compiled`
 results.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from cadmus import isa
@@ -65,8 +65,7 @@ def run(program: str) -> Result:
     """
     machine = _Machine(isa.check_program(program))
     outputs: list[Value] = []
-    for _ in machine.steps(machine.top, outputs, current=None, depth=0):
-        pass
+    machine.execute(machine.top, outputs)
     return Result(outputs, bool(outputs) and all(map(is_true, outputs)))
 
 
@@ -78,7 +77,11 @@ def trace(program: str) -> list[Step]:
     """
     machine = _Machine(isa.check_program(program))
     stack: list[Value] = []
-    return [Step(symbol, list(stack)) for symbol in machine.steps(machine.top, stack, current=None, depth=0)]
+    steps = []
+    for symbol in machine.top:
+        machine.execute(symbol, stack)
+        steps.append(Step(symbol, list(stack)))
+    return steps
 
 
 class _BudgetSpent(Exception):
@@ -90,24 +93,24 @@ class _Machine:
         self.top, self.subroutines = isa.split_definitions(program)
         self.executed_in_calls = 0
 
-    def steps(self, body: str, stack: list[Value], current: int | None, depth: int) -> Iterator[str]:
-        """Execute ``body`` on ``stack``, yielding each instruction once it is done."""
+    def execute(self, body: str, stack: list[Value], current: int | None = None, depth: int = 0) -> None:
+        """Execute the instructions of ``body``, which belongs to the subroutine ``current``, on ``stack``."""
         for symbol in body:
             if depth > 0:
                 if self.executed_in_calls >= isa.CALL_BUDGET:
                     raise _BudgetSpent
                 self.executed_in_calls += 1
-            instruction = isa.BY_SYMBOL[symbol]
-            missing = instruction.inputs - len(stack)
-            inputs = [NAN] * missing + stack[max(0, -missing) :]
-            del stack[max(0, -missing) :]
-            if any(value is NAN for value in inputs):
-                stack.extend([NAN] * instruction.outputs)
+            inputs, outputs = _EFFECTS[symbol]
+            missing = inputs > len(stack)
+            bottom = 0 if missing else len(stack) - inputs
+            values = stack[bottom:]
+            del stack[bottom:]
+            if missing or NAN in values:
+                stack.extend([NAN] * outputs)
             elif symbol in _CALLING:
-                stack.append(self._calling(symbol, inputs, current, depth))
+                stack.append(self._calling(symbol, values, current, depth))
             else:
-                stack.extend(_OPERATIONS[symbol](*inputs))
-            yield symbol
+                stack.extend(_OPERATIONS[symbol](*values))
 
     def _call(self, subroutine: int, arguments: list[Value], depth: int) -> Value:
         if (
@@ -118,8 +121,7 @@ class _Machine:
             return NAN
         stack = list(arguments)
         try:
-            for _ in self.steps(self.subroutines[subroutine], stack, subroutine, depth + 1):
-                pass
+            self.execute(self.subroutines[subroutine], stack, subroutine, depth + 1)
         except _BudgetSpent:
             return NAN
         return stack[-1] if stack else NAN
@@ -169,6 +171,7 @@ class _Machine:
 
 
 _CALLING = frozenset("fghFGRmwl")
+_EFFECTS = {row.symbol: (row.inputs, row.outputs) for row in isa.INSTRUCTIONS}
 
 
 def _integer(value: int) -> Value:
@@ -183,9 +186,9 @@ def _elementwise(function: Callable[..., Value]) -> Callable[..., tuple[Value]]:
     """Lift a function of integers to sequences of one length; an integer broadcasts."""
 
     def lifted(*inputs: Value) -> tuple[Value]:
-        lengths = {len(value) for value in inputs if isinstance(value, Sequence)}
-        if not lengths:
+        if Sequence not in map(type, inputs):
             return (function(*inputs),)
+        lengths = {len(value) for value in inputs if isinstance(value, Sequence)}
         if len(lengths) > 1:
             return (NAN,)
         columns = [value if isinstance(value, Sequence) else (value,) * min(lengths) for value in inputs]
@@ -199,7 +202,7 @@ def _arithmetic(function: Callable[..., int | None]) -> Callable[..., tuple[Valu
     """An element-wise instruction on plain values: the result has no decoration, None is NAN."""
 
     def on_numbers(*numbers: Number) -> Value:
-        result = function(*(number.value for number in numbers))
+        result = function(*[number.value for number in numbers])
         return NAN if result is None else _integer(int(result))
 
     return _elementwise(on_numbers)

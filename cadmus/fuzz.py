@@ -1,0 +1,234 @@
+r"""Holds the two machines against each other on random and mutated programs.
+
+The programs come in chunks, and a chunk is drawn from a hash of the seed and its number alone, so that the
+same seed gives the same programs whatever the number of processes.  Most programs are short: they reach as
+much as long ones and the readable machine, which takes nearly all of the time, is done with them sooner.
+"""
+
+import multiprocessing
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.config import Dataset
+from cadmus.dataset.sampler import seed_of
+from cadmus.errors import Defect
+from cadmus.programs import Programs, offsets_of
+from cadmus.templates import TEMPLATES, Draw
+from cadmus.vm import compiled, lockstep, reference
+from cadmus.vm.reference import Result
+
+CHUNK = 50_000
+"""Programs of a chunk; part of what a seed means."""
+
+ALL = "".join(isa.BY_SYMBOL)
+RUNNING = ALL.replace(isa.END, "")
+NUMBERS = "".join(symbol for symbol in RUNNING if lockstep.ALLOWED[ord(symbol)])
+_INSIDE = RUNNING.replace("\\", "").replace(";", "")
+# Weighted so that sequences are built, and calls find a subroutine and a stack that holds values.
+_BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
+_VALUES = (
+    "0",
+    "1",
+    "2",
+    "3",
+    "7",
+    "t",
+    "Z",
+    "92:",
+    "05:",
+    "u",
+    "3I",
+    "4I1:",
+    "u7bZ3:b1b",
+    "2I5I:",
+    "tt*t*t*t*",
+)
+_TOP = _INSIDE + 2 * _BUILDING + "fghFGmwl" * 2 + "mwl" * 2
+_BODY = _INSIDE + _BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
+
+
+class Disagreement(NamedTuple):
+    """A program on which the machines differ, and the shortest that was found by deleting from it."""
+
+    chunk: int
+    program: str
+    shortest: str
+    reference: Result
+    compiled: Result
+
+
+def fuzz(programs: int, seed: int, jobs: int, done: Callable[[int], object]) -> Disagreement | None:
+    """Run programs on both machines until they disagree.
+
+    Args:
+        programs: how many.
+        seed: decides which.
+        jobs: processes; with one, all happens in this process.
+        done: called with the number of programs of each chunk on which the machines agree.
+
+    Returns:
+        The first disagreement in the order of the chunks, None if there is none.
+    """
+    chunks = range(-(-programs // CHUNK))
+    tasks = ((seed, chunk, min(CHUNK, programs - chunk * CHUNK)) for chunk in chunks)
+    with ExitStack() as stack:
+        results: Iterator[Disagreement | None]
+        if jobs == 1:
+            results = map(_try_chunk, tasks)
+        else:
+            results = stack.enter_context(multiprocessing.get_context("spawn").Pool(jobs)).imap(
+                _try_chunk, tasks
+            )
+        for chunk, disagreement in zip(chunks, results, strict=True):
+            if disagreement is not None:
+                return disagreement
+            done(min(CHUNK, programs - chunk * CHUNK))
+    return None
+
+
+def _try_chunk(task: tuple[int, int, int]) -> Disagreement | None:
+    seed, chunk, count = task
+    try:
+        programs = programs_of(seed, chunk)[:count]
+        different = next(_differing(programs), None)
+        if different is None:
+            return None
+        shortest = shrink(programs[different], lambda program: any(True for _ in _differing([program])))
+        return Disagreement(chunk, programs[different], shortest, *_results(shortest))
+    except Exception as error:
+        raise Defect(f"a machine fails on a program of chunk {chunk} of seed {seed}") from error
+
+
+def _differing(programs: list[str]) -> Iterator[int]:
+    """The places of the programs on which the machines do not agree."""
+    batch = Programs.from_strings(programs)
+    # A number is a pair of integers and a sequence a tuple of pairs, so values of two types are never equal.
+    outputs, verdicts = compiled.outputs(batch), compiled.verdicts(batch).tolist()
+    run = reference.run
+    for place, (program, result) in enumerate(
+        zip(programs, zip(outputs, verdicts, strict=True), strict=True)
+    ):
+        if run(program) != result:
+            yield place
+
+
+def _results(program: str) -> tuple[Result, Result]:
+    batch = Programs.from_strings([program])
+    result = Result(compiled.outputs(batch)[0], bool(compiled.verdicts(batch)[0]))
+    return reference.run(program), result
+
+
+def shrink(program: str, fails: Callable[[str], bool]) -> str:
+    """What is left of ``program`` when pieces are deleted, from halves to single instructions, as long as it
+    still fails: no single instruction can be spared."""
+    size = max(len(program) // 2, 1)
+    while True:
+        before, start = program, 0
+        while start < len(program):
+            shorter = program[:start] + program[start + size :]
+            if fails(shorter):
+                program = shorter
+            else:
+                start += size
+        if size > 1:
+            size //= 2
+        elif program == before:
+            return program
+
+
+def programs_of(seed: int, chunk: int) -> list[str]:
+    """The programs of a chunk, :data:`CHUNK` of them."""
+    numbers = np.random.default_rng(seed_of("fuzz", seed, chunk))
+    rng = random.Random(seed_of("fuzz", seed, chunk, "python"))
+    programs = [
+        *_texts(numbers, RUNNING, _lengths(numbers, CHUNK // 10)),
+        *_on_values(numbers, rng, CHUNK // 5),
+        *_texts(numbers, ALL, _lengths(numbers, CHUNK // 20)),
+        *_texts(numbers, NUMBERS + "0123456789", _lengths(numbers, CHUNK // 5)),
+        *_with_definitions(numbers, CHUNK * 3 // 10),
+        *_spending(rng, CHUNK // 5_000),
+    ]
+    programs += _mutated(numbers, rng, CHUNK - len(programs))
+    # A prefix of a chunk has something of everything.
+    rng.shuffle(programs)
+    return programs
+
+
+def _lengths(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Mostly up to 12, one in 50 up to 80."""
+    return rng.integers(0, np.where(rng.random(n) < 0.02, 81, 13))
+
+
+def _texts(rng: np.random.Generator, symbols: str, lengths: np.ndarray) -> list[str]:
+    """Uniformly drawn from ``symbols``, in which some stand several times."""
+    offsets = offsets_of(lengths)
+    alphabet = np.frombuffer(symbols.encode("ascii"), np.uint8)
+    return Programs(alphabet[rng.integers(len(alphabet), size=offsets[-1])], offsets).to_strings()
+
+
+def _on_values(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
+    """Uniform programs that find some values on the stack."""
+    texts = _texts(numbers, RUNNING, numbers.integers(1, 9, n))
+    return ["".join(rng.choices(_VALUES, k=rng.choice((1, 2, 3, 4)))) + program for program in texts]
+
+
+def _with_definitions(rng: np.random.Generator, n: int) -> list[str]:
+    """One to three definitions in front of, between and behind pieces of a top level that calls them."""
+    top = iter(_texts(rng, _TOP, rng.integers(0, 9, 2 * n)))
+    bodies = iter(_texts(rng, _BODY, rng.integers(0, 8, 3 * n)))
+    programs = []
+    counts, places = rng.integers(1, 4, n), rng.integers(0, 4, n)
+    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
+        pieces = [f"\\{next(bodies)};" for _ in range(count)]
+        pieces.insert(place, next(top))
+        programs.append("".join(pieces) + next(top))
+    return programs
+
+
+def _spending(rng: random.Random, n: int) -> list[str]:
+    """Calls that call on and on, so that depth and budget run out, at any point of a body.
+
+    Few will do: each takes the readable machine as long as some hundred others."""
+    calls = ["f_3", "g_1", "ER", "9Im_2", "3I0l_1", "5Iw_", "f", "E", "5F"]
+    programs = []
+    for _ in range(n):
+        bodies = (
+            "".join(rng.choices([*calls, "~" * rng.randint(0, 300)], k=rng.randint(1, 5))) for _ in range(2)
+        )
+        top = "".join(rng.choices("5I1fgFm", k=rng.randint(0, 8)))
+        programs.append("".join(f"\\{body};" for body in bodies) + top + "9I5mf")
+    return programs
+
+
+def _mutated(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
+    """Candidates of the templates with pieces deleted, inserted, replaced, swapped and doubled."""
+    draw = Draw(numbers, Dataset())
+    share = -(-n // (4 * len(TEMPLATES)))
+    originals = [
+        program for template in TEMPLATES.values() for program in template(draw, share).programs.to_strings()
+    ]
+    return [_mutate(rng, rng.choice(originals)) for _ in range(n)]
+
+
+def _mutate(rng: random.Random, program: str) -> str:
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        start, middle, stop = sorted(int(rng.random() * (len(program) + 1)) for _ in range(3))
+        before, after = program[:start], program[stop:]
+        first, second = program[start:middle], program[middle:stop]
+        edit = rng.random()
+        if edit < 0.2:
+            program = before + second + after
+        elif edit < 0.4:
+            program = before + first + "".join(rng.choices(ALL, k=rng.choice((1, 1, 2, 4)))) + second + after
+        elif edit < 0.6:
+            program = program[:start] + rng.choice(ALL) + program[start + 1 :]
+        elif edit < 0.8:
+            program = before + second + first + after
+        else:
+            program = before + first + first + second + after
+    return program

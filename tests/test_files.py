@@ -1,0 +1,81 @@
+"""What happens when a file cannot be written: one line, and nothing is left behind."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import pytest
+from matplotlib.figure import Figure
+
+from cadmus.config import Model, load_config
+from cadmus.dataset.shards import write_shard
+from cadmus.errors import InputError
+from cadmus.evaluate.numbers import write_numbers
+from cadmus.figures import style, tables
+from cadmus.files import check_writable, replacing
+from cadmus.model.export import save_export
+from cadmus.model.gpt import GPT
+
+CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
+SIZES = Model(layers=1, width=64, heads=2, mlp=64)
+
+
+@contextmanager
+def no_space() -> Iterator[None]:
+    """No file may have more than 100 bytes, as if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+WRITERS = {
+    "shard.parquet": lambda path: write_shard(CONFIG, "random", "test", 0, path),
+    "numbers.parquet": lambda path: write_numbers(pl.DataFrame({"x": range(100)}), path, {}),
+    "figure.pdf": lambda path: style.save(Figure(), [path]),
+    "figure.png": lambda path: style.save(Figure(), [path]),
+    "table.md": lambda path: tables.save(pl.DataFrame({"x": ["text" * 100]}), [path]),
+    "model": lambda path: save_export(GPT(SIZES), SIZES, path, {}),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_without_space_there_is_one_line_and_no_file(tmp_path, name):
+    WRITERS[name](tmp_path / "before" / name)
+    with no_space(), pytest.raises(InputError, match=rf"^cannot write .*{name}: .*File too large") as caught:
+        WRITERS[name](tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["before"]
+
+
+def test_a_file_in_place_of_a_folder_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    for name in WRITERS:
+        with pytest.raises(InputError, match=r"cannot write .*file/"):
+            WRITERS[name](tmp_path / "file" / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_defect_is_not_taken_for_a_full_disk(tmp_path):
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "file") as temporary:
+        temporary.write_bytes(bytes(1 // 0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_can_be_written_is_known_beforehand(tmp_path):
+    check_writable(tmp_path / "new" / "file")
+    check_writable(tmp_path / "new", directory=True)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="it is a directory"):
+        check_writable(tmp_path)
+    with pytest.raises(InputError, match="it is a file"):
+        check_writable(tmp_path / "file", directory=True)
+    with pytest.raises(InputError, match="Not a directory"):
+        check_writable(tmp_path / "file" / "below")
+    with no_space(), pytest.raises(InputError, match="File too large"):
+        check_writable(tmp_path / "other")
