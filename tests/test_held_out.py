@@ -87,7 +87,7 @@ def test_templates_of_which_nothing_is_excluded_have_no_held_out_programs(datase
     assert set(counts.values()) == {60}
     rows = pl.read_parquet(dataset / HELD_OUT / "*.parquet").group_by("template").len()
     valued = ["basic_math", "equality", "less_greater", "subroutines"]
-    assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 30)
+    assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 60)
 
 
 def test_what_is_excluded_is_counted(dataset):
@@ -237,4 +237,4 @@ def test_held_out_programs_can_be_evaluated(dataset, tmp_path):
     verified = pl.read_parquet(output).filter(metric="verified")
     valued = {"basic_math", "equality", "equality_solve", "less_greater", "subroutines"}
     assert set(verified["template"]) == valued | {"apply_labels"}
-    assert set(verified["programs"]) == {30}
+    assert set(verified["programs"]) == {60}
