@@ -165,7 +165,7 @@ def test_a_killed_generation_goes_on_with_the_missing_shards_alone(checkout, res
     for path in (*before, checkout / report):
         path.unlink()
     assert jobs(checkout, str(report)) == {"shard": 1, "manifest": 1, "dataset_report": 1}
-    done = snakemake(checkout, str(report))
+    done = snakemake(checkout, "--", str(report))
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path: path.read_bytes() for path in before} == before
     # The same dataset again is no reason to train again; another one is.
