@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import matplotlib.image
@@ -147,7 +149,6 @@ def test_a_change_runs_what_depends_on_it_and_nothing_else(checkout):
 
 def test_a_changed_config_runs_what_it_decides(checkout):
     assert jobs(checkout, "--config", 'evaluate={"programs": 20}') == {
-        "resolved_config": 1,
         "accuracy": 1,
         "table": 1,
     }
@@ -183,6 +184,55 @@ def test_a_misspelt_key_is_one_line(checkout):
     assert done.returncode == 2
     errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
     assert errors == ["cadmus: error: tests/tiny.yaml: train.stepz: no such key; did you mean 'steps'?"]
+
+
+def test_an_interrupted_training_goes_on(checkout, results):
+    stopped = checkout / "results/stopped"
+    # The times of the files stay, so that no shard is made again.
+    shutil.copytree(results / "dataset", stopped / "dataset")
+    text = (checkout / "tests/tiny.yaml").read_text()
+    text = text.replace("name: tiny", "name: stopped").replace("steps: 20", "steps: 300")
+    (checkout / "stopped.yaml").write_text(text)
+    command = [
+        *(sys.executable, "-m", "snakemake", "--cores", "2", "results/stopped/model", "--nolock"),
+        *("--configfile", "stopped.yaml", "--rerun-triggers", "mtime"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    progress = stopped / "training/metrics.partial.jsonl"
+    with subprocess.Popen(
+        command,
+        cwd=checkout,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        process_group=0,
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not progress.exists() or progress.read_bytes().count(b"\n") < 15:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"a checkpoint is saved and the same command goes on from there" in out
+    done = len(progress.read_text().splitlines())
+    assert 15 <= done < 300
+    assert (stopped / f"training/checkpoints/step-{done:08d}").is_dir()
+    again = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert f"resuming after step {done}" in again.stdout
+    lines = (stopped / "training/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 301))
+    assert not (stopped / "training/checkpoints").exists()
+
+    # A job that fails says what the command said, though its output goes through a pipe.
+    (stopped / "model/meta.json").write_text("{")
+    command[command.index("results/stopped/model")] = "results/stopped/experiments/grid.parquet"
+    failed = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert "cadmus: error: results/stopped/model/meta.json: not valid JSON" in failed.stderr
+    assert "Missing" not in failed.stderr.split("Error in rule grid")[1]
 
 
 def test_the_workflow_passes_the_lint(checkout):

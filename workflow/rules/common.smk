@@ -6,38 +6,48 @@ from pathlib import Path
 
 import yaml
 
-from cadmus.config import parse_config
+from cadmus.config import parse_config, read_yaml
 from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, TABLES
+from cadmus.files import replacing
 from cadmus.sources import sources_of
 
 
-def checked_config():
-    """The config with its defaults; bad input ends the workflow with one line."""
-    source = (
-        ", ".join(os.path.relpath(path) for path in workflow.configfiles) or "config"
-    )
-    try:
-        return parse_config(config, source)
-    except InputError as error:
-        print(f"cadmus: error: {error}", file=sys.stderr)
-        # Nothing is locked or started yet, so leaving at once loses nothing.
-        os._exit(2)
+def read_config():
+    """The config with its defaults, and the file in the results where the commands find it."""
+    source = ", ".join(map(os.path.relpath, workflow.configfiles)) or "config"
+    # Snakemake has read the files, but takes a key that comes twice.
+    for path in workflow.configfiles:
+        read_yaml(path)
+    run = parse_config(config, source)
+    resolved = Path("results", run.name, "config.yaml")
+    text = yaml.safe_dump(run.model_dump(), sort_keys=False)
+    if not resolved.is_file() or resolved.read_text() != text:
+        # Not by a rule: while one is to run, Snakemake does not look at the parameters of those behind it.
+        with replacing(resolved) as temporary:
+            temporary.write_text(text)
+    return run, resolved
 
 
-RUN = checked_config()
+try:
+    RUN, CONFIG = read_config()
+except InputError as error:
+    print(f"cadmus: error: {error}", file=sys.stderr)
+    # Nothing is locked or started yet, so leaving at once loses nothing.
+    os._exit(2)
 RESULTS = f"results/{RUN.name}"
 SHARDS = plan(RUN)
 DATASET = f"{RESULTS}/dataset"
-# The package of this checkout, and the Python that runs Snakemake unless --sdm brings another.
+# The package of this checkout, and the Python that runs Snakemake unless --sdm brings another. A prefix
+# takes the place of Snakemake's own, which stops a command at its first part that fails: without it, a
+# training that was interrupted would lose its checkpoints.
 ROOT = Path(workflow.basedir).parent
-shell.prefix(f'export PYTHONPATH="{ROOT}"; ')
+STRICT = f'set -euo pipefail; export PYTHONPATH="{ROOT}"; '
+shell.prefix(STRICT)
 if not workflow.deployment_settings.deployment_method:
-    shell.prefix(
-        f'export PYTHONPATH="{ROOT}" PATH="{Path(sys.executable).parent}:$PATH"; '
-    )
+    shell.prefix(f'{STRICT}export PATH="{Path(sys.executable).parent}:$PATH"; ')
 
 
 def section(*names):

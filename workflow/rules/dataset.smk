@@ -1,23 +1,9 @@
 # True programs: one job a shard, then the manifest over all of them, then the report.
 
 
-rule resolved_config:
-    output:
-        f"{RESULTS}/config.yaml",
-    log:
-        f"{RESULTS}/logs/config.log",
-    localrule: True
-    conda:
-        "../envs/cadmus.yaml"
-    params:
-        config=yaml.safe_dump(RUN.model_dump(), sort_keys=False),
-    shell:
-        "printf %s {params.config:q} > {output} 2> {log}"
-
-
 rule shard:
     input:
-        config=ancient(rules.resolved_config.output),
+        config=ancient(CONFIG),
         code=shard_code,
     output:
         f"{DATASET}/{{split}}/{{template}}-{{number}}.parquet",
@@ -34,7 +20,7 @@ rule shard:
 
 rule manifest:
     input:
-        config=ancient(rules.resolved_config.output),
+        config=ancient(CONFIG),
         shards=[f"{DATASET}/{shard.path}" for shard in SHARDS],
         code=code("cadmus.dataset.manifest"),
     output:

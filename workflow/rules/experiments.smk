@@ -3,7 +3,7 @@
 
 rule accuracy:
     input:
-        config=ancient(rules.resolved_config.output),
+        config=ancient(CONFIG),
         model=rules.train.output.model,
         manifest=rules.manifest.output[0],
         code=code("cadmus.evaluate.completion", "cadmus.model.inference"),
@@ -19,12 +19,12 @@ rule accuracy:
         config=RUN.evaluate.model_dump(exclude={"grid", "probe"}),
     shell:
         "python -m cadmus evaluate --config {input.config} --model {input.model} --dataset {params.dataset}"
-        " --output {output} 2>&1 | tee {log}"
+        " --output {output} 2>&1 | tee -i {log}"
 
 
 rule grid:
     input:
-        config=ancient(rules.resolved_config.output),
+        config=ancient(CONFIG),
         model=rules.train.output.model,
         code=code("cadmus.evaluate.grid", "cadmus.model.inference"),
     output:
@@ -37,12 +37,12 @@ rule grid:
     params:
         config=RUN.evaluate.grid.model_dump(),
     shell:
-        "python -m cadmus grid --config {input.config} --model {input.model} --output {output} 2>&1 | tee {log}"
+        "python -m cadmus grid --config {input.config} --model {input.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule probe:
     input:
-        config=ancient(rules.resolved_config.output),
+        config=ancient(CONFIG),
         model=rules.train.output.model,
         code=code("cadmus.probe.regression", "cadmus.model.inference"),
     output:
@@ -56,4 +56,4 @@ rule probe:
         config=RUN.evaluate.probe.model_dump(),
     shell:
         "python -m cadmus probe --config {input.config} --model {input.model} --output {output} --jobs {threads}"
-        " 2>&1 | tee {log}"
+        " 2>&1 | tee -i {log}"

@@ -5,7 +5,7 @@
 
 rule train:
     input:
-        config=ancient(rules.resolved_config.output),
+        config=ancient(CONFIG),
         manifest=rules.manifest.output[0],
         code=code("cadmus.train.loop"),
     output:
@@ -23,5 +23,5 @@ rule train:
         metrics=f"{RESULTS}/training/metrics.partial.jsonl",
     shell:
         "python -m cadmus train --config {input.config} --dataset {params.dataset} --checkpoints {params.checkpoints}"
-        " --metrics {params.metrics} --output {output.model} 2>&1 | tee -a {log}"
+        " --metrics {params.metrics} --output {output.model} 2>&1 | tee -ia {log}"
         " && mv {params.metrics} {output.metrics} && rm -r {params.checkpoints}"
