@@ -7,6 +7,7 @@ much as long ones and the readable machine, which takes nearly all of the time, 
 
 import multiprocessing
 import random
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -81,9 +82,11 @@ def fuzz(programs: int, seed: int, jobs: int, done: Callable[[int], object]) -> 
         if jobs == 1:
             results = map(_try_chunk, tasks)
         else:
-            results = stack.enter_context(multiprocessing.get_context("spawn").Pool(jobs)).imap(
-                _try_chunk, tasks
+            # An interrupt is for this process alone to handle; leaving the context ends the others.
+            pool = multiprocessing.get_context("spawn").Pool(
+                jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)
             )
+            results = stack.enter_context(pool).imap(_try_chunk, tasks)
         for chunk, disagreement in zip(chunks, results, strict=True):
             if disagreement is not None:
                 return disagreement

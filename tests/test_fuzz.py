@@ -95,3 +95,15 @@ def test_command_shows_a_disagreement_and_ends_with_1(monkeypatch) -> None:
     assert "disagree on a program of chunk 0 of seed 4" in lines[0]
     assert [line.split()[0] for line in lines[1:]] == ["program", "shortest", "reference", "compiled"]
     assert lines[3].split()[1:] == ["NAN,", "false"]
+
+
+def test_command_says_how_far_it_came_when_interrupted(monkeypatch) -> None:
+    def interrupted(programs, seed, jobs, done):
+        done(700)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fuzz, "fuzz", interrupted)
+    result = CliRunner().invoke(command, ["--programs", "5000", "--jobs", "1"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "interrupted after 700 of 5,000 programs" in result.stderr
+    assert "the machines agree on 700 programs of seed 0" in result.stdout
