@@ -274,6 +274,12 @@ def test_numbers_keep_their_metadata(tmp_path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["numbers.parquet"]
 
 
+def test_numbers_without_rows_are_refused(tmp_path) -> None:
+    write_numbers(pl.DataFrame({"x": []}), tmp_path / "x.parquet", {})
+    with pytest.raises(InputError, match=r"x\.parquet: has no rows"):
+        read_numbers(tmp_path / "x.parquet", ["x"])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -125,3 +125,17 @@ def test_training_on_the_dataset_of_another_config_is_refused(place, tmp_path) -
     assert isinstance(refused.exception, InputError)
     assert "sampled with another seed or section dataset" in str(refused.exception)
     assert list(tmp_path.iterdir()) == [other]
+
+
+def test_a_config_that_does_not_fit_is_one_line(place, tmp_path) -> None:
+    (tmp_path / "grid.yaml").write_text(CONFIG.replace("low: -1, high: 1", "low: 900, high: 901"))
+    (tmp_path / "short.yaml").write_text(CONFIG.replace("max_length: 24", "max_length: 10"))
+    for command, message in (
+        ("grid", "no held-out comparison has values from 900 to 901"),
+        ("evaluate", "has a program of 11 instructions; the config allows dataset.max_length 10"),
+    ):
+        path = tmp_path / ("grid.yaml" if command == "grid" else "short.yaml")
+        refused = invoke(place, command, tmp_path / "a.parquet", config=path)
+        assert isinstance(refused.exception, InputError), refused.output
+        assert message in str(refused.exception)
+    assert not (tmp_path / "a.parquet").exists()

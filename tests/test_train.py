@@ -367,6 +367,29 @@ def _train_without_space(directory: Path, data_digest: str) -> None:
     train_process.train(directory, data_digest)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "keep"),
+    [("meta.json", 20), ("*optim_states.pt", 0), ("mp_rank*.pt", 500), ("mp_rank*.pt", None)],
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_serves(tmp_path, pattern, keep):
+    assert train(tmp_path, run_config()) == 0
+    newest = checkpoint.find_latest(tmp_path / "checkpoints")
+    damaged = next(newest.glob(pattern))
+    if keep is None:
+        damaged.unlink()
+    else:
+        os.truncate(damaged, keep)
+    assert train(tmp_path, run_config()) == 2
+    error = (tmp_path / "error").read_text()
+    assert error.startswith(f"{newest}")
+    assert error.endswith(f"delete {newest}, and training goes on from the checkpoint before it")
+    assert "damaged" in error
+    assert "\n" not in error
+    shutil.rmtree(newest)
+    assert train(tmp_path, run_config()) == 0
+    assert len(losses(tmp_path)) == 10
+
+
 def test_a_line_of_metrics_that_was_cut_off_is_dropped(tmp_path):
     assert train(tmp_path, run_config()) == 0
     shutil.rmtree(tmp_path / "checkpoints" / "step-00000010")

@@ -41,6 +41,11 @@ def evaluate(config: Path, directory: Path, output: Path, device: str | None, da
 
     training = read_manifest(dataset)["splits"]["train"]
     table = read_split(dataset, run.evaluate.split)
+    if table.programs.lengths.max() > run.dataset.max_length:
+        raise InputError(
+            f"{dataset}: has a program of {table.programs.lengths.max()} instructions; the config allows "
+            f"dataset.max_length {run.dataset.max_length}"
+        )
     model = _load(run, directory, device)
 
     import polars as pl
@@ -69,6 +74,11 @@ def grid(config: Path, directory: Path, output: Path, device: str | None) -> Non
     numbers = comparison_grid(
         model, run.evaluate.grid, run.dataset.values, run.dataset.held_out_share, run.seed
     )
+    if not numbers["programs"].any():
+        raise InputError(
+            f"evaluate.grid: no held-out comparison has values from {run.evaluate.grid.low} to "
+            f"{run.evaluate.grid.high}; choose a range that meets dataset.values"
+        )
     _write(numbers, output, run, directory)
     for row in summary(numbers).iter_rows(named=True):
         accuracy = as_text(row["accuracy"], row["low"], row["high"])

@@ -51,7 +51,7 @@ def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     """Read a numbers file (Parquet, CSV or JSON lines, by its suffix) that must hold ``columns``.
 
     Raises:
-        InputError: the file is missing, damaged, or lacks a column.
+        InputError: the file is missing, damaged or empty, or lacks a column.
     """
     path = Path(path)
     readers = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
@@ -70,4 +70,6 @@ def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
             f"{path}: no column {missing[0]!r}; needed are {', '.join(columns)}, "
             f"found are {', '.join(numbers.columns)}"
         )
+    if numbers.is_empty():
+        raise InputError(f"{path}: has no rows; write it again")
     return numbers

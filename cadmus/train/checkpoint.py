@@ -146,9 +146,9 @@ def check_identity(checkpoint: Path, run_identity: dict[str, Any]) -> None:
     """Check that resuming from a checkpoint gives the losses of this run.
 
     Raises:
-        InputError: it belongs to a run with other data, model or training.
+        InputError: it belongs to a run with other data, model or training, or is damaged.
     """
-    found = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))["identity"]
+    found = _metadata(checkpoint)["identity"]
     for key in {**run_identity, **found}:
         if found.get(key) != run_identity.get(key):
             raise InputError(
@@ -158,11 +158,35 @@ def check_identity(checkpoint: Path, run_identity: dict[str, Any]) -> None:
 
 
 def load(engine: Any, checkpoint: Path) -> tuple[int, dict[str, Any]]:
-    """Put the engine back to where it was; returns the steps done and the progress that was saved."""
-    metadata = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))
-    with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed prints the names of its variables
-        engine.load_checkpoint(str(checkpoint.parent), tag=checkpoint.name)
+    """Put the engine back to where it was; returns the steps done and the progress that was saved.
+
+    Raises:
+        InputError: a file is missing or damaged; other ranks may not know.
+    """
+    metadata = _metadata(checkpoint)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed prints the names of its variables
+            engine.load_checkpoint(str(checkpoint.parent), tag=checkpoint.name)
+    except Exception as error:
+        # Whatever is missing or cut off shows in an error of its own of DeepSpeed, torch or pickle.
+        raise _damaged(checkpoint, error) from None
     return metadata["step"], metadata["progress"]
+
+
+def _metadata(checkpoint: Path) -> dict[str, Any]:
+    try:
+        metadata = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))
+        return {key: metadata[key] for key in ("step", "identity", "progress")}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise _damaged(checkpoint / METADATA, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    reason = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+    checkpoint = path if path.is_dir() else path.parent
+    return InputError(
+        f"{path}: damaged ({reason}); delete {checkpoint}, and training goes on from the checkpoint before it"
+    )
 
 
 def _finished(directory: Path) -> list[Path]:

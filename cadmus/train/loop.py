@@ -88,7 +88,7 @@ def train(
 
 
 class FailedAlone(InputError):
-    """This rank could not write; the others do not know and may be waiting for it."""
+    """This rank could not read or write; the others do not know and may be waiting for it."""
 
 
 class _Step(NamedTuple):
@@ -130,7 +130,8 @@ class _Training:
         torch.manual_seed(int(config.digest({"seed": run.seed, "use": "weights"}), 16))
         self.engine = engine.initialise(GPT(run.model), run.train, self.world_size)
         if latest is not None:
-            self.step, self.progress = checkpoint.load(self.engine, latest)
+            with _alone():
+                self.step, self.progress = checkpoint.load(self.engine, latest)
             self.log(f"resuming after step {self.step} from {latest}")
 
     def run(self, export_directory: Path, metrics_path: Path) -> None:
