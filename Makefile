@@ -9,6 +9,7 @@ BIN := .venv/bin
 .PHONY: run test lint clean
 
 run: .venv/installed
+	@$(BIN)/cadmus config show $(CONFIG) > /dev/null
 	@$(BIN)/python workflow/scripts/remove_stale_lock.py
 	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG)
 

@@ -74,7 +74,7 @@ def grid(config: Path, directory: Path, output: Path, device: str | None) -> Non
     numbers = comparison_grid(
         model, run.evaluate.grid, run.dataset.values, run.dataset.held_out_share, run.seed
     )
-    if not numbers["programs"].any():
+    if not numbers["programs"].sum():
         raise InputError(
             f"evaluate.grid: no held-out comparison has values from {run.evaluate.grid.low} to "
             f"{run.evaluate.grid.high}; choose a range that meets dataset.values"

@@ -20,7 +20,7 @@ def read_config():
     source = ", ".join(map(os.path.relpath, workflow.configfiles)) or "config"
     # Snakemake has read the files, but takes a key that comes twice.
     for path in workflow.configfiles:
-        read_yaml(path)
+        read_yaml(os.path.relpath(path))
     run = parse_config(config, source)
     resolved = Path("results", run.name, "config.yaml")
     text = yaml.safe_dump(run.model_dump(), sort_keys=False)
