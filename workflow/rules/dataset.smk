@@ -15,7 +15,7 @@ rule shard:
         config=section("seed", "dataset"),
     shell:
         "python -m cadmus shard --config {input.config} --template {wildcards.template} --split {wildcards.split}"
-        " --number {wildcards.number} --output {output} 2> {log}"
+        " --number {wildcards.number} --output {output} 2>&1 | tee -i {log}"
 
 
 rule manifest:
@@ -33,7 +33,7 @@ rule manifest:
         dataset=subpath(output[0], parent=True),
         config=section("seed", "dataset"),
     shell:
-        "python -m cadmus manifest --config {input.config} {params.dataset} > {log} 2>&1"
+        "python -m cadmus manifest --config {input.config} {params.dataset} 2>&1 | tee -i {log}"
 
 
 rule dataset_report:
