@@ -90,15 +90,15 @@ def render(published: Path, root: Path) -> str:
 
 
 def _provenance(results: Path) -> dict[str, Any]:
-    import pyarrow.parquet as pq
+    import polars as pl
 
     model = json.loads((results / "model/meta.json").read_text(encoding="utf-8"))
-    noted = pq.read_schema(results / "experiments/accuracy.parquet").metadata
+    noted = pl.read_parquet_metadata(results / "experiments/accuracy.parquet")
     return {
         "name": results.name,
-        "config_digest": noted[b"config_digest"].decode(),
-        "model_digest": noted[b"model_digest"].decode(),
-        "commit": noted[b"commit"].decode(),
+        "config_digest": noted["config_digest"],
+        "model_digest": noted["model_digest"],
+        "commit": noted["commit"],
         "parameters": model["parameters"],
         "steps": model["steps"],
         "programs": model["programs"],

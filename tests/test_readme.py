@@ -1,12 +1,15 @@
 """The README shows the results that lie in docs/results, and nothing else."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from cadmus.errors import InputError
-from cadmus.readme import BEGIN, END, publish, with_results
+from cadmus.readme import BEGIN, END, FILES, publish, with_results
 
 ROOT = Path(__file__).parent.parent
 
@@ -32,3 +35,26 @@ def test_an_unfinished_run_is_refused(tmp_path):
 def test_a_readme_without_a_place_for_results_is_refused():
     with pytest.raises(InputError, match="needs one"):
         with_results(f"{BEGIN}{BEGIN}{END}", ROOT / "docs/results/quick", ROOT)
+
+
+def test_a_finished_run_is_published(tmp_path):
+    published = ROOT / "docs/results/quick"
+    results = tmp_path / "results/quick"
+    for name in FILES:
+        (results / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(published / Path(name).name, results / name)
+    (results / "experiments").mkdir()
+    (results / "model").mkdir()
+    origin = {"config_digest": "c0", "model_digest": "m0", "commit": "0123456789abcdef"}
+    pl.DataFrame({"x": [1]}).write_parquet(results / "experiments/accuracy.parquet", metadata=origin)
+    trained = {"parameters": 7, "steps": 3, "programs": 30, "tokens": 300, "seconds": 90.0, "cores": 2}
+    (results / "model/meta.json").write_text(json.dumps(trained))
+    (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nold\n{END}\nrest\n")
+    publish(results, tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "7 parameters, trained on 30 programs (300 tokens) in 3 steps and 1.5 minutes" in text
+    assert "commit `0123456789ab`" in text
+    assert text.startswith("# Title\n")
+    assert text.endswith("rest\n")
+    assert "old" not in text
+    assert (tmp_path / "docs/results/quick/comparison_grid.png").is_file()
