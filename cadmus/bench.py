@@ -40,7 +40,7 @@ PEER_SAMPLES = {
 }
 """Samples a second of other generators; none of them executes and filters every candidate."""
 
-Measured = dict[str, int | float | dict[str, float]]
+Measured = dict[str, int | float]
 
 
 def bench_vm() -> Measured:
@@ -70,11 +70,7 @@ def bench_vm() -> Measured:
     result["candidates_reference_per_second"] = round(readable)
     result["candidates_ratio"] = round(fast / readable, 1)
     result["candidates_true_share"] = round(float(compiled.verdicts(candidates).mean()), 3)
-    return {
-        **result,
-        "peers_instructions_per_second": PEER_INSTRUCTIONS,
-        "peers_candidates_per_second": PEER_CANDIDATES,
-    }
+    return result
 
 
 def bench_templates() -> Measured:
@@ -100,7 +96,7 @@ def bench_templates() -> Measured:
             drawn.append(counts.sampled / seconds)
         result[f"{template}_kept_per_second"] = round(statistics.median(kept))
         result[f"{template}_candidates_per_second"] = round(statistics.median(drawn))
-    return {**result, "peers_samples_per_second": PEER_SAMPLES}
+    return result
 
 
 def _uniform(symbols: list[str], count: int) -> Programs:
