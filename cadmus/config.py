@@ -104,7 +104,7 @@ class Template(Section):
 
 Lengths = Annotated[
     list[Literal[1, 3, 5, 7]],
-    Field(min_length=1, description="instructions in an expression, drawn with equal shares"),
+    Field(min_length=1, description="instructions in an expression"),
 ]
 
 
@@ -112,6 +112,10 @@ class ExpressionTemplate(Template):
     """Two number expressions and a comparator: ``941-*55*2+=``."""
 
     expression_lengths: Lengths = [5]
+    length_weights: Annotated[
+        list[Annotated[Number, Field(gt=0)]] | None,
+        Field(description="how often each of `expression_lengths` is drawn; all alike when null"),
+    ] = None
     operators: Annotated[str, Field(description=f"operators of the expressions, some of `{OPERATORS}`")] = (
         OPERATORS
     )
@@ -123,6 +127,17 @@ class ExpressionTemplate(Template):
             raise ValueError(f"{operators!r} is no selection of the operators {OPERATORS}")
         # The same operators in another order are the same dataset.
         return "".join(operator for operator in OPERATORS if operator in operators)
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> "ExpressionTemplate":
+        lengths, weights = self.expression_lengths, self.length_weights
+        if len(set(lengths)) < len(lengths):
+            raise ValueError(f"expression_lengths: {lengths} has a length twice; use length_weights")
+        if weights is not None and len(weights) != len(lengths):
+            raise ValueError(
+                f"length_weights: {len(weights)} weights for the {len(lengths)} expression_lengths {lengths}"
+            )
+        return self
 
 
 class BasicMath(ExpressionTemplate):

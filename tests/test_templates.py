@@ -17,15 +17,16 @@ from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.cli.machine import run
-from cadmus.config import OPERATORS, TEMPLATES, Dataset
+from cadmus.config import OPERATORS, TEMPLATES, Dataset, ExpressionTemplate, Values
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.evaluate.completion import second_expression
-from cadmus.programs import Programs, join
+from cadmus.programs import Programs, interleave, join
 from cadmus.templates import TEMPLATES as FUNCTIONS
 from cadmus.templates import Draw, functions
-from cadmus.templates.draw import NUMERAL_MAX, definition, interleave, merged, numeral, only_where
+from cadmus.templates.draw import NUMERAL_MAX, definition, merged, numeral, only_where
 from cadmus.templates.expressions import expressions
+from cadmus.templates.numbers import Numbers, alias_table
 from cadmus.vm import compiled, reference
 
 ROOT = Path(__file__).parent.parent
@@ -300,18 +301,48 @@ def test_expressions_have_the_value_asked_for(length, operators):
 def test_expressions_are_drawn_within_the_range(operators, lengths, low, width):
     dataset = Dataset.model_validate({"values": {"low": low, "high": low + width}})
     draw = Draw(np.random.default_rng(1), dataset)
+    of = ExpressionTemplate(expression_lengths=lengths, operators=operators)
     try:
-        values = draw.values(200, lengths, operators)
+        values = draw.values(200, of)
     except InputError:
         extents = [expressions(length, operators).extent for length in lengths]
         assert all(low + width < smallest or largest < low for smallest, largest in extents)
         return
     assert low <= values.min() <= values.max() <= low + width
-    drawn = draw.expression(values, lengths, operators)
+    drawn = draw.expression(values, of)
     outcome = compiled.execute(drawn)
     assert np.array_equal(outcome.values[:, 0], values)
     assert np.all(outcome.count == 1)
     assert set(drawn.lengths.tolist()) <= set(lengths)
+
+
+def test_values_and_lengths_are_as_frequent_as_configured():
+    lengths, weights, limits = (1, 3, 5), (1, 2, 5), Values(low=-5, high=12, uniform_share=0.25)
+    numbers, rng, n = Numbers(lengths, weights, "+-%", limits), np.random.default_rng(1), 400_000
+    values = numbers.values(rng, n)
+    drawn = numbers.expressions(rng, values)
+    possible = np.arange(-5, 13)
+    # By hand: the natural share follows from listing, the uniform one is the same for each value.
+    expected = np.zeros((len(lengths), len(possible)))
+    for place, length in enumerate(lengths):
+        table = expressions(length, "+-%")
+        listed = np.array([np.sum(table.values == value) for value in possible])
+        expected[place] = 0.75 * weights[place] / 8 * listed / listed.sum()
+    has = np.array([[value in expressions(length, "+-%").values for value in possible] for length in lengths])
+    shares = has * np.array(weights)[:, None]
+    expected += 0.25 / len(possible) * shares / shares.sum(axis=0)
+    for place, length in enumerate(lengths):
+        found = np.bincount(values[drawn.lengths == length] + 5, minlength=len(possible))
+        deviation = np.sqrt(n * expected[place] * (1 - expected[place])) + 1e-9
+        assert np.max(np.abs(found - n * expected[place]) / deviation) < 4.5, length
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=60))
+def test_the_alias_table_has_the_shares_asked_for(shares):
+    keep, other = alias_table(np.array(shares))
+    found = keep + np.bincount(other, 1 - keep, len(shares))
+    assert np.allclose(found / len(shares), np.array(shares) / sum(shares), atol=1e-12)
+    assert keep.min() >= 0
 
 
 @pytest.mark.parametrize("operator", ["-", "/"])
@@ -353,7 +384,7 @@ def test_lengths_and_operators_of_expressions_are_those_configured(template):
 def test_uniform_share_flattens_the_values():
     def draw(share):
         dataset = Dataset.model_validate({"values": {"uniform_share": share}})
-        values = Draw(np.random.default_rng(1), dataset).values(20_000, (5,))
+        values = Draw(np.random.default_rng(1), dataset).values(20_000, ExpressionTemplate())
         return np.bincount(values + 20, minlength=41)
 
     assert draw(1.0).min() > 300

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cadmus.programs import Programs, join
-from cadmus.templates.draw import Candidates, Draw, answer, definition, interleave, merged, rows_of, writable
+from cadmus.programs import Programs, interleave, join
+from cadmus.templates.draw import Candidates, Draw, answer, definition, merged, rows_of, writable
 from cadmus.templates.functions import (
     number_function,
     number_predicate,

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cadmus.config import OPERATORS, Dataset
-from cadmus.errors import InputError
-from cadmus.programs import Programs, join, offsets_of, stack
-from cadmus.templates.expressions import expressions
+from cadmus.config import OPERATORS, Dataset, ExpressionTemplate
+from cadmus.programs import Programs, interleave, join, offsets_of
+from cadmus.templates.numbers import Numbers
 from cadmus.vm import compiled
 
 
@@ -43,6 +42,7 @@ class Draw:
     def __init__(self, rng: np.random.Generator, dataset: Dataset) -> None:
         self.rng = rng
         self.dataset = dataset
+        self._known: dict[tuple[object, ...], Numbers] = {}
 
     def choice(self, n: int, symbols: bytes) -> np.ndarray:
         """One of ``symbols`` per row: uint8, shape (n,)."""
@@ -68,43 +68,29 @@ class Draw:
         drawn = [sampler(share) for sampler, share in zip(samplers, shares, strict=True)]
         return tuple(interleave(variant, parts) for parts in zip(*drawn, strict=True))
 
-    def values(self, n: int, lengths: Sequence[int], operators: str = OPERATORS) -> np.ndarray:
-        """Numbers to compare, within the configured range: int64, shape (n,).
-
-        ``uniform_share`` of them are uniform over the values that an expression of one of ``lengths``, made
-        with ``operators``, has; the others are as frequent as among the expressions.
+    def values(self, n: int, of: ExpressionTemplate) -> np.ndarray:
+        """Numbers to compare, for which there are expressions: int64, shape (n,).
 
         Raises:
-            InputError: no expression has a value in the range.
+            InputError: no expression has a value in the configured range.
         """
-        limits = self.dataset.values
-        values = np.arange(limits.low, limits.high + 1)
-        tables = [expressions(length, operators) for length in lengths]
-        frequency = np.mean([table.count(values) / table.total for table in tables], axis=0)
-        if not frequency.any():
-            smallest, largest = zip(*(table.extent for table in tables), strict=True)
-            raise InputError(
-                f"dataset.values: no expression of {_listed(lengths)} instructions with the operators "
-                f"{operators} has a value from {limits.low} to {limits.high}; choose a range that meets "
-                f"{min(smallest)} to {max(largest)}"
+        return self._numbers(of).values(self.rng, n)
+
+    def expression(self, values: np.ndarray, of: ExpressionTemplate) -> Programs:
+        """An expression for each of ``values``, which are :meth:`expressible`."""
+        return self._numbers(of).expressions(self.rng, values)
+
+    def expressible(self, values: np.ndarray, of: ExpressionTemplate) -> np.ndarray:
+        """Whether each of ``values`` is in the range and has an expression: bool, of the same shape."""
+        return self._numbers(of).has(values)
+
+    def _numbers(self, of: ExpressionTemplate) -> Numbers:
+        key = (*of.expression_lengths, *(of.length_weights or ()), of.operators)
+        if key not in self._known:
+            self._known[key] = Numbers(
+                of.expression_lengths, of.length_weights, of.operators, self.dataset.values
             )
-        weights = limits.uniform_share * (frequency > 0) / np.sum(frequency > 0)
-        weights += (1 - limits.uniform_share) * frequency / frequency.sum()
-        return self.rng.choice(values, size=n, p=weights)
-
-    def expression(self, values: np.ndarray, lengths: Sequence[int], operators: str = OPERATORS) -> Programs:
-        """An expression for each of ``values``, its length uniform among ``lengths`` that have one."""
-        tables = [expressions(length, operators) for length in lengths]
-        if len(tables) == 1:
-            return tables[0].sample(self.rng, values)
-        possible = np.stack([table.count(values) > 0 for table in tables])
-        which = np.argmax(self.rng.random(possible.shape) * possible, axis=0)
-        drawn = [table.sample(self.rng, values[which == index]) for index, table in enumerate(tables)]
-        return interleave(which, drawn)
-
-    def expressible(self, values: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
-        """Whether each of ``values`` has an expression of one of ``lengths``: bool, of the same shape."""
-        return np.any([expressions(length).count(values) > 0 for length in lengths], axis=0)
+        return self._known[key]
 
     def literal(self, n: int) -> np.ndarray:
         """A literal number per row, from -1 to 10: uint8, shape (n,)."""
@@ -142,14 +128,6 @@ class Draw:
         low, high = counts
         drawn = self.rng.integers(low, high + 1, size=n)
         return [drawn > place for place in range(high)]
-
-
-def interleave(variant: np.ndarray, drawn: Sequence[Programs]) -> Programs:
-    """Row i is the next unused row of ``drawn[variant[i]]``."""
-    rows = np.empty(len(variant), np.int64)
-    # NumPy sorts bytes by counting, which takes a tenth of the time.
-    rows[np.argsort(variant.astype(np.uint8, copy=False), kind="stable")] = np.arange(len(variant))
-    return stack(drawn).take(rows)
 
 
 def only_where(piece: Programs, mask: np.ndarray) -> Programs:
@@ -265,7 +243,3 @@ def answered(prompt: Programs, labels: bool = False) -> Candidates:
 def merged(programs: Programs, counts: np.ndarray) -> Programs:
     """One program of the first ``counts[0]``, one of the next ``counts[1]`` and so on."""
     return Programs(programs.data, programs.offsets[offsets_of(counts)])
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return " or ".join(map(str, numbers))

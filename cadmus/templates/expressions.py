@@ -11,10 +11,11 @@ operators, are two shorter ones and an operator; which values come together is e
 import functools
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
 from cadmus.config import OPERATORS
-from cadmus.programs import Programs, join, stack
+from cadmus.programs import Programs, interleave, join
 from cadmus.vm import compiled
 
 DIGITS = np.frombuffer(b"0123456789", np.uint8)
@@ -45,21 +46,16 @@ class _ByValue:
 
     def count(self, values: np.ndarray) -> np.ndarray:
         """How many expressions have each of ``values``: int64, of the same shape."""
-        start, stop = self._span(values)
+        smallest, last = self.extent[0], len(self._below) - 1
+        start, stop = (self._below[np.clip(values - smallest + above, 0, last)] for above in (0, 1))
         return stop - start
 
     def _draw(self, rng: np.random.Generator, values: np.ndarray) -> np.ndarray:
         """The number of an expression for each of ``values``, uniformly among those that have the value."""
-        start, stop = self._span(values)
-        if np.any(start == stop):
-            raise ValueError(f"no expression has the value {values[start == stop][0]}")
-        return rng.integers(start, stop)
-
-    def _span(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        smallest = self.extent[0]
-        last = len(self._below) - 1
-        places = (np.clip(values - smallest + above, 0, last) for above in (0, 1))
-        return tuple(self._below[place] for place in places)
+        numbers = _draw_between(rng.random(len(values)), values, self.extent[0], self._below)
+        if np.any(numbers < 0):
+            raise ValueError(f"no expression has the value {values[numbers < 0][0]}")
+        return numbers
 
     @functools.cached_property
     def _below(self) -> np.ndarray:
@@ -73,14 +69,19 @@ class Expressions(_ByValue):
     """The expressions of one length that have a value, in the order of their values.
 
     Attributes:
-        programs: the n expressions.
+        texts: uint8, shape (n, length), the expressions.
         values: int64, shape (n,), ascending.
         enumerated: expressions of this length, those that are NAN included.
     """
 
-    programs: Programs
+    texts: np.ndarray
     values: np.ndarray
     enumerated: int
+
+    @property
+    def programs(self) -> Programs:
+        """The n expressions."""
+        return _fixed_length(self.texts)
 
     @functools.cached_property
     def before(self) -> np.ndarray:
@@ -93,7 +94,7 @@ class Expressions(_ByValue):
         Raises:
             ValueError: one of the values has no expression of this length.
         """
-        return self.programs.take(self._draw(rng, values))
+        return _fixed_length(_gather(self.texts, self._draw(rng, values)))
 
 
 @dataclass(frozen=True)
@@ -129,15 +130,14 @@ class Composed(_ByValue):
             ValueError: one of the values has no expression of this length.
         """
         drawn = np.searchsorted(self.before, self._draw(rng, values), "right") - 1
-        pieces, order = [], []
+        pieces = []
+        lengths = self.left_length[drawn]
         for left_length in range(1, self.length - 1, 2):
-            rows = np.flatnonzero(self.left_length[drawn] == left_length)
-            of = drawn[rows]
+            of = drawn[lengths == left_length]
             left = expressions(left_length, self.operators).sample(rng, self.left[of])
             right = expressions(self.length - 1 - left_length, self.operators).sample(rng, self.right[of])
             pieces.append(join(left, right, self.operator[of]))
-            order.append(rows)
-        return stack(pieces).take(np.argsort(np.concatenate(order)))
+        return interleave(lengths // 2, pieces)
 
 
 @functools.cache
@@ -146,12 +146,11 @@ def expressions(length: int, operators: str = OPERATORS) -> Expressions | Compos
     if length not in SHAPES:
         return _compose(length, operators)
     texts = np.concatenate([_enumerate(shape, operators) for shape in SHAPES[length]])
-    programs = Programs(texts.ravel(), np.arange(len(texts) + 1, dtype=np.int64) * length)
-    outcome = compiled.execute(programs)
+    outcome = compiled.execute(_fixed_length(texts))
     rows = np.flatnonzero(outcome.kind == compiled.NUMBER)
     values = outcome.values[rows, 0].astype(np.int64)
     order = np.argsort(values, kind="stable")
-    return Expressions(programs.take(rows[order]), values[order], len(programs))
+    return Expressions(texts[rows[order]], values[order], len(texts))
 
 
 def _enumerate(shape: str, operators: str) -> np.ndarray:
@@ -191,3 +190,29 @@ def _compose(length: int, operators: str) -> Composed:
     order = np.argsort(parts[0], kind="stable")
     before = np.concatenate([[0], np.cumsum(weights[order])])
     return Composed(*(part[order] for part in parts), before, length, operators)
+
+
+def _fixed_length(texts: np.ndarray) -> Programs:
+    """Programs of one length: ``texts`` is uint8, shape (n, length)."""
+    n, length = texts.shape
+    return Programs(texts.ravel(), np.arange(n + 1, dtype=np.int64) * length)
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw_between(random, values, smallest, below):  # pragma: no cover - compiled
+    """A number from ``below[v]`` to ``below[v + 1] - 1`` for each value, -1 where there is none."""
+    numbers = np.full(len(values), -1, np.int64)
+    for i in range(len(values)):
+        place = values[i] - smallest
+        if 0 <= place < len(below) - 1 and below[place] < below[place + 1]:
+            numbers[i] = below[place] + int(random[i] * (below[place + 1] - below[place]))
+    return numbers
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(texts, rows):  # pragma: no cover - compiled
+    result = np.empty((len(rows), texts.shape[1]), np.uint8)
+    for i in range(len(rows)):
+        for k in range(texts.shape[1]):
+            result[i, k] = texts[rows[i], k]
+    return result

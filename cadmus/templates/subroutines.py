@@ -2,6 +2,7 @@ r"""Calling subroutines: definitions and their use, in any order, ``\41-*;9f55*2
 
 import numpy as np
 
+from cadmus.config import ExpressionTemplate
 from cadmus.programs import Programs, join
 from cadmus.templates.draw import Candidates, Draw, comparator, definition, nothing, only_where
 from cadmus.vm import compiled
@@ -9,8 +10,10 @@ from cadmus.vm import compiled
 BEFORE, BETWEEN, AFTER = range(3)
 """Where a definition stands: before the call, between it and the expression, after the comparator."""
 
-LENGTHS = (1, 3, 5)
-"""Instructions in the expression that the value of the call is compared with."""
+COMPARED = ExpressionTemplate(expression_lengths=[1, 3, 5])
+"""The expressions that the value of the call is compared with."""
+ARGUMENT = ExpressionTemplate(expression_lengths=[3])
+"""The expressions, besides digits, that a subroutine is called on."""
 
 
 def subroutines(draw: Draw, n: int) -> Candidates:
@@ -24,11 +27,10 @@ def subroutines(draw: Draw, n: int) -> Candidates:
     # Half the time the expression beside the call has the same value.
     outcome = compiled.execute(join(*definitions, call))
     x = outcome.values[:, 0].astype(np.int64)
-    low, high = draw.dataset.values.low, draw.dataset.values.high
-    fits = (outcome.kind == compiled.NUMBER) & (x >= low) & (x <= high) & draw.expressible(x, LENGTHS)
+    fits = (outcome.kind == compiled.NUMBER) & draw.expressible(x, COMPARED)
     *definitions, call = (piece.take(fits) for piece in (*definitions, call))
     x, n = x[fits], int(fits.sum())
-    y = np.where(draw.rng.random(n) < 0.5, x, draw.values(n, LENGTHS))
+    y = np.where(draw.rng.random(n) < 0.5, x, draw.values(n, COMPARED))
 
     last = draw.rng.choice([BEFORE, BETWEEN, AFTER, AFTER], size=n)
     earlier = np.minimum(draw.rng.integers(3, size=(2, n)), last)
@@ -38,7 +40,7 @@ def subroutines(draw: Draw, n: int) -> Candidates:
         pairs = zip(definitions, places, strict=True)
         return join(*(only_where(definition, place == where) for definition, place in pairs))
 
-    compared = join(call, standing(BETWEEN), draw.expression(y, LENGTHS), comparator(x, y))
+    compared = join(call, standing(BETWEEN), draw.expression(y, COMPARED), comparator(x, y))
     programs = join(standing(BEFORE), compared, standing(AFTER))
     prompt_length = programs.lengths - np.where(last == AFTER, definitions[-1].lengths, 1)
     return Candidates(programs, prompt_length, x, y)
@@ -57,7 +59,7 @@ def _calls(draw: Draw, n: int) -> tuple[Programs, ...]:
         return draw.mix(
             k,
             *[lambda k: join(draw.digit(k))] * 2,
-            lambda k: draw.expression(draw.values(k, (3,)), (3,)),
+            lambda k: draw.expression(draw.values(k, ARGUMENT), ARGUMENT),
         )
 
     def xy(k: int) -> Programs:
