@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.config import SPLITS, load_config
+from cadmus.config import SPLITS, Dataset, load_config
 from cadmus.dataset import parquet
 from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.reader import read_split
 from cadmus.dataset.sampler import sample
 from cadmus.dataset.seen import Seen
-from cadmus.dataset.shards import plan, write_shard
+from cadmus.dataset.shards import Shard, plan, write_shard
 from cadmus.dataset.splits import hashes, split_of
 from cadmus.errors import Defect, InputError
 from cadmus.programs import Programs
@@ -28,7 +28,7 @@ CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
 
 def write_all(directory, shards):
     for shard in shards:
-        write_shard(CONFIG, shard.template, shard.split, shard.number, directory / shard.path)
+        write_shard(CONFIG, directory, shard.template, shard.split, shard.number)
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +57,47 @@ def test_shards_have_even_sizes_and_the_counts_of_the_config():
 
 
 def test_shards_are_the_same_bytes_in_any_order(dataset, tmp_path):
-    shards = [shard for shard in plan(CONFIG) if shard.template in {"less_greater", "random"}]
-    write_all(tmp_path, reversed(shards))
+    # Of a template and split they come one after another.
+    shards = sorted(plan(CONFIG), key=lambda shard: (shard.number, shard.split, shard.template))
+    shards = [shard for shard in shards if shard.template in {"less_greater", "random"}]
+    write_all(tmp_path, shards)
     for shard in shards:
         assert (tmp_path / shard.path).read_bytes() == (dataset / shard.path).read_bytes(), shard.path
+    first = shards[0]
+    (tmp_path / first.path).unlink()
+    write_all(tmp_path, [first])
+    assert (tmp_path / first.path).read_bytes() == (dataset / first.path).read_bytes()
+
+
+def test_a_program_is_in_one_shard_only(tmp_path):
+    values = {
+        "shard_size": 1_000,
+        "templates": {"equality": {"train": 3_000, "expression_lengths": [3]}, "random": {"train": 10}},
+    }
+    config = CONFIG.model_copy(update={"dataset": Dataset.model_validate(values)})
+    for number in range(3):
+        write_shard(config, tmp_path, "equality", "train", number)
+    texts = [pq.read_table(path)["program"].to_pylist() for path in sorted(tmp_path.glob("train/*"))]
+    assert [len(set(text)) for text in texts] == [1_000] * 3
+    assert len({text for shard in texts for text in shard}) == 3_000
+    counts = [parquet.read_metadata(path)["counts"] for path in sorted(tmp_path.glob("train/*"))]
+    assert counts[0]["duplicates"] < counts[1]["duplicates"] < counts[2]["duplicates"]
+
+
+def test_a_shard_needs_the_sound_ones_before_it(copy):
+    path = copy / "train/less_greater-0000.parquet"
+    second = path.with_name("less_greater-0001.parquet")
+    before = second.read_bytes()
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"less_greater-0000\.parquet: .*truncated.*delete it"):
+        write_shard(CONFIG, copy, "less_greater", "train", 1)
+    path.unlink()
+    with pytest.raises(InputError, match=r"less_greater-0000\.parquet: no such file"):
+        write_shard(CONFIG, copy, "less_greater", "train", 1)
+    write_shard(CONFIG.model_copy(update={"seed": 2}), copy, "less_greater", "train", 0)
+    with pytest.raises(InputError, match=r"less_greater-0000\.parquet: the shard has the config_digest"):
+        write_shard(CONFIG, copy, "less_greater", "train", 1)
+    assert second.read_bytes() == before
 
 
 def test_polars_reads_the_columns_of_the_specification(dataset):
@@ -146,14 +183,16 @@ def test_a_truncated_shard_is_named(copy):
 
 def test_a_shard_of_another_config_is_refused(copy):
     other = CONFIG.model_copy(update={"seed": 2})
-    write_shard(other, "random", "train", 0, copy / "train/random-0000.parquet")
+    write_shard(other, copy, "random", "train", 0)
     with pytest.raises(InputError, match=r"random-0000\.parquet: the shard has the config_digest"):
         write_manifest(CONFIG, copy)
 
 
 def test_a_program_in_the_wrong_split_is_a_defect(copy):
     drawn = sample(CONFIG.dataset, 1, "random", "train", 0, CONFIG.dataset.test)
-    parquet.write(copy / "test/random-0000.parquet", drawn, CONFIG, "random", "test", 0)
+    parquet.write(
+        copy / "test/random-0000.parquet", Shard("random", "test", 0, CONFIG.dataset.test), drawn, CONFIG
+    )
     with pytest.raises(Defect, match="belong to another split"):
         write_manifest(CONFIG, copy)
 
@@ -219,13 +258,13 @@ def test_a_shard_that_cannot_be_written_leaves_nothing(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with pytest.raises(InputError, match="cannot write"):
-        write_shard(CONFIG, "random", "test", 0, blocked / "random-0000.parquet")
+        write_shard(CONFIG, blocked, "random", "test", 0)
     assert list(tmp_path.iterdir()) == [blocked]
 
 
 def test_shards_beyond_the_plan_are_refused(tmp_path):
     with pytest.raises(InputError, match="no shard 7 of random for test"):
-        write_shard(CONFIG, "random", "test", 7, tmp_path / "x.parquet")
+        write_shard(CONFIG, tmp_path, "random", "test", 7)
 
 
 def test_programs_survive_arrow(dataset):

@@ -36,7 +36,7 @@ VALUES = {
 
 def write(config, directory):
     for shard in plan(config):
-        write_shard(config, shard.template, shard.split, shard.number, directory / shard.path)
+        write_shard(config, directory, shard.template, shard.split, shard.number)
     write_manifest(config, directory)
     return directory
 

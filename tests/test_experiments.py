@@ -40,7 +40,7 @@ def place(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     save_export(GPT(run.model), run.model, place / "model", {})
     for shard in plan(run):
-        write_shard(run, shard.template, shard.split, shard.number, place / "dataset" / shard.path)
+        write_shard(run, place / "dataset", shard.template, shard.split, shard.number)
     write_manifest(run, place / "dataset")
     return place
 

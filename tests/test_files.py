@@ -10,7 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from cadmus.config import Model, load_config
-from cadmus.dataset.shards import write_shard
+from cadmus.dataset import parquet
+from cadmus.dataset.sampler import sample
+from cadmus.dataset.shards import Shard
 from cadmus.errors import InputError
 from cadmus.evaluate.numbers import write_numbers
 from cadmus.figures import style, tables
@@ -33,8 +35,9 @@ def no_space() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+SHARD = Shard("random", "test", 0, 60)
 WRITERS = {
-    "shard.parquet": lambda path: write_shard(CONFIG, "random", "test", 0, path),
+    "shard.parquet": lambda path: parquet.write(path, SHARD, sample(CONFIG.dataset, 1, *SHARD), CONFIG),
     "numbers.parquet": lambda path: write_numbers(pl.DataFrame({"x": range(100)}), path, {}),
     "figure.pdf": lambda path: style.save(Figure(), [path]),
     "figure.png": lambda path: style.save(Figure(), [path]),

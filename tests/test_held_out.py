@@ -44,7 +44,7 @@ def config_with(rules, **dataset):
 
 def write(config, directory):
     for shard in plan(config):
-        write_shard(config, shard.template, shard.split, shard.number, directory / shard.path)
+        write_shard(config, directory, shard.template, shard.split, shard.number)
     return write_manifest(config, directory)
 
 
@@ -106,8 +106,8 @@ def test_without_rules_nothing_is_said_about_them(tmp_path):
     plain = parse_config(VALUES, "x.yaml")
     assert {shard.split for shard in plan(plain)} == set(SPLITS)
     assert config_with({}).dataset_digest() == plain.dataset_digest() != CONFIG.dataset_digest()
-    write_shard(plain, "random", "test", 0, tmp_path / "random.parquet")
-    assert b"held_out" not in pq.read_metadata(tmp_path / "random.parquet").metadata[b"cadmus"]
+    path = write_shard(plain, tmp_path, "random", "test", 0)
+    assert b"held_out" not in pq.read_metadata(path).metadata[b"cadmus"]
 
 
 def rewrite(source, target, metadata_of):

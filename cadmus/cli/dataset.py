@@ -39,16 +39,19 @@ def sample(template: str, count: int, seed: int, split: str, config: Path | None
 
 @click.command()
 @config_option
+@click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--template", required=True)
 @click.option("--split", required=True)
 @click.option("--number", required=True, type=click.IntRange(min=0), help="number of the shard, from 0")
-@click.option("--output", required=True, type=click.Path(path_type=Path))
-def shard(config: Path, template: str, split: str, number: int, output: Path) -> None:
-    """Sample one shard of a dataset into a Parquet file."""
+def shard(config: Path, directory: Path, template: str, split: str, number: int) -> None:
+    """Sample one shard of the dataset in DIRECTORY.
+
+    It holds none of the programs of the shards with lower numbers, which are there already.
+    """
     from cadmus.config import load_config
     from cadmus.dataset.shards import write_shard
 
-    write_shard(load_config(config), template, split, number, output)
+    write_shard(load_config(config), directory, template, split, number)
 
 
 @click.command()

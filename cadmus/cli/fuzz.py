@@ -1,12 +1,12 @@
 """``cadmus fuzz``."""
 
-import os
 import sys
 import time
 
 import click
 from tqdm import tqdm
 
+from cadmus.cores import cores
 from cadmus.vm.reference import Result, show
 
 
@@ -37,7 +37,7 @@ def fuzz(programs: int, seed: int, jobs: int | None) -> None:
     from cadmus import fuzz as fuzzing
 
     if jobs is None:
-        jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        jobs = cores()
     jobs = min(jobs, -(-programs // fuzzing.CHUNK))
     start, agreed = time.perf_counter(), 0
     disagreement = None

@@ -1,7 +1,10 @@
 """The manifest: what a dataset consists of, and the proof that its splits are disjoint."""
 
+import functools
 import hashlib
 import json
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pyarrow as pa
 
 from cadmus import isa
 from cadmus.config import HELD_OUT, TEMPLATES, Config, digest
+from cadmus.cores import cores
 from cadmus.dataset import parquet
 from cadmus.dataset.held_out import matches
 from cadmus.dataset.shards import Shard, plan
@@ -32,31 +36,15 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
             set or config, or a held-out rule excludes nothing.
         Defect: a program lies in two splits, or in one where it does not belong.
     """
-    splits = config.dataset.splits
-    files: list[dict[str, Any]] = []
-    by_split: dict[str, list[tuple[str, np.ndarray]]] = {split: [] for split in splits}
-    for shard in plan(config):
-        path = directory / shard.path
-        noted = parquet.read_metadata(path)
-        _check_origin(path, noted, shard, config)
-        columns = parquet.read(path, ["program", "x", "y"])
-        programs = Programs.from_arrow(columns["program"])
-        hashed = hashes(programs)
-        belongs = split_of_hashes(hashed, config.dataset.held_out_share) == hash_split(shard.split)
-        if not belongs.all():
-            raise Defect(f"{path}: {np.sum(~belongs)} programs belong to another split")
-        _check_rules(path, shard, programs, columns, config)
-        by_split[shard.split].append((shard.template, hashed))
-        files.append(
-            {
-                "file": shard.path,
-                "template": shard.template,
-                "split": shard.split,
-                "rows": noted["rows"],
-                "sha256": file_digest(path),
-                **{key: noted[key] for key in ("counts", HELD_OUT) if key in noted},
-            }
-        )
+    # Reading, hashing and sorting do not hold Python's lock.
+    with ThreadPoolExecutor(cores()) as pool:
+        checked = list(pool.map(functools.partial(_check, config, directory), plan(config)))
+        files = [file for file, _ in checked]
+        hashed: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
+        for file, of_shard in checked:
+            hashed[file["split"], file["template"]].append(of_shard)
+        del checked
+        in_order = dict(zip(hashed, pool.map(_sorted, hashed.values()), strict=True))
     rules = _describe_rules(config, directory, files)
     manifest = {
         "name": config.name,
@@ -66,9 +54,9 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         "config_digest": config.dataset_digest(),
         "seed": config.seed,
         "dataset": config.dataset.model_dump(),
-        "splits": {split: _describe(by_split[split], files, split) for split in splits},
+        "splits": _describe(in_order, files),
         **({"held_out": rules} if rules else {}),
-        "shared_between_splits": _shared(by_split),
+        "shared_between_splits": _shared(in_order, config.dataset.splits),
         "files": files,
     }
     if any(manifest["shared_between_splits"].values()):
@@ -109,23 +97,32 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _check_origin(path: Path, noted: dict[str, Any], shard: Shard, config: Config) -> None:
-    expected = {
-        "isa_digest": isa.digest(),
-        "config_digest": config.dataset_digest(),
+def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any], np.ndarray]:
+    """What the manifest says of a shard, and the hashes of its programs."""
+    path = directory / shard.path
+    noted, columns = parquet.read_shard(directory, shard, config, ["program", "x", "y"])
+    programs = Programs.from_arrow(columns["program"])
+    hashed = hashes(programs)
+    belongs = split_of_hashes(hashed, config.dataset.held_out_share) == hash_split(shard.split)
+    if not belongs.all():
+        raise Defect(f"{path}: {np.sum(~belongs)} programs belong to another split")
+    _check_rules(path, shard, programs, columns, config)
+    file = {
+        "file": shard.path,
         "template": shard.template,
         "split": shard.split,
-        "shard": shard.number,
+        "rows": noted["rows"],
+        "sha256": file_digest(path),
+        **{key: noted[key] for key in ("counts", HELD_OUT) if key in noted},
     }
-    if shard.split != HELD_OUT:
-        # Rules may match fewer programs than are wanted.
-        expected["rows"] = shard.rows
-    for key, ours in expected.items():
-        if noted[key] != ours:
-            raise InputError(
-                f"{path}: the shard has the {key} {noted[key]}, here belongs {ours}; delete it and sample it "
-                "again"
-            )
+    return file, hashed
+
+
+def _sorted(hashed: list[np.ndarray]) -> np.ndarray:
+    together = np.concatenate(hashed)
+    hashed.clear()
+    together.sort()
+    return together
 
 
 def _check_rules(path: Path, shard: Shard, programs: Programs, columns: pa.Table, config: Config) -> None:
@@ -171,31 +168,34 @@ def _describe_rules(config: Config, directory: Path, files: list[dict]) -> dict[
     return described
 
 
-def _describe(shards: list[tuple[str, np.ndarray]], files: list[dict], split: str) -> dict[str, Any]:
-    """Programs, duplicates across shards and the fate of the candidates, by template."""
-    described = {}
-    for template in TEMPLATES:
-        hashed = [values for name, values in shards if name == template]
-        if not hashed:
-            continue
+def _describe(in_order: dict[tuple[str, str], np.ndarray], files: list[dict]) -> dict[str, dict[str, Any]]:
+    """By split and template: programs, how many of them differ, and the fate of the candidates."""
+    described: dict[str, dict[str, Any]] = defaultdict(dict)
+    for (split, template), hashed in in_order.items():
         counts = [f["counts"] for f in files if (f["split"], f["template"]) == (split, template)]
-        rows = sum(map(len, hashed))
-        described[template] = {
-            "programs": rows,
-            "distinct": len(np.unique(np.concatenate(hashed))),
+        described[split][template] = {
+            "programs": len(hashed),
+            "distinct": int(np.sum(hashed[1:] != hashed[:-1])) + min(1, len(hashed)),
             **{key: sum(count[key] for count in counts) for key in counts[0]},
         }
     return described
 
 
-def _shared(by_split: dict[str, list[tuple[str, np.ndarray]]]) -> dict[str, int]:
+def _shared(in_order: dict[tuple[str, str], np.ndarray], splits: tuple[str, ...]) -> dict[str, int]:
     """Programs (by hash) that two splits have in common, whatever the template.
 
     The split held_out may share programs with test: what a rule excludes of one template, another may give.
     """
-    distinct = {
-        split: np.unique(np.concatenate([np.empty(0, np.uint64), *(values for _, values in shards)]))
-        for split, shards in by_split.items()
-    }
-    pairs = [pair for pair in combinations(distinct, 2) if pair != ("test", HELD_OUT)]
-    return {f"{a} and {b}": len(np.intersect1d(distinct[a], distinct[b], True)) for a, b in pairs}
+    shared = {}
+    for pair in combinations(splits, 2):
+        if pair != ("test", HELD_OUT):
+            a, b = ([hashed for (split, _), hashed in in_order.items() if split == wanted] for wanted in pair)
+            # Looking a few up in many takes no time.
+            few, many = sorted([a, b], key=lambda side: sum(map(len, side)))
+            distinct = np.unique(np.concatenate(few)) if few else np.empty(0, np.uint64)
+            found = np.zeros(len(distinct), np.bool_)
+            for hashed in many:
+                places = np.minimum(np.searchsorted(hashed, distinct), len(hashed) - 1)
+                found |= hashed[places] == distinct
+            shared[" and ".join(pair)] = int(found.sum())
+    return shared

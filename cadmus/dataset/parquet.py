@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cadmus import isa
-from cadmus.config import Config
+from cadmus.config import HELD_OUT, Config
 from cadmus.dataset.sampler import Sample
+from cadmus.dataset.shards import Shard
 from cadmus.errors import InputError
 from cadmus.files import replacing
 
@@ -32,7 +33,7 @@ SCHEMA = pa.schema(
 METADATA_KEY = b"cadmus"
 
 
-def write(path: Path, sample: Sample, config: Config, template: str, split: str, shard: int) -> None:
+def write(path: Path, shard: Shard, sample: Sample, config: Config) -> None:
     """Write a shard; the file appears whole or not at all.
 
     Raises:
@@ -47,9 +48,9 @@ def write(path: Path, sample: Sample, config: Config, template: str, split: str,
         rules = {}
         del counts["held_out"]
     metadata = {
-        "template": template,
-        "split": split,
-        "shard": shard,
+        "template": shard.template,
+        "split": shard.split,
+        "shard": shard.number,
         "seed": config.seed,
         "isa_digest": isa.digest(),
         "isa_limits": isa.LIMITS,
@@ -59,12 +60,12 @@ def write(path: Path, sample: Sample, config: Config, template: str, split: str,
     }
     table = pa.table(
         [
-            pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), pa.array([template])),
+            pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), pa.array([shard.template])),
             sample.programs.to_arrow(),
             pa.array(sample.prompt_length, pa.uint8()),
             pa.nulls(n, pa.int16()) if sample.x is None else pa.array(sample.x, pa.int16()),
             pa.nulls(n, pa.int16()) if sample.y is None else pa.array(sample.y, pa.int16()),
-            pa.array(np.full(n, shard, np.int32)),
+            pa.array(np.full(n, shard.number, np.int32)),
         ],
         schema=SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}),
     )
@@ -80,6 +81,35 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """
     with _shard(path) as file:
         return {**json.loads(file.metadata.metadata[METADATA_KEY]), "rows": file.metadata.num_rows}
+
+
+def read_shard(
+    directory: Path, shard: Shard, config: Config, columns: list[str]
+) -> tuple[dict[str, Any], pa.Table]:
+    """The metadata and the rows of a shard of the dataset in ``directory`` that ``config`` describes.
+
+    Raises:
+        InputError: the file is missing, truncated, another shard, or of another instruction set or config.
+    """
+    path = directory / shard.path
+    noted = read_metadata(path)
+    expected = {
+        "isa_digest": isa.digest(),
+        "config_digest": config.dataset_digest(),
+        "template": shard.template,
+        "split": shard.split,
+        "shard": shard.number,
+    }
+    if shard.split != HELD_OUT:
+        # Rules may match fewer programs than are wanted.
+        expected["rows"] = shard.rows
+    for key, ours in expected.items():
+        if noted[key] != ours:
+            raise InputError(
+                f"{path}: the shard has the {key} {noted[key]}, here belongs {ours}; delete it and sample it "
+                "again"
+            )
+    return noted, read(path, columns)
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:

@@ -1,6 +1,7 @@
 """From candidates to true programs of one split: execute, filter, remove duplicates, count."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,9 +40,9 @@ class Counts:
     held_out: int = 0
     """Excluded by a held-out rule."""
     duplicates: int = 0
-    """Removed, being in the shard already."""
+    """Removed, being in the shard or an earlier one already."""
     duplicates_kept: int = 0
-    """Kept although in the shard already: the space of the template is nearly used up."""
+    """Kept although there already: the space of the template is nearly used up."""
     surplus: int = 0
     """Good, but more than were wanted."""
     kept: int = 0
@@ -74,10 +75,25 @@ def seed_of(*parts: int | str) -> int:
     return int.from_bytes(hashlib.sha256("/".join(map(str, parts)).encode()).digest()[:16])
 
 
-def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, count: int) -> Sample:
+def sample(
+    dataset: Dataset,
+    seed: int,
+    template: str,
+    split: str,
+    shard: int,
+    count: int,
+    earlier: Sequence[np.ndarray] = (),
+) -> Sample:
     """``count`` true programs; the same arguments give the same programs on every machine.
 
     There are fewer only in the split held_out, where no rule names the template and none matches more.
+
+    Args:
+        dataset: what is sampled.
+        seed: of the run.
+        template, split, shard: what is sampled for; each has random numbers of its own.
+        count: programs wanted.
+        earlier: the hashes (uint64) of programs that are duplicates too, those of the shards before.
 
     Raises:
         InputError: no such template or split, or nothing that the template gives is kept.
@@ -89,7 +105,9 @@ def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, c
     counts = Counts()
     matched = dict.fromkeys(dataset.rules_for(template), 0)
     batches: list[Candidates] = []
-    seen = Seen(count + BATCH)
+    seen = Seen(count + BATCH + sum(map(len, earlier)))
+    for hashed in earlier:
+        seen.add(hashed)
     idle = 0
     while counts.kept < count:
         candidates = TEMPLATES[template](draw, BATCH)
@@ -153,42 +171,42 @@ def _filter(
     """The candidates to keep, counting the fate of all; their hashes are added to ``seen``."""
     counts.unfit += BATCH - len(candidates.programs)
     short = candidates.programs.lengths <= dataset.max_length
-    counts.too_long += int(np.sum(~short))
-    candidates = _rows(candidates, np.flatnonzero(short))
+    if not short.all():
+        counts.too_long += int(np.sum(~short))
+        candidates = _rows(candidates, np.flatnonzero(short))
 
     true = compiled.verdicts(candidates.programs)
-    counts.rejected += int(np.sum(~true))
-    candidates = _rows(candidates, np.flatnonzero(true))
-
     hashed = hashes(candidates.programs)
     ours = split_of_hashes(hashed, dataset.held_out_share) == hash_split(split)
-    counts.other_split += int(np.sum(~ours))
-    candidates, hashed = _rows(candidates, np.flatnonzero(ours)), hashed[ours]
+    counts.rejected += int(np.sum(~true))
+    counts.other_split += int(np.sum(true & ~ours))
+    good = true & ours
 
     if matched:
-        by_rule = matches(
+        by_rule = good & matches(
             dataset.rules_for(template).values(), candidates.programs, candidates.x, candidates.y
         )
         for name, hits in zip(matched, by_rule, strict=True):
             matched[name] += int(hits.sum())
         excluded = by_rule.any(axis=0)
-        ours = excluded == (split == HELD_OUT)
         if split == HELD_OUT:
-            counts.other_split += int(np.sum(~ours))
+            counts.other_split += int(np.sum(good & ~excluded))
+            good &= excluded
         else:
-            counts.held_out += int(np.sum(~ours))
-        candidates, hashed = _rows(candidates, np.flatnonzero(ours)), hashed[ours]
+            counts.held_out += int(np.sum(excluded))
+            good &= ~excluded
 
-    first = seen.add(hashed)
-    duplicates = int(np.sum(~first))
-    if np.sum(first) < NEW_SHARE * len(hashed):
+    rows = np.flatnonzero(good)
+    first = seen.add(hashed[rows])
+    new = int(np.sum(first))
+    if new < NEW_SHARE * len(rows):
         # The space is nearly used up: what is left of it would take ever longer to find.
-        counts.duplicates_kept += duplicates
+        counts.duplicates_kept += len(rows) - new
     else:
-        counts.duplicates += duplicates
-        candidates = _rows(candidates, np.flatnonzero(first))
-    counts.kept += len(candidates.programs)
-    return candidates
+        counts.duplicates += len(rows) - new
+        rows = rows[first]
+    counts.kept += len(rows)
+    return _rows(candidates, rows)
 
 
 def _rows(candidates: Candidates, rows: np.ndarray) -> Candidates:

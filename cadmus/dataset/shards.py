@@ -52,21 +52,35 @@ def _rows(config: Config, template: str, split: str) -> int:
     return rows
 
 
-def write_shard(config: Config, template: str, split: str, number: int, path: Path) -> None:
-    """Sample, execute and write one shard.
+def write_shard(config: Config, directory: Path, template: str, split: str, number: int) -> Path:
+    """Sample, execute and write one shard of the dataset in ``directory``.
+
+    The shards of the template and split with lower numbers are there already: what they hold is a duplicate.
+
+    Returns:
+        The file.
 
     Raises:
-        InputError: the dataset has no such shard, nothing can be kept, or the file cannot be written.
+        InputError: the dataset has no such shard, an earlier one is missing or none of this dataset, nothing
+            can be kept, or the file cannot be written.
     """
     from cadmus.dataset import parquet
     from cadmus.dataset.sampler import check_template, sample
+    from cadmus.dataset.splits import hashes
+    from cadmus.programs import Programs
 
     check_template(template)
-    for shard in plan(config):
-        if shard[:3] == (template, split, number):
-            drawn = sample(config.dataset, config.seed, template, split, number, shard.rows)
-            parquet.write(path, drawn, config, template, split, number)
-            return
-    raise InputError(
-        f"the dataset of the config {config.name!r} has no shard {number} of {template} for {split}"
+    shards = [shard for shard in plan(config) if shard[:2] == (template, split)]
+    if number >= len(shards):
+        raise InputError(
+            f"the dataset of the config {config.name!r} has no shard {number} of {template} for {split}"
+        )
+    earlier = (
+        hashes(Programs.from_arrow(parquet.read_shard(directory, shard, config, ["program"])[1]["program"]))
+        for shard in shards[:number]
     )
+    shard = shards[number]
+    drawn = sample(config.dataset, config.seed, template, split, number, shard.rows, list(earlier))
+    path = directory / shard.path
+    parquet.write(path, shard, drawn, config)
+    return path

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cadmus import config
+from cadmus.cores import cores
 from cadmus.model.gpt import GPT
 
 MUON_MOMENTUM = 0.95
@@ -38,7 +39,7 @@ def start_process() -> torch.device:
     local_ranks = int(os.environ["LOCAL_WORLD_SIZE"])
     # torchrun sets the variable for several ranks, so only that of a single rank is surely the user's.
     if local_ranks > 1 or "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // local_ranks))
+        torch.set_num_threads(max(1, cores() // local_ranks))
 
     # DeepSpeed's calls, not ours.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")

@@ -65,6 +65,16 @@ def shard_code(wildcards):
     return code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}")
 
 
+def earlier_shards(wildcards):
+    """The shards of the same template and split with lower numbers."""
+    return [
+        f"{DATASET}/{shard.path}"
+        for shard in SHARDS
+        if shard[:2] == (wildcards.template, wildcards.split)
+        and shard.number < int(wildcards.number)
+    ]
+
+
 def figure_code(wildcards):
     return code("cadmus.figures", f"cadmus.figures.{wildcards.figure}")
 

@@ -4,6 +4,7 @@
 rule shard:
     input:
         config=ancient(CONFIG),
+        earlier=earlier_shards,
         code=shard_code,
     output:
         f"{DATASET}/{{split}}/{{template}}-{{number}}.parquet",
@@ -12,10 +13,11 @@ rule shard:
     conda:
         "../envs/cadmus.yaml"
     params:
+        dataset=subpath(output[0], ancestor=2),
         config=section("seed", "dataset"),
     shell:
-        "python -m cadmus shard --config {input.config} --template {wildcards.template} --split {wildcards.split}"
-        " --number {wildcards.number} --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus shard --config {input.config} {params.dataset} --template {wildcards.template}"
+        " --split {wildcards.split} --number {wildcards.number} 2>&1 | tee -i {log}"
 
 
 rule manifest:
@@ -29,6 +31,7 @@ rule manifest:
         f"{RESULTS}/logs/manifest.log",
     conda:
         "../envs/cadmus.yaml"
+    threads: workflow.cores
     params:
         dataset=subpath(output[0], parent=True),
         config=section("seed", "dataset"),
