@@ -11,7 +11,7 @@ import json
 import re
 import reprlib
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import yaml
 from pydantic import (
@@ -99,6 +99,9 @@ class Values(Section):
 class Template(Section):
     """What every template has."""
 
+    compares: ClassVar[bool] = False
+    """Whether its programs compare two numbers, x and y."""
+
     train: Annotated[Count, Field(description="programs of this template in the training set")] = 0
 
 
@@ -110,6 +113,8 @@ Lengths = Annotated[
 
 class ExpressionTemplate(Template):
     """Two number expressions and a comparator: ``941-*55*2+=``."""
+
+    compares: ClassVar[bool] = True
 
     expression_lengths: Lengths = [5]
     length_weights: Annotated[
@@ -144,6 +149,12 @@ class BasicMath(ExpressionTemplate):
     """An expression compared with a digit: ``12+0>``."""
 
     expression_lengths: Lengths = [3, 5]
+
+
+class Subroutines(Template):
+    """Calls of subroutines, compared with an expression."""
+
+    compares: ClassVar[bool] = True
 
 
 class Random(Template):
@@ -195,7 +206,7 @@ class Templates(Section):
     basic_math: BasicMath = BasicMath()
     equality: ExpressionTemplate = ExpressionTemplate()
     less_greater: ExpressionTemplate = ExpressionTemplate()
-    subroutines: Template = Template()
+    subroutines: Subroutines = Subroutines()
     random: Random = Random()
     basic_sequences: SequenceTemplate = SequenceTemplate()
     advanced_sequences: SequenceTemplate = SequenceTemplate()
@@ -278,6 +289,12 @@ class HeldOutRule(Section):
             raise ValueError("a rule has exactly one of values, length and contains")
         if self.compared == "both" and self.values is None:
             raise ValueError("compared: goes with values only")
+        without = [name for name in self.templates or [] if not getattr(Templates(), name).compares]
+        if self.values is not None and without:
+            raise ValueError(
+                f"templates: {without[0]} compares no numbers; those that do are "
+                + ", ".join(name for name in TEMPLATES if getattr(Templates(), name).compares)
+            )
         return self
 
     def is_for(self, template: str) -> bool:

@@ -158,14 +158,20 @@ def test_either_and_both():
             {"length": [1, 63]},
             "basic_math",
             "train",
-            r"dataset\.held_out\.rule: the rule excludes \d+ true programs and nothing is left: none of the "
-            r"last \d+ candidates of template basic_math .*; narrow the rule",
+            r"dataset\.held_out\.rule: the rule excludes \d+ true programs and too little is left: none of "
+            r"the last \d+ candidates of template basic_math .*; narrow the rule",
         ),
         (
             {"contains": ["S"], "templates": ["equality"]},
             "equality",
             HELD_OUT,
             r"dataset\.held_out\.rule: too little matches: none of .* template equality .*; widen the rule",
+        ),
+        (
+            {"contains": ["98*7"], "templates": ["less_greater"]},
+            "less_greater",
+            HELD_OUT,
+            r"dataset\.held_out\.rule: too little matches: [1-6] of the last \d+ .* \([1-6] of 10 programs",
         ),
     ],
 )
@@ -197,6 +203,10 @@ def test_a_rule_that_matches_nothing_anywhere_stops_the_manifest(tmp_path):
     ("rule", "message"),
     [
         ({}, "dataset.held_out.rule: a rule has exactly one of values, length and contains"),
+        (
+            {"values": [7], "templates": ["equality", "apply_labels"]},
+            "rule.templates: apply_labels compares no numbers; those that do are basic_math, equality, le",
+        ),
         ({"length": [1, 2], "values": [3]}, "dataset.held_out.rule: a rule has exactly one of"),
         ({"length": [3, 2]}, "dataset.held_out.rule.length: the lower end 3 is above the upper end 2"),
         ({"values": [[1, 2, 3]]}, "[1, 2, 3] is neither an integer nor an interval [low, high]"),

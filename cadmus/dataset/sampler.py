@@ -19,8 +19,10 @@ BATCH = 1 << 16
 """Candidates drawn at a time; part of what a seed means, as a change of it changes every shard."""
 NEW_SHARE = 1 / 8
 """Share of new programs among the good ones of a batch below which duplicates are no longer removed."""
-HOPELESS_BATCHES = 10
-"""Batches in a row without a single program to keep, after which sampling gives up."""
+WINDOW = 10
+"""Batches after which sampling looks back whether it is worth going on."""
+LEAST_ACCEPTANCE = 1e-5
+"""Share of the candidates of a window to keep below which sampling gives up."""
 
 
 @dataclass
@@ -86,7 +88,7 @@ def sample(
 ) -> Sample:
     """``count`` true programs; the same arguments give the same programs on every machine.
 
-    There are fewer only in the split held_out, where no rule names the template and none matches more.
+    There are fewer only in the split held_out, where no rule names the template and hardly any matches more.
 
     Args:
         dataset: what is sampled.
@@ -96,7 +98,7 @@ def sample(
         earlier: the hashes (uint64) of programs that are duplicates too, those of the shards before.
 
     Raises:
-        InputError: no such template or split, or nothing that the template gives is kept.
+        InputError: no such template or split, or hardly anything that the template gives is kept.
     """
     check_template(template)
     if split not in dataset.splits:
@@ -108,7 +110,7 @@ def sample(
     seen = Seen(count + BATCH + sum(map(len, earlier)))
     for hashed in earlier:
         seen.add(hashed)
-    idle = 0
+    kept_before = 0
     while counts.kept < count:
         candidates = TEMPLATES[template](draw, BATCH)
         kept = _filter(candidates, template, split, dataset, seen, counts, matched)
@@ -117,11 +119,14 @@ def sample(
         counts.surplus += surplus
         counts.kept -= surplus
         batches.append(_rows(kept, np.arange(len(kept.programs) - surplus)))
-        idle = 0 if len(kept.programs) else idle + 1
-        if idle == HOPELESS_BATCHES:
-            if split == HELD_OUT and not any(rule.templates for rule in dataset.rules_for(template).values()):
-                break
-            raise _hopeless(dataset, template, split, count, counts, matched)
+        if counts.kept < count and counts.sampled % (WINDOW * BATCH) == 0:
+            of_window = counts.kept - kept_before
+            kept_before = counts.kept
+            if of_window < LEAST_ACCEPTANCE * WINDOW * BATCH:
+                rules = dataset.rules_for(template).values()
+                if split == HELD_OUT and not any(rule.templates for rule in rules):
+                    break
+                raise _hopeless(dataset, template, split, count, counts, matched, of_window)
     return _assemble(batches, counts, matched)
 
 
@@ -134,14 +139,20 @@ def check_template(template: str) -> None:
 
 
 def _hopeless(
-    dataset: Dataset, template: str, split: str, count: int, counts: Counts, matched: dict[str, int]
+    dataset: Dataset,
+    template: str,
+    split: str,
+    count: int,
+    counts: Counts,
+    matched: dict[str, int],
+    of_window: int,
 ) -> InputError:
-    """What to say when nothing more can be kept, and whose doing it is."""
+    """What to say when hardly anything can be kept, and whose doing it is."""
     seen = (
-        f"none of the last {HOPELESS_BATCHES * BATCH} candidates of template {template} could be kept for "
-        f"{split} ({counts.kept} of {count} programs so far; {counts.unfit} unfit, {counts.too_long} longer "
-        f"than dataset.max_length {dataset.max_length}, {counts.rejected} not true, {counts.other_split} of "
-        f"another split, {counts.held_out} excluded by rules)"
+        f"{of_window or 'none'} of the last {WINDOW * BATCH} candidates of template {template} could be kept "
+        f"for {split} ({counts.kept} of {count} programs so far; {counts.unfit} unfit, {counts.too_long} "
+        f"longer than dataset.max_length {dataset.max_length}, {counts.rejected} not true, "
+        f"{counts.other_split} of another split, {counts.held_out} excluded by rules)"
     )
     if split == HELD_OUT:
         named = [name for name, rule in dataset.rules_for(template).items() if rule.templates]
@@ -150,8 +161,8 @@ def _hopeless(
     if counts.held_out:
         name = max(matched, key=lambda name: matched[name])
         return InputError(
-            f"dataset.held_out.{name}: the rule excludes {matched[name]} true programs and nothing is left: "
-            f"{seen}; narrow the rule"
+            f"dataset.held_out.{name}: the rule excludes {matched[name]} true programs and too little is "
+            f"left: {seen}; narrow the rule"
         )
     return InputError(
         f"dataset.templates.{template}: {seen}; widen dataset.values, dataset.max_length, "

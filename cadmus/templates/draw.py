@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numba
 import numpy as np
 
 from cadmus.config import OPERATORS, Dataset, ExpressionTemplate
@@ -188,9 +189,16 @@ def numeral(values: np.ndarray) -> Programs:
 
 def writable(outcome: compiled.Outcome) -> np.ndarray:
     """Rows whose top value :func:`answer` can write: bool, shape (n,)."""
-    return (outcome.kind != compiled.NAN) & (
-        np.abs(outcome.values.astype(np.int64)).max(axis=1) <= NUMERAL_MAX
-    )
+    return _writable(outcome.kind, outcome.length, outcome.values)
+
+
+@numba.njit(cache=True, nogil=True)
+def _writable(kind, length, values):  # pragma: no cover - compiled
+    fits = kind != compiled.NAN
+    for row in range(len(kind)):
+        for place in range(max(1, length[row])):
+            fits[row] &= -NUMERAL_MAX <= values[row, place] <= NUMERAL_MAX
+    return fits
 
 
 def rows_of(outcome: compiled.Outcome, rows: np.ndarray) -> compiled.Outcome:
