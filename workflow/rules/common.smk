@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from cadmus.config import parse_config, read_yaml
+from cadmus.config import TEMPLATES, parse_config, read_yaml
 from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError

@@ -10,6 +10,8 @@ rule shard:
         f"{DATASET}/{{split}}/{{template}}-{{number}}.parquet",
     log:
         f"{RESULTS}/logs/shard-{{split}}-{{template}}-{{number}}.log",
+    # The shards of a template come one after another, and the later templates take longest.
+    priority: lambda wildcards: TEMPLATES.index(wildcards.template)
     conda:
         "../envs/cadmus.yaml"
     params:
