@@ -86,7 +86,8 @@ class Values(Section):
         Share,
         Field(
             description="share of the numbers drawn uniformly over the values; the others are drawn "
-            "uniformly over the expressions, so that a value is as frequent as programs for it are"
+            "uniformly over the expressions, so that a value is as frequent as programs for it are; both "
+            "before duplicates are removed, which are many where a value has few programs"
         ),
     ] = 0.5
 

@@ -65,9 +65,9 @@ def _text(found: Survey) -> str:
                 tables.render(_split_table(counts, HELD_OUT in manifest))[0],
             ]
     parts.append(
-        "*Distinct* counts over all shards of a template. Duplicates are looked for within a shard, and kept "
-        "where a template has hardly any new programs left. *True* is the share of the candidates that are "
-        "true programs of at most dataset.max_length instructions.\n"
+        "*Distinct* counts over all shards of a template. Duplicates are removed from each split of a "
+        "template, and kept where it has hardly any new programs left. *True* is the share of the candidates "
+        "that are true programs of at most dataset.max_length instructions.\n"
     )
     if HELD_OUT in manifest:
         parts += ["## Held-out rules\n", tables.render(_rules_table(manifest))[0]]
