@@ -430,6 +430,13 @@ class Train(Section):
     warmup_share: Annotated[Share, Field(description="share of the steps in which the rate rises")] = 0.0
     clip: Annotated[Number, Field(ge=0, description="largest norm of the gradient; 0 does not clip")] = 0.0
     zero_stage: Annotated[Positive, Field(le=3, description="DeepSpeed ZeRO stage")] = 1
+    prompt_weight: Annotated[
+        Share,
+        Field(
+            description="what the loss of a token of a prompt counts beside that of a token of a completion; "
+            "1 makes all alike"
+        ),
+    ] = 1.0
     precision: Literal["bf16", "fp32"] = "bf16"
     ranks: Annotated[Positive, Field(description="training processes on this node")] = 1
     checkpoint_every: Annotated[Positive, Field(description="steps between checkpoints")] = 250

@@ -102,22 +102,29 @@ def test_packing_refuses_what_no_row_holds():
 
 def test_packing_fills_the_rows():
     programs = train_process.random_programs(256, 6, 30)
-    assert pack_batch(programs, 64).fill > 0.97
-    assert pack_batch(programs, 128).fill > 0.95
+    assert pack_batch(programs, np.ones(256), 64).fill > 0.97
+    assert pack_batch(programs, np.ones(256), 128).fill > 0.95
 
 
 @settings(deadline=None)
 @given(st.lists(st.text(sorted(set(isa.TOKEN_ID) - {"."}), min_size=1, max_size=15), min_size=1, max_size=12))
 def test_a_packed_batch_holds_each_program_once(strings):
-    packed = pack_batch(Programs.from_strings(strings), 16)
+    prompt_lengths = np.array([len(string) // 2 for string in strings])
+    packed = pack_batch(Programs.from_strings(strings), prompt_lengths, 16)
     found = []
     for row in range(len(packed.tokens)):
         for segment in packed.segments[row].unique():
             inside = packed.segments[row] == segment
             tokens, targets = packed.tokens[row][inside], packed.targets[row][inside]
+            completing = packed.completing[row][inside].tolist()
             if segment < 0:
                 assert (targets == NO_TARGET).all()
+                assert not any(completing)
                 continue
+            prompt = prompt_lengths[segment]
+            assert completing == [
+                targets[place] != NO_TARGET and place + 1 >= prompt for place in range(len(tokens))
+            ]
             assert packed.positions[row][inside].tolist() == list(range(len(tokens)))
             assert targets.tolist() == [*tokens[1:].tolist(), NO_TARGET]
             found.append("".join(isa.INSTRUCTIONS[token].symbol for token in tokens))
@@ -246,6 +253,28 @@ def test_losses_do_not_depend_on_micro_batches_or_row_length(tmp_path):
     fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3}
     assert train(tmp_path / "one", run_config(**fields)) == 0
     assert train(tmp_path / "four", run_config(**fields, micro_batch_size=8, row_length=50)) == 0
+    np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
+
+
+def test_prompts_of_weight_zero_are_not_learned(tmp_path):
+    gained = {}
+    for weight in (0.0, 1.0):
+        values = run_config(
+            recipe="paper", precision="fp32", learning_rate=5e-3, prompt_weight=weight, steps=40
+        )
+        assert train(tmp_path / str(weight), values) == 0
+        first, *_, last = metrics(tmp_path / str(weight))
+        gained[weight] = [first[key] - last[key] for key in ("completion_loss", "loss")]
+    # The tokens are random, but ends come where programs are long.
+    assert gained[0.0][0] > gained[1.0][0] > 0.1
+    assert gained[0.0][1] < gained[1.0][1]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
+def test_weighted_losses_do_not_depend_on_micro_batches(tmp_path, weight):
+    fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3, "prompt_weight": weight}
+    assert train(tmp_path / "one", run_config(**fields)) == 0
+    assert train(tmp_path / "four", run_config(**fields, micro_batch_size=8)) == 0
     np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
 
 

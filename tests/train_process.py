@@ -29,6 +29,7 @@ def train(directory: Path, data_digest: str = "data") -> None:
         loop.train(
             load_config(directory / "config.yaml"),
             random_programs(),
+            np.full(300, 3),
             data_digest,
             directory / "checkpoints",
             directory / "model",

@@ -60,8 +60,17 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
     # What ends one rank ends all; the first tells what it is.
     first = os.environ.get("RANK", "0") == "0"
     try:
-        programs = read_split(dataset, "train").programs
-        loop.train(run, programs, manifest["digest"], checkpoints, output, metrics, click.echo)
+        table = read_split(dataset, "train")
+        loop.train(
+            run,
+            table.programs,
+            table.prompt_length,
+            manifest["digest"],
+            checkpoints,
+            output,
+            metrics,
+            click.echo,
+        )
     except InputError as error:
         if first or isinstance(error, loop.FailedAlone):
             raise

@@ -11,6 +11,7 @@ K width of a head, V vocabulary.
 import math
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -139,7 +140,7 @@ class Attention(nn.Module):
         # GPT-NeoX keeps query, key and value of a head beside each other.
         qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
         queries_and_keys, values_RLHK = qkv_RLH3K[..., :2, :], qkv_RLH3K[..., 2, :]
-        q_RHLK, k_RHLK = _rotate(queries_and_keys, rotation).permute(3, 0, 2, 1, 4)
+        q_RHLK, k_RHLK = _Rotate.apply(queries_and_keys, *rotation).permute(3, 0, 2, 1, 4)
         v_RHLK = values_RLHK.transpose(1, 2)
         if cache is not None:
             k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
@@ -163,29 +164,45 @@ def last(stream: Iterator[Tensor]) -> Tensor:
 
 
 def attend_written_out(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
-    """Attention as in its formula; on a CPU and in short rows several times faster than the fused one."""
-    scores_RHLS = q_RHLK * q_RHLK.shape[-1] ** -0.5 @ k_RHSK.mT + bias_R1LS
-    return scores_RHLS.softmax(-1) @ v_RHSK
+    """Attention as in its formula, but that the queries are scaled already; on a CPU and in short rows
+    several times faster than the fused one."""
+    return (q_RHLK @ k_RHSK.mT + bias_R1LS).softmax(-1) @ v_RHSK
 
 
 def attend_fused(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
     """The same by PyTorch's fused kernel, for GPUs."""
-    return F.scaled_dot_product_attention(q_RHLK, k_RHSK, v_RHSK, bias_R1LS)
+    return F.scaled_dot_product_attention(q_RHLK, k_RHSK, v_RHSK, bias_R1LS, scale=1.0)
 
 
 def _rotation(positions_RL: Tensor, head_width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the rotary angles, each of shape (R, L, 1, 1, K / 2)."""
+    """Factors that turn queries and keys by the rotary angles and scale the queries by 1 / sqrt(K).
+
+    Returns:
+        What the elements are multiplied with, and the elements half a head away; shape (R, L, 1, 2, K).
+    """
     # Not a buffer: casting the model to bf16 would round the frequencies.
     powers = torch.arange(0, head_width, 2, device=positions_RL.device) / head_width
     angles = positions_RL[:, :, None, None, None] / ROTARY_BASE**powers
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    scale = torch.tensor([[head_width**-0.5], [1.0]], device=positions_RL.device)
+    cosine, sine = angles.cos() * scale, angles.sin() * scale
+    return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
 
 
-def _rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn the pairs (k, k + K / 2) of the last dimension of x, shape (R, L, H, 2, K)."""
-    cosine, sine = rotation
-    first, second = x.chunk(2, -1)
-    return torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1)
+class _Rotate(torch.autograd.Function):
+    """Turn the pairs (k, k + K / 2) of the last dimension of queries and keys, shape (R, L, H, 2, K).
+
+    Its own backward pass, a turn the other way, takes half the time of the one that autograd derives.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, own: Tensor, other: Tensor) -> Tensor:
+        ctx.save_for_backward(own, other)
+        return torch.addcmul(x * own, x.roll(x.shape[-1] // 2, -1), other)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        own, other = ctx.saved_tensors
+        return torch.addcmul(gradient * own, gradient.roll(gradient.shape[-1] // 2, -1), -other), None, None
 
 
 def _initialise(module: nn.Module) -> None:

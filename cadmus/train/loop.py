@@ -37,6 +37,7 @@ class Interrupted(CadmusError):
 def train(
     run: config.Config,
     programs: Programs,
+    prompt_lengths: np.ndarray,
     data_digest: str,
     checkpoint_directory: Path | str,
     export_directory: Path | str,
@@ -51,13 +52,14 @@ def train(
     Args:
         run: model, training and seed.
         programs: the training set; every rank has it in memory.
+        prompt_lengths: integers of shape (n,), how many instructions of each program are its prompt.
         data_digest: identifies the dataset in checkpoints and the export.
         checkpoint_directory: of this run alone; what lies there is resumed from.
         export_directory: where the export goes.
         metrics_path: a file of one JSON object for each step: ``step`` (steps done), ``loss`` (mean over
-            the targets, in nats), ``learning_rate`` (of Adam), ``tokens`` and ``programs`` (since the
-            start), ``seconds`` (likewise, over all resumed parts), ``tokens_per_second`` and ``fill``
-            (share of the computed tokens that were no padding).
+            the targets, in nats), ``completion_loss`` (over those behind the prompts), ``learning_rate`` (of
+            Adam), ``tokens`` and ``programs`` (since the start), ``seconds`` (likewise, over all resumed
+            parts), ``tokens_per_second`` and ``fill`` (share of the computed tokens that were no padding).
         log: takes lines for the user; called by the first rank only.
 
     Raises:
@@ -76,9 +78,9 @@ def train(
     device = engine.start_process()
     try:
         with checkpoint.exclusive(Path(checkpoint_directory)):
-            _Training(run, programs, data_digest, Path(checkpoint_directory), device, log).run(
-                Path(export_directory), Path(metrics_path)
-            )
+            _Training(
+                run, programs, prompt_lengths, data_digest, Path(checkpoint_directory), device, log
+            ).run(Path(export_directory), Path(metrics_path))
     except (InputError, Interrupted) as error:
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
         if not isinstance(error, FailedAlone) or distributed.get_world_size() == 1:
@@ -95,6 +97,7 @@ class _Step(NamedTuple):
     """What came of one step, over all ranks but for ``fill``."""
 
     loss: float
+    completion_loss: float
     learning_rate: float
     tokens: int
     fill: float
@@ -106,6 +109,7 @@ class _Training:
         self,
         run: config.Config,
         programs: Programs,
+        prompt_lengths: np.ndarray,
         data_digest: str,
         checkpoints: Path,
         device: torch.device,
@@ -113,6 +117,7 @@ class _Training:
     ) -> None:
         self.config = run
         self.programs = programs
+        self.prompt_lengths = prompt_lengths
         self.data_digest = data_digest
         self.checkpoints = checkpoints
         self.device = device
@@ -122,7 +127,13 @@ class _Training:
         self.batches = Batches(run.seed, len(programs), run.train.batch_size)
         self.row_length = run.train.row_length or run.dataset.max_length + 1
         self.step = 0
-        self.progress: dict[str, Any] = {"loss": None, "tokens": 0, "programs": 0, "seconds": 0.0}
+        self.progress: dict[str, Any] = {
+            "loss": None,
+            "completion_loss": None,
+            "tokens": 0,
+            "programs": 0,
+            "seconds": 0.0,
+        }
 
         latest = checkpoint.find_latest(checkpoints)
         if latest is not None:
@@ -156,6 +167,7 @@ class _Training:
                 self.step += 1
                 self.progress = {
                     "loss": done.loss,
+                    "completion_loss": done.completion_loss,
                     "tokens": self.progress["tokens"] + done.tokens,
                     "programs": self.progress["programs"] + train.batch_size,
                     "seconds": self.progress["seconds"] + seconds,
@@ -191,34 +203,52 @@ class _Training:
     def _train_step(self, stop: bool) -> _Step:
         train = self.config.train
         batch = self.batches.batch(self.step)
-        targets = int((self.programs.offsets[batch + 1] - self.programs.offsets[batch]).sum())
+        lengths = self.programs.offsets[batch + 1] - self.programs.offsets[batch]
+        targets = int(lengths.sum())
+        # The first instruction is no target.
+        completing = targets - int(np.maximum(self.prompt_lengths[batch].astype(np.int64) - 1, 0).sum())
+        weight = completing + train.prompt_weight * (targets - completing)
         share = train.batch_size // self.world_size
         mine = batch[self.rank * share : (self.rank + 1) * share]
         micro_batches = np.split(mine, share // (train.micro_batch_size or share))
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
-        # Sums over the ranks: of the token losses, and of those who want to stop.
-        totals = torch.tensor([0.0, stop], dtype=torch.float64, device=self.device)
+        # Sums over the ranks: of all losses, of those in completions, and of the ranks that want to stop.
+        totals = torch.tensor([0.0, 0.0, stop], dtype=torch.float64, device=self.device)
         computed = used = 0
         for indices in micro_batches:
-            packed = pack_batch(self.programs.take(indices), self.row_length)
+            packed = pack_batch(self.programs.take(indices), self.prompt_lengths[indices], self.row_length)
             computed, used = computed + packed.tokens.numel(), used + packed.token_count
-            tokens, positions, segments, expected = (
+            tokens, positions, segments, expected, in_completion = (
                 array.to(self.device, non_blocking=True)
-                for array in (packed.tokens, packed.positions, packed.segments, packed.targets)
+                for array in (
+                    packed.tokens,
+                    packed.positions,
+                    packed.segments,
+                    packed.targets,
+                    packed.completing,
+                )
             )
             logits = self.engine(tokens, positions, segments).float()
-            loss = F.cross_entropy(
-                logits.flatten(0, 1), expected.flatten(), ignore_index=NO_TARGET, reduction="sum"
+            losses = F.cross_entropy(
+                logits.flatten(0, 1), expected.flatten(), ignore_index=NO_TARGET, reduction="none"
             )
-            totals[0] += loss.detach()
-            # Every target of the whole batch weighs the same; DeepSpeed takes the mean over the ranks.
-            self.engine.backward(loss * (self.world_size / targets), scale_wrt_gas=False)
+            of_all, of_completions = losses.sum(), losses[in_completion.flatten()].sum()
+            totals[0] += of_all.detach()
+            totals[1] += of_completions.detach()
+            loss = train.prompt_weight * of_all + (1 - train.prompt_weight) * of_completions
+            # The weights are those of the whole batch; DeepSpeed takes the mean over the ranks.
+            self.engine.backward(loss * (self.world_size / weight), scale_wrt_gas=False)
             self.engine.step()
         if self.world_size > 1:
             distributed.all_reduce(totals)
-        summed_loss, stopping = totals.tolist()
+        of_all, of_completions, stopping = totals.tolist()
         return _Step(
-            summed_loss / targets, learning_rate, targets + train.batch_size, used / computed, stopping > 0
+            of_all / targets,
+            of_completions / completing,
+            learning_rate,
+            targets + train.batch_size,
+            used / computed,
+            stopping > 0,
         )
 
     def _export(self, directory: Path) -> None:

@@ -22,6 +22,8 @@ class PackedBatch:
         tokens, positions, segments: int64, shape (R, L), as ``GPT.forward`` takes them; padding is
             segment -1.
         targets: int64, shape (R, L), the next token, or ``NO_TARGET`` after an end and in the padding.
+        completing: bool, shape (R, L), where the target is part of a completion: what a model is to find
+            when it is given the prompt.
         programs: how many programs there are.
         target_count: how many targets there are.
     """
@@ -30,6 +32,7 @@ class PackedBatch:
     positions: torch.Tensor
     segments: torch.Tensor
     targets: torch.Tensor
+    completing: torch.Tensor
     programs: int
     target_count: int
 
@@ -44,8 +47,13 @@ class PackedBatch:
         return self.token_count / self.tokens.numel()
 
 
-def pack_batch(programs: Programs, row_length: int) -> PackedBatch:
+def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) -> PackedBatch:
     """Pack programs and their ends into as few rows as best fit finds.
+
+    Args:
+        programs: n programs.
+        prompt_lengths: integers of shape (n,), how many instructions of each are its prompt.
+        row_length: tokens in a row.
 
     Raises:
         ValueError: a program and its end are longer than a row.
@@ -54,18 +62,21 @@ def pack_batch(programs: Programs, row_length: int) -> PackedBatch:
     shape = (row_count, row_length)
     tokens, positions = np.full(shape, isa.END_ID), np.zeros(shape, np.int64)
     segments, targets = np.full(shape, -1), np.full(shape, NO_TARGET)
+    completing = np.zeros(shape, np.bool_)
     _fill(
         TOKEN_OF_BYTE[programs.data],
         programs.offsets,
+        prompt_lengths,
         rows,
         columns,
         tokens,
         positions,
         segments,
         targets,
+        completing,
         isa.END_ID,
     )
-    arrays = (torch.from_numpy(array) for array in (tokens, positions, segments, targets))
+    arrays = (torch.from_numpy(array) for array in (tokens, positions, segments, targets, completing))
     return PackedBatch(*arrays, programs=len(programs), target_count=int(programs.lengths.sum()))
 
 
@@ -108,7 +119,7 @@ def _best_fit(order, lengths, row_length):  # pragma: no cover - compiled
 
 @numba.njit(cache=True)
 def _fill(
-    source, offsets, rows, columns, tokens, positions, segments, targets, end
+    source, offsets, prompt_lengths, rows, columns, tokens, positions, segments, targets, completing, end
 ):  # pragma: no cover - compiled
     for i in range(len(rows)):
         length = offsets[i + 1] - offsets[i]
@@ -120,3 +131,4 @@ def _fill(
             tokens[row, column] = token
             if k > 0:
                 targets[row, column - 1] = token
+                completing[row, column - 1] = k >= prompt_lengths[i]
