@@ -1,13 +1,20 @@
 """``cadmus bench``: what is measured and how it is printed."""
 
 import json
+import subprocess
+import sys
 
 import pytest
+import torch
 from click.testing import CliRunner
+from torch.utils.flop_counter import FlopCounterMode
 
-from cadmus import bench
+from cadmus.bench import programs as bench
+from cadmus.bench import training
 from cadmus.cli.bench import bench as command
-from cadmus.config import TEMPLATES
+from cadmus.config import TEMPLATES, Model
+from cadmus.model.gpt import GPT
+from cadmus.programs import Programs
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +65,51 @@ def test_templates_prints_a_table_and_the_peers() -> None:
     assert lines[0].split() == ["programs/s", "kept", "candidates"]
     assert [line.split()[0] for line in lines[1 : 1 + len(TEMPLATES)]] == list(TEMPLATES)
     assert any(line.startswith("samples/s: measured elsewhere") for line in lines)
+
+
+LITTLE_TRAINING = """
+import json
+from cadmus.bench import training
+from cadmus.config import Model
+training.SIZES = Model(layers=1, width=32, heads=2, mlp=64)
+training.BATCH, training.REPEATS, training.MATMUL = 36, 1, 64
+print(json.dumps(training.bench_train()))
+"""
+
+
+def test_train_json_has_the_keys_of_its_help(monkeypatch) -> None:
+    described = " ".join(invoke("train", "--help").split())
+    # DeepSpeed wants a process of its own.
+    done = subprocess.run([sys.executable, "-c", LITTLE_TRAINING], capture_output=True, text=True, check=True)
+    measured = json.loads(done.stdout.splitlines()[-1])
+    monkeypatch.setattr(training, "bench_train", lambda: measured)
+    assert json.loads(invoke("train", "--json")) == measured
+    lines = invoke("train").splitlines()
+    assert len(lines) == 1 + sum(key.endswith("_fill") for key in measured) + 2
+    assert all(isinstance(value, int | float) for value in measured.values()), "the object is flat"
+    ways = [key.removesuffix("_fill") for key in measured if key.endswith("_fill")]
+    assert all(way in described for way in ways)
+    for way in ways:
+        assert measured[f"{way}_programs_per_second"] > 0
+        assert 0 < measured[f"{way}_fill"] <= 1
+    assert measured["padded_fill"] < measured["buckets_fill"] < measured["cadmus_fill"]
+    kinds = {f"WAY_{kind}" for kind in ("tokens_per_second", "programs_per_second", "fill")}
+    for key in measured:
+        way = next((f"WAY{key.removeprefix(way)}" for way in ways if key.startswith(way)), key)
+        generic = "cadmus_over_WAY" if key.startswith("cadmus_over_") else way if way in kinds else key
+        assert generic in described, key
+
+
+def test_the_operations_of_a_step_are_those_of_its_matrices(monkeypatch) -> None:
+    monkeypatch.setattr(training, "SIZES", Model(layers=3, width=32, heads=2, mlp=96))
+    programs = Programs.from_strings(["1", "34+7="])
+    model = GPT(training.SIZES)
+    lengths = [2, 6]
+    with FlopCounterMode(display=False) as counter:
+        for length in lengths:
+            row = torch.zeros(1, length, dtype=torch.long)
+            model(row, torch.arange(length)[None], row).sum().backward()
+    # Written out, attention computes what lies above the diagonal as well.
+    above = sum(length * length - length * (length + 1) / 2 for length in lengths)
+    attention = 6 * 2 * 3 * 32 * above
+    assert counter.get_total_flops() == pytest.approx(training._operations(programs) + attention)

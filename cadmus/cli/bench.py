@@ -36,7 +36,7 @@ def vm(as_json: bool) -> None:
       candidates_ratio               compiled / reference
       candidates_true_share          share of them that are true
     """
-    from cadmus.bench import PEER_CANDIDATES, PEER_INSTRUCTIONS, bench_vm
+    from cadmus.bench.programs import PEER_CANDIDATES, PEER_INSTRUCTIONS, bench_vm
 
     measured = bench_vm()
     if as_json:
@@ -74,7 +74,7 @@ def templates(as_json: bool) -> None:
       TEMPLATE_kept_per_second         programs kept a second, for each TEMPLATE
       TEMPLATE_candidates_per_second   candidates drawn for them a second
     """
-    from cadmus.bench import PEER_SAMPLES, bench_templates
+    from cadmus.bench.programs import PEER_SAMPLES, bench_templates
     from cadmus.config import TEMPLATES
 
     measured = bench_templates()
@@ -89,8 +89,54 @@ def templates(as_json: bool) -> None:
     _show_peers("samples/s", PEER_SAMPLES)
 
 
+@bench.command()
+@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+def train(as_json: bool) -> None:
+    """Speed of a training step of five million parameters, on this machine.
+
+    One process trains on the same programs in several ways in turn: as `cadmus train` does, with other forms
+    of attention, without packing, and with the GPT-NeoX of transformers. Tokens are those of the programs and
+    their ends; padding does not count.
+
+    \b
+    Keys of the JSON object:
+      parameters, programs, tokens     of the model; of a step
+      repeats, threads                 repeats of each measurement; threads of the process
+      WAY_tokens_per_second            tokens a second, for each WAY
+      WAY_programs_per_second          programs a second
+      WAY_fill                         share of the computed tokens that are no padding
+      matmul_gflop_per_second          rate of one product of square matrices in bf16
+      cadmus_gflop_per_second          rate of what the model needs, three forward passes a step
+      cadmus_share_of_matmul           the one by the other
+      cadmus_over_WAY                  how many times as fast cadmus is
+    Ways: cadmus (packed rows, DeepSpeed, bf16); written_out_64, fused_64, written_out_128, fused_128
+    (attention in rows of so many tokens, without DeepSpeed); buckets (programs of like length); padded (each
+    program in a row of the longest); transformers_fp32, transformers_bf16 (autocast), in rows as cadmus has
+    them, and transformers_padded_fp32, transformers_padded_bf16.
+    """
+    from cadmus.bench.training import bench_train
+
+    measured = bench_train()
+    if as_json:
+        click.echo(json.dumps(measured))
+        return
+    ways = [key.removesuffix("_fill") for key in measured if key.endswith("_fill")]
+    click.echo(f"{'':<26}{'tokens/s':>12}{'programs/s':>12}{'fill':>7}")
+    for way in ways:
+        tokens, programs = (measured[f"{way}_{what}_per_second"] for what in ("tokens", "programs"))
+        click.echo(f"{way:<26}{tokens:>12,}{programs:>12,}{measured[f'{way}_fill']:>7.2f}")
+    click.echo(
+        f"{measured['parameters']:,} parameters, {measured['programs']} programs a step, "
+        f"{measured['threads']} threads, median of {measured['repeats']} repeats"
+    )
+    click.echo(
+        f"{measured['cadmus_gflop_per_second']} GFLOP/s, {measured['cadmus_share_of_matmul']:.0%} of the "
+        f"{measured['matmul_gflop_per_second']} of a product of matrices in bf16"
+    )
+
+
 def _show_peers(what: str, figures: dict[str, float]) -> None:
-    from cadmus.bench import ELSEWHERE
+    from cadmus.bench.programs import ELSEWHERE
 
     click.echo(f"\n{what}: {ELSEWHERE}")
     for name, figure in figures.items():

@@ -55,7 +55,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             "commit": commit(),
             **metadata,
         },
-        "config.json": _transformers_config(sizes),
+        "config.json": transformers_config(sizes),
         "tokenizer.json": _tokenizer(),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -154,7 +154,7 @@ def _transformers_name(name: str) -> str:
     return name if name.startswith("lm_head.") else f"gpt_neox.{name}"
 
 
-def _transformers_config(sizes: config.Model) -> dict[str, Any]:
+def transformers_config(sizes: config.Model) -> dict[str, Any]:
     return {
         "architectures": ["GPTNeoXForCausalLM"],
         "model_type": "gpt_neox",

@@ -10,7 +10,7 @@ K width of a head, V vocabulary.
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -22,6 +22,10 @@ from cadmus import config, isa
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
 INITIAL_DEVIATION = 0.02
+
+
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""A form of attention: scaled queries, keys, values and the bias in, what is attended to out."""
 
 
 class Cache:
@@ -48,13 +52,18 @@ class Cache:
 
 
 class GPT(nn.Module):
-    """The model; its parameters carry the names that ``transformers`` gives them in GPT-NeoX."""
+    """The model; its parameters carry the names that ``transformers`` gives them in GPT-NeoX.
 
-    def __init__(self, sizes: config.Model) -> None:
+    Args:
+        sizes: its sizes.
+        attend: the form of attention; if None, the one that is fastest on the device of the input.
+    """
+
+    def __init__(self, sizes: config.Model, attend: Attend | None = None) -> None:
         super().__init__()
         self.sizes = sizes
         self.embed_in = nn.Embedding(isa.VOCABULARY_SIZE, sizes.width)
-        self.layers = nn.ModuleList([Block(sizes, layer) for layer in range(sizes.layers)])
+        self.layers = nn.ModuleList([Block(sizes, layer, attend) for layer in range(sizes.layers)])
         self.final_layer_norm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.lm_head = nn.Linear(sizes.width, isa.VOCABULARY_SIZE, bias=False)
         if sizes.tied:
@@ -102,10 +111,10 @@ class GPT(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, sizes: config.Model, layer: int) -> None:
+    def __init__(self, sizes: config.Model, layer: int, attend: Attend | None) -> None:
         super().__init__()
         self.input_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
-        self.attention = Attention(sizes, layer)
+        self.attention = Attention(sizes, layer, attend)
         self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.mlp = MLP(sizes)
 
@@ -122,10 +131,11 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, sizes: config.Model, layer: int) -> None:
+    def __init__(self, sizes: config.Model, layer: int, attend: Attend | None) -> None:
         super().__init__()
         self.heads = sizes.heads
         self.layer = layer
+        self.attend = attend
         self.query_key_value = nn.Linear(sizes.width, 3 * sizes.width)
         self.dense = nn.Linear(sizes.width, sizes.width)
 
@@ -144,7 +154,7 @@ class Attention(nn.Module):
         v_RHLK = values_RLHK.transpose(1, 2)
         if cache is not None:
             k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
-        attend = attend_written_out if x_RLD.device.type == "cpu" else attend_fused
+        attend = self.attend or (attend_written_out if x_RLD.device.type == "cpu" else attend_fused)
         return self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
 
 

@@ -1,4 +1,4 @@
-"""Measurements of speed, each made in the run that reports it."""
+"""The speed of the two machines and of the samplers."""
 
 import statistics
 import time
@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cadmus import isa
+from cadmus.bench import Measured
 from cadmus.programs import Programs
 from cadmus.vm import compiled, reference
 
@@ -39,8 +40,6 @@ PEER_SAMPLES = {
     "ExeDec DeepCoder": 46,
 }
 """Samples a second of other generators; none of them executes and filters every candidate."""
-
-Measured = dict[str, int | float]
 
 
 def bench_vm() -> Measured:

@@ -1,0 +1,218 @@
+"""The speed of training: the model as it is trained, other ways to do the same, and ``transformers``."""
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cadmus import config, isa
+from cadmus.bench import Measured
+from cadmus.dataset.sampler import sample
+from cadmus.model.export import transformers_config
+from cadmus.model.gpt import GPT, attend_fused, attend_written_out
+from cadmus.programs import Programs, stack
+from cadmus.templates import TEMPLATES
+from cadmus.train import engine
+from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
+
+SIZES = config.Model(layers=4, width=320, heads=5, mlp=1280)
+"""Five million parameters."""
+BATCH = 256
+"""Programs of a step."""
+ROW_LENGTHS = (64, 128)
+REPEATS = 5
+MATMUL = 1024
+"""Rows and columns of the matrices whose product is the measure of what the machine can do."""
+BUCKETS = 8
+"""Groups of programs of like length, instead of packed rows."""
+
+
+class Way(NamedTuple):
+    """A way to make one training step on the same programs.
+
+    Attributes:
+        name: a key of what is measured.
+        step: makes a step.
+        tokens: tokens of the programs and their ends.
+        computed: tokens computed, padding included.
+    """
+
+    name: str
+    step: Callable[[], object]
+    tokens: int
+    computed: int
+
+
+def bench_train() -> Measured:
+    """Steps of training on :data:`BATCH` true programs of all templates, in turn, each way the median of
+    :data:`REPEATS`.
+
+    The share of the machine is of the operations that the matrices and the attention of the model need for
+    the tokens of the programs, three times those of a forward pass, beside the rate of one product of square
+    matrices in bf16.
+    """
+    device = engine.start_process()
+    try:
+        programs = _programs()
+        longest = int(programs.lengths.max()) + 1
+        rows = {length: pack_batch(programs, np.ones(BATCH), length) for length in ROW_LENGTHS}
+        packed = rows[ROW_LENGTHS[0]]
+        padded = _padded(programs, np.arange(BATCH), longest)
+        ways = [
+            Way("cadmus", _engine_step(device, [packed]), packed.token_count, packed.tokens.numel()),
+            *(
+                Way(f"{name}_{length}", _step(device, [of], attend), of.token_count, of.tokens.numel())
+                for length, of in rows.items()
+                for name, attend in (("written_out", attend_written_out), ("fused", attend_fused))
+            ),
+            _buckets(programs, device),
+            Way("padded", _engine_step(device, [padded]), padded.token_count, padded.tokens.numel()),
+            *(
+                Way(name, _transformers_step(device, of, autocast), of.token_count, of.tokens.numel())
+                for name, of, autocast in (
+                    ("transformers_fp32", packed, False),
+                    ("transformers_bf16", packed, True),
+                    ("transformers_padded_fp32", padded, False),
+                    ("transformers_padded_bf16", padded, True),
+                )
+            ),
+        ]
+        seconds = _seconds({way.name: way.step for way in ways}, device)
+        matmul = _matmul_rate(device)
+    finally:
+        engine.stop_process()
+    parameters = sum(parameter.numel() for parameter in GPT(SIZES).parameters())
+    operations = _operations(programs)
+    measured: Measured = {"parameters": parameters, "programs": BATCH, "tokens": packed.token_count}
+    measured |= {"repeats": REPEATS, "threads": torch.get_num_threads()}
+    for way in ways:
+        measured[f"{way.name}_tokens_per_second"] = round(way.tokens / seconds[way.name])
+        measured[f"{way.name}_programs_per_second"] = round(BATCH / seconds[way.name])
+        measured[f"{way.name}_fill"] = round(way.tokens / way.computed, 3)
+    measured["matmul_gflop_per_second"] = round(matmul / 1e9)
+    measured["cadmus_gflop_per_second"] = round(operations / seconds["cadmus"] / 1e9)
+    measured["cadmus_share_of_matmul"] = round(operations / seconds["cadmus"] / matmul, 3)
+    for other in ("transformers_fp32", "transformers_bf16", "padded", "transformers_padded_fp32"):
+        measured[f"cadmus_over_{other}"] = round(seconds[other] / seconds["cadmus"], 2)
+    return measured
+
+
+def _programs() -> Programs:
+    """The same number of true programs of each template, in an order without meaning."""
+    each = -(-BATCH // len(TEMPLATES))
+    drawn = [sample(config.Dataset(), 0, template, "train", 0, each).programs for template in TEMPLATES]
+    return stack(drawn).take(np.random.default_rng(0).permutation(each * len(TEMPLATES))[:BATCH])
+
+
+def _operations(programs: Programs) -> float:
+    """Multiplications and additions of a step: 6 for each entry of a matrix and token, and the attention's,
+    in which a token looks at half the tokens of its program."""
+    sizes, lengths = SIZES, programs.lengths + 1
+    block = 4 * sizes.width**2 + 2 * sizes.width * sizes.mlp
+    matrices = sizes.layers * block + sizes.width * isa.VOCABULARY_SIZE
+    attention = 2 * sizes.layers * sizes.width * float(np.sum(lengths * (lengths + 1) / 2))
+    return 6 * (matrices * float(lengths.sum()) + attention)
+
+
+def _padded(programs: Programs, which: np.ndarray, length: int) -> PackedBatch:
+    """One program a row."""
+    rows = [pack_batch(programs.take(which[i : i + 1]), np.ones(1), length) for i in range(len(which))]
+    names = ("tokens", "positions", "segments", "targets", "completing")
+    return PackedBatch(
+        *(torch.cat([getattr(row, name) for row in rows]) for name in names),
+        programs=len(rows),
+        target_count=sum(row.target_count for row in rows),
+    )
+
+
+def _buckets(programs: Programs, device: torch.device) -> Way:
+    groups = np.array_split(np.argsort(programs.lengths, kind="stable"), BUCKETS)
+    padded = [_padded(programs, group, int(programs.lengths[group].max()) + 1) for group in groups]
+    computed = sum(of.tokens.numel() for of in padded)
+    tokens = sum(of.token_count for of in padded)
+    return Way("buckets", _step(device, padded, None), tokens, computed)
+
+
+def _loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=NO_TARGET)
+
+
+def _inputs(of: PackedBatch, device: torch.device) -> list[Tensor]:
+    return [tensor.to(device) for tensor in (of.tokens, of.positions, of.segments, of.targets)]
+
+
+def _engine_step(device: torch.device, batches: list[PackedBatch]) -> Callable[[], object]:
+    """Through DeepSpeed, as in a training."""
+    train = config.Train(recipe="paper", steps=1, batch_size=BATCH)
+    started = engine.initialise(GPT(SIZES), train, 1)
+    inputs = [_inputs(of, device) for of in batches]
+
+    def step() -> None:
+        for *given, targets in inputs:
+            started.backward(_loss(started(*given), targets))
+            started.step()
+
+    return step
+
+
+def _step(
+    device: torch.device, batches: list[PackedBatch], attend: Callable[..., Tensor] | None
+) -> Callable[[], object]:
+    model = GPT(SIZES, attend).bfloat16().to(device)
+    return partial(_plain_step, model, [_inputs(of, device) for of in batches], _adam(model))
+
+
+def _plain_step(model: nn.Module, inputs: list[list[Tensor]], optimizer: torch.optim.Optimizer) -> None:
+    for *given, targets in inputs:
+        (_loss(model(*given), targets) / len(inputs)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def _transformers_step(device: torch.device, of: PackedBatch, autocast: bool) -> Callable[[], object]:
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**transformers_config(SIZES))).to(device)
+    tokens, *_, targets = _inputs(of, device)
+    optimizer = _adam(model)
+
+    def step() -> None:
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            # As rows of plain text; what belongs to another program is not masked.
+            logits = model(input_ids=tokens).logits
+        _loss(logits, targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _adam(model: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), 1e-4)
+
+
+def _seconds(steps: dict[str, Callable[[], object]], device: torch.device) -> dict[str, float]:
+    taken: dict[str, list[float]] = {name: [] for name in steps}
+    for repeat in range(REPEATS + 1):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            if repeat:
+                taken[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def _matmul_rate(device: torch.device) -> float:
+    """Operations a second of a product in bf16, the best of many."""
+    size = MATMUL if device.type == "cpu" else 8 * MATMUL
+    a, b = torch.randn(2, size, size, device=device).bfloat16()
+    best = min(_seconds({str(i): partial(torch.matmul, a, b) for i in range(10)}, device).values())
+    return 2 * size**3 / best
