@@ -77,7 +77,7 @@ def _time(hours: float) -> str:
     for unit, length in (("days", 24.0), ("h", 1.0), ("min", 1 / 60)):
         if hours >= 2 * length:
             return f"{hours / length:,.0f} {unit}" if hours >= 10 * length else f"{hours / length:.1f} {unit}"
-    return f"{3600 * hours:.0f} s"
+    return f"{3600 * hours:.0f} s" if 3600 * hours >= 1 else "under 1 s"
 
 
 COMMANDS = (plan,)
