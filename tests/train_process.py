@@ -29,7 +29,8 @@ def train(directory: Path, data_digest: str = "data") -> None:
         loop.train(
             load_config(directory / "config.yaml"),
             random_programs(),
-            np.full(300, 3),
+            # Only the ends are to be completed.
+            random_programs().lengths,
             data_digest,
             directory / "checkpoints",
             directory / "model",
