@@ -43,5 +43,12 @@ def train(directory: Path, data_digest: str = "data") -> None:
         sys.exit(3)
 
 
+def train_rank(directory: Path, rank: int, ranks: int, port: int) -> None:
+    """As :func:`train`, as one of several ranks."""
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
+    os.environ.update({name: str(value) for name, value in place.items()}, MASTER_PORT=str(port))
+    train(directory)
+
+
 if __name__ == "__main__":
     train(Path(sys.argv[1]))
