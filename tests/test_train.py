@@ -25,7 +25,7 @@ from cadmus import config, isa
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
-from cadmus.train import checkpoint, engine, launch
+from cadmus.train import checkpoint, engine, kills, launch
 from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, pack, pack_batch
 from tests import train_process
@@ -139,7 +139,7 @@ def test_packing_refuses_what_no_row_holds():
 
 
 def test_packing_fills_the_rows():
-    programs = train_process.random_programs(256, 6, 30)
+    programs = kills.random_programs(256, 6, 30)
     assert pack_batch(programs, np.ones(256), 64).fill > 0.97
     assert pack_batch(programs, np.ones(256), 128).fill > 0.95
 
@@ -352,6 +352,106 @@ def test_two_ranks_resume_bit_for_bit(tmp_path, stage):
     assert_same_model(tmp_path / "parts", tmp_path / "whole")
 
 
+@pytest.mark.parametrize(
+    ("fields", "tolerance"),
+    [
+        ({"recipe": "paper", "precision": "fp32", "zero_stage": 1}, NO_DIFFERENCE),
+        ({"recipe": "paper", "precision": "fp32", "zero_stage": 2}, NO_DIFFERENCE),
+        ({"recipe": "paper", "precision": "fp32", "zero_stage": 3}, NO_DIFFERENCE),
+        ({"recipe": "fast", "precision": "bf16"}, 5e-4),
+    ],
+    ids=["adam-1", "adam-2", "adam-3", "muon-bf16"],
+)
+def test_another_number_of_ranks_goes_on(tmp_path, fields, tolerance):
+    values = run_config(
+        steps=12, checkpoint_every=4, keep_checkpoints=3, learning_rate=1e-3, ranks=2, **fields
+    )
+    # The middle of the parameters, where two ranks part, is to lie within a matrix.
+    values["model"]["layers"] = 3
+    assert train_ranks(tmp_path, values) == 0
+    whole = losses(tmp_path)
+    for step, ranks in ((4, 1), (8, 2)):
+        go_back(tmp_path, step)
+        values["train"]["ranks"] = ranks
+        assert train_ranks(tmp_path, values) == 0
+        assert len(losses(tmp_path)) == 12
+        np.testing.assert_allclose(losses(tmp_path), whole, atol=tolerance)
+        before = tmp_path / "checkpoints" / f"step-{step:08d}"
+        said = f"resuming after step {step} from {before}, converted for train.ranks {ranks}"
+        assert (tmp_path / "log").read_text().splitlines().count(said) == 1
+        assert not list((tmp_path / "checkpoints").glob("unfinished-*"))
+
+
+def test_another_number_of_ranks_is_refused_where_it_cannot_be_converted(tmp_path):
+    values = run_config(precision="fp32", steps=2)
+    assert train(tmp_path, values) == 0
+    newest = checkpoint.find_latest(tmp_path / "checkpoints")
+    values["train"]["ranks"] = 2
+    assert train_ranks(tmp_path, values) == 2
+    assert (tmp_path / "error").read_text() == (
+        f"{newest} has train.ranks 1, this run has 2; the optimizer muon can go on with others in bf16 "
+        f"only: set ranks 1 or delete {newest.parent}"
+    )
+    # With another difference that one is named.
+    values["train"]["steps"] = 3
+    assert train_ranks(tmp_path, values) == 2
+    assert "has train.steps 2, this run has 3" in (tmp_path / "error").read_text()
+
+
+@pytest.mark.parametrize("pattern", ["*zero_pp_rank_1*optim_states.pt", "mp_rank*.pt"])
+def test_a_damaged_checkpoint_of_another_number_of_ranks_is_named(tmp_path, pattern):
+    values = run_config(steps=2, ranks=2)
+    assert train_ranks(tmp_path, values) == 0
+    newest = checkpoint.find_latest(tmp_path / "checkpoints")
+    os.truncate(next(newest.glob(pattern)), 300)
+    values["train"]["ranks"] = 1
+    assert train_ranks(tmp_path, values) == 2
+    assert (tmp_path / "error").read_text().startswith(f"{newest}: damaged (")
+    assert not list((tmp_path / "checkpoints").glob("unfinished-*"))
+
+
+def test_a_checkpoint_says_what_it_is(tmp_path):
+    values = run_config(steps=2)
+    assert train(tmp_path, values) == 0
+    described = json.loads((checkpoint.find_latest(tmp_path / "checkpoints") / "meta.json").read_text())
+    assert config.parse_config(described["config"], "meta.json") == config.parse_config(values, "test")
+    assert described["step"] == 2
+    assert described["instruction_set"] == isa.digest()
+    assert described["data"] == "data"
+    assert described["progress"]["loss"] == losses(tmp_path)[-1]
+    assert described["versions"].keys() == {"torch", "deepspeed", "numpy"}
+    assert described["commit"]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", _train_and_trace)
+        assert train(tmp_path, run_config(steps=1)) == 0
+    done = (tmp_path / "trace").read_text().splitlines()
+    named = done.index("rename step-00000001")
+    written = {path.name for path in (tmp_path / "checkpoints" / "step-00000001").rglob("*")}
+    assert {f"flush {name}" for name in (*written, "unfinished-step-00000001")} <= set(done[:named])
+    assert done.index("flush unfinished-step-00000001") > max(done.index(f"flush {name}") for name in written)
+    assert "flush checkpoints" in done[named:]
+
+
+def _train_and_trace(directory: Path, data_digest: str) -> None:
+    """As train_process.train, with a list of what was flushed and renamed."""
+    fsync, rename = os.fsync, Path.rename
+    trace = (directory / "trace").open("a", buffering=1)
+
+    def traced_fsync(handle: int) -> None:
+        fsync(handle)
+        print("flush", Path(os.readlink(f"/proc/self/fd/{handle}")).name, file=trace)
+
+    def traced_rename(path: Path, target: Path) -> Path:
+        print("rename", target.name, file=trace)
+        return rename(path, target)
+
+    os.fsync, Path.rename = traced_fsync, traced_rename
+    train_process.train(directory, data_digest)
+
+
 def test_ranks_fail_and_stop_together(tmp_path):
     (tmp_path / "rank.py").write_text(
         "import os, signal, sys, time\n"
@@ -412,6 +512,28 @@ def test_one_training_at_a_time_writes_checkpoints(tmp_path):
         assert train(tmp_path, values) == 2
     assert (tmp_path / "error").read_text().startswith(f"{checkpoints}: the training of process 1234 writes")
     assert train(tmp_path, values) == 0
+
+
+def test_killed_runs_end_in_the_same_weights(tmp_path):
+    killed = []
+    survival = kills.survive(3, 1, tmp_path, lambda: killed.append(1))
+    assert survival.different == ""
+    assert survival.phases.total() == len(killed) == 3
+    assert set(survival.phases) <= set(kills.PHASES)
+
+
+def test_other_weights_or_losses_are_noticed(tmp_path):
+    assert train(tmp_path / "one", run_config(steps=2)) == 0
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    assert kills.difference(tmp_path / "one", tmp_path / "other") == ""
+    weights = tmp_path / "other" / "model" / "model.safetensors"
+    contents = bytearray(weights.read_bytes())
+    contents[-1] ^= 1
+    weights.write_bytes(contents)
+    assert kills.difference(tmp_path / "one", tmp_path / "other") == "the weights"
+    metrics_path = tmp_path / "other" / "metrics.jsonl"
+    metrics_path.write_text(metrics_path.read_text().replace('"loss": ', '"loss": 1'))
+    assert kills.difference(tmp_path / "one", tmp_path / "other") == "the losses"
 
 
 def test_incomplete_checkpoints_are_ignored(tmp_path):

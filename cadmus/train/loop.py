@@ -123,7 +123,7 @@ class _Training:
         self.device = device
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
         self.log = log if self.rank == 0 else lambda line: None
-        self.identity = checkpoint.identity(run, data_digest, self.world_size)
+        self.description = checkpoint.describe(run, data_digest, self.world_size)
         self.batches = Batches(run.seed, len(programs), run.train.batch_size)
         self.row_length = run.train.row_length or run.dataset.max_length + 1
         self.step = 0
@@ -136,14 +136,14 @@ class _Training:
         }
 
         latest = checkpoint.find_latest(checkpoints)
-        if latest is not None:
-            checkpoint.check_identity(latest, self.identity)
+        convert = latest is not None and checkpoint.check(latest, self.description)
         torch.manual_seed(int(config.digest({"seed": run.seed, "use": "weights"}), 16))
-        self.engine = engine.initialise(GPT(run.model), run.train, self.world_size)
+        self.engine = engine.initialise(GPT(run.model), run.train, self.world_size, convert)
         if latest is not None:
             with _alone():
-                self.step, self.progress = checkpoint.load(self.engine, latest)
-            self.log(f"resuming after step {self.step} from {latest}")
+                self.step, self.progress = checkpoint.load(self.engine, latest, convert)
+            converted = f", converted for train.ranks {self.world_size}" if convert else ""
+            self.log(f"resuming after step {self.step} from {latest}{converted}")
 
     def run(self, export_directory: Path, metrics_path: Path) -> None:
         train = self.config.train
@@ -189,7 +189,7 @@ class _Training:
                             self.engine,
                             self.checkpoints,
                             self.step,
-                            self.identity,
+                            self.description,
                             self.progress,
                             train.keep_checkpoints,
                         )
