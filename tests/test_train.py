@@ -1,6 +1,7 @@
 """Packing, the order of the data, the training loop and its checkpoints."""
 
 import fcntl
+import functools
 import json
 import multiprocessing
 import os
@@ -267,6 +268,25 @@ def test_a_run_learns_and_exports_what_it_was(tmp_path):
     assert exported["tokens"] == records[-1]["tokens"]
     assert exported["config"]["train"]["learning_rate"] == 3e-3
     assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])
+
+
+def test_what_deepspeed_is_told_of_the_run_on_eight_gpus():
+    run = config.load_config(Path(__file__).parents[1] / "config" / "paper.yaml")
+    told = engine.deepspeed_config(run.train, 8)
+    assert run.train.ranks == 8
+    assert told["train_batch_size"] == 1024
+    assert told["train_micro_batch_size_per_gpu"] == 128
+    assert told["gradient_clipping"] == 1.0
+    assert told["bf16"] == {"enabled": True}
+    assert told["data_types"] == {"grad_accum_dtype": "fp32"}
+    assert told["zero_optimization"] == {"stage": 1}
+    assert told["optimizer"]["type"] == "AdamW"
+    assert told["optimizer"]["params"]["betas"] == [0.9, 0.95]
+    # DeepSpeed derives it; given as well, it would have to agree.
+    assert "gradient_accumulation_steps" not in told
+    accumulated = engine.deepspeed_config(run.train.model_copy(update={"micro_batch_size": 32}), 8)
+    assert accumulated["train_micro_batch_size_per_gpu"] == 32
+    assert accumulated["train_batch_size"] == 1024
 
 
 def test_muon_gets_the_matrices_of_the_blocks():
@@ -556,6 +576,58 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
     assert str(tmp_path / "checkpoints" / "step-00000005") in error
     assert "\n" not in error
     assert not (tmp_path / "model").exists()
+
+
+def test_too_large_a_model_ends_the_run(tmp_path):
+    values = run_config()
+    values["model"] = {"layers": 1, "width": 100_000, "heads": 2, "mlp": 64}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", _train_in_eight_gigabytes)
+        assert train(tmp_path, values) == 2
+    assert (tmp_path / "error").read_text() == (
+        "too little memory for the model and its optimizer; set a train.micro_batch_size below 32, "
+        "or a smaller model than layers 1, width 100000, heads 2, mlp 64"
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory:"
+        ),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        MemoryError(),
+    ],
+    ids=["cpu", "cuda", "numpy"],
+)
+def test_too_large_a_batch_ends_the_run(tmp_path, error):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", functools.partial(_train_without_memory, error))
+        assert train(tmp_path, run_config(micro_batch_size=8)) == 2
+    assert (tmp_path / "error").read_text() == (
+        "too little memory for step 1; set a train.micro_batch_size below 8, "
+        "or a smaller model than layers 2, width 32, heads 2, mlp 64"
+    )
+
+
+def _train_in_eight_gigabytes(directory: Path, data_digest: str) -> None:
+    """As train_process.train, with so much address space that no other process is in danger."""
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, resource.RLIM_INFINITY))
+    train_process.train(directory, data_digest)
+
+
+def _train_without_memory(error: Exception, directory: Path, data_digest: str) -> None:
+    """As train_process.train, with an error of an allocator in the first step."""
+    from cadmus.train import loop
+
+    class Broken:
+        @staticmethod
+        def cross_entropy(*arguments, **options):
+            raise error
+
+    loop.F = Broken
+    train_process.train(directory, data_digest)
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):

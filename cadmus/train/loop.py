@@ -64,8 +64,8 @@ def train(
 
     Raises:
         InputError: there is nothing to train on, a program is too long, a checkpoint is another run's,
-            another training is writing checkpoints there, the loss is no number any more, or something
-            cannot be written (FailedAlone, if other ranks do not know of it).
+            another training is writing checkpoints there, the loss is no number any more, or there is too
+            little memory or something cannot be written (FailedAlone, if other ranks do not know of it).
         Interrupted: SIGTERM or SIGINT came; the run can be resumed.
     """
     if not len(programs):
@@ -90,7 +90,7 @@ def train(
 
 
 class FailedAlone(InputError):
-    """This rank could not read or write; the others do not know and may be waiting for it."""
+    """This rank could not read, write or find memory; the others do not know and may be waiting for it."""
 
 
 class _Step(NamedTuple):
@@ -138,7 +138,8 @@ class _Training:
         latest = checkpoint.find_latest(checkpoints)
         convert = latest is not None and checkpoint.check(latest, self.description)
         torch.manual_seed(int(config.digest({"seed": run.seed, "use": "weights"}), 16))
-        self.engine = engine.initialise(GPT(run.model), run.train, self.world_size, convert)
+        with _memory(run, "the model and its optimizer"):
+            self.engine = engine.initialise(GPT(run.model), run.train, self.world_size, convert)
         if latest is not None:
             with _alone():
                 self.step, self.progress = checkpoint.load(self.engine, latest, convert)
@@ -155,7 +156,8 @@ class _Training:
         ):
             clock = time.perf_counter()
             while self.step < train.steps:
-                done = self._train_step(stop=bool(received))
+                with _memory(self.config, f"step {self.step + 1}"):
+                    done = self._train_step(stop=bool(received))
                 if not math.isfinite(done.loss):
                     good = checkpoint.find_latest(self.checkpoints)
                     raise InputError(
@@ -310,6 +312,26 @@ def _alone() -> Iterator[None]:
         yield
     except InputError as error:
         raise FailedAlone(str(error)) from None
+
+
+@contextmanager
+def _memory(run: config.Config, what: str) -> Iterator[None]:
+    """Say in one line what to change when there is too little memory, of the machine or of the GPU."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # On a CPU, torch has no class of error for it.
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(
+            error
+        )
+        if not known:
+            raise
+        programs = run.train.micro_batch_size or run.train.batch_size // distributed.get_world_size()
+        sizes = ", ".join(f"{key} {value}" for key, value in run.model.model_dump(exclude={"tied"}).items())
+        raise FailedAlone(
+            f"too little memory for {what}; set a train.micro_batch_size below {programs}, "
+            f"or a smaller model than {sizes}"
+        ) from None
 
 
 class _Display:
