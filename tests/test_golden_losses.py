@@ -18,8 +18,8 @@ RUNS = {
     "adam": {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3},
     "muon": {"recipe": "fast", "precision": "fp32"},
 }
-TOLERANCE = {"adam": 2e-5, "muon": 1e-4}
-"""What another order of the same sums, on another processor say, may change; Muon orthogonalizes in bf16."""
+TOLERANCE = {"adam": 2e-5, "muon": 3e-5}
+"""What another order of the same sums, on another processor say, may change; a rate of 1 % more is seen."""
 
 
 def losses_of(run: str, directory: Path) -> list[float]:

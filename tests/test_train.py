@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,10 +20,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import config, isa
+from cadmus.cli.main import cadmus
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
@@ -554,6 +557,38 @@ def test_other_weights_or_losses_are_noticed(tmp_path):
     metrics_path = tmp_path / "other" / "metrics.jsonl"
     metrics_path.write_text(metrics_path.read_text().replace('"loss": ', '"loss": 1'))
     assert kills.difference(tmp_path / "one", tmp_path / "other") == "the losses"
+
+
+@pytest.mark.parametrize(
+    ("different", "code", "said"),
+    [("", 0, "every run are bit for bit those"), ("the weights", 1, "the weights of the last run are not")],
+)
+def test_kills_says_what_came_of_them(monkeypatch, different, code, said):
+    def survive(count, seed, directory, done):
+        assert (count, seed) == (3, 7)
+        for _ in range(count):
+            done()
+        return kills.Survival(Counter({"starting": 2, "exporting": 1}), 4, different)
+
+    monkeypatch.setattr(kills, "survive", survive)
+    result = CliRunner().invoke(cadmus, ["kills", "--kills", "3", "--seed", "7"])
+    assert result.exit_code == code
+    assert "3 kills in 4 runs" in result.output
+    assert (
+        "2 while starting, 0 while training, 0 while writing a checkpoint, 1 while exporting" in result.output
+    )
+    assert said in result.output
+
+
+def test_kills_can_be_interrupted(monkeypatch):
+    def survive(count, seed, directory, done):
+        done()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kills, "survive", survive)
+    result = CliRunner().invoke(cadmus, ["kills", "--kills", "3"])
+    assert result.exit_code == 1
+    assert "interrupted after 1 of 3 kills" in result.output
 
 
 def test_incomplete_checkpoints_are_ignored(tmp_path):
