@@ -67,6 +67,23 @@ def reported(path: Path) -> Iterator[None]:
         raise InputError(f"cannot write {path}: {refusal}") from None
 
 
+def flush(path: Path) -> None:
+    """Have a file, or the names in a directory, on the disk and not only in the memory of the system."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def flush_directory(directory: Path) -> None:
+    """Have all files below a directory, and then their names, on the disk."""
+    for folder, _, names in os.walk(directory, topdown=False):
+        for name in names:
+            flush(Path(folder, name))
+        flush(Path(folder))
+
+
 def check_writable(path: Path | str, directory: bool = False) -> None:
     """Find out before the work is done whether a file, or a directory, can be written; makes nothing.
 

@@ -1,15 +1,18 @@
 """Packing, the order of the data, the training loop and its checkpoints."""
 
 import fcntl
+import functools
 import json
 import multiprocessing
 import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,14 +20,16 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import config, isa
+from cadmus.cli.main import cadmus
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
-from cadmus.train import checkpoint, engine, launch
+from cadmus.train import checkpoint, engine, kills, launch
 from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, pack, pack_batch
 from tests import train_process
@@ -35,6 +40,10 @@ PROCESSES.set_forkserver_preload(["tests.train_process", "deepspeed.runtime.zero
 
 NO_DIFFERENCE = 2e-5
 """Largest difference of fp32 losses between two orders of the same sums, after ten steps."""
+NO_DIFFERENCE_BF16 = 2e-4
+"""The same in bf16."""
+WEIGHTS_NO_DIFFERENCE = {"fp32": 5e-5, "bf16": 5e-3}
+"""The same for the weights.  Adam makes a step of the learning rate, 1e-3 here, of a gradient near 0."""
 
 
 def run_config(**train) -> dict:
@@ -64,6 +73,23 @@ def train(directory: Path, values: dict, data_digest: str = "data") -> int:
     return finish(start(directory, values, data_digest))
 
 
+def train_ranks(directory: Path, values: dict) -> int:
+    """Train with as many forks of the server as the config has ranks: faster than the launcher is."""
+    directory.mkdir(exist_ok=True)
+    (directory / "config.yaml").write_text(yaml.safe_dump(values))
+    ranks = values["train"].get("ranks", 1)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    processes = [
+        PROCESSES.Process(target=train_process.train_rank, args=(directory, rank, ranks, port))
+        for rank in range(ranks)
+    ]
+    for process in processes:
+        process.start()
+    return max(map(abs, map(finish, processes)))
+
+
 def metrics(directory: Path) -> list[dict]:
     return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
@@ -77,6 +103,22 @@ def assert_same_model(one: Path, other: Path) -> None:
     first, second = (load_export(directory / "model").state_dict() for directory in (one, other))
     for name in first:
         assert torch.equal(first[name], second[name]), name
+
+
+def assert_close_model(one: Path, other: Path, tolerance: float) -> None:
+    first, second = (load_export(directory / "model").state_dict() for directory in (one, other))
+    for name in first:
+        torch.testing.assert_close(
+            first[name], second[name], atol=tolerance, rtol=0, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+def go_back(directory: Path, step: int) -> None:
+    """Make a finished run one that was killed behind its checkpoint of ``step``."""
+    for newer in (directory / "checkpoints").glob("step-*"):
+        if newer.name > f"step-{step:08d}":
+            shutil.rmtree(newer)
+    shutil.rmtree(directory / "model")
 
 
 @settings(deadline=None)
@@ -101,7 +143,7 @@ def test_packing_refuses_what_no_row_holds():
 
 
 def test_packing_fills_the_rows():
-    programs = train_process.random_programs(256, 6, 30)
+    programs = kills.random_programs(256, 6, 30)
     assert pack_batch(programs, np.ones(256), 64).fill > 0.97
     assert pack_batch(programs, np.ones(256), 128).fill > 0.95
 
@@ -172,8 +214,7 @@ def test_learning_rate_schedules():
 def test_ten_steps_are_five_and_five(tmp_path, fields):
     assert train(tmp_path / "whole", run_config(**fields)) == 0
     assert train(tmp_path / "parts", run_config(**fields)) == 0
-    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "step-00000010")
-    shutil.rmtree(tmp_path / "parts" / "model")
+    go_back(tmp_path / "parts", 5)
     assert train(tmp_path / "parts", run_config(**fields)) == 0
     assert len(losses(tmp_path / "whole")) == 10
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
@@ -222,7 +263,7 @@ def test_a_run_learns_and_exports_what_it_was(tmp_path):
     assert train(tmp_path, run_config(steps=80, checkpoint_every=80, learning_rate=3e-3)) == 0
     records = metrics(tmp_path)
     assert records[0]["loss"] == pytest.approx(np.log(isa.VOCABULARY_SIZE), abs=0.1)
-    assert records[-1]["loss"] < records[0]["loss"] - 0.1
+    assert records[-1]["completion_loss"] < records[0]["completion_loss"] - 0.1
     exported = read_metadata(tmp_path / "model")
     assert exported["steps"] == 80
     assert exported["data_digest"] == "data"
@@ -230,6 +271,25 @@ def test_a_run_learns_and_exports_what_it_was(tmp_path):
     assert exported["tokens"] == records[-1]["tokens"]
     assert exported["config"]["train"]["learning_rate"] == 3e-3
     assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])
+
+
+def test_what_deepspeed_is_told_of_the_run_on_eight_gpus():
+    run = config.load_config(Path(__file__).parents[1] / "config" / "paper.yaml")
+    told = engine.deepspeed_config(run.train, 8)
+    assert run.train.ranks == 8
+    assert told["train_batch_size"] == 1024
+    assert told["train_micro_batch_size_per_gpu"] == 128
+    assert told["gradient_clipping"] == 1.0
+    assert told["bf16"] == {"enabled": True}
+    assert told["data_types"] == {"grad_accum_dtype": "fp32"}
+    assert told["zero_optimization"] == {"stage": 1}
+    assert told["optimizer"]["type"] == "AdamW"
+    assert told["optimizer"]["params"]["betas"] == [0.9, 0.95]
+    # DeepSpeed derives it; given as well, it would have to agree.
+    assert "gradient_accumulation_steps" not in told
+    accumulated = engine.deepspeed_config(run.train.model_copy(update={"micro_batch_size": 32}), 8)
+    assert accumulated["train_micro_batch_size_per_gpu"] == 32
+    assert accumulated["train_batch_size"] == 1024
 
 
 def test_muon_gets_the_matrices_of_the_blocks():
@@ -275,21 +335,141 @@ def test_weighted_losses_do_not_depend_on_micro_batches(tmp_path, weight):
     np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
 
 
-@pytest.mark.parametrize(
-    ("fields", "tolerance"),
-    # Newton-Schulz and bf16 magnify the noise.
-    [({"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3}, NO_DIFFERENCE), ({}, 5e-3)],
-    ids=["adam-fp32", "muon-bf16"],
-)
-def test_two_ranks_give_the_losses_of_one(tmp_path, fields, tolerance):
-    assert train(tmp_path / "one", run_config(**fields)) == 0
+def test_launched_ranks_give_the_losses_of_one(tmp_path):
+    assert train(tmp_path / "one", run_config()) == 0
     two = tmp_path / "two"
     two.mkdir()
-    (two / "config.yaml").write_text(yaml.safe_dump(run_config(**fields, ranks=2)))
+    (two / "config.yaml").write_text(yaml.safe_dump(run_config(ranks=2)))
     command = [sys.executable, "-m", "tests.train_process", str(two)]
     assert launch.run_ranks(command, 2) == 0
     assert len(losses(two)) == 10
-    np.testing.assert_allclose(losses(two), losses(tmp_path / "one"), atol=tolerance)
+    # Newton-Schulz and bf16 magnify the noise.
+    np.testing.assert_allclose(losses(two), losses(tmp_path / "one"), atol=5e-3)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", NO_DIFFERENCE), ("bf16", NO_DIFFERENCE_BF16)])
+def test_every_zero_stage_on_two_ranks_gives_the_losses_of_one(tmp_path, precision, tolerance):
+    fields = {"recipe": "paper", "precision": precision, "learning_rate": 1e-3}
+    one = tmp_path / "one"
+    assert train(one, run_config(**fields)) == 0
+    for stage in (1, 2, 3):
+        two = tmp_path / f"stage-{stage}"
+        assert train_ranks(two, run_config(**fields, zero_stage=stage, ranks=2)) == 0
+        assert len(losses(two)) == 10
+        np.testing.assert_allclose(losses(two), losses(one), atol=tolerance)
+        assert_close_model(two, one, WEIGHTS_NO_DIFFERENCE[precision])
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_two_ranks_resume_bit_for_bit(tmp_path, stage):
+    values = run_config(recipe="paper", learning_rate=1e-3, zero_stage=stage, ranks=2)
+    assert train_ranks(tmp_path / "whole", values) == 0
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
+    go_back(tmp_path / "parts", 5)
+    assert train_ranks(tmp_path / "parts", values) == 0
+    assert len(losses(tmp_path / "whole")) == 10
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    assert_same_model(tmp_path / "parts", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("fields", "tolerance"),
+    [
+        ({"recipe": "paper", "precision": "fp32", "zero_stage": 1}, NO_DIFFERENCE),
+        ({"recipe": "paper", "precision": "fp32", "zero_stage": 2}, NO_DIFFERENCE),
+        ({"recipe": "paper", "precision": "fp32", "zero_stage": 3}, NO_DIFFERENCE),
+        ({"recipe": "fast", "precision": "bf16"}, 5e-4),
+    ],
+    ids=["adam-1", "adam-2", "adam-3", "muon-bf16"],
+)
+def test_another_number_of_ranks_goes_on(tmp_path, fields, tolerance):
+    values = run_config(
+        steps=12, checkpoint_every=4, keep_checkpoints=3, learning_rate=1e-3, ranks=2, **fields
+    )
+    # The middle of the parameters, where two ranks part, is to lie within a matrix.
+    values["model"]["layers"] = 3
+    assert train_ranks(tmp_path, values) == 0
+    whole = losses(tmp_path)
+    for step, ranks in ((4, 1), (8, 2)):
+        go_back(tmp_path, step)
+        values["train"]["ranks"] = ranks
+        assert train_ranks(tmp_path, values) == 0
+        assert len(losses(tmp_path)) == 12
+        np.testing.assert_allclose(losses(tmp_path), whole, atol=tolerance)
+        before = tmp_path / "checkpoints" / f"step-{step:08d}"
+        said = f"resuming after step {step} from {before}, converted for train.ranks {ranks}"
+        assert (tmp_path / "log").read_text().splitlines().count(said) == 1
+        assert not list((tmp_path / "checkpoints").glob("unfinished-*"))
+
+
+def test_another_number_of_ranks_is_refused_where_it_cannot_be_converted(tmp_path):
+    values = run_config(precision="fp32", steps=2)
+    assert train(tmp_path, values) == 0
+    newest = checkpoint.find_latest(tmp_path / "checkpoints")
+    values["train"]["ranks"] = 2
+    assert train_ranks(tmp_path, values) == 2
+    assert (tmp_path / "error").read_text() == (
+        f"{newest} has train.ranks 1, this run has 2; the optimizer muon can go on with others in bf16 "
+        f"only: set ranks 1 or delete {newest.parent}"
+    )
+    # With another difference that one is named.
+    values["train"]["steps"] = 3
+    assert train_ranks(tmp_path, values) == 2
+    assert "has train.steps 2, this run has 3" in (tmp_path / "error").read_text()
+
+
+@pytest.mark.parametrize("pattern", ["*zero_pp_rank_1*optim_states.pt", "mp_rank*.pt"])
+def test_a_damaged_checkpoint_of_another_number_of_ranks_is_named(tmp_path, pattern):
+    values = run_config(steps=2, ranks=2)
+    assert train_ranks(tmp_path, values) == 0
+    newest = checkpoint.find_latest(tmp_path / "checkpoints")
+    os.truncate(next(newest.glob(pattern)), 300)
+    values["train"]["ranks"] = 1
+    assert train_ranks(tmp_path, values) == 2
+    assert (tmp_path / "error").read_text().startswith(f"{newest}: damaged (")
+    assert not list((tmp_path / "checkpoints").glob("unfinished-*"))
+
+
+def test_a_checkpoint_says_what_it_is(tmp_path):
+    values = run_config(steps=2)
+    assert train(tmp_path, values) == 0
+    described = json.loads((checkpoint.find_latest(tmp_path / "checkpoints") / "meta.json").read_text())
+    assert config.parse_config(described["config"], "meta.json") == config.parse_config(values, "test")
+    assert described["step"] == 2
+    assert described["instruction_set"] == isa.digest()
+    assert described["data"] == "data"
+    assert described["progress"]["loss"] == losses(tmp_path)[-1]
+    assert described["versions"].keys() == {"torch", "deepspeed", "numpy"}
+    assert described["commit"]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", _train_and_trace)
+        assert train(tmp_path, run_config(steps=1)) == 0
+    done = (tmp_path / "trace").read_text().splitlines()
+    named = done.index("rename step-00000001")
+    written = {path.name for path in (tmp_path / "checkpoints" / "step-00000001").rglob("*")}
+    assert {f"flush {name}" for name in (*written, "unfinished-step-00000001")} <= set(done[:named])
+    assert done.index("flush unfinished-step-00000001") > max(done.index(f"flush {name}") for name in written)
+    assert "flush checkpoints" in done[named:]
+
+
+def _train_and_trace(directory: Path, data_digest: str) -> None:
+    """As train_process.train, with a list of what was flushed and renamed."""
+    fsync, rename = os.fsync, Path.rename
+    trace = (directory / "trace").open("a", buffering=1)
+
+    def traced_fsync(handle: int) -> None:
+        fsync(handle)
+        print("flush", Path(os.readlink(f"/proc/self/fd/{handle}")).name, file=trace)
+
+    def traced_rename(path: Path, target: Path) -> Path:
+        print("rename", target.name, file=trace)
+        return rename(path, target)
+
+    os.fsync, Path.rename = traced_fsync, traced_rename
+    train_process.train(directory, data_digest)
 
 
 def test_ranks_fail_and_stop_together(tmp_path):
@@ -354,6 +534,60 @@ def test_one_training_at_a_time_writes_checkpoints(tmp_path):
     assert train(tmp_path, values) == 0
 
 
+def test_killed_runs_end_in_the_same_weights(tmp_path):
+    killed = []
+    survival = kills.survive(3, 1, tmp_path, lambda: killed.append(1))
+    assert survival.different == ""
+    assert survival.phases.total() == len(killed) == 3
+    assert set(survival.phases) <= set(kills.PHASES)
+
+
+def test_other_weights_or_losses_are_noticed(tmp_path):
+    assert train(tmp_path / "one", run_config(steps=2)) == 0
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    assert kills.difference(tmp_path / "one", tmp_path / "other") == ""
+    weights = tmp_path / "other" / "model" / "model.safetensors"
+    contents = bytearray(weights.read_bytes())
+    contents[-1] ^= 1
+    weights.write_bytes(contents)
+    assert kills.difference(tmp_path / "one", tmp_path / "other") == "the weights"
+    metrics_path = tmp_path / "other" / "metrics.jsonl"
+    metrics_path.write_text(metrics_path.read_text().replace('"loss": ', '"loss": 1'))
+    assert kills.difference(tmp_path / "one", tmp_path / "other") == "the losses"
+
+
+@pytest.mark.parametrize(
+    ("different", "code", "said"),
+    [("", 0, "every run are bit for bit those"), ("the weights", 1, "the weights of the last run are not")],
+)
+def test_kills_says_what_came_of_them(monkeypatch, different, code, said):
+    def survive(count, seed, directory, done):
+        assert (count, seed) == (3, 7)
+        for _ in range(count):
+            done()
+        return kills.Survival(Counter({"starting": 2, "exporting": 1}), 4, different)
+
+    monkeypatch.setattr(kills, "survive", survive)
+    result = CliRunner().invoke(cadmus, ["kills", "--kills", "3", "--seed", "7"])
+    assert result.exit_code == code
+    assert "3 kills in 4 runs" in result.output
+    assert (
+        "2 while starting, 0 while training, 0 while writing a checkpoint, 1 while exporting" in result.output
+    )
+    assert said in result.output
+
+
+def test_kills_can_be_interrupted(monkeypatch):
+    def survive(count, seed, directory, done):
+        done()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kills, "survive", survive)
+    result = CliRunner().invoke(cadmus, ["kills", "--kills", "3"])
+    assert result.exit_code == 1
+    assert "interrupted after 1 of 3 kills" in result.output
+
+
 def test_incomplete_checkpoints_are_ignored(tmp_path):
     assert train(tmp_path, run_config(steps=6)) == 0
     checkpoints = tmp_path / "checkpoints"
@@ -374,6 +608,58 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
     assert str(tmp_path / "checkpoints" / "step-00000005") in error
     assert "\n" not in error
     assert not (tmp_path / "model").exists()
+
+
+def test_too_large_a_model_ends_the_run(tmp_path):
+    values = run_config()
+    values["model"] = {"layers": 1, "width": 100_000, "heads": 2, "mlp": 64}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", _train_in_eight_gigabytes)
+        assert train(tmp_path, values) == 2
+    assert (tmp_path / "error").read_text() == (
+        "too little memory for the model and its optimizer; set a train.micro_batch_size below 32, "
+        "or a smaller model than layers 1, width 100000, heads 2, mlp 64"
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory:"
+        ),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        MemoryError(),
+    ],
+    ids=["cpu", "cuda", "numpy"],
+)
+def test_too_large_a_batch_ends_the_run(tmp_path, error):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", functools.partial(_train_without_memory, error))
+        assert train(tmp_path, run_config(micro_batch_size=8)) == 2
+    assert (tmp_path / "error").read_text() == (
+        "too little memory for step 1; set a train.micro_batch_size below 8, "
+        "or a smaller model than layers 2, width 32, heads 2, mlp 64"
+    )
+
+
+def _train_in_eight_gigabytes(directory: Path, data_digest: str) -> None:
+    """As train_process.train, with so much address space that no other process is in danger."""
+    resource.setrlimit(resource.RLIMIT_AS, (8 << 30, resource.RLIM_INFINITY))
+    train_process.train(directory, data_digest)
+
+
+def _train_without_memory(error: Exception, directory: Path, data_digest: str) -> None:
+    """As train_process.train, with an error of an allocator in the first step."""
+    from cadmus.train import loop
+
+    class Broken:
+        @staticmethod
+        def cross_entropy(*arguments, **options):
+            raise error
+
+    loop.F = Broken
+    train_process.train(directory, data_digest)
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):

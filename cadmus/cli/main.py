@@ -13,6 +13,7 @@ from cadmus.cli import (
     dataset,
     experiments,
     fuzz,
+    kills,
     machine,
     plan,
     readme,
@@ -32,6 +33,7 @@ MODULES = (
     ablate,
     bench,
     fuzz,
+    kills,
     config,
     readme,
 )

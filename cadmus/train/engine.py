@@ -1,4 +1,4 @@
-"""DeepSpeed, with what it takes to run it on CPUs and GPUs alike; nothing else of Cadmus imports it."""
+"""DeepSpeed, with what it takes to run it on CPUs and GPUs alike."""
 
 import logging
 import math
@@ -48,6 +48,8 @@ def start_process() -> torch.device:
     from deepspeed.utils import logger
 
     logger.setLevel(logging.WARNING)
+    # Said at every loading of a converted checkpoint; tensors are not split between ranks here.
+    logger.addFilter(lambda record: not record.getMessage().startswith("MPU is not provided"))
     # Optional: all-reduces through shared memory, of which the compilation takes most of a minute.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed("nccl" if on_gpu else "gloo", verbose=False)
@@ -60,8 +62,14 @@ def stop_process() -> None:
     torch.distributed.destroy_process_group()
 
 
-def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
-    """What DeepSpeed is told; everything it can derive itself is left out."""
+def deepspeed_config(train: config.Train, world_size: int, convert: bool = False) -> dict[str, Any]:
+    """All that DeepSpeed is told; everything it can derive itself is left out.
+
+    Args:
+        train: which optimizer, batch, precision and stage.
+        world_size: ranks that share the batch.
+        convert: whether what is going to be loaded is a checkpoint of another number of ranks.
+    """
     adam = {"betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay, "torch_adam": True}
     if train.optimizer == "muon":
         optimizer = {
@@ -86,13 +94,14 @@ def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
         "zero_optimization": {"stage": train.zero_stage},
         "bf16": {"enabled": train.precision == "bf16"},
         "data_types": {"grad_accum_dtype": "fp32"},
+        "checkpoint": {"load_universal": convert},
         "steps_per_print": None,
         "wall_clock_breakdown": False,
     }
 
 
-def initialise(model: GPT, train: config.Train, world_size: int) -> Any:
-    """A DeepSpeed engine around the model.
+def initialise(model: GPT, train: config.Train, world_size: int, convert: bool = False) -> Any:
+    """A DeepSpeed engine around the model; the arguments are those of :func:`deepspeed_config`.
 
     Under the optimizer muon, DeepSpeed itself gives Muon the matrices of the blocks, and AdamW the
     embeddings, the output and all vectors.
@@ -105,7 +114,7 @@ def initialise(model: GPT, train: config.Train, world_size: int) -> Any:
     engine, *_ = deepspeed.initialize(
         model=model,
         model_parameters=list(model.parameters()),
-        config=deepspeed_config(train, world_size),
+        config=deepspeed_config(train, world_size, convert),
     )
     return engine
 

@@ -65,8 +65,8 @@ def train(
 
     Raises:
         InputError: there is nothing to train on, a program is too long, a checkpoint is another run's,
-            another training is writing checkpoints there, the loss is no number any more, or something
-            cannot be written (FailedAlone, if other ranks do not know of it).
+            another training is writing checkpoints there, the loss is no number any more, or there is too
+            little memory or something cannot be written (FailedAlone, if other ranks do not know of it).
         Interrupted: SIGTERM or SIGINT came; the run can be resumed.
     """
     if not len(programs):
@@ -91,7 +91,7 @@ def train(
 
 
 class FailedAlone(InputError):
-    """This rank could not read or write; the others do not know and may be waiting for it."""
+    """This rank could not read, write or find memory; the others do not know and may be waiting for it."""
 
 
 class _Step(NamedTuple):
@@ -124,7 +124,7 @@ class _Training:
         self.device = device
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
         self.log = log if self.rank == 0 else lambda line: None
-        self.identity = checkpoint.identity(run, data_digest, self.world_size)
+        self.description = checkpoint.describe(run, data_digest, self.world_size)
         seed = seed_of(run.seed, "train", run.train.seed)
         self.batches = Batches(seed, len(programs), run.train.batch_size)
         self.row_length = run.train.row_length or run.dataset.max_length + 1
@@ -138,14 +138,15 @@ class _Training:
         }
 
         latest = checkpoint.find_latest(checkpoints)
-        if latest is not None:
-            checkpoint.check_identity(latest, self.identity)
+        convert = latest is not None and checkpoint.check(latest, self.description)
         torch.manual_seed(seed % 2**64)
-        self.engine = engine.initialise(GPT(run.model), run.train, self.world_size)
+        with _memory(run, "the model and its optimizer"):
+            self.engine = engine.initialise(GPT(run.model), run.train, self.world_size, convert)
         if latest is not None:
             with _alone():
-                self.step, self.progress = checkpoint.load(self.engine, latest)
-            self.log(f"resuming after step {self.step} from {latest}")
+                self.step, self.progress = checkpoint.load(self.engine, latest, convert)
+            converted = f", converted for train.ranks {self.world_size}" if convert else ""
+            self.log(f"resuming after step {self.step} from {latest}{converted}")
 
     def run(self, export_directory: Path, metrics_path: Path) -> None:
         train = self.config.train
@@ -157,7 +158,8 @@ class _Training:
         ):
             clock = time.perf_counter()
             while self.step < train.steps:
-                done = self._train_step(stop=bool(received))
+                with _memory(self.config, f"step {self.step + 1}"):
+                    done = self._train_step(stop=bool(received))
                 if not math.isfinite(done.loss):
                     good = checkpoint.find_latest(self.checkpoints)
                     raise InputError(
@@ -191,7 +193,7 @@ class _Training:
                             self.engine,
                             self.checkpoints,
                             self.step,
-                            self.identity,
+                            self.description,
                             self.progress,
                             train.keep_checkpoints,
                         )
@@ -312,6 +314,26 @@ def _alone() -> Iterator[None]:
         yield
     except InputError as error:
         raise FailedAlone(str(error)) from None
+
+
+@contextmanager
+def _memory(run: config.Config, what: str) -> Iterator[None]:
+    """Say in one line what to change when there is too little memory, of the machine or of the GPU."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # On a CPU, torch has no class of error for it.
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(
+            error
+        )
+        if not known:
+            raise
+        programs = run.train.micro_batch_size or run.train.batch_size // distributed.get_world_size()
+        sizes = ", ".join(f"{key} {value}" for key, value in run.model.model_dump(exclude={"tied"}).items())
+        raise FailedAlone(
+            f"too little memory for {what}; set a train.micro_batch_size below {programs}, "
+            f"or a smaller model than {sizes}"
+        ) from None
 
 
 class _Display:
