@@ -8,7 +8,9 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -83,6 +85,7 @@ def survive(kills: int, seed: int, directory: Path, done: Callable[[], object]) 
         different = difference(directory / "whole", killed)
         if different:
             return Survival(phases, runs, different)
+        shutil.rmtree(killed)
     return Survival(phases, runs, "")
 
 
@@ -108,9 +111,12 @@ def _run(directory: Path, limit: float | None = None) -> tuple[bool, float]:
 
 def _train(directory: Path) -> None:
     import torch
+    from tqdm import tqdm
 
     from cadmus.train import loop
 
+    # Its own is a semaphore of the system, which a killed process leaves behind.
+    tqdm.set_lock(threading.RLock())
     # An interrupt is for the process that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Threads cost so small a model more than they save.
