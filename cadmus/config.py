@@ -381,6 +381,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "schedule": "cosine",
         "warmup_share": 0.0,
         "clip": 1.0,
+        "prompt_weight": 1.0,
     },
     "fast": {
         "optimizer": "muon",
@@ -391,6 +392,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "schedule": "linear",
         "warmup_share": 0.02,
         "clip": 0.0,
+        "prompt_weight": 0.1,
     },
 }
 """``paper``: the paper's recipe.  ``fast``: what reaches the same accuracy for less compute."""
@@ -404,6 +406,10 @@ class Train(Section):
         Field(description="set of values for the optimizer fields below that are not given"),
     ] = "fast"
     steps: Annotated[Positive, Field(description="optimizer steps")]
+    seed: Annotated[
+        Count,
+        Field(description="of the first weights and the order of the programs, beside the seed of the run"),
+    ] = 0
     batch_size: Annotated[Positive, Field(le=1_000_000, description="programs per step, over all ranks")] = (
         1024
     )

@@ -277,6 +277,27 @@ def test_prompts_must_hold_something_and_leave_room():
         model.complete(Programs.from_strings(["123456"]), 5)
 
 
+def test_the_probabilities_of_a_completion_are_those_that_the_decoder_followed():
+    model = random_model()
+    with torch.no_grad():
+        model.lm_head.weight[isa.END_ID] *= -2
+    prompts = random_programs(30, 1, 12)
+    completions, ended = Cadmus(model).complete(prompts, 20)
+    for prompt, completion, end in zip(prompts.to_strings(), completions.to_strings(), ended, strict=True):
+        found = Cadmus(model).probabilities(Programs.from_strings([prompt + completion]))
+        assert found.shape == (len(prompt + completion), isa.VOCABULARY_SIZE)
+        np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
+        followed = [isa.INSTRUCTIONS[token].symbol for token in found[len(prompt) - 1 :].argmax(1)]
+        expected = completion + isa.END * bool(end)
+        assert "".join(followed[: len(expected)]) == expected
+        logits = Cadmus(model).next_logits(Programs.from_strings([prompt]))[0]
+        np.testing.assert_allclose(
+            found[len(prompt) - 1], torch.from_numpy(logits).softmax(0).numpy(), atol=FLOAT_NOISE
+        )
+    with pytest.raises(ValueError, match="one program"):
+        Cadmus(model).probabilities(prompts)
+
+
 def test_hidden_states_are_the_residual_stream():
     model = random_model()
     programs = random_programs(10, 6, 6)

@@ -263,7 +263,7 @@ def test_a_run_learns_and_exports_what_it_was(tmp_path):
     assert train(tmp_path, run_config(steps=80, checkpoint_every=80, learning_rate=3e-3)) == 0
     records = metrics(tmp_path)
     assert records[0]["loss"] == pytest.approx(np.log(isa.VOCABULARY_SIZE), abs=0.1)
-    assert records[-1]["loss"] < records[0]["loss"] - 0.1
+    assert records[-1]["completion_loss"] < records[0]["completion_loss"] - 0.1
     exported = read_metadata(tmp_path / "model")
     assert exported["steps"] == 80
     assert exported["data_digest"] == "data"
@@ -317,17 +317,14 @@ def test_losses_do_not_depend_on_micro_batches_or_row_length(tmp_path):
 
 
 def test_prompts_of_weight_zero_are_not_learned(tmp_path):
-    gained = {}
+    last = {}
     for weight in (0.0, 1.0):
-        values = run_config(
-            recipe="paper", precision="fp32", learning_rate=5e-3, prompt_weight=weight, steps=40
-        )
-        assert train(tmp_path / str(weight), values) == 0
-        first, *_, last = metrics(tmp_path / str(weight))
-        gained[weight] = [first[key] - last[key] for key in ("completion_loss", "loss")]
-    # The tokens are random, but ends come where programs are long.
-    assert gained[0.0][0] > gained[1.0][0] > 0.1
-    assert gained[0.0][1] < gained[1.0][1]
+        fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-2}
+        assert train(tmp_path / str(weight), run_config(**fields, prompt_weight=weight)) == 0
+        last[weight] = metrics(tmp_path / str(weight))[-1]
+    # Of completions that are ends alone: the end, whatever was before.
+    assert last[0.0]["completion_loss"] < last[1.0]["completion_loss"] - 0.5
+    assert last[0.0]["loss"] > last[1.0]["loss"] + 0.1
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])

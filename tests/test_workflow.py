@@ -14,7 +14,7 @@ import matplotlib.image
 import polars as pl
 import pytest
 
-from cadmus.config import load_config
+from cadmus.config import TEMPLATES, load_config
 from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.figures import FIGURES, TABLES
@@ -105,6 +105,13 @@ def test_the_experiments_cover_what_they_should(results):
         assert (numbers["accuracy"] <= numbers["high"]).all()
 
 
+def test_the_model_has_its_card(results):
+    text = (results / "model_card.md").read_text()
+    assert "# Cadmus, run tiny" in text
+    for template in TEMPLATES:
+        assert f"| {template.replace('_', ' ')} |" in text
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_opens(results, name):
     assert (results / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")
@@ -151,6 +158,7 @@ def test_a_changed_config_runs_what_it_decides(checkout):
     assert jobs(checkout, "--config", 'evaluate={"programs": 20}') == {
         "accuracy": 1,
         "table": 1,
+        "model_card": 1,
     }
     more_steps = jobs(checkout, "--config", 'train={"steps": 30}')
     assert more_steps["train"] == 1

@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.train import loop
@@ -26,7 +24,8 @@ def train(directory: Path, data_digest: str = "data") -> None:
         loop.train(
             load_config(directory / "config.yaml"),
             random_programs(300, 4, 30),
-            np.full(300, 3),
+            # Only the ends are to be completed.
+            random_programs(300, 4, 30).lengths,
             data_digest,
             directory / "checkpoints",
             directory / "model",

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cadmus import config, isa
+from cadmus import config
 from cadmus.bench import Measured
 from cadmus.dataset.sampler import sample
 from cadmus.model.export import transformers_config
 from cadmus.model.gpt import GPT, attend_fused, attend_written_out
+from cadmus.plan import parameter_count, training_flops
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.train import engine
@@ -53,9 +54,8 @@ def bench_train() -> Measured:
     """Steps of training on :data:`BATCH` true programs of all templates, in turn, each way the median of
     :data:`REPEATS`.
 
-    The share of the machine is of the operations that the matrices and the attention of the model need for
-    the tokens of the programs, three times those of a forward pass, beside the rate of one product of square
-    matrices in bf16.
+    The share of the machine is of the operations that the model needs for the tokens of the programs (see
+    :func:`cadmus.plan.training_flops`), beside the rate of one product of square matrices in bf16.
     """
     device = engine.start_process()
     try:
@@ -87,7 +87,7 @@ def bench_train() -> Measured:
         matmul = _matmul_rate(device)
     finally:
         engine.stop_process()
-    parameters = sum(parameter.numel() for parameter in GPT(SIZES).parameters())
+    parameters = parameter_count(SIZES)
     operations = _operations(programs)
     measured: Measured = {"parameters": parameters, "programs": BATCH, "tokens": packed.token_count}
     measured |= {"repeats": REPEATS, "threads": torch.get_num_threads()}
@@ -111,13 +111,9 @@ def _programs() -> Programs:
 
 
 def _operations(programs: Programs) -> float:
-    """Multiplications and additions of a step: 6 for each entry of a matrix and token, and the attention's,
-    in which a token looks at half the tokens of its program."""
-    sizes, lengths = SIZES, programs.lengths + 1
-    block = 4 * sizes.width**2 + 2 * sizes.width * sizes.mlp
-    matrices = sizes.layers * block + sizes.width * isa.VOCABULARY_SIZE
-    attention = 2 * sizes.layers * sizes.width * float(np.sum(lengths * (lengths + 1) / 2))
-    return 6 * (matrices * float(lengths.sum()) + attention)
+    """Floating-point operations of a step, those of the model alone."""
+    lengths = programs.lengths + 1
+    return training_flops(SIZES, float(lengths.sum()), float(np.sum(lengths * (lengths + 1) / 2)))
 
 
 def _padded(programs: Programs, which: np.ndarray, length: int) -> PackedBatch:

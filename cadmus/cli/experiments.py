@@ -1,6 +1,5 @@
 """``cadmus evaluate``, ``grid``, ``probe`` and ``figure``: each makes one file of results from others."""
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,14 +154,12 @@ def _load(config: Config, directory: Path, device: str | None) -> Any:
 def _write(numbers: Any, output: Path, config: Config, directory: Path) -> None:
     """Write the numbers with what they were made by."""
     from cadmus.evaluate.numbers import write_numbers
-    from cadmus.model.export import WEIGHTS
+    from cadmus.model.export import weights_digest
     from cadmus.provenance import commit
 
-    with open(directory / WEIGHTS, "rb") as weights:
-        model_digest = hashlib.file_digest(weights, "sha256").hexdigest()[:16]
     metadata = {
         "config_digest": digest(config.model_dump()),
-        "model_digest": model_digest,
+        "model_digest": weights_digest(directory),
         "commit": commit(),
     }
     write_numbers(numbers, output, metadata)

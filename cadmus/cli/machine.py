@@ -1,28 +1,18 @@
 """``cadmus run`` and ``cadmus isa``."""
 
 import json
-import sys
-from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from cadmus import isa
+from cadmus.cli.options import of_lines, program_command
 from cadmus.errors import InputError
 from cadmus.vm import reference
 from cadmus.vm.reference import Number, Result, Value, show
 
 
-class _TakesAnyProgram(click.Command):
-    """A command whose argument may begin with ``-``; only a lone ``-h`` is an option."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, ["--help"] if args == ["-h"] else args)
-
-
-@click.command(
-    cls=_TakesAnyProgram,
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
-)
+@program_command()
 @click.argument("program")
 @click.option("--trace", is_flag=True, help="Show the stack after each instruction of the top level.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
@@ -51,39 +41,34 @@ def run(program: str, trace: bool, as_json: bool) -> None:
     if trace and (as_json or program == "-"):
         raise InputError("--trace shows one program as text; leave out --json, and give a program for -")
     if program == "-":
-        for line, result in _lines():
-            print(_as_json(line, result) if as_json else _verdict(result), flush=True)
+        for line, result in of_lines(reference.run):
+            print(json.dumps(as_object(line, result)) if as_json else verdict(result), flush=True)
     elif as_json:
-        click.echo(_as_json(program, reference.run(program)))
+        click.echo(json.dumps(as_object(program, reference.run(program))))
     elif trace:
         steps = reference.trace(program)
         click.echo("instruction  stack")
         for step in steps:
             click.echo(f"{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
-        click.echo(_verdict(reference.run(program)))
+        click.echo(verdict(reference.run(program)))
     else:
         result = reference.run(program)
         click.echo(" ".join(map(show, result.outputs)))
-        click.echo(_verdict(result))
+        click.echo(verdict(result))
 
 
-def _lines() -> Iterator[tuple[str, Result]]:
-    """Each line of the standard input and its result, as soon as the line is there."""
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        program = line.decode("utf-8", "replace").rstrip("\r\n")
-        try:
-            yield program, reference.run(program)
-        except InputError as error:
-            raise InputError(f"line {number}: {error}") from None
-
-
-def _verdict(result: Result) -> str:
+def verdict(result: Result) -> str:
+    """``true`` or ``false``."""
     return "true" if result.true else "false"
 
 
-def _as_json(program: str, result: Result) -> str:
-    outputs = [_plain(value) for value in result.outputs]
-    return json.dumps({"program": program, "outputs": outputs, "true": result.true})
+def as_object(program: str, result: Result) -> dict[str, Any]:
+    """What JSON says of a program: the keys ``program``, ``outputs`` and ``true``."""
+    return {
+        "program": program,
+        "outputs": [_plain(value) for value in result.outputs],
+        "true": result.true,
+    }
 
 
 def _plain(value: Value) -> int | dict[str, int] | list[int | dict[str, int]] | None:

@@ -4,11 +4,39 @@ import sys
 
 import click
 
-from cadmus.cli import bench, config, dataset, experiments, fuzz, kills, machine, readme, train
+from cadmus.cli import (
+    ablate,
+    bench,
+    card,
+    complete,
+    config,
+    dataset,
+    experiments,
+    fuzz,
+    kills,
+    machine,
+    plan,
+    readme,
+    train,
+)
 from cadmus.errors import InputError
 from cadmus.files import REFUSALS
 
-MODULES = (machine, dataset, train, experiments, bench, fuzz, kills, config, readme)
+MODULES = (
+    machine,
+    dataset,
+    plan,
+    train,
+    complete,
+    experiments,
+    card,
+    ablate,
+    bench,
+    fuzz,
+    kills,
+    config,
+    readme,
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -3,6 +3,7 @@
 ``config.json`` and the tokenizer files are for ``transformers``; our own loading goes by ``meta.json``.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -115,6 +116,20 @@ def read_metadata(directory: Path | str) -> dict[str, Any]:
             f"{path}: the model speaks the instruction set {found}, this is {isa.digest()}; train it again"
         )
     return metadata
+
+
+def weights_digest(directory: Path | str) -> str:
+    """Sixteen hexadecimal digits of the SHA-256 of an export's weights, by which results name their model.
+
+    Raises:
+        InputError: there are none.
+    """
+    path = Path(directory) / WEIGHTS
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError:
+        raise InputError(f"{path}: is missing or cannot be read; export the model again") from None
 
 
 def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GPT:

@@ -79,6 +79,19 @@ class Cadmus:
         return Programs(completions[inside], offsets_of(lengths)), ended
 
     @torch.inference_mode()
+    def probabilities(self, program: Programs) -> np.ndarray:
+        """Probabilities of what follows each instruction of one program: float32, shape (tokens, 65).
+
+        Raises:
+            ValueError: the program is empty, or there are several.
+        """
+        _check_not_empty(program)
+        if len(program) != 1:
+            raise ValueError(f"one program is asked about at a time, not {len(program)}")
+        x = last(self._residual_stream(program))
+        return self.model.logits(x)[0].softmax(-1).cpu().numpy()
+
+    @torch.inference_mode()
     def hidden_states(self, programs: Programs) -> Iterator[tuple[slice, np.ndarray]]:
         """The residual stream of programs of one length, a batch at a time.
 

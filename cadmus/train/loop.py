@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from cadmus import config
+from cadmus.dataset.sampler import seed_of
 from cadmus.errors import CadmusError, InputError
 from cadmus.files import replacing, reported
 from cadmus.model.export import save_export
@@ -124,7 +125,8 @@ class _Training:
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
         self.log = log if self.rank == 0 else lambda line: None
         self.description = checkpoint.describe(run, data_digest, self.world_size)
-        self.batches = Batches(run.seed, len(programs), run.train.batch_size)
+        seed = seed_of(run.seed, "train", run.train.seed)
+        self.batches = Batches(seed, len(programs), run.train.batch_size)
         self.row_length = run.train.row_length or run.dataset.max_length + 1
         self.step = 0
         self.progress: dict[str, Any] = {
@@ -137,7 +139,7 @@ class _Training:
 
         latest = checkpoint.find_latest(checkpoints)
         convert = latest is not None and checkpoint.check(latest, self.description)
-        torch.manual_seed(int(config.digest({"seed": run.seed, "use": "weights"}), 16))
+        torch.manual_seed(seed % 2**64)
         with _memory(run, "the model and its optimizer"):
             self.engine = engine.initialise(GPT(run.model), run.train, self.world_size, convert)
         if latest is not None:

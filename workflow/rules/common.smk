@@ -84,8 +84,8 @@ def numbers_options(wildcards, input):
 
 
 def targets():
-    """Every figure and table, and with them all that they are made from; the report of the dataset."""
-    return [f"{DATASET}/report.md"] + [
+    """Every figure and table, and with them all that they are made from; report of the dataset, card of the model."""
+    return [f"{DATASET}/report.md", f"{RESULTS}/model_card.md"] + [
         f"{RESULTS}/{'tables' if name in TABLES else 'figures'}/{name}.{suffix}"
         for name in NAMES
         for suffix in (

@@ -1,4 +1,4 @@
-# What is measured on the trained model: one Parquet file of numbers each.
+# What is measured on the trained model: one Parquet file of numbers each; and its card.
 
 
 rule accuracy:
@@ -57,3 +57,23 @@ rule probe:
     shell:
         "python -m cadmus probe --config {input.config} --model {input.model} --output {output} --jobs {threads}"
         " 2>&1 | tee -i {log}"
+
+
+rule model_card:
+    input:
+        model=rules.train.output.model,
+        metrics=rules.train.output.metrics,
+        accuracy=rules.accuracy.output[0],
+        code=code("cadmus.card"),
+    output:
+        report(
+            f"{RESULTS}/model_card.md",
+            category="Model",
+        ),
+    log:
+        f"{RESULTS}/logs/model_card.log",
+    conda:
+        "../envs/cadmus.yaml"
+    shell:
+        "python -m cadmus card {input.model} --accuracy {input.accuracy} --metrics {input.metrics} --output {output}"
+        " > {log} 2>&1"

@@ -1,0 +1,146 @@
+"""Trainings that differ in a few fields of their config, on the same data, and what each of them reaches."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import yaml
+
+from cadmus import config
+from cadmus.cores import cores
+from cadmus.errors import InputError
+from cadmus.files import replacing
+from cadmus.plan import average_program, parameter_count, training_flops
+from cadmus.provenance import commit
+
+LAST = 50
+"""Steps at the end over which losses are averaged."""
+METRICS = ("next_token", "verified")
+SECTIONS = {"model", "train"}
+"""What variants may change: with other data they could not share a dataset."""
+
+
+def read_variants(base: Path, path: Path) -> dict[str, tuple[dict[str, Any], config.Config]]:
+    """The variants of a file: for each name the changes, and the whole config.
+
+    Raises:
+        InputError: a file is missing or wrong, or a change is outside of the sections model and train.
+    """
+    values, variants = config.read_yaml(base), config.read_yaml(path)
+    if not isinstance(variants, dict) or not variants:
+        raise InputError(f"{path}: variants are a mapping of names to changes, such as `tied: {{model: …}}`")
+    read = {}
+    for name, changes in variants.items():
+        if not isinstance(changes, dict) or not set(changes) <= SECTIONS:
+            raise InputError(f"{path}: {name}: a variant changes fields of the sections model and train only")
+        changed = {**values, **{key: {**values.get(key, {}), **changes[key]} for key in changes}}
+        read[str(name)] = (changes, config.parse_config(changed, f"{path}: {name}"))
+    return read
+
+
+def ablate(
+    base: Path,
+    variants: Path,
+    dataset: Path,
+    folder: Path,
+    output: Path,
+    jobs: int,
+    log: Callable[[str], None],
+) -> None:
+    """Train and evaluate each variant in processes of their own; those that ``output`` has are left out.
+
+    Args:
+        base: the config that the variants change; its dataset is the one in ``dataset``.
+        variants: see :func:`read_variants`.
+        dataset: a finished dataset.
+        folder: for the runs; a killed one goes on from its checkpoint.
+        output: a CSV file, one row a variant: its changes, parameters, programs, tokens and FLOPs, seconds of
+            training, mean losses of the last :data:`LAST` steps, and the accuracy of each template.
+        jobs: trainings at a time; they share the cores.
+        log: takes a line for each variant that is done.
+
+    Raises:
+        InputError: a file is wrong, or a training or an evaluation failed.
+    """
+    runs = read_variants(base, variants)
+    rows = _rows(output)
+    done = {row["variant"]: row["changes"] for row in rows}
+    for name, (changes, _) in runs.items():
+        if done.get(name, json.dumps(changes)) != json.dumps(changes):
+            raise InputError(
+                f"{output}: the row {name} has the changes {done[name]}, in {variants} it has "
+                f"{json.dumps(changes)}; delete the row or rename the variant"
+            )
+    wanted = {name: run for name, run in runs.items() if name not in done}
+
+    def finish(name: str) -> dict[str, Any]:
+        changes, run = wanted[name]
+        return {"variant": name, "changes": json.dumps(changes), **_run(run, dataset, folder / name, jobs)}
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for row in pool.map(finish, wanted):
+            rows.append(row)
+            with replacing(output) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, list(row))
+                writer.writeheader()
+                writer.writerows(rows)
+            log(f"{row['variant']}: completion loss {float(row['completion_loss']):.4f}")
+
+
+def _rows(output: Path) -> list[dict[str, Any]]:
+    if not output.exists():
+        return []
+    with output.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    written, metrics, accuracy = (
+        folder / name for name in ("config.yaml", "metrics.jsonl", "accuracy.parquet")
+    )
+    written.write_text(yaml.safe_dump(run.model_dump()), encoding="utf-8")
+    common = ["--config", str(written), "--dataset", str(dataset)]
+    paths = ["--checkpoints", str(folder / "checkpoints"), "--metrics", str(metrics)]
+    _command("train", *common, *paths, "--output", str(folder / "model"), jobs=jobs)
+    _command("evaluate", *common, "--model", str(folder / "model"), "--output", str(accuracy), jobs=jobs)
+    steps = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    programs, tokens = steps[-1]["programs"], steps[-1]["tokens"]
+    pairs = average_program(run).pairs * programs
+    found = pl.read_parquet(accuracy)
+    return {
+        "parameters": parameter_count(run.model),
+        "programs": programs,
+        "tokens": tokens,
+        "flops": f"{training_flops(run.model, tokens, pairs):.4g}",
+        "seconds": round(steps[-1]["seconds"]),
+        **{
+            key: round(sum(step[key] for step in steps[-LAST:]) / len(steps[-LAST:]), 5)
+            for key in ("loss", "completion_loss")
+        },
+        **{
+            f"{metric} {row['template']}": round(row["accuracy"], 4)
+            for metric in METRICS
+            for row in found.filter(metric=metric).iter_rows(named=True)
+        },
+        "commit": commit(),
+    }
+
+
+def _command(*arguments: str, jobs: int) -> None:
+    threads = str(max(1, cores() // jobs))
+    done = subprocess.run(
+        [sys.executable, "-m", "cadmus", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": threads},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise InputError((done.stderr.strip().splitlines() or ["a training was killed"])[-1])

@@ -1,0 +1,206 @@
+"""The model card of an export, in the format of the Hugging Face hub, from files alone."""
+
+import json
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import polars as pl
+import yaml
+
+from cadmus import isa
+from cadmus.config import TEMPLATES, parse_config
+from cadmus.errors import InputError
+from cadmus.evaluate.intervals import as_text
+from cadmus.evaluate.numbers import read_numbers
+from cadmus.figures import table3_accuracy, tables
+from cadmus.files import replacing
+from cadmus.model.export import METADATA, WEIGHTS, read_metadata, weights_digest
+from cadmus.plan import average_program, training_flops
+
+FRONT_MATTER = {
+    "license": "mit",
+    "library_name": "transformers",
+    "pipeline_tag": "text-generation",
+    "tags": ["program-synthesis", "stack-machine", "gpt_neox"],
+}
+NEEDED = ("config", "data_digest", "steps", "programs", "tokens", "device", "cores")
+"""What the card takes from ``meta.json`` besides what every export has."""
+OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "micro_batch_size", "row_length"}
+"""Fields of the section train that do not decide what is learnt."""
+
+TEXT = Template("""\
+# Cadmus, run $name
+
+A decoder of $parameters parameters that completes programs of the stack machine of Cadmus. Its vocabulary is
+the machine's $vocabulary instructions, one character each; `.` ends a program. A program is *true* if it
+leaves at least one value and none of them is 0 or NAN. The model was trained on nothing but true programs.
+
+## Use
+
+With `transformers` alone; `MODEL` is the directory of this model:
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("MODEL")
+model = AutoModelForCausalLM.from_pretrained("MODEL")
+prefix = tokenizer("34+7", return_tensors="pt", return_token_type_ids=False)
+program = model.generate(**prefix, do_sample=False, max_new_tokens=$max_length)
+print(tokenizer.decode(program[0]))
+```
+
+With Cadmus, which also runs the program and shows the probabilities of each step:
+`cadmus complete '34+7' --model MODEL`.
+
+## Model
+
+$model
+
+## Data
+
+$programs training programs ($epoch epochs were trained) of the sub-problems in the table below, each drawn
+at random from a template and executed. Compared numbers lie in [$low, $high], programs have at most
+$max_length instructions. What a program hashes to decides whether it is for training, validation or test,
+so no test program was trained on.$rules
+
+$data
+
+## Training
+
+$compute
+
+$recipe
+
+## Accuracy
+
+Of held-out programs, each cut where its template asks something and completed greedily, with Wilson 95 %
+intervals. *Verified*: the completed program is true when executed, the model ended it, and the completion
+drops nothing. *Exact*: it is the held-out program. *Next token*: the first instruction is.
+
+$accuracy
+
+## Limits
+
+- Being likely is not being true: a verdict needs the machine, as `cadmus complete` and `cadmus run` ask it.
+- Weakest here is *$weakest*: $worst verified.
+- Compared numbers outside [$low, $high] and programs of more than $max_length instructions were never seen.
+- It knows the instruction set `$isa_digest` and nothing else: no other language, and no text.
+- Of a random program there are many true completions, so its next token can hardly be foreseen.
+""")
+
+
+def write_model_card(directory: Path, accuracy: Path, metrics: Path, output: Path) -> None:
+    """Write the card of a model.
+
+    Args:
+        directory: the export, as :func:`cadmus.train.loop.train` writes it; what the card says of config and
+            data it takes from there.
+        accuracy: the numbers of ``cadmus evaluate`` for this model.
+        metrics: the metrics of its training.
+        output: the file to write, for example README.md.
+
+    Raises:
+        InputError: a file is missing, damaged, or of another model, or the card cannot be written.
+    """
+    text = model_card(directory, accuracy, metrics)
+    with replacing(output) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def model_card(directory: Path, accuracy: Path, metrics: Path) -> str:
+    """The card of a model, see :func:`write_model_card`."""
+    noted = read_metadata(directory)
+    place = directory / METADATA
+    for key in NEEDED:
+        if key not in noted:
+            raise InputError(f"{place}: says nothing of {key}; a card is for a model that was trained here")
+    config = parse_config(noted["config"], str(place))
+    numbers = _accuracy(accuracy, directory)
+    steps = _metrics(metrics, noted["steps"])
+    seconds = steps["seconds"][-1]
+    flops = training_flops(config.model, noted["tokens"], noted["programs"] * average_program(config).pairs)
+    # Equality programs are there twice, by another name.
+    trained = numbers.filter(pl.col("template").is_in(TEMPLATES)).unique("template")
+    trained_on = int(trained["training_programs"].sum())
+    worst = numbers.filter(pl.col("metric") == "verified").sort("accuracy").row(0, named=True)
+    last = steps["loss"].tail(max(1, len(steps) // 100))
+    held_out = ", ".join(f"`{name}`" for name in config.dataset.held_out)
+    card = TEXT.substitute(
+        name=config.name,
+        parameters=f"{noted['parameters']:,}",
+        vocabulary=isa.VOCABULARY_SIZE,
+        max_length=config.dataset.max_length,
+        model=_listed(
+            {
+                "architecture": "GPT-NeoX with sequential residuals, full rotary positions, LayerNorm, GELU",
+                **config.model.model_dump(),
+                "weights": f"fp32, SHA-256 `{weights_digest(directory)}…`",
+                "instruction set": f"`{noted['isa_digest']}`",
+            }
+        ),
+        programs=f"{trained_on:,}",
+        epoch=f"{noted['programs'] / trained_on:.2f}",
+        low=config.dataset.values.low,
+        high=config.dataset.values.high,
+        rules=f" Programs that match the rules {held_out} were kept out as well." if held_out else "",
+        data=_listed(
+            {
+                "content": f"`{noted['data_digest']}`",
+                "seed and section dataset": f"`{config.dataset_digest()}`",
+                "seed": config.seed,
+            }
+        ),
+        compute=_listed(
+            {
+                "programs seen": f"{noted['programs']:,}",
+                "tokens seen": f"{noted['tokens']:,}",
+                "FLOPs": f"{flops:.3g} (forward and backward passes, padding left out)",
+                "time": f"{seconds:,.0f} s on {_device(noted)}",
+                "speed": f"{noted['tokens'] / seconds:,.0f} tokens/s, {flops / seconds:.3g} FLOP/s",
+                "last loss": f"{last.mean():.4f} nats a token, mean of the last {len(last)} steps",
+                "made by": f"commit `{noted['commit']}`; "
+                + ", ".join(f"{name} {version}" for name, version in noted["versions"].items()),
+            }
+        ),
+        recipe=_listed(config.train.model_dump(exclude=OPERATIONAL)),
+        accuracy=tables.render(table3_accuracy.table(numbers))[0].strip(),
+        weakest=worst["template"].replace("_", " "),
+        worst=as_text(worst["accuracy"], worst["low"], worst["high"]),
+        isa_digest=noted["isa_digest"],
+    )
+    return f"---\n{yaml.safe_dump(FRONT_MATTER, sort_keys=False)}---\n\n{card}"
+
+
+def _accuracy(path: Path, directory: Path) -> pl.DataFrame:
+    """The numbers of ``cadmus evaluate``, of this model."""
+    numbers = read_numbers(path, table3_accuracy.COLUMNS[0])
+    ours = weights_digest(directory)
+    found = pl.read_parquet_metadata(path).get("model_digest") if path.suffix == ".parquet" else None
+    if found != ours:
+        raise InputError(
+            f"{path}: the accuracy of the model {found or 'of no name'}, {directory / WEIGHTS} is {ours}; "
+            "evaluate it again"
+        )
+    return numbers
+
+
+def _metrics(path: Path, last: int) -> pl.DataFrame:
+    """The metrics of a training of ``last`` steps, in their order."""
+    steps = read_numbers(path, ("step", "loss", "seconds")).sort("step")
+    if steps["step"][-1] != last:
+        raise InputError(
+            f"{path}: ends at step {steps['step'][-1]}, the model was trained for {last} steps; "
+            "these are the metrics of another training"
+        )
+    return steps
+
+
+def _device(noted: dict[str, Any]) -> str:
+    return f"{noted['cores']} CPU cores" if noted["device"] == "cpu" else noted["device"]
+
+
+def _listed(values: dict[str, Any]) -> str:
+    """Values as a Markdown list, one a line."""
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    return "\n".join(f"- {key.replace('_', ' ')}: {text}" for key, text in texts.items())

@@ -1,0 +1,199 @@
+"""``cadmus complete``."""
+
+import json
+import reprlib
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from cadmus import isa
+from cadmus.cli.machine import as_object, verdict
+from cadmus.cli.options import of_lines, program_command
+from cadmus.config import LONGEST_PROGRAM
+from cadmus.errors import InputError
+from cadmus.vm import reference
+from cadmus.vm.reference import Result, show
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from cadmus.model.inference import Cadmus
+
+DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "laptop"
+"""The model that comes with a checkout."""
+
+
+class Completion(NamedTuple):
+    """A prefix and how the model goes on.
+
+    Attributes:
+        prefix: what was asked.
+        continuation: what the model wrote, without the end.
+        ended: whether the end came; otherwise the program was cut off.
+        result: what the machine makes of the whole.
+        probabilities: of every instruction at each step, float32 of shape (steps, 65).
+    """
+
+    prefix: str
+    continuation: str
+    ended: bool
+    result: Result
+    probabilities: "np.ndarray"
+
+    @property
+    def program(self) -> str:
+        """The whole, without its end."""
+        return self.prefix + self.continuation
+
+    @property
+    def end(self) -> str:
+        """The end, if it came."""
+        return isa.END if self.ended else ""
+
+
+@program_command()
+@click.argument("prefix")
+@click.option(
+    "--model", "directory", type=click.Path(path_type=Path), metavar="DIR", help="An exported model."
+)
+@click.option(
+    "--max-length",
+    type=click.IntRange(1, LONGEST_PROGRAM),
+    metavar="N",
+    help="Most instructions of the whole program; what the model was trained with if left out.",
+)
+@click.option(
+    "--top",
+    default=5,
+    show_default=True,
+    type=click.IntRange(1, isa.VOCABULARY_SIZE),
+    metavar="K",
+    help="How many instructions to show at each step.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def complete(prefix: str, directory: Path | None, max_length: int | None, top: int, as_json: bool) -> None:
+    """Let a model go on with PREFIX, always with the likeliest instruction, and run what comes out.
+
+    Shown are the completion, with its end . if the model ended it, the outputs of the whole program and
+    whether it is true, and for each step the instructions that the model held most likely. Without --model
+    it is the model that comes with the checkout, in models/laptop.
+
+    With - for PREFIX, one prefix is read from each line of the standard input, and a line is printed for
+    each: the whole program and its verdict or, with --json, an object.
+
+    An object has the keys prefix, completion (without the end), ended, program, outputs and true as
+    `cadmus run --json` has them, and steps: for each, a list of instruction and probability.
+
+    \b
+    Examples:
+      cadmus complete '941-*55*2+'
+      cadmus complete 'u1b2b3b$' --model results/quick/model
+      cadmus sample equality | cut -c -10 | cadmus complete --json -
+    """
+    if prefix != "-":
+        _check_prefix(prefix)
+    model, trained_length = _load(directory)
+    limit = max_length or trained_length
+
+    def ask(text: str) -> Completion:
+        return _complete(model, text, limit)
+
+    def as_line(completion: Completion) -> str:
+        return json.dumps(_as_object(completion, top))
+
+    if prefix == "-":
+        for _, completion in of_lines(ask):
+            brief = f"{completion.program}{completion.end} {verdict(completion.result)}"
+            print(as_line(completion) if as_json else brief, flush=True)
+    elif as_json:
+        click.echo(as_line(ask(prefix)))
+    else:
+        _show(ask(prefix), top)
+
+
+def _check_prefix(prefix: str) -> None:
+    if not prefix:
+        raise InputError("the prefix is empty; a model goes on from one instruction at least")
+    isa.check_program(prefix)
+    if isa.END in prefix:
+        raise InputError(
+            f"the prefix {reprlib.repr(prefix)} has its end {isa.END} at position "
+            f"{prefix.index(isa.END) + 1}; give what stands before it"
+        )
+
+
+def _load(directory: Path | None) -> "tuple[Cadmus, int]":
+    """The model and the length of program that it was trained with."""
+    if directory is None:
+        directory = DEFAULT_MODEL
+        if not directory.is_dir():
+            raise InputError(
+                f"there is no model in {directory}; name an export with --model DIR, or train one: "
+                "`make run` gives results/quick/model"
+            )
+    from cadmus.config import Dataset
+    from cadmus.model.export import read_metadata
+    from cadmus.model.inference import Cadmus
+
+    trained = read_metadata(directory).get("config", {}).get("dataset", {})
+    return Cadmus.load(directory), trained.get("max_length", Dataset().max_length)
+
+
+def _complete(model: "Cadmus", prefix: str, max_length: int) -> Completion:
+    from cadmus.programs import Programs
+
+    _check_prefix(prefix)
+    if len(prefix) > max_length:
+        raise InputError(
+            f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most "
+            f"{max_length}; --max-length allows more"
+        )
+    continuations, ended = model.complete(Programs.from_strings([prefix]), max_length)
+    (continuation,) = continuations.to_strings()
+    program = prefix + continuation
+    probabilities = model.probabilities(Programs.from_strings([program]))
+    # One step for each instruction written and one for the end, which was asked for only if there was room.
+    steps = len(continuation) + bool(ended[0])
+    first = len(prefix) - 1
+    return Completion(
+        prefix, continuation, bool(ended[0]), reference.run(program), probabilities[first : first + steps]
+    )
+
+
+def _likeliest(probabilities: "np.ndarray", top: int) -> list[tuple[str, float]]:
+    """The ``top`` likeliest instructions of a step and their probabilities."""
+    tokens = (-probabilities).argsort(kind="stable")[:top].tolist()
+    return [(isa.INSTRUCTIONS[token].symbol, float(probabilities[token])) for token in tokens]
+
+
+def _as_object(completion: Completion, top: int) -> dict[str, object]:
+    steps = [
+        [{"instruction": symbol, "probability": round(share, 6)} for symbol, share in _likeliest(row, top)]
+        for row in completion.probabilities
+    ]
+    return {
+        "prefix": completion.prefix,
+        "completion": completion.continuation,
+        "ended": completion.ended,
+        **as_object(completion.program, completion.result),
+        "steps": steps,
+    }
+
+
+def _show(completion: Completion, top: int) -> None:
+    written = completion.continuation + completion.end
+    cut_off = "" if completion.ended else f" (cut off after {len(completion.program)} instructions)"
+    click.echo(f"prefix      {completion.prefix}")
+    click.echo(f"completion  {written}{cut_off}")
+    click.echo(f"outputs     {' '.join(map(show, completion.result.outputs))}".rstrip())
+    click.echo(f"verdict     {verdict(completion.result)}")
+    if not len(completion.probabilities):
+        return
+    click.echo("\nstep  likeliest first")
+    for step, row in enumerate(completion.probabilities, start=1):
+        cells = [f"{symbol} {100 * share:5.1f} %" for symbol, share in _likeliest(row, top)]
+        click.echo(f"{step:>4}  {'   '.join(cells)}")
+
+
+COMMANDS = (complete,)

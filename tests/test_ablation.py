@@ -1,0 +1,71 @@
+"""Variants of a config, trained and compared."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cadmus.ablation import read_variants
+from cadmus.cli.ablate import ablate
+from cadmus.config import load_config
+from cadmus.dataset.manifest import write_manifest
+from cadmus.dataset.shards import plan, write_shard
+from cadmus.errors import InputError
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_variants_of_the_repository_are_valid():
+    for path in (ROOT / "config/variants").glob("*.yaml"):
+        assert read_variants(ROOT / "config/ablation.yaml", path)
+
+
+@pytest.mark.parametrize(
+    ("variants", "message"),
+    [
+        ("[]", "variants are a mapping of names to changes"),
+        ("a: {dataset: {test: 1}}", "a: a variant changes fields of the sections model and train only"),
+        ("a: {train: {step: 1}}", "a: train.step: no such key; did you mean 'steps'?"),
+        ("a: 3", "a: a variant changes fields"),
+    ],
+)
+def test_wrong_variants_are_named(tmp_path, variants, message):
+    (tmp_path / "variants.yaml").write_text(variants)
+    with pytest.raises(InputError) as caught:
+        read_variants(ROOT / "config/ablation.yaml", tmp_path / "variants.yaml")
+    assert message in str(caught.value)
+
+
+def test_variants_are_trained_once_and_compared(tmp_path):
+    values = yaml.safe_load((ROOT / "tests/tiny.yaml").read_text())
+    values["dataset"]["templates"] = {"equality": {"train": 100}, "random": {"train": 20}}
+    values["train"] |= {"steps": 3}
+    base, variants, output = tmp_path / "base.yaml", tmp_path / "variants.yaml", tmp_path / "out.csv"
+    base.write_text(yaml.safe_dump(values))
+    config, data = load_config(base), tmp_path / "data"
+    for shard in plan(config):
+        write_shard(config, data, shard.template, shard.split, shard.number)
+    write_manifest(config, data)
+
+    def rows(**changes):
+        variants.write_text(yaml.safe_dump(changes, sort_keys=False))
+        paths = [base, variants, "--dataset", data, "--runs", tmp_path / "runs", "--output", output]
+        done = CliRunner().invoke(ablate, [*map(str, paths), "--jobs", "2"], catch_exceptions=False)
+        with output.open(newline="") as file:
+            return done.output.splitlines(), list(csv.DictReader(file))
+
+    said, two = rows(tied={"model": {"tied": True}}, longer={"train": {"steps": 5, "seed": 4}})
+    assert len(said) == 2
+    assert [row["variant"] for row in two] == ["tied", "longer"]
+    assert int(two[0]["parameters"]) < int(two[1]["parameters"])
+    assert 5 * int(two[0]["programs"]) == 3 * int(two[1]["programs"])
+    assert float(two[0]["flops"]) < float(two[1]["flops"])
+    assert 0 <= float(two[0]["next_token equality"]) <= 1
+    said, again = rows(tied={"model": {"tied": True}}, plain={})
+    assert len(said) == 1
+    assert again[:2] == two
+    assert again[2]["variant"] == "plain"
+    with pytest.raises(InputError, match="the row tied has the changes"):
+        rows(tied={"model": {"tied": False}})

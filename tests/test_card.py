@@ -1,0 +1,145 @@
+"""The model card of an export."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+import yaml
+from click.testing import CliRunner
+
+from cadmus import config
+from cadmus.card import model_card, write_model_card
+from cadmus.cli.card import card as command
+from cadmus.config import load_config
+from cadmus.errors import InputError
+from cadmus.evaluate.numbers import with_accuracy, write_numbers
+from cadmus.model.export import read_metadata, save_export, weights_digest
+from cadmus.model.gpt import GPT
+from cadmus.plan import average_program, training_flops
+
+RUN = load_config(Path(__file__).parent / "tiny.yaml")
+TRAINED = {
+    "config": RUN.model_dump(),
+    "data_digest": "da7ada7ada7ada7a",
+    "steps": 20,
+    "programs": 1_280,
+    "tokens": 20_011,
+    "seconds": 3.5,
+    "device": "cpu",
+    "cores": 2,
+}
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with an untrained model, and what could have been measured on it."""
+    torch.manual_seed(0)
+    save_export(GPT(RUN.model), RUN.model, tmp_path / "model", TRAINED)
+    rows = [
+        {"template": template, "metric": metric, "programs": 50, "correct": correct, "training_programs": 800}
+        for template, right in (("equality", 49), ("equality_solve", 30), ("random", 40))
+        for metric, correct in (("verified", right), ("exact", right - 20), ("next_token", 25))
+    ]
+    numbers = with_accuracy(pl.DataFrame(rows))
+    origin = {"model_digest": weights_digest(tmp_path / "model")}
+    write_numbers(numbers, tmp_path / "accuracy.parquet", origin)
+    steps = [{"step": step, "loss": 4 - step / 10, "seconds": step / 4} for step in range(1, 21)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    return tmp_path
+
+
+def make(place):
+    return model_card(place / "model", place / "accuracy.parquet", place / "metrics.jsonl")
+
+
+def test_the_front_matter_is_that_of_the_hub(place):
+    front, text = re.fullmatch(r"---\n(.*?)---\n\n(.*)", make(place), re.DOTALL).groups()
+    values = yaml.safe_load(front)
+    assert values["library_name"] == "transformers"
+    assert values["pipeline_tag"] == "text-generation"
+    assert values["license"] == "mit"
+    assert text.startswith("# Cadmus, run tiny\n")
+    assert "$" not in text
+
+
+def test_every_number_is_that_of_a_file(place):
+    text = make(place)
+    model = read_metadata(place / "model")
+    flops = training_flops(RUN.model, 20_011, 1_280 * average_program(RUN).pairs)
+    for line in (
+        f"A decoder of {model['parameters']:,} parameters",
+        "1,600 training programs (0.80 epochs",
+        "Compared numbers lie in [-20, 20]",
+        "- content: `da7ada7ada7ada7a`",
+        f"- seed and section dataset: `{RUN.dataset_digest()}`",
+        f"- weights: fp32, SHA-256 `{weights_digest(place / 'model')}…`",
+        "- programs seen: 1,280",
+        "- tokens seen: 20,011",
+        f"- FLOPs: {flops:.3g}",
+        "- time: 5 s on 2 CPU cores",
+        "- speed: 4,002 tokens/s",
+        "- last loss: 2.0000 nats a token, mean of the last 1 steps",
+        f"commit `{model['commit']}`",
+        "- optimizer: muon",
+        f"- learning rate: {RUN.train.learning_rate}",
+        "| equality | 800 | 50 | 98.0 % [89.5, 99.6] |",
+        "Weakest here is *equality solve*: 60.0 % [46.2, 72.4] verified.",
+        f"`{config.isa.digest()}`",
+    ):
+        assert line in text, line
+
+
+def test_rules_of_the_dataset_are_named(place):
+    values = RUN.model_dump()
+    values["dataset"]["held_out"] = {"sevens": {"values": [7]}}
+    _edit(place, config=values)
+    assert "match the rules `sevens` were kept out as well" in make(place)
+
+
+def test_the_example_of_the_card_runs(place, capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", make(place), re.DOTALL)
+    exec(code.replace("MODEL", str(place / "model")), {})
+    assert capsys.readouterr().out.startswith("34+7")
+
+
+def _edit(place, **changes):
+    path = place / "model/meta.json"
+    noted = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({key: value for key, value in noted.items() if value is not None}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda p: shutil.rmtree(p / "model"), "is no export of a model"),
+        (lambda p: (p / "model/model.safetensors").unlink(), "is missing or cannot be read"),
+        (lambda p: _edit(p, isa_digest="0123"), "speaks the instruction set 0123"),
+        (lambda p: _edit(p, config=None), "says nothing of config"),
+        (lambda p: _edit(p, config={"name": "x"}), "meta.json: dataset: is missing"),
+        (lambda p: _edit(p, steps=30), "ends at step 20, the model was trained for 30 steps"),
+        (lambda p: (p / "metrics.jsonl").unlink(), "no such numbers file"),
+        (lambda p: (p / "accuracy.parquet").write_text("no"), "damaged or not a .parquet file"),
+        (lambda p: (p / "model/model.safetensors").write_bytes(b"other"), "evaluate it again"),
+        (lambda p: pl.read_parquet(p / "accuracy.parquet").write_parquet(p / "accuracy.parquet"), "no name"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused_in_one_line(place, damage, message):
+    damage(place)
+    with pytest.raises(InputError, match=message) as caught:
+        write_model_card(place / "model", place / "accuracy.parquet", place / "metrics.jsonl", place / "a.md")
+    assert "\n" not in str(caught.value)
+    assert not (place / "a.md").exists()
+
+
+def test_the_command_writes_the_card(place):
+    arguments = [str(place / "model"), "--accuracy", str(place / "accuracy.parquet")]
+    arguments += ["--metrics", str(place / "metrics.jsonl"), "--output"]
+    done = CliRunner().invoke(command, [*arguments, str(place / "README.md")], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert (place / "README.md").read_text() == make(place)
+    with pytest.raises(InputError, match=r"is called something.md"):
+        CliRunner().invoke(command, [*arguments, str(place / "README.txt")], catch_exceptions=False)

@@ -1,0 +1,166 @@
+"""``cadmus complete``."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from cadmus import isa
+from cadmus.cli import complete as module
+from cadmus.cli.complete import complete as command
+from cadmus.config import Model
+from cadmus.errors import InputError
+from cadmus.model.export import save_export
+from cadmus.model.gpt import GPT
+from cadmus.model.inference import Cadmus
+from cadmus.programs import Programs
+from cadmus.vm import reference
+
+ROOT = Path(__file__).parent.parent
+SIZES = Model(layers=2, width=32, heads=4, mlp=48)
+TRAINED_LENGTH = 12
+PREFIXES = ["34+7", "-", "1", "941-*55*2+", "u1b2b", "rs", "0", "\\E*;", "Zb"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """An export that ends some of its programs and not others."""
+    torch.manual_seed(5)
+    made = GPT(SIZES)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.15)
+        made.embed_in.weight.mul_(4)
+        made.lm_head.weight[isa.END_ID] *= -2
+    directory = tmp_path_factory.mktemp("exports") / "model"
+    save_export(made, SIZES, directory, {"config": {"dataset": {"max_length": TRAINED_LENGTH}}})
+    return directory
+
+
+def invoke(*arguments, stdin=None):
+    return CliRunner().invoke(command, list(map(str, arguments)), input=stdin, catch_exceptions=False).stdout
+
+
+def refused(*arguments, stdin=None):
+    with pytest.raises(InputError) as caught:
+        invoke(*arguments, stdin=stdin)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def objects(model, *options):
+    text = "".join(prefix + "\n" for prefix in PREFIXES)
+    return [
+        json.loads(line)
+        for line in invoke("-", "--json", "--model", model, *options, stdin=text).splitlines()
+    ]
+
+
+def test_the_completion_is_that_of_the_batched_decoder(model):
+    found = objects(model)
+    completions, ended = Cadmus.load(model).complete(Programs.from_strings(PREFIXES), TRAINED_LENGTH)
+    assert [o["prefix"] for o in found] == PREFIXES
+    assert [o["completion"] for o in found] == completions.to_strings()
+    assert [o["ended"] for o in found] == ended.tolist()
+    assert {True, False} <= set(ended.tolist())
+    for answer in found:
+        assert answer["program"] == answer["prefix"] + answer["completion"]
+        assert answer["true"] == reference.run(answer["program"]).true
+
+
+def test_the_steps_lead_to_the_completion(model):
+    for answer in objects(model, "--top", 65):
+        likeliest = "".join(step[0]["instruction"] for step in answer["steps"])
+        assert likeliest == answer["completion"] + isa.END * answer["ended"]
+        for step in answer["steps"]:
+            shares = [row["probability"] for row in step]
+            assert shares == sorted(shares, reverse=True)
+            assert sum(shares) == pytest.approx(1, abs=1e-4)
+            assert {row["instruction"] for row in step} == set(isa.BY_SYMBOL)
+
+
+def test_one_prefix_is_shown_with_its_steps(model):
+    (expected,) = (answer for answer in objects(model) if answer["prefix"] == "941-*55*2+")
+    lines = invoke("941-*55*2+", "--model", model, "--top", 3).splitlines()
+    shown = dict(line.split(maxsplit=1) for line in lines[:4] if " " in line)
+    assert shown["prefix"] == "941-*55*2+"
+    assert shown["completion"].startswith(expected["completion"])
+    assert shown["verdict"] == ("true" if expected["true"] else "false")
+    steps = lines[6:]
+    assert len(steps) == len(expected["steps"])
+    assert {len(line) for line in steps} == {len(steps[0])}, "aligned"
+    for line, step in zip(steps, expected["steps"], strict=True):
+        assert line.split()[1::3] == [row["instruction"] for row in step[:3]]
+        assert float(line.split()[2]) == pytest.approx(100 * step[0]["probability"], abs=0.051)
+
+
+def test_a_line_of_the_standard_input_gives_a_line(model):
+    lines = invoke("-", "--model", model, stdin="34+7\nu1b2b\n").splitlines()
+    for line, answer in zip(lines, [objects(model)[0], objects(model)[4]], strict=True):
+        program, verdict = line.split(" ")
+        assert program == answer["program"] + isa.END * answer["ended"]
+        assert verdict == ("true" if answer["true"] else "false")
+
+
+def test_the_length_is_that_of_the_training_unless_given(model):
+    assert max(len(answer["program"]) for answer in objects(model)) == TRAINED_LENGTH
+    assert max(len(answer["program"]) for answer in objects(model, "--max-length", 30)) == 30
+    whole = json.loads(invoke("1" * 12, "--json", "--model", model))
+    assert whole["completion"] == ""
+    assert "cut off after 30 instructions" in "".join(
+        invoke(prefix, "--max-length", 30, "--model", model) for prefix in ("34+7", "rs", "0", "1")
+    )
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ("", "the prefix is empty"),
+        ("34€7", "unknown symbol '€' at position 3"),
+        ("34+7=.", "the prefix '34+7=.' has its end . at position 6"),
+        ("1" * 13, "has 13 instructions, a program at most 12"),
+    ],
+)
+def test_a_bad_prefix_is_refused(model, prefix, message):
+    assert message in refused(prefix, "--model", model)
+    assert refused("-", "--model", model, stdin=f"1\n{prefix}\n").startswith("line 2: ")
+
+
+def test_a_bad_model_is_refused(model, tmp_path, monkeypatch):
+    assert "is no export of a model" in refused("1", "--model", tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "meta.json").write_text(json.dumps({"isa_digest": "0123"}))
+    assert "speaks the instruction set 0123" in refused("1", "--model", other)
+    monkeypatch.setattr(module, "DEFAULT_MODEL", tmp_path / "models/laptop")
+    message = refused("1")
+    assert "there is no model in" in message
+    assert "--model DIR" in message
+    monkeypatch.setattr(module, "DEFAULT_MODEL", model)
+    assert "verdict" in invoke("1")
+
+
+def test_the_default_model_lies_in_the_checkout():
+    assert module.DEFAULT_MODEL == ROOT / "models/laptop"
+
+
+def test_a_real_process_needs_torch_and_nothing_heavier(model):
+    code = (
+        "import sys; from cadmus.cli.main import cadmus; "
+        f"cadmus(['complete', '-12+', '--model', {str(model)!r}], standalone_mode=False); "
+        "sys.exit(bool({'deepspeed', 'polars', 'matplotlib', 'sklearn', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("prefix      -12+\n")

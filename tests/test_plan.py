@@ -1,0 +1,174 @@
+"""``cadmus plan``: what a run takes before it starts."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from cadmus.cli.plan import plan as command
+from cadmus.config import TEMPLATES, Model, load_config, parse_config
+from cadmus.dataset.sampler import sample
+from cadmus.errors import InputError
+from cadmus.model.gpt import GPT
+from cadmus.plan import DEVICES, average_program, parameter_count, plan, read_devices, training_flops
+
+ROOT = Path(__file__).parent.parent
+TINY = ROOT / "tests/tiny.yaml"
+SIZES = [(1, 8, 2, 5), (2, 32, 2, 64), (4, 128, 4, 512), (3, 96, 8, 100)]
+HEADER = "device\tcounts\tteraflops\tusd_per_hour\tsource\n"
+
+
+def config(**changes):
+    values = {**load_config(TINY).model_dump(), **changes}
+    return parse_config(values, "test")
+
+
+def only(**templates):
+    """The tiny config with these templates alone."""
+    values = load_config(TINY).model_dump()
+    values["dataset"]["templates"] = templates
+    return parse_config(values, "test")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("layers", "width", "heads", "mlp"), SIZES)
+def test_the_formulas_count_the_parameters_of_the_model(layers, width, heads, mlp, tied):
+    sizes = Model(layers=layers, width=width, heads=heads, mlp=mlp, tied=tied)
+    model = GPT(sizes)
+    assert parameter_count(sizes) == sum(parameter.numel() for parameter in model.parameters())
+    matrices = sum(part.weight.numel() for part in model.modules() if isinstance(part, nn.Linear))
+    assert training_flops(sizes, tokens=1, pairs=0) == 6 * matrices
+
+
+def test_the_attention_term_is_what_matrix_products_take():
+    q, k, v = torch.randn(3, 4, 9, 16, requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        ((q @ k.mT).softmax(-1) @ v).sum().backward()
+    sizes = Model(layers=1, width=4 * 16, heads=4, mlp=5)
+    assert training_flops(sizes, tokens=0, pairs=9 * 9) == counter.get_total_flops()
+    twice = sizes.model_copy(update={"layers": 2})
+    assert training_flops(twice, tokens=0, pairs=7) == 2 * training_flops(sizes, tokens=0, pairs=7)
+
+
+def test_programs_of_one_length_are_counted_exactly():
+    average = average_program(only(equality={"train": 10}))
+    assert (average.tokens, average.pairs) == (5 + 5 + 1 + 1, 12 * 13 / 2)
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "random"])
+def test_the_average_is_that_of_the_samples(name):
+    run = only(**{name: {"train": 2_000}})
+    drawn = sample(run.dataset, run.seed, name, "train", 0, 2_000).programs.lengths.mean() + 1
+    assert average_program(run).tokens == pytest.approx(drawn, rel=0.1)
+
+
+def test_every_template_counts_with_its_share():
+    apart = [average_program(only(**{name: {"train": 5}})).tokens for name in ("equality", "subroutines")]
+    together = average_program(only(equality={"train": 30}, subroutines={"train": 10})).tokens
+    assert together == pytest.approx((3 * apart[0] + apart[1]) / 4)
+
+
+def test_a_plan_adds_up():
+    run = config(train={"steps": 50, "batch_size": 40, "ranks": 2})
+    planned, average = plan(run), average_program(run)
+    assert planned == plan(run), "the sample is the same every time"
+    assert planned.programs == 4_100
+    assert planned.trained_programs == 2_000
+    assert planned.epochs == 2_000 / 4_100
+    assert planned.trained_tokens == pytest.approx(2_000 * average.tokens, abs=1)
+    assert planned.tokens == pytest.approx(4_100 * average.tokens, abs=1)
+    assert planned.flops == training_flops(run.model, 2_000 * average.tokens, 2_000 * average.pairs)
+    assert planned.dataset_bytes == pytest.approx((4_100 + 9 * (40 + 60)) * average.bytes, abs=1)
+    for estimate in planned.estimates:
+        device = estimate.device
+        assert estimate.hours * 3600 * device.count * device.teraflops * 1e12 == pytest.approx(planned.flops)
+        assert estimate.usd == pytest.approx(estimate.hours * device.count * device.usd_per_hour)
+
+
+def test_hardly_a_true_program_is_no_reason_to_fail():
+    rare = only(random={"train": 5, "length": [60, 63]})
+    assert 61 <= average_program(rare).tokens <= 64
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_config_has_a_plan(path):
+    planned = plan(load_config(path))
+    assert planned.estimates
+    shown = CliRunner().invoke(command, [str(path)], catch_exceptions=False).stdout
+    assert f"{planned.parameters:,} parameters" in shown
+    assert shown.count("H100") >= 1
+
+
+def test_the_laptop_model_takes_at_most_8_megabytes():
+    assert 4 * plan(load_config(ROOT / "config/laptop.yaml")).parameters < 7.9e6
+
+
+def test_ranks_say_how_many_devices_there_are(tmp_path):
+    table = tmp_path / "devices.tsv"
+    table.write_text(f"# note\n{HEADER}A\t1\t2\t3\tx\nB\tranks 8\t4\t5\ty\n")
+    counts = {ranks: [(d.name, d.count) for d in read_devices(table, ranks)] for ranks in (1, 4, 8)}
+    assert counts == {
+        1: [("A", 1), ("B", 1), ("B", 8)],
+        4: [("A", 1), ("B", 4), ("B", 8)],
+        8: [("A", 1), ("B", 8)],
+    }
+    (estimate,) = (e for e in plan(config(), table).estimates if e.device.count == 8)
+    assert (estimate.device.teraflops, estimate.device.usd_per_hour) == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot read the table of devices"),
+        ("", "the columns of a table of devices are device, counts"),
+        ("device,counts\n", "the columns of a table of devices are device, counts"),
+        (f"{HEADER}A\t1\tfast\t3\tx\n", "A: teraflops: a number above 0 should stand here, not 'fast'"),
+        (f"{HEADER}A\t1\t2\tnan\tx\n", "A: usd_per_hour: a number above 0 should stand here, not 'nan'"),
+        (f"{HEADER}A\t1\t-2\t3\tx\n", "A: teraflops: a number above 0 should stand here, not '-2'"),
+        (f"{HEADER}A\t1.5\t2\t3\tx\n", "A: counts: whole numbers above 0, or ranks should stand here"),
+        (f"{HEADER}A\t\t2\t3\tx\n", "A: counts: whole numbers above 0, or ranks should stand here, not ''"),
+        (f"{HEADER}A\n", "A: teraflops: a number above 0 should stand here, not None"),
+    ],
+)
+def test_a_wrong_table_of_devices_is_refused(tmp_path, text, message):
+    table = tmp_path / "devices.tsv"
+    if text is not None:
+        table.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        plan(config(), table)
+    assert str(table) in str(caught.value)
+
+
+def test_programs_that_never_fit_are_refused():
+    values = load_config(TINY).model_dump()
+    values["dataset"]["max_length"] = 5
+    with pytest.raises(InputError, match=r"dataset.templates.equality: none of 8192 candidates has at most"):
+        plan(parse_config(values, "test"))
+
+
+def test_json_is_the_plan():
+    shown = CliRunner().invoke(command, [str(TINY), "--json"], catch_exceptions=False).stdout
+    assert json.loads(shown) == json.loads(json.dumps(asdict(plan(load_config(TINY)))))
+
+
+def test_planning_needs_no_torch():
+    code = (
+        "import sys; from cadmus.cli.main import cadmus; "
+        f"cadmus(['plan', {str(TINY)!r}], standalone_mode=False); "
+        "sys.exit(bool({'torch', 'deepspeed', 'polars'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "parameters" in done.stdout
+
+
+def test_the_shipped_devices_are_read():
+    names = {device.name for device in read_devices(DEVICES, 1)}
+    assert names == {"2 CPU cores", "H100", "H200"}
