@@ -8,7 +8,9 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -46,8 +48,8 @@ def survive(kills: int, seed: int, directory: Path, done: Callable[[], object]) 
     """Kill trainings at random moments, continue each to its end and compare what it ends in.
 
     One run is trained without a kill.  Then runs are started and killed with SIGKILL after a time drawn
-    uniformly from the duration of the first, and continued after each kill; a run that comes to its end
-    before all kills have happened is followed by another one.
+    uniformly from the duration of the last one that was not, and continued after each kill; a run that comes
+    to its end before all kills have happened is followed by another one.
 
     Args:
         kills: how many, over all runs.
@@ -63,17 +65,18 @@ def survive(kills: int, seed: int, directory: Path, done: Callable[[], object]) 
     moments = random.Random(seed)
     # The first one waits for the server.
     _run(directory / "first")
-    began = time.perf_counter()
-    _run(directory / "whole")
-    duration = time.perf_counter() - began
+    _, duration = _run(directory / "whole")
     phases: Counter[str] = Counter()
     runs = 0
     while phases.total() < kills:
         runs += 1
         killed = directory / f"killed-{runs}"
         while phases.total() < kills:
-            started = time.time()
-            if _run(killed, moments.uniform(0, duration)):
+            fresh, started = not killed.exists(), time.time()
+            ended, seconds = _run(killed, moments.uniform(0, duration))
+            if ended:
+                # On a machine that others use as well, the first duration may be far off.
+                duration = seconds if fresh else duration
                 break
             phases[_phase(killed, started)] += 1
             done()
@@ -82,29 +85,38 @@ def survive(kills: int, seed: int, directory: Path, done: Callable[[], object]) 
         different = difference(directory / "whole", killed)
         if different:
             return Survival(phases, runs, different)
+        shutil.rmtree(killed)
     return Survival(phases, runs, "")
 
 
-def _run(directory: Path, seconds: float | None = None) -> bool:
-    """Train, and kill the training after some seconds; returns whether it came to its end."""
+def _run(directory: Path, limit: float | None = None) -> tuple[bool, float]:
+    """Train, and kill the training after ``limit`` seconds.
+
+    Returns:
+        Whether it came to its end, and the seconds that it took.
+    """
     directory.mkdir(exist_ok=True)
+    began = time.perf_counter()
     process = _PROCESSES.Process(target=_train, args=(directory,))
     process.start()
     try:
-        process.join(seconds)
+        process.join(limit)
     finally:
         process.kill()
         process.join()
     if process.exitcode not in (0, -signal.SIGKILL):
         raise Defect(f"a training in {directory} ended with exit code {process.exitcode}")
-    return process.exitcode == 0
+    return process.exitcode == 0, time.perf_counter() - began
 
 
 def _train(directory: Path) -> None:
     import torch
+    from tqdm import tqdm
 
     from cadmus.train import loop
 
+    # Its own is a semaphore of the system, which a killed process leaves behind.
+    tqdm.set_lock(threading.RLock())
     # An interrupt is for the process that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Threads cost so small a model more than they save.
