@@ -40,7 +40,8 @@ def probes(layers: int = 3) -> pl.DataFrame:
 
 def training() -> pl.DataFrame:
     steps = np.arange(0, 100, 10)
-    return pl.DataFrame({"step": steps, "loss": 3 / (1 + steps), "tokens": steps * 1000})
+    losses = {"loss": 3 / (1 + steps), "completion_loss": 1 / (1 + steps)}
+    return pl.DataFrame({"step": steps, **losses, "tokens": steps * 1000})
 
 
 def accuracies() -> pl.DataFrame:
@@ -203,11 +204,17 @@ def test_a_restarted_training_is_one_curve(tmp_path) -> None:
     from cadmus.figures.training_curve import draw
 
     metrics = pl.DataFrame(
-        {"step": [1, 2, 3, 2, 3], "loss": [5.0, 4, 9, 3, 2], "tokens": [10, 20, 30, 20, 30]}
+        {
+            "step": [1, 2, 3, 2, 3],
+            "loss": [5.0, 4, 9, 3, 2],
+            "completion_loss": [3.0, 2, 9, 1, 0.5],
+            "tokens": [10, 20, 30, 20, 30],
+        }
     )
-    loss = draw(metrics).axes[0].lines[0]
+    loss, _, completion_loss, _ = draw(metrics).axes[0].lines
     assert loss.get_xdata().tolist() == [1, 2, 3]
     assert loss.get_ydata().tolist() == [5, 3, 2]
+    assert completion_loss.get_ydata().tolist() == [3, 1, 0.5]
 
 
 def test_the_command_reads_json_lines_and_names_its_files(tmp_path) -> None:
