@@ -63,7 +63,9 @@ class Disagreement(NamedTuple):
     compiled: Result
 
 
-def fuzz(programs: int, seed: int, jobs: int, done: Callable[[int], object]) -> Disagreement | None:
+def fuzz(
+    programs: int, seed: int, jobs: int, done: Callable[[int], object], first_chunk: int = 0
+) -> Disagreement | None:
     """Run programs on both machines until they disagree.
 
     Args:
@@ -71,12 +73,13 @@ def fuzz(programs: int, seed: int, jobs: int, done: Callable[[int], object]) -> 
         seed: decides which.
         jobs: processes; with one, all happens in this process.
         done: called with the number of programs of each chunk on which the machines agree.
+        first_chunk: where to begin; an earlier run may have done those before it.
 
     Returns:
         The first disagreement in the order of the chunks, None if there is none.
     """
-    chunks = range(-(-programs // CHUNK))
-    tasks = ((seed, chunk, min(CHUNK, programs - chunk * CHUNK)) for chunk in chunks)
+    counts = [min(CHUNK, programs - start) for start in range(0, programs, CHUNK)]
+    tasks = [(seed, chunk, count) for chunk, count in enumerate(counts, first_chunk)]
     with ExitStack() as stack:
         results: Iterator[Disagreement | None]
         if jobs == 1:
@@ -87,10 +90,10 @@ def fuzz(programs: int, seed: int, jobs: int, done: Callable[[int], object]) -> 
                 jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)
             )
             results = stack.enter_context(pool).imap(_try_chunk, tasks)
-        for chunk, disagreement in zip(chunks, results, strict=True):
+        for count, disagreement in zip(counts, results, strict=True):
             if disagreement is not None:
                 return disagreement
-            done(min(CHUNK, programs - chunk * CHUNK))
+            done(count)
     return None
 
 

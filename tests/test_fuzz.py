@@ -25,6 +25,26 @@ def test_the_machines_agree_and_every_program_is_counted() -> None:
     assert counted == [3_000]
 
 
+def test_a_run_is_gone_on_with_at_its_chunk(monkeypatch) -> None:
+    tried: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(fuzz, "_try_chunk", tried.append)
+    assert fuzz.fuzz(2 * fuzz.CHUNK + 10, 7, 1, lambda count: None) is None
+    assert fuzz.fuzz(fuzz.CHUNK + 10, 7, 1, lambda count: None, 1) is None
+    assert tried[:3] == [(7, 0, fuzz.CHUNK), (7, 1, fuzz.CHUNK), (7, 2, 10)]
+    assert tried[3:] == tried[1:3]
+
+
+def test_without_a_terminal_it_says_how_far_it_came(monkeypatch) -> None:
+    from cadmus.cli import fuzz as cli
+
+    monkeypatch.setattr(cli, "MINUTE", 0.0)
+    monkeypatch.setattr(fuzz, "_try_chunk", lambda task: None)
+    arguments = ["--programs", "120000", "--first-chunk", "4", "--jobs", "1"]
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert "50,000 of 120,000 programs; --first-chunk 5 --programs 70000 does the rest" in result.stderr
+    assert "the machines agree on 120,000 programs" in result.stdout
+
+
 def test_a_seed_and_a_chunk_decide_the_programs() -> None:
     programs = fuzz.programs_of(1, 0)
     assert len(programs) == fuzz.CHUNK
@@ -98,12 +118,12 @@ def test_command_shows_a_disagreement_and_ends_with_1(monkeypatch) -> None:
 
 
 def test_command_says_how_far_it_came_when_interrupted(monkeypatch) -> None:
-    def interrupted(programs, seed, jobs, done):
+    def interrupted(programs, seed, jobs, done, first_chunk):
         done(700)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fuzz, "fuzz", interrupted)
     result = CliRunner().invoke(command, ["--programs", "5000", "--jobs", "1"], catch_exceptions=False)
     assert result.exit_code == 1
-    assert "interrupted after 700 of 5,000 programs" in result.stderr
+    assert "interrupted after 700 of 5,000 programs; --first-chunk 0 --programs 5000 does" in result.stderr
     assert "the machines agree on 700 programs of seed 0" in result.stdout

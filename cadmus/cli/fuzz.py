@@ -9,6 +9,9 @@ from tqdm import tqdm
 from cadmus.cores import cores
 from cadmus.vm.reference import Result, show
 
+MINUTE = 60.0
+"""Seconds between two lines that say how far it came, where there is no terminal."""
+
 
 @click.command()
 @click.option(
@@ -20,14 +23,22 @@ from cadmus.vm.reference import Result, show
 @click.option(
     "--jobs", default=None, type=click.IntRange(min=1), help="Processes; one for each core if left out."
 )
-def fuzz(programs: int, seed: int, jobs: int | None) -> None:
+@click.option(
+    "--first-chunk",
+    default=0,
+    show_default=True,
+    type=click.IntRange(min=0),
+    metavar="K",
+    help="Begin with this chunk of the seed, to go on with a run that was interrupted.",
+)
+def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
     """Run random and mutated programs on both machines and compare all that they leave.
 
     The programs are uniform, number programs, programs with definitions and calls, programs that spend the
     budget of calls, and mutations of what the templates give. The same seed gives the same programs whatever
     the number of processes. At the first disagreement this stops with the program, what is left of it when
     all that can be spared is deleted, what each machine makes of that, and exit code 1. Interrupted, it says
-    how far it came, and the exit code is 1 as well.
+    how far it came, and the exit code is 1 as well; where there is no terminal, it says so every minute.
 
     \b
     Examples:
@@ -39,19 +50,22 @@ def fuzz(programs: int, seed: int, jobs: int | None) -> None:
     if jobs is None:
         jobs = cores()
     jobs = min(jobs, -(-programs // fuzzing.CHUNK))
-    start, agreed = time.perf_counter(), 0
+    start, agreed, said = time.perf_counter(), 0, 0
     disagreement = None
     with tqdm(total=programs, unit="program", unit_scale=True, disable=None) as bar:
 
         def count(more: int) -> None:
-            nonlocal agreed
+            nonlocal agreed, said
             agreed += more
             bar.update(more)
+            if bar.disable and time.perf_counter() - start > MINUTE * (said + 1):
+                said += 1
+                click.echo(_so_far(agreed, programs, first_chunk), err=True)
 
         try:
-            disagreement = fuzzing.fuzz(programs, seed, jobs, count)
+            disagreement = fuzzing.fuzz(programs, seed, jobs, count, first_chunk)
         except KeyboardInterrupt:
-            click.echo(f"interrupted after {agreed:,} of {programs:,} programs", err=True)
+            click.echo(f"interrupted after {_so_far(agreed, programs, first_chunk)}", err=True)
     if disagreement is not None:
         click.echo(f"the machines disagree on a program of chunk {disagreement.chunk} of seed {seed}:")
         click.echo(f"  program    {disagreement.program}")
@@ -66,6 +80,14 @@ def fuzz(programs: int, seed: int, jobs: int | None) -> None:
     )
     if agreed < programs:
         sys.exit(1)
+
+
+def _so_far(agreed: int, programs: int, first_chunk: int) -> str:
+    from cadmus.fuzz import CHUNK
+
+    done, left = agreed // CHUNK, programs - agreed // CHUNK * CHUNK
+    rest = f"--first-chunk {first_chunk + done} --programs {left}"
+    return f"{agreed:,} of {programs:,} programs; {rest} does the rest"
 
 
 def _shown(result: Result) -> str:
