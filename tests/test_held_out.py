@@ -199,6 +199,19 @@ def test_a_rule_that_matches_nothing_anywhere_stops_the_manifest(tmp_path):
     assert not (tmp_path / "manifest.json").exists()
 
 
+def test_a_split_without_programs_of_a_template_is_described(tmp_path):
+    templates = {"equality": {"train": 50}, "random": {"train": 5}}
+    rules = {"sevens": {"values": [7]}}
+    # More programs are held out than in any split but train, and none of them is random.
+    config = config_with(rules, templates=templates, validation=0, test=10, held_out_programs=100)
+    manifest = write(config, tmp_path)
+    assert [*manifest["splits"]] == ["train", "validation", "test", "held_out"]
+    assert manifest["splits"]["validation"] == {}
+    held_out = manifest["splits"]["held_out"]
+    assert (held_out["equality"]["distinct"], held_out["random"]["distinct"]) == (100, 0)
+    assert set(manifest["shared_between_splits"].values()) == {0}
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [

@@ -54,7 +54,7 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         "config_digest": config.dataset_digest(),
         "seed": config.seed,
         "dataset": config.dataset.model_dump(),
-        "splits": _describe(in_order, files),
+        "splits": _describe(in_order, files, config.dataset.splits),
         **({"held_out": rules} if rules else {}),
         "shared_between_splits": _shared(in_order, config.dataset.splits),
         "files": files,
@@ -168,9 +168,11 @@ def _describe_rules(config: Config, directory: Path, files: list[dict]) -> dict[
     return described
 
 
-def _describe(in_order: dict[tuple[str, str], np.ndarray], files: list[dict]) -> dict[str, dict[str, Any]]:
+def _describe(
+    in_order: dict[tuple[str, str], np.ndarray], files: list[dict], splits: tuple[str, ...]
+) -> dict[str, dict[str, Any]]:
     """By split and template: programs, how many of them differ, and the fate of the candidates."""
-    described: dict[str, dict[str, Any]] = defaultdict(dict)
+    described: dict[str, dict[str, Any]] = {split: {} for split in splits}
     for (split, template), hashed in in_order.items():
         counts = [f["counts"] for f in files if (f["split"], f["template"]) == (split, template)]
         described[split][template] = {
@@ -189,7 +191,11 @@ def _shared(in_order: dict[tuple[str, str], np.ndarray], splits: tuple[str, ...]
     shared = {}
     for pair in combinations(splits, 2):
         if pair != ("test", HELD_OUT):
-            a, b = ([hashed for (split, _), hashed in in_order.items() if split == wanted] for wanted in pair)
+            # A template may have nothing in the split held_out.
+            a, b = (
+                [hashed for (split, _), hashed in in_order.items() if split == wanted and len(hashed)]
+                for wanted in pair
+            )
             # Looking a few up in many takes no time.
             few, many = sorted([a, b], key=lambda side: sum(map(len, side)))
             distinct = np.unique(np.concatenate(few)) if few else np.empty(0, np.uint64)

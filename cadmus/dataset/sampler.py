@@ -191,23 +191,20 @@ def _filter(
     ours = split_of_hashes(hashed, dataset.held_out_share) == hash_split(split)
     counts.rejected += int(np.sum(~true))
     counts.other_split += int(np.sum(true & ~ours))
-    good = true & ours
+    rows = np.flatnonzero(true & ours)
 
     if matched:
-        by_rule = good & matches(
-            dataset.rules_for(template).values(), candidates.programs, candidates.x, candidates.y
-        )
+        good = _rows(candidates, rows)
+        by_rule = matches(dataset.rules_for(template).values(), good.programs, good.x, good.y)
         for name, hits in zip(matched, by_rule, strict=True):
             matched[name] += int(hits.sum())
-        excluded = by_rule.any(axis=0)
+        wanted = by_rule.any(axis=0) == (split == HELD_OUT)
         if split == HELD_OUT:
-            counts.other_split += int(np.sum(good & ~excluded))
-            good &= excluded
+            counts.other_split += int(np.sum(~wanted))
         else:
-            counts.held_out += int(np.sum(excluded))
-            good &= ~excluded
+            counts.held_out += int(np.sum(~wanted))
+        rows = rows[wanted]
 
-    rows = np.flatnonzero(good)
     first = seen.add(hashed[rows])
     new = int(np.sum(first))
     if new < NEW_SHARE * len(rows):
