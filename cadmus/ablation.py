@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import yaml
 
 from cadmus import config
 from cadmus.cores import cores
 from cadmus.errors import InputError
+from cadmus.evaluate.numbers import read_numbers
 from cadmus.files import replacing
-from cadmus.plan import average_program, parameter_count, training_flops
+from cadmus.plan import flops_so_far, parameter_count
 from cadmus.provenance import commit
 
 LAST = 50
@@ -38,7 +38,8 @@ def read_variants(base: Path, path: Path) -> dict[str, tuple[dict[str, Any], con
         raise InputError(f"{path}: variants are a mapping of names to changes, such as `tied: {{model: …}}`")
     read = {}
     for name, changes in variants.items():
-        if not isinstance(changes, dict) or not set(changes) <= SECTIONS:
+        known = isinstance(changes, dict) and set(changes) <= SECTIONS
+        if not known or not all(isinstance(fields, dict) for fields in changes.values()):
             raise InputError(f"{path}: {name}: a variant changes fields of the sections model and train only")
         changed = {**values, **{key: {**values.get(key, {}), **changes[key]} for key in changes}}
         read[str(name)] = (changes, config.parse_config(changed, f"{path}: {name}"))
@@ -111,20 +112,17 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
     paths = ["--checkpoints", str(folder / "checkpoints"), "--metrics", str(metrics)]
     _command("train", *common, *paths, "--output", str(folder / "model"), jobs=jobs)
     _command("evaluate", *common, "--model", str(folder / "model"), "--output", str(accuracy), jobs=jobs)
-    steps = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    programs, tokens = steps[-1]["programs"], steps[-1]["tokens"]
-    pairs = average_program(run).pairs * programs
-    found = pl.read_parquet(accuracy)
+    losses, totals = ("loss", "completion_loss"), ("programs", "tokens", "seconds")
+    steps = read_numbers(metrics, (*losses, *totals))
+    programs, tokens, seconds = (steps[name][-1] for name in totals)
+    found = read_numbers(accuracy, ("template", "metric", "accuracy"))
     return {
         "parameters": parameter_count(run.model),
         "programs": programs,
         "tokens": tokens,
-        "flops": f"{training_flops(run.model, tokens, pairs):.4g}",
-        "seconds": round(steps[-1]["seconds"]),
-        **{
-            key: round(sum(step[key] for step in steps[-LAST:]) / len(steps[-LAST:]), 5)
-            for key in ("loss", "completion_loss")
-        },
+        "flops": f"{flops_so_far(run, programs, tokens):.4g}",
+        "seconds": round(seconds),
+        **{name: round(steps[name].tail(LAST).mean(), 5) for name in losses},
         **{
             f"{metric} {row['template']}": round(row["accuracy"], 4)
             for metric in METRICS

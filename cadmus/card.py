@@ -16,7 +16,7 @@ from cadmus.evaluate.numbers import read_numbers
 from cadmus.figures import table3_accuracy, tables
 from cadmus.files import replacing
 from cadmus.model.export import METADATA, WEIGHTS, read_metadata, weights_digest
-from cadmus.plan import average_program, training_flops
+from cadmus.plan import flops_so_far
 
 FRONT_MATTER = {
     "license": "mit",
@@ -119,7 +119,7 @@ def model_card(directory: Path, accuracy: Path, metrics: Path) -> str:
     numbers = _accuracy(accuracy, directory)
     steps = _metrics(metrics, noted["steps"])
     seconds = steps["seconds"][-1]
-    flops = training_flops(config.model, noted["tokens"], noted["programs"] * average_program(config).pairs)
+    flops = flops_so_far(config, noted["programs"], noted["tokens"])
     # Equality programs are there twice, by another name.
     trained = numbers.filter(pl.col("template").is_in(TEMPLATES)).unique("template")
     trained_on = int(trained["training_programs"].sum())

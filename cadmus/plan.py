@@ -168,6 +168,11 @@ def training_flops(sizes: Model, tokens: float, pairs: float) -> float:
     return 6 * matrices * tokens + 12 * sizes.layers * sizes.width * pairs
 
 
+def flops_so_far(config: Config, programs: int, tokens: int) -> float:
+    """:func:`training_flops` of so many programs and tokens, whose pairs are those of the average program."""
+    return training_flops(config.model, tokens, programs * average_program(config).pairs)
+
+
 def average_program(config: Config) -> AverageProgram:
     """The average training program, from a small sample of each template; the same for the same config.
 

@@ -29,6 +29,7 @@ def test_the_variants_of_the_repository_are_valid():
         ("a: {dataset: {test: 1}}", "a: a variant changes fields of the sections model and train only"),
         ("a: {train: {step: 1}}", "a: train.step: no such key; did you mean 'steps'?"),
         ("a: 3", "a: a variant changes fields"),
+        ("a: {train: 3}", "a: a variant changes fields"),
     ],
 )
 def test_wrong_variants_are_named(tmp_path, variants, message):

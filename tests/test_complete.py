@@ -16,10 +16,10 @@ from cadmus.cli.complete import complete as command
 from cadmus.config import Model
 from cadmus.errors import InputError
 from cadmus.model.export import save_export
-from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.vm import reference
+from tests.test_model import random_model
 
 ROOT = Path(__file__).parent.parent
 SIZES = Model(layers=2, width=32, heads=4, mlp=48)
@@ -30,12 +30,8 @@ PREFIXES = ["34+7", "-", "1", "941-*55*2+", "u1b2b", "rs", "0", "\\E*;", "Zb"]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """An export that ends some of its programs and not others."""
-    torch.manual_seed(5)
-    made = GPT(SIZES)
+    made = random_model(SIZES)
     with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.15)
-        made.embed_in.weight.mul_(4)
         made.lm_head.weight[isa.END_ID] *= -2
     directory = tmp_path_factory.mktemp("exports") / "model"
     save_export(made, SIZES, directory, {"config": {"dataset": {"max_length": TRAINED_LENGTH}}})

@@ -4,7 +4,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -65,14 +65,14 @@ def bench_train() -> Measured:
         packed = rows[ROW_LENGTHS[0]]
         padded = _padded(programs, np.arange(BATCH), longest)
         ways = [
-            Way("cadmus", _engine_step(device, [packed]), packed.token_count, packed.tokens.numel()),
+            Way("cadmus", _engine_step(device, packed), packed.token_count, packed.tokens.numel()),
             *(
                 Way(f"{name}_{length}", _step(device, [of], attend), of.token_count, of.tokens.numel())
                 for length, of in rows.items()
                 for name, attend in (("written_out", attend_written_out), ("fused", attend_fused))
             ),
             _buckets(programs, device),
-            Way("padded", _engine_step(device, [padded]), padded.token_count, padded.tokens.numel()),
+            Way("padded", _engine_step(device, padded), padded.token_count, padded.tokens.numel()),
             *(
                 Way(name, _transformers_step(device, of, autocast), of.token_count, of.tokens.numel())
                 for name, of, autocast in (
@@ -143,16 +143,15 @@ def _inputs(of: PackedBatch, device: torch.device) -> list[Tensor]:
     return [tensor.to(device) for tensor in (of.tokens, of.positions, of.segments, of.targets)]
 
 
-def _engine_step(device: torch.device, batches: list[PackedBatch]) -> Callable[[], object]:
+def _engine_step(device: torch.device, of: PackedBatch) -> Callable[[], object]:
     """Through DeepSpeed, as in a training."""
     train = config.Train(recipe="paper", steps=1, batch_size=BATCH)
     started = engine.initialise(GPT(SIZES), train, 1)
-    inputs = [_inputs(of, device) for of in batches]
+    *given, targets = _inputs(of, device)
 
     def step() -> None:
-        for *given, targets in inputs:
-            started.backward(_loss(started(*given), targets))
-            started.step()
+        started.backward(_loss(started(*given), targets))
+        started.step()
 
     return step
 
@@ -164,32 +163,29 @@ def _step(
     return partial(_plain_step, model, [_inputs(of, device) for of in batches], _adam(model))
 
 
-def _plain_step(model: nn.Module, inputs: list[list[Tensor]], optimizer: torch.optim.Optimizer) -> None:
-    for *given, targets in inputs:
-        (_loss(model(*given), targets) / len(inputs)).backward()
-    optimizer.step()
-    optimizer.zero_grad()
-
-
 def _transformers_step(device: torch.device, of: PackedBatch, autocast: bool) -> Callable[[], object]:
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
     model = GPTNeoXForCausalLM(GPTNeoXConfig(**transformers_config(SIZES))).to(device)
-    tokens, *_, targets = _inputs(of, device)
-    optimizer = _adam(model)
 
-    def step() -> None:
+    def logits(tokens: Tensor, *_: Tensor) -> Tensor:
+        """As rows of plain text; what belongs to another program is not masked."""
         with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-            # As rows of plain text; what belongs to another program is not masked.
-            logits = model(input_ids=tokens).logits
-        _loss(logits, targets).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+            return model(input_ids=tokens).logits
 
-    return step
+    return partial(_plain_step, logits, [_inputs(of, device)], _adam(model))
 
 
-def _adam(model: Any) -> torch.optim.Optimizer:
+def _plain_step(
+    logits: Callable[..., Tensor], inputs: list[list[Tensor]], optimizer: torch.optim.Optimizer
+) -> None:
+    for *given, targets in inputs:
+        (_loss(logits(*given), targets) / len(inputs)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def _adam(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), 1e-4)
 
 

@@ -86,7 +86,7 @@ class Draw:
         return self._numbers(of).has(values)
 
     def _numbers(self, of: ExpressionTemplate) -> Numbers:
-        key = (*of.expression_lengths, *(of.length_weights or ()), of.operators)
+        key = (tuple(of.expression_lengths), tuple(of.length_weights or ()), of.operators)
         if key not in self._known:
             self._known[key] = Numbers(
                 of.expression_lengths, of.length_weights, of.operators, self.dataset.values
