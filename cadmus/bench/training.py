@@ -30,6 +30,8 @@ ROW_LENGTHS = (64, 128)
 REPEATS = 5
 MATMUL = 1024
 """Rows and columns of the matrices whose product is the measure of what the machine can do."""
+PRODUCTS = 50
+"""Such products in a step; they take about as long as a step of training."""
 BUCKETS = 8
 """Groups of programs of like length, instead of packed rows."""
 
@@ -52,10 +54,10 @@ class Way(NamedTuple):
 
 def bench_train() -> Measured:
     """Steps of training on :data:`BATCH` true programs of all templates, in turn, each way the median of
-    :data:`REPEATS`.
+    :data:`REPEATS`, before each of which is one that does not count.
 
     The share of the machine is of the operations that the model needs for the tokens of the programs (see
-    :func:`cadmus.plan.training_flops`), beside the rate of one product of square matrices in bf16.
+    :func:`cadmus.plan.training_flops`), beside the rate of products of square matrices in bf16.
     """
     device = engine.start_process()
     try:
@@ -83,8 +85,9 @@ def bench_train() -> Measured:
                 )
             ),
         ]
-        seconds = _seconds({way.name: way.step for way in ways}, device)
-        matmul = _matmul_rate(device)
+        products, operations_of_products = _products(device)
+        seconds = _seconds({"products": products} | {way.name: way.step for way in ways}, device)
+        matmul = operations_of_products / seconds["products"]
     finally:
         engine.stop_process()
     parameters = parameter_count(SIZES)
@@ -186,25 +189,36 @@ def _plain_step(
 
 
 def _adam(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(model.parameters(), 1e-4)
+    return torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
 
 
 def _seconds(steps: dict[str, Callable[[], object]], device: torch.device) -> dict[str, float]:
     taken: dict[str, list[float]] = {name: [] for name in steps}
     for repeat in range(REPEATS + 1):
         for name, step in steps.items():
+            # A step of a training follows one like it.
+            step()
+            _wait(device)
             start = time.perf_counter()
             step()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+            _wait(device)
             if repeat:
                 taken[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def _matmul_rate(device: torch.device) -> float:
-    """Operations a second of a product in bf16, the best of many."""
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _products(device: torch.device) -> tuple[Callable[[], object], float]:
+    """Products of square matrices in bf16, and their operations."""
     size = MATMUL if device.type == "cpu" else 8 * MATMUL
     a, b = torch.randn(2, size, size, device=device).bfloat16()
-    best = min(_seconds({str(i): partial(torch.matmul, a, b) for i in range(10)}, device).values())
-    return 2 * size**3 / best
+
+    def step() -> None:
+        for _ in range(PRODUCTS):
+            torch.matmul(a, b)
+
+    return step, PRODUCTS * 2.0 * size**3

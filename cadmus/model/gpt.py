@@ -149,9 +149,9 @@ class Attention(nn.Module):
     ) -> Tensor:
         # GPT-NeoX keeps query, key and value of a head beside each other.
         qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
-        queries_and_keys, values_RLHK = qkv_RLH3K[..., :2, :], qkv_RLH3K[..., 2, :]
+        queries_and_keys, values_RLH1K = qkv_RLH3K.split((2, 1), -2)
         q_RHLK, k_RHLK = _Rotate.apply(queries_and_keys, *rotation).permute(3, 0, 2, 1, 4)
-        v_RHLK = values_RLHK.transpose(1, 2)
+        v_RHLK = values_RLH1K.squeeze(-2).transpose(1, 2)
         if cache is not None:
             k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
         attend = self.attend or (attend_written_out if x_RLD.device.type == "cpu" else attend_fused)
