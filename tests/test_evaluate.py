@@ -288,6 +288,8 @@ def test_numbers_without_rows_are_refused(tmp_path) -> None:
         ("numbers.parquet", b"PAR1 and no more", "damaged or not a .parquet file"),
         ("numbers.jsonl", b'{"step": 1', "damaged or not a .jsonl file"),
         ("numbers.csv", b"step\n1\n", "no column 'loss'; needed are step, loss, found are step"),
+        ("numbers.csv", b"step,loss\n1,low\n", "column 'loss' holds String, not numbers"),
+        ("numbers.jsonl", b'{"step": 1, "loss": [2]}', "column 'loss' holds List"),
     ],
 )
 def test_bad_numbers_files_are_one_line(tmp_path, name: str, content: bytes | None, message: str) -> None:

@@ -27,7 +27,7 @@ SIZES = config.Model(layers=4, width=320, heads=5, mlp=1280)
 BATCH = 256
 """Programs of a step."""
 ROW_LENGTHS = (64, 128)
-REPEATS = 5
+REPEATS = 15
 MATMUL = 1024
 """Rows and columns of the matrices whose product is the measure of what the machine can do."""
 PRODUCTS = 50

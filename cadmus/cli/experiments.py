@@ -94,11 +94,10 @@ def probe(config: Path, directory: Path, output: Path, device: str | None, jobs:
     run = _begin(config, output)
     model = _load(run, directory, device)
 
-    import joblib
-
+    from cadmus.cores import cores
     from cadmus.probe.regression import probe
 
-    jobs = jobs or joblib.cpu_count()
+    jobs = jobs or cores()
     numbers = probe(model, run.evaluate.probe, run.dataset.values, run.dataset.held_out_share, run.seed, jobs)
     _write(numbers, output, run, directory)
 

@@ -17,6 +17,8 @@ METRICS = {
     "next_token": "Next token",
 }
 """What :mod:`cadmus.evaluate.completion` counts, and how a table calls it."""
+TEXTS = {"template", "metric", "target", "model", "symbols"}
+"""The columns that hold texts; all others hold numbers, or whether something is so."""
 SOLVE = "equality_solve"
 """The row for equality programs completed from after the first expression."""
 
@@ -51,7 +53,7 @@ def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     """Read a numbers file (Parquet, CSV or JSON lines, by its suffix) that must hold ``columns``.
 
     Raises:
-        InputError: the file is missing, damaged or empty, or lacks a column.
+        InputError: the file is missing, damaged or empty, lacks a column, or has texts for numbers.
     """
     path = Path(path)
     readers = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
@@ -72,4 +74,10 @@ def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
         )
     if numbers.is_empty():
         raise InputError(f"{path}: has no rows; write it again")
+    for column in columns:
+        found, texts = numbers.schema[column], column in TEXTS
+        if found != pl.Null and (found == pl.String) != texts or found.is_nested():
+            raise InputError(
+                f"{path}: column {column!r} holds {found}, not {'texts' if texts else 'numbers'}; write it again"
+            )
     return numbers
