@@ -76,7 +76,7 @@ def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
         raise InputError(f"{path}: has no rows; write it again")
     for column in columns:
         found, texts = numbers.schema[column], column in TEXTS
-        if found != pl.Null and (found == pl.String) != texts or found.is_nested():
+        if (found != pl.Null and (found == pl.String) != texts) or found.is_nested():
             raise InputError(
                 f"{path}: column {column!r} holds {found}, not {'texts' if texts else 'numbers'}; write it again"
             )
