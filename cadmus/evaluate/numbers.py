@@ -77,7 +77,6 @@ def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     for column in columns:
         found, texts = numbers.schema[column], column in TEXTS
         if (found != pl.Null and (found == pl.String) != texts) or found.is_nested():
-            raise InputError(
-                f"{path}: column {column!r} holds {found}, not {'texts' if texts else 'numbers'}; write it again"
-            )
+            wanted = "texts" if texts else "numbers"
+            raise InputError(f"{path}: column {column!r} holds {found}, not {wanted}; write it again")
     return numbers
