@@ -65,6 +65,7 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
             run,
             table.programs,
             table.prompt_length,
+            table.template,
             manifest["digest"],
             checkpoints,
             output,
