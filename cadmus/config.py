@@ -413,14 +413,6 @@ class Train(Section):
     batch_size: Annotated[Positive, Field(le=1_000_000, description="programs per step, over all ranks")] = (
         1024
     )
-    first_batch_size: Annotated[
-        Positive | None,
-        Field(description="programs of the first step, from which the batch grows evenly to `batch_size`"),
-    ] = None
-    windows: Annotated[
-        dict[str, Annotated[list[Share], Field(min_length=2, max_length=2)]],
-        Field(description="part of an epoch in which the programs of a template come, such as [0.5, 1]"),
-    ] = {}
     micro_batch_size: Annotated[
         Positive | None,
         Field(description="programs per forward pass on one rank; the whole share of the rank when null"),

@@ -65,7 +65,6 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
             run,
             table.programs,
             table.prompt_length,
-            table.template,
             manifest["digest"],
             checkpoints,
             output,

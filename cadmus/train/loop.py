@@ -24,7 +24,7 @@ from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
 from cadmus.train import checkpoint, engine
-from cadmus.train.batches import Batches, batch_sizes
+from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, pack_batch
 
 LOG_SECONDS = 10.0
@@ -39,7 +39,6 @@ def train(
     run: config.Config,
     programs: Programs,
     prompt_lengths: np.ndarray,
-    templates: np.ndarray,
     data_digest: str,
     checkpoint_directory: Path | str,
     export_directory: Path | str,
@@ -81,7 +80,7 @@ def train(
     try:
         with checkpoint.exclusive(Path(checkpoint_directory)):
             _Training(
-                run, programs, prompt_lengths, templates, data_digest, Path(checkpoint_directory), device, log
+                run, programs, prompt_lengths, data_digest, Path(checkpoint_directory), device, log
             ).run(Path(export_directory), Path(metrics_path))
     except (InputError, Interrupted) as error:
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
@@ -112,7 +111,6 @@ class _Training:
         run: config.Config,
         programs: Programs,
         prompt_lengths: np.ndarray,
-        templates: np.ndarray,
         data_digest: str,
         checkpoints: Path,
         device: torch.device,
@@ -128,10 +126,7 @@ class _Training:
         self.log = log if self.rank == 0 else lambda line: None
         self.description = checkpoint.describe(run, data_digest, self.world_size)
         seed = seed_of(run.seed, "train", run.train.seed)
-        windows = None
-        if run.train.windows:
-            windows = np.array([run.train.windows.get(name, (0, 1)) for name in templates])
-        self.batches = Batches(seed, len(programs), batch_sizes(run.train), windows)
+        self.batches = Batches(seed, len(programs), run.train.batch_size)
         self.row_length = run.train.row_length or run.dataset.max_length + 1
         self.step = 0
         self.progress: dict[str, Any] = {
@@ -178,7 +173,7 @@ class _Training:
                     "loss": done.loss,
                     "completion_loss": done.completion_loss,
                     "tokens": self.progress["tokens"] + done.tokens,
-                    "programs": self.progress["programs"] + len(self.batches.batch(self.step - 1)),
+                    "programs": self.progress["programs"] + train.batch_size,
                     "seconds": self.progress["seconds"] + seconds,
                 }
                 if metrics is not None:
@@ -217,9 +212,9 @@ class _Training:
         # The first instruction is no target.
         completing = targets - int(np.maximum(self.prompt_lengths[batch].astype(np.int64) - 1, 0).sum())
         weight = completing + train.prompt_weight * (targets - completing)
-        share = len(batch) // self.world_size
+        share = train.batch_size // self.world_size
         mine = batch[self.rank * share : (self.rank + 1) * share]
-        micro_batches = np.split(mine, train.batch_size // self.world_size // (train.micro_batch_size or train.batch_size // self.world_size))
+        micro_batches = np.split(mine, share // (train.micro_batch_size or share))
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
         # Sums over the ranks: of all losses, of those in completions, and of the ranks that want to stop.
         totals = torch.tensor([0.0, 0.0, stop], dtype=torch.float64, device=self.device)
@@ -255,7 +250,7 @@ class _Training:
             of_all / targets,
             of_completions / completing,
             learning_rate,
-            targets + len(batch),
+            targets + train.batch_size,
             used / computed,
             stopping > 0,
         )
