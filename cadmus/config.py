@@ -386,7 +386,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "fast": {
         "optimizer": "muon",
         "learning_rate": 2e-3,
-        "matrix_learning_rate": 0.015,
+        "matrix_learning_rate": 0.0075,
         "betas": [0.9, 0.95],
         "weight_decay": 0.0,
         "schedule": "linear",
