@@ -201,12 +201,12 @@ def check_program(program: str) -> str:
     Raises:
         InputError: naming the first unknown symbol and its position, counted from 1.
     """
-    for position, symbol in enumerate(program, start=1):
-        if symbol not in BY_SYMBOL:
-            raise InputError(
-                f"unknown symbol {symbol!r} at position {position} of the program {reprlib.repr(program)}; "
-                "`cadmus isa` lists the 65 instructions"
-            )
+    if not BY_SYMBOL.keys() >= set(program):
+        place, symbol = next((i, symbol) for i, symbol in enumerate(program) if symbol not in BY_SYMBOL)
+        raise InputError(
+            f"unknown symbol {symbol!r} at position {place + 1} of the program {reprlib.repr(program)}; "
+            "`cadmus isa` lists the 65 instructions"
+        )
     return program
 
 
@@ -219,18 +219,12 @@ def split_definitions(program: str) -> tuple[str, list[str]]:
     >>> split_definitions("9f\\41-*;27=.")
     ('9f27=', ['41-*'])
     """
-    top: list[str] = []
-    bodies: list[list[str]] = []
-    target = top
-    for symbol in program:
-        if symbol == END:
-            break
-        if symbol == "\\":
-            if target is top:
-                target = []
-                bodies.append(target)
-        elif symbol == ";":
-            target = top
-        else:
-            target.append(symbol)
-    return "".join(top), ["".join(body) for body in bodies]
+    rest = program.partition(END)[0]
+    top, opening, rest = rest.partition("\\")
+    bodies = []
+    while opening:
+        body, _, rest = rest.partition(";")
+        bodies.append(body.replace("\\", ""))
+        more, opening, rest = rest.partition("\\")
+        top += more
+    return top.replace(";", ""), bodies

@@ -182,6 +182,11 @@ def _sequence(elements: list[Number] | tuple[Number, ...]) -> Value:
     return Sequence(elements) if len(elements) <= isa.MAX_SEQUENCE_LENGTH else NAN
 
 
+def _literal(value: Value) -> Callable[[], tuple[Value]]:
+    outputs = (value,)
+    return lambda: outputs
+
+
 def _elementwise(function: Callable[..., Value]) -> Callable[..., tuple[Value]]:
     """Lift a function of integers to sequences of one length; an integer broadcasts."""
 
@@ -255,10 +260,10 @@ def _first_by_value(choose: Callable[..., Number], sequence: Sequence) -> Value:
 
 
 _OPERATIONS: dict[str, Callable[..., tuple[Value, ...]]] = {
-    **{digit: (lambda value: lambda: (Number(value),))(int(digit)) for digit in "0123456789"},
-    "t": lambda: (Number(10),),
-    "Z": lambda: (Number(-1),),
-    "u": lambda: (Sequence(),),
+    **{digit: _literal(Number(int(digit))) for digit in "0123456789"},
+    "t": _literal(Number(10)),
+    "Z": _literal(Number(-1)),
+    "u": _literal(Sequence()),
     "+": _arithmetic(lambda a, b: a + b),
     "-": _arithmetic(lambda a, b: a - b),
     "*": _arithmetic(lambda a, b: a * b),
