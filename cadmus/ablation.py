@@ -110,8 +110,10 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
     written.write_text(yaml.safe_dump(run.model_dump()), encoding="utf-8")
     common = ["--config", str(written), "--dataset", str(dataset)]
     paths = ["--checkpoints", str(folder / "checkpoints"), "--metrics", str(metrics)]
-    _command("train", *common, *paths, "--output", str(folder / "model"), jobs=jobs)
-    _command("evaluate", *common, "--model", str(folder / "model"), "--output", str(accuracy), jobs=jobs)
+    _command(folder, "train", *common, *paths, "--output", str(folder / "model"), jobs=jobs)
+    _command(
+        folder, "evaluate", *common, "--model", str(folder / "model"), "--output", str(accuracy), jobs=jobs
+    )
     losses, totals = ("loss", "completion_loss"), ("programs", "tokens", "seconds")
     steps = read_numbers(metrics, (*losses, *totals))
     programs, tokens, seconds = (steps[name][-1] for name in totals)
@@ -132,13 +134,15 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
     }
 
 
-def _command(*arguments: str, jobs: int) -> None:
-    threads = str(max(1, cores() // jobs))
-    done = subprocess.run(
-        [sys.executable, "-m", "cadmus", *arguments],
-        env={**os.environ, "OMP_NUM_THREADS": threads},
-        capture_output=True,
-        text=True,
-    )
+def _command(folder: Path, command: str, *arguments: str, jobs: int) -> None:
+    log = folder / f"{command}.log"
+    with log.open("a", encoding="utf-8") as file:
+        done = subprocess.run(
+            [sys.executable, "-m", "cadmus", command, *arguments],
+            env={**os.environ, "OMP_NUM_THREADS": str(max(1, cores() // jobs))},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
     if done.returncode:
-        raise InputError((done.stderr.strip().splitlines() or ["a training was killed"])[-1])
+        said = log.read_text(encoding="utf-8").strip().splitlines() or ["killed"]
+        raise InputError(f"{folder.name}: {said[-1].removeprefix('cadmus: ')} (more in {log})")

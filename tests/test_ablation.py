@@ -70,3 +70,16 @@ def test_variants_are_trained_once_and_compared(tmp_path):
     assert again[2]["variant"] == "plain"
     with pytest.raises(InputError, match="the row tied has the changes"):
         rows(tied={"model": {"tied": False}})
+
+
+def test_a_variant_that_fails_is_named(tmp_path):
+    (tmp_path / "variants.yaml").write_text("tied: {model: {tied: true}}")
+    paths = [ROOT / "tests/tiny.yaml", tmp_path / "variants.yaml", "--dataset", tmp_path / "missing"]
+    paths += ["--runs", tmp_path / "runs", "--output", tmp_path / "out.csv"]
+    with pytest.raises(InputError) as raised:
+        CliRunner().invoke(ablate, list(map(str, paths)), catch_exceptions=False)
+    log = tmp_path / "runs/tied/train.log"
+    assert str(raised.value).startswith("tied: ")
+    assert "missing" in str(raised.value)
+    assert str(raised.value).endswith(f"(more in {log})")
+    assert log.read_text().count("\n") >= 1
