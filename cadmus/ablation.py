@@ -144,5 +144,10 @@ def _command(folder: Path, command: str, *arguments: str, jobs: int) -> None:
             stderr=subprocess.STDOUT,
         )
     if done.returncode:
-        said = log.read_text(encoding="utf-8").strip().splitlines() or ["killed"]
-        raise InputError(f"{folder.name}: {said[-1].removeprefix('cadmus: ')} (more in {log})")
+        # What a signal ended did not come to say so.
+        ended = f"ended by signal {-done.returncode}" if done.returncode < 0 else _last_line(log)
+        raise InputError(f"{folder.name}: {ended.removeprefix('cadmus: ')} (more in {log})")
+
+
+def _last_line(log: Path) -> str:
+    return log.read_text(encoding="utf-8").strip().splitlines()[-1]

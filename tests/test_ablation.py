@@ -1,13 +1,14 @@
 """Variants of a config, trained and compared."""
 
 import csv
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
-from cadmus.ablation import read_variants
+from cadmus.ablation import _command, read_variants
 from cadmus.cli.ablate import ablate
 from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
@@ -83,3 +84,10 @@ def test_a_variant_that_fails_is_named(tmp_path):
     assert "missing" in str(raised.value)
     assert str(raised.value).endswith(f"(more in {log})")
     assert log.read_text().count("\n") >= 1
+
+
+def test_a_variant_that_is_killed_is_said_to_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], -9))
+    (tmp_path / "train.log").write_text("step 3/5, loss 4.1\n")
+    with pytest.raises(InputError, match=r": ended by signal 9 \(more in .*train\.log\)$"):
+        _command(tmp_path, "train", jobs=1)

@@ -105,7 +105,7 @@ def train(as_json: bool) -> None:
       WAY_tokens_per_second            tokens a second, for each WAY
       WAY_programs_per_second          programs a second
       WAY_fill                         share of the computed tokens that are no padding
-      matmul_gflop_per_second          rate of one product of square matrices in bf16
+      matmul_gflop_per_second          rate of products of square matrices in bf16
       cadmus_gflop_per_second          rate of what the model needs, three forward passes a step
       cadmus_share_of_matmul           the one by the other
       cadmus_over_WAY                  how many times as fast cadmus is

@@ -85,8 +85,8 @@ def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
 def _so_far(agreed: int, programs: int, first_chunk: int) -> str:
     from cadmus.fuzz import CHUNK
 
-    done, left = agreed // CHUNK, programs - agreed // CHUNK * CHUNK
-    rest = f"--first-chunk {first_chunk + done} --programs {left}"
+    done = agreed // CHUNK
+    rest = f"--first-chunk {first_chunk + done} --programs {programs - done * CHUNK}"
     return f"{agreed:,} of {programs:,} programs; {rest} does the rest"
 
 
