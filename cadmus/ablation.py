@@ -15,7 +15,7 @@ import yaml
 from cadmus import config
 from cadmus.cores import cores
 from cadmus.errors import InputError
-from cadmus.evaluate.numbers import read_numbers
+from cadmus.evaluate.numbers import accuracy_by, read_numbers
 from cadmus.files import replacing
 from cadmus.plan import flops_so_far, parameter_count
 from cadmus.provenance import commit
@@ -104,20 +104,19 @@ def _rows(output: Path) -> list[dict[str, Any]]:
 
 def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
-    written, metrics, accuracy = (
-        folder / name for name in ("config.yaml", "metrics.jsonl", "accuracy.parquet")
+    written, metrics, completions = (
+        folder / name for name in ("config.yaml", "metrics.jsonl", "completions.parquet")
     )
     written.write_text(yaml.safe_dump(run.model_dump()), encoding="utf-8")
     common = ["--config", str(written), "--dataset", str(dataset)]
     paths = ["--checkpoints", str(folder / "checkpoints"), "--metrics", str(metrics)]
     _command(folder, "train", *common, *paths, "--output", str(folder / "model"), jobs=jobs)
-    _command(
-        folder, "evaluate", *common, "--model", str(folder / "model"), "--output", str(accuracy), jobs=jobs
-    )
+    paths = ["--model", str(folder / "model"), "--output", str(completions)]
+    _command(folder, "evaluate", *common, *paths, jobs=jobs)
     losses, totals = ("loss", "completion_loss"), ("programs", "tokens", "seconds")
     steps = read_numbers(metrics, (*losses, *totals))
     programs, tokens, seconds = (steps[name][-1] for name in totals)
-    found = read_numbers(accuracy, ("template", "metric", "accuracy"))
+    accuracy = accuracy_by(read_numbers(completions, ("template", *METRICS)), "template")
     return {
         "parameters": parameter_count(run.model),
         "programs": programs,
@@ -128,7 +127,7 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
         **{
             f"{metric} {row['template']}": round(row["accuracy"], 4)
             for metric in METRICS
-            for row in found.filter(metric=metric).iter_rows(named=True)
+            for row in accuracy.filter(metric=metric).iter_rows(named=True)
         },
         "commit": commit(),
     }

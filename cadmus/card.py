@@ -12,7 +12,7 @@ from cadmus import isa
 from cadmus.config import TEMPLATES, parse_config
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.numbers import read_numbers
+from cadmus.evaluate.numbers import accuracy_by, read_numbers
 from cadmus.figures import table3_accuracy, tables
 from cadmus.files import replacing
 from cadmus.model.export import METADATA, WEIGHTS, read_metadata, weights_digest
@@ -26,7 +26,7 @@ FRONT_MATTER = {
 }
 NEEDED = ("config", "data_digest", "steps", "programs", "tokens", "device", "cores")
 """What the card takes from ``meta.json`` besides what every export has."""
-OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "micro_batch_size", "row_length"}
+OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
 """Fields of the section train that do not decide what is learnt."""
 
 TEXT = Template("""\
@@ -90,25 +90,25 @@ $accuracy
 """)
 
 
-def write_model_card(directory: Path, accuracy: Path, metrics: Path, output: Path) -> None:
+def write_model_card(directory: Path, completions: Path, metrics: Path, output: Path) -> None:
     """Write the card of a model.
 
     Args:
         directory: the export, as :func:`cadmus.train.loop.train` writes it; what the card says of config and
             data it takes from there.
-        accuracy: the numbers of ``cadmus evaluate`` for this model.
+        completions: what ``cadmus evaluate`` wrote of this model.
         metrics: the metrics of its training.
         output: the file to write, for example README.md.
 
     Raises:
         InputError: a file is missing, damaged, or of another model, or the card cannot be written.
     """
-    text = model_card(directory, accuracy, metrics)
+    text = model_card(directory, completions, metrics)
     with replacing(output) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def model_card(directory: Path, accuracy: Path, metrics: Path) -> str:
+def model_card(directory: Path, completions: Path, metrics: Path) -> str:
     """The card of a model, see :func:`write_model_card`."""
     noted = read_metadata(directory)
     place = directory / METADATA
@@ -116,14 +116,14 @@ def model_card(directory: Path, accuracy: Path, metrics: Path) -> str:
         if key not in noted:
             raise InputError(f"{place}: says nothing of {key}; a card is for a model that was trained here")
     config = parse_config(noted["config"], str(place))
-    numbers = _accuracy(accuracy, directory)
+    graded = _completions(completions, directory)
     steps = _metrics(metrics, noted["steps"])
     seconds = steps["seconds"][-1]
     flops = flops_so_far(config, noted["programs"], noted["tokens"])
     # Equality programs are there twice, by another name.
-    trained = numbers.filter(pl.col("template").is_in(TEMPLATES)).unique("template")
+    trained = graded.filter(pl.col("template").is_in(TEMPLATES)).unique("template")
     trained_on = int(trained["training_programs"].sum())
-    worst = numbers.filter(pl.col("metric") == "verified").sort("accuracy").row(0, named=True)
+    worst = accuracy_by(graded, "template").filter(metric="verified").sort("accuracy").row(0, named=True)
     last = steps["loss"].tail(max(1, len(steps) // 100))
     held_out = ", ".join(f"`{name}`" for name in config.dataset.held_out)
     card = TEXT.substitute(
@@ -164,7 +164,7 @@ def model_card(directory: Path, accuracy: Path, metrics: Path) -> str:
             }
         ),
         recipe=_listed(config.train.model_dump(exclude=OPERATIONAL)),
-        accuracy=tables.render(table3_accuracy.table(numbers))[0].strip(),
+        accuracy=tables.render(table3_accuracy.table(graded))[0].strip(),
         weakest=worst["template"].replace("_", " "),
         worst=as_text(worst["accuracy"], worst["low"], worst["high"]),
         isa_digest=noted["isa_digest"],
@@ -172,17 +172,17 @@ def model_card(directory: Path, accuracy: Path, metrics: Path) -> str:
     return f"---\n{yaml.safe_dump(FRONT_MATTER, sort_keys=False)}---\n\n{card}"
 
 
-def _accuracy(path: Path, directory: Path) -> pl.DataFrame:
-    """The numbers of ``cadmus evaluate``, of this model."""
-    numbers = read_numbers(path, table3_accuracy.COLUMNS[0])
+def _completions(path: Path, directory: Path) -> pl.DataFrame:
+    """What ``cadmus evaluate`` wrote, of this model."""
+    graded = read_numbers(path, table3_accuracy.COLUMNS[0])
     ours = weights_digest(directory)
     found = pl.read_parquet_metadata(path).get("model_digest") if path.suffix == ".parquet" else None
     if found != ours:
         raise InputError(
-            f"{path}: the accuracy of the model {found or 'of no name'}, {directory / WEIGHTS} is {ours}; "
+            f"{path}: completions of the model {found or 'of no name'}, {directory / WEIGHTS} is {ours}; "
             "evaluate it again"
         )
-    return numbers
+    return graded
 
 
 def _metrics(path: Path, last: int) -> pl.DataFrame:

@@ -447,6 +447,14 @@ class Train(Section):
     ranks: Annotated[Positive, Field(description="training processes on this node")] = 1
     checkpoint_every: Annotated[Positive, Field(description="steps between checkpoints")] = 250
     keep_checkpoints: Annotated[Positive, Field(description="checkpoints kept, the newest first")] = 2
+    snapshots: Annotated[
+        Positive,
+        Field(
+            le=1000,
+            description="exports left on the way, the last step among them, to follow accuracy over compute; "
+            "evenly spaced in the logarithm of the steps",
+        ),
+    ] = 9
 
     @model_validator(mode="before")
     @classmethod
@@ -480,8 +488,8 @@ class Train(Section):
 class Grid(Section):
     """The comparison grid: every pair of values (x, y)."""
 
-    low: Annotated[Value, Field(description="smallest value of the grid")] = -40
-    high: Annotated[Value, Field(description="largest value of the grid")] = 40
+    low: Annotated[Value, Field(description="smallest value of the grid")] = -60
+    high: Annotated[Value, Field(description="largest value of the grid")] = 60
     programs_per_pixel: Annotated[
         Positive, Field(le=10_000, description="held-out programs for each pair")
     ] = 10
@@ -515,9 +523,18 @@ class Evaluate(Section):
         Field(description="the programs that are completed for Table 3"),
     ] = "test"
     programs: Annotated[Positive, Field(description="most programs completed of each template")] = 2_000
+    snapshot_programs: Annotated[
+        Positive, Field(description="the same for each snapshot of the training")
+    ] = 500
     batch_size: Annotated[Positive, Field(description="programs completed at a time")] = 512
     grid: Grid = Grid()
     probe: Probe = Probe()
+    lens_programs: Annotated[
+        Positive, Field(le=1_000_000, description="comparisons that the logit lens looks at")
+    ] = 2_000
+    patch_programs: Annotated[
+        Positive, Field(le=1_000_000, description="pairs of comparisons that hidden states are exchanged in")
+    ] = 2_000
 
 
 class Config(Section):

@@ -36,7 +36,7 @@ def publish(results: Path, root: Path) -> list[Path]:
     Raises:
         InputError: the run is not finished, or the README has no place for results.
     """
-    needed = [*FILES, "model/meta.json", "experiments/accuracy.parquet"]
+    needed = [*FILES, "model/meta.json", "experiments/completions.parquet"]
     missing = [name for name in needed if not (results / name).is_file()]
     if missing:
         raise InputError(f"{results}: the run is not finished, {missing[0]} is missing")
@@ -93,7 +93,7 @@ def _provenance(results: Path) -> dict[str, Any]:
     import polars as pl
 
     model = json.loads((results / "model/meta.json").read_text(encoding="utf-8"))
-    noted = pl.read_parquet_metadata(results / "experiments/accuracy.parquet")
+    noted = pl.read_parquet_metadata(results / "experiments/completions.parquet")
     return {
         "name": results.name,
         "config_digest": noted["config_digest"],

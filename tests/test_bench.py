@@ -9,10 +9,12 @@ import torch
 from click.testing import CliRunner
 from torch.utils.flop_counter import FlopCounterMode
 
+from cadmus import isa
+from cadmus.bench import decoding, training
 from cadmus.bench import programs as bench
-from cadmus.bench import training
 from cadmus.cli.bench import bench as command
 from cadmus.config import TEMPLATES, Model
+from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
 
@@ -98,6 +100,25 @@ def test_train_json_has_the_keys_of_its_help(monkeypatch) -> None:
         way = next((f"WAY{key.removeprefix(way)}" for way in ways if key.startswith(way)), key)
         generic = "cadmus_over_WAY" if key.startswith("cadmus_over_") else way if way in kinds else key
         assert generic in described, key
+
+
+def test_decode_json_has_the_keys_of_its_help_and_both_ways_agree(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(decoding, "EACH", 3)
+    monkeypatch.setattr(decoding, "REPEATS", 1)
+    sizes = Model(layers=2, width=32, heads=2, mlp=64)
+    torch.manual_seed(0)
+    model = GPT(sizes)
+    with torch.no_grad():
+        # So that some completions end, after as many instructions as it happens.
+        model.lm_head.weight[isa.END_ID] *= 30
+    save_export(model, sizes, tmp_path / "model", {})
+    measured = json.loads(invoke("decode", str(tmp_path / "model"), "--json"))
+    described = " ".join(invoke("decode", "--help").split())
+    assert all(key in described for key in measured)
+    assert measured["programs"] == 27
+    assert measured["same_completions"] == 1
+    monkeypatch.setattr(decoding, "bench_decode", lambda directory: measured)
+    assert "100.00% of 27 completions the same" in invoke("decode", str(tmp_path / "model"))
 
 
 def test_the_operations_of_a_step_are_those_of_its_matrices(monkeypatch) -> None:

@@ -16,7 +16,7 @@ from cadmus.card import model_card, write_model_card
 from cadmus.cli.card import card as command
 from cadmus.config import load_config
 from cadmus.errors import InputError
-from cadmus.evaluate.numbers import with_accuracy, write_numbers
+from cadmus.evaluate.numbers import write_numbers
 from cadmus.model.export import read_metadata, save_export, weights_digest
 from cadmus.model.gpt import GPT
 from cadmus.plan import average_program, training_flops
@@ -39,21 +39,28 @@ def place(tmp_path):
     """A folder with an untrained model, and what could have been measured on it."""
     torch.manual_seed(0)
     save_export(GPT(RUN.model), RUN.model, tmp_path / "model", TRAINED)
-    rows = [
-        {"template": template, "metric": metric, "programs": 50, "correct": correct, "training_programs": 800}
+    completions = pl.concat(
+        pl.DataFrame(
+            {
+                "template": [template] * 50,
+                "training_programs": [800] * 50,
+                "verified": [k < right for k in range(50)],
+                "verified_equality": pl.Series([None] * 50, dtype=pl.Boolean),
+                "exact": [k < right - 20 for k in range(50)],
+                "next_token": [k < 25 for k in range(50)],
+            }
+        )
         for template, right in (("equality", 49), ("equality_solve", 30), ("random", 40))
-        for metric, correct in (("verified", right), ("exact", right - 20), ("next_token", 25))
-    ]
-    numbers = with_accuracy(pl.DataFrame(rows))
+    )
     origin = {"model_digest": weights_digest(tmp_path / "model")}
-    write_numbers(numbers, tmp_path / "accuracy.parquet", origin)
+    write_numbers(completions, tmp_path / "completions.parquet", origin)
     steps = [{"step": step, "loss": 4 - step / 10, "seconds": step / 4} for step in range(1, 21)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     return tmp_path
 
 
 def make(place):
-    return model_card(place / "model", place / "accuracy.parquet", place / "metrics.jsonl")
+    return model_card(place / "model", place / "completions.parquet", place / "metrics.jsonl")
 
 
 def test_the_front_matter_is_that_of_the_hub(place):
@@ -122,21 +129,26 @@ def _edit(place, **changes):
         (lambda p: _edit(p, config={"name": "x"}), "meta.json: dataset: is missing"),
         (lambda p: _edit(p, steps=30), "ends at step 20, the model was trained for 30 steps"),
         (lambda p: (p / "metrics.jsonl").unlink(), "no such numbers file"),
-        (lambda p: (p / "accuracy.parquet").write_text("no"), "damaged or not a .parquet file"),
+        (lambda p: (p / "completions.parquet").write_text("no"), "damaged or not a .parquet file"),
         (lambda p: (p / "model/model.safetensors").write_bytes(b"other"), "evaluate it again"),
-        (lambda p: pl.read_parquet(p / "accuracy.parquet").write_parquet(p / "accuracy.parquet"), "no name"),
+        (
+            lambda p: pl.read_parquet(p / "completions.parquet").write_parquet(p / "completions.parquet"),
+            "no name",
+        ),
     ],
 )
 def test_files_that_do_not_fit_are_refused_in_one_line(place, damage, message):
     damage(place)
     with pytest.raises(InputError, match=message) as caught:
-        write_model_card(place / "model", place / "accuracy.parquet", place / "metrics.jsonl", place / "a.md")
+        write_model_card(
+            place / "model", place / "completions.parquet", place / "metrics.jsonl", place / "a.md"
+        )
     assert "\n" not in str(caught.value)
     assert not (place / "a.md").exists()
 
 
 def test_the_command_writes_the_card(place):
-    arguments = [str(place / "model"), "--accuracy", str(place / "accuracy.parquet")]
+    arguments = [str(place / "model"), "--completions", str(place / "completions.parquet")]
     arguments += ["--metrics", str(place / "metrics.jsonl"), "--output"]
     done = CliRunner().invoke(command, [*arguments, str(place / "README.md")], catch_exceptions=False)
     assert done.exit_code == 0

@@ -14,10 +14,10 @@ from cadmus.config import Grid, Values
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import Defect, InputError
 from cadmus.evaluate import comparisons, regions
-from cadmus.evaluate.completion import accuracy, second_expression
+from cadmus.evaluate.completion import complete, second_expression
 from cadmus.evaluate.grid import comparison_grid
 from cadmus.evaluate.intervals import as_text, wilson
-from cadmus.evaluate.numbers import read_numbers, write_numbers
+from cadmus.evaluate.numbers import accuracy_by, read_numbers, write_numbers
 from cadmus.model.tokens import BYTE_OF_TOKEN
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
@@ -67,8 +67,8 @@ def table_of(template: str, *programs: str, prompt_length: int | list[int]) -> S
     )
 
 
-def counts(numbers: pl.DataFrame, template: str) -> dict[str, int]:
-    rows = numbers.filter(pl.col("template") == template)
+def counts(completions: pl.DataFrame, template: str) -> dict[str, int]:
+    rows = accuracy_by(completions, "template").filter(template=template)
     return dict(rows.select("metric", "correct").iter_rows())
 
 
@@ -113,8 +113,9 @@ def test_scored_accuracy_is_one_minus_the_error_rate() -> None:
     programs = [f"{a}{b}+{b}>" if a != "0" else f"0{b}+{b}=" for a, b in pairs]
     wrong = set(rng.choice(60, 21, replace=False).tolist())
     answers = {program[:4]: "<" if i in wrong else program[4:] for i, program in enumerate(programs)}
-    numbers = accuracy(Answers(answers), table_of("basic_math", *programs, prompt_length=4), 63)
-    assert counts(numbers, "basic_math") == {"verified": 39, "exact": 39, "next_token": 39}
+    completions = complete(Answers(answers), table_of("basic_math", *programs, prompt_length=4), 63)
+    assert counts(completions, "basic_math") == {"verified": 39, "exact": 39, "next_token": 39}
+    numbers = accuracy_by(completions, "template")
     assert numbers["programs"].to_list() == [60] * 3
     assert numbers["accuracy"].to_list() == [0.65] * 3
     assert numbers["low"][0] < 0.65 < numbers["high"][0]
@@ -131,24 +132,27 @@ def test_each_metric_counts_what_it_says() -> None:
         "34+1>": ("34+1", ""),  # ended at once: 7 and 1 are both true
     }
     table = table_of("basic_math", *programs, prompt_length=4)
-    numbers = accuracy(Answers(dict(programs.values())), table, 63)
-    assert counts(numbers, "basic_math") == {"verified": 4, "exact": 1, "next_token": 2}
-    assert numbers["not_ended"].to_list() == [1] * 3
-    assert numbers["uses_drop"].to_list() == [1] * 3
+    completions = complete(Answers(dict(programs.values())), table, 63)
+    assert counts(completions, "basic_math") == {"verified": 4, "exact": 1, "next_token": 2}
+    assert completions["program"].to_list() == list(programs)
+    assert completions["completion"].to_list() == [answer or "" for _, answer in programs.values()]
+    assert completions["ended"].to_list() == [answer is not None for _, answer in programs.values()]
+    assert completions["uses_drop"].to_list() == [answer == "__1" for _, answer in programs.values()]
+    assert completions["verified_equality"].null_count() == len(programs)
 
 
 def test_the_end_is_a_next_token() -> None:
     programs = ("\\L1>;u1b2bf", "\\L1>;u1bf!")
     table = table_of("apply_labels", *programs, prompt_length=[11, 9])
-    right = accuracy(Answers({programs[0]: "", "\\L1>;u1bf": "!"}), table, 63)
+    right = complete(Answers({programs[0]: "", "\\L1>;u1bf": "!"}), table, 63)
     assert counts(right, "apply_labels") == {"verified": 2, "exact": 2, "next_token": 2}
-    swapped = accuracy(Answers({programs[0]: "!", "\\L1>;u1bf": ""}), table, 63)
+    swapped = complete(Answers({programs[0]: "!", "\\L1>;u1bf": ""}), table, 63)
     assert counts(swapped, "apply_labels") == {"verified": 0, "exact": 0, "next_token": 0}
 
 
 def test_a_limit_takes_the_first_programs_of_each_template() -> None:
     table = table_of("basic_math", "34+7=", "34+8<", prompt_length=4)
-    numbers = accuracy(Answers({"34+7": "="}), table, 63, limit=1)
+    numbers = complete(Answers({"34+7": "="}), table, 63, limit=1)
     assert counts(numbers, "basic_math") == {"verified": 1, "exact": 1, "next_token": 1}
 
 
@@ -156,7 +160,7 @@ def test_equality_is_solved_from_after_the_first_expression() -> None:
     program = "941-*55*2+="
     table = table_of("equality", program, prompt_length=10)
     answers = {program[:10]: "=", program[:5]: "39*="}
-    numbers = accuracy(Answers(answers), table, 63)
+    numbers = complete(Answers(answers), table, 63)
     assert counts(numbers, "equality") == {"verified": 1, "exact": 1, "next_token": 1}
     assert counts(numbers, "equality_solve") == {
         "verified": 1,
@@ -165,7 +169,7 @@ def test_equality_is_solved_from_after_the_first_expression() -> None:
         "next_token": 0,
     }
     # Another comparison is true as well, but solves no equality.
-    numbers = accuracy(Answers({**answers, program[:5]: "9>"}), table, 63)
+    numbers = complete(Answers({**answers, program[:5]: "9>"}), table, 63)
     solve = counts(numbers, "equality_solve")
     assert (solve["verified"], solve["verified_equality"]) == (1, 0)
 

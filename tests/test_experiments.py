@@ -1,4 +1,4 @@
-"""The commands ``evaluate``, ``grid`` and ``probe`` on an untrained model."""
+"""The commands of the experiments, on untrained models."""
 
 from pathlib import Path
 
@@ -13,8 +13,11 @@ from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
+from cadmus.evaluate.numbers import accuracy_by
 from cadmus.model.export import WEIGHTS, save_export
 from cadmus.model.gpt import GPT
+from cadmus.plan import flops_so_far
+from cadmus.train.snapshots import snapshot_path
 
 CONFIG = """
 name: tiny
@@ -28,6 +31,8 @@ train: {steps: 1}
 evaluate:
   grid: {low: -1, high: 1, programs_per_pixel: 2}
   probe: {train_programs: 60, test_programs: 20}
+  lens_programs: 30
+  patch_programs: 30
 """
 
 
@@ -39,6 +44,9 @@ def place(tmp_path_factory) -> Path:
     run = load_config(place / "config.yaml")
     torch.manual_seed(0)
     save_export(GPT(run.model), run.model, place / "model", {})
+    for step in (1, 2):
+        noted = {"config": run.model_dump(), "steps": step, "programs": 64 * step, "tokens": 1000 * step}
+        save_export(GPT(run.model), run.model, snapshot_path(place / "snapshots", step), noted)
     for shard in plan(run):
         write_shard(run, place / "dataset", shard.template, shard.split, shard.number)
     write_manifest(run, place / "dataset")
@@ -46,8 +54,9 @@ def place(tmp_path_factory) -> Path:
 
 
 def invoke(place: Path, command: str, output: Path, **replaced: str) -> Result:
-    options = {"config": place / "config.yaml", "model": place / "model", "output": output}
-    if command == "evaluate":
+    options = {"config": place / "config.yaml", "output": output}
+    options |= {"snapshots": place / "snapshots"} if command == "curve" else {"model": place / "model"}
+    if command in ("evaluate", "curve"):
         options["dataset"] = place / "dataset"
     arguments = [
         text for name, value in {**options, **replaced}.items() for text in (f"--{name}", str(value))
@@ -55,7 +64,17 @@ def invoke(place: Path, command: str, output: Path, **replaced: str) -> Result:
     return CliRunner().invoke(cadmus, [command, *arguments])
 
 
-@pytest.mark.parametrize(("command", "rows"), [("evaluate", 3 + 3 + 4), ("grid", 9), ("probe", 2 * 2 * 11)])
+@pytest.mark.parametrize(
+    ("command", "rows"),
+    [
+        ("evaluate", 3 * 30),
+        ("curve", 2 * 10),
+        ("grid", 9),
+        ("probe", 2 * 2 * 11),
+        ("lens", 2 * 11),
+        ("patch", 2 * 2 * 4),
+    ],
+)
 def test_an_experiment_writes_its_numbers_and_their_origin(place, tmp_path, command: str, rows: int) -> None:
     outputs = [tmp_path / f"{name}.parquet" for name in "ab"]
     for output in outputs:
@@ -74,17 +93,22 @@ def test_training_programs_come_from_the_manifest(place, tmp_path) -> None:
     invoke(place, "evaluate", tmp_path / "a.parquet")
     numbers = pl.read_parquet(tmp_path / "a.parquet")
     assert set(numbers["training_programs"]) == {40}
-    assert set(numbers["programs"]) == {30}
+    assert numbers.group_by("template").len()["len"].to_list() == [30] * 3
 
 
-@pytest.mark.parametrize("command", ["evaluate", "grid", "probe"])
+@pytest.mark.parametrize("command", ["evaluate", "curve", "grid", "probe", "lens", "patch"])
 def test_bad_input_is_one_line_and_leaves_nothing(place, tmp_path, command: str) -> None:
     cases = {
         "--output": invoke(place, command, tmp_path / "a.csv"),
-        str(tmp_path / "absent"): invoke(place, command, tmp_path / "a.parquet", model=tmp_path / "absent"),
+        str(tmp_path / "absent"): invoke(
+            place,
+            command,
+            tmp_path / "a.parquet",
+            **{"snapshots" if command == "curve" else "model": tmp_path / "absent"},
+        ),
         "--device nowhere": invoke(place, command, tmp_path / "a.parquet", device="nowhere"),
     }
-    if command == "evaluate":
+    if command in ("evaluate", "curve"):
         absent = tmp_path / "no-dataset"
         cases[str(absent)] = invoke(place, command, tmp_path / "a.parquet", dataset=absent)
     for named, result in cases.items():
@@ -92,6 +116,32 @@ def test_bad_input_is_one_line_and_leaves_nothing(place, tmp_path, command: str)
         assert named in str(result.exception)
         assert "\n" not in str(result.exception)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_curve_is_of_the_snapshots_in_their_order(place, tmp_path) -> None:
+    run = load_config(place / "config.yaml")
+    assert invoke(place, "curve", tmp_path / "a.parquet").exit_code == 0
+    curve = pl.read_parquet(tmp_path / "a.parquet")
+    flops = [flops_so_far(run, 64 * step, 1000 * step) for step in (1, 2)]
+    assert curve.select("step", "tokens", "flops").unique(maintain_order=True).rows() == [
+        (1, 1000, flops[0]),
+        (2, 2000, flops[1]),
+    ]
+    # Each snapshot has the accuracy that `cadmus evaluate` finds for it.
+    last = snapshot_path(place / "snapshots", 2)
+    assert invoke(place, "evaluate", tmp_path / "b.parquet", model=last).exit_code == 0
+    of_last = curve.filter(pl.col("step") == 2).drop("step", "tokens", "flops")
+    assert of_last.equals(accuracy_by(pl.read_parquet(tmp_path / "b.parquet"), "template"))
+
+
+def test_a_snapshot_that_does_not_say_how_long_it_was_trained_is_refused(place, tmp_path) -> None:
+    run = load_config(place / "config.yaml")
+    save_export(
+        GPT(run.model), run.model, snapshot_path(tmp_path / "snapshots", 1), {"config": run.model_dump()}
+    )
+    refused = invoke(place, "curve", tmp_path / "a.parquet", snapshots=tmp_path / "snapshots")
+    assert isinstance(refused.exception, InputError)
+    assert "meta.json: says nothing of steps; give snapshots of a training" in str(refused.exception)
 
 
 def test_a_truncated_model_is_bad_input(place, tmp_path) -> None:
@@ -113,6 +163,36 @@ def test_a_model_of_another_split_is_refused(place, tmp_path) -> None:
     refused = invoke(place, "grid", tmp_path / "a.parquet", model=tmp_path / "model")
     assert isinstance(refused.exception, InputError)
     assert "trained with dataset.held_out_share 0.2, the config says 0.05" in str(refused.exception)
+
+
+def test_a_dataset_that_the_model_may_have_been_trained_on_is_refused(place, tmp_path) -> None:
+    (tmp_path / "other.yaml").write_text(
+        CONFIG.replace("max_length: 24", "max_length: 24\n  held_out_share: 0.2")
+    )
+    other = load_config(tmp_path / "other.yaml")
+    for shard in plan(other):
+        write_shard(other, tmp_path / "dataset", shard.template, shard.split, shard.number)
+    write_manifest(other, tmp_path / "dataset")
+    for command in ("evaluate", "curve"):
+        refused = invoke(place, command, tmp_path / "a.parquet", dataset=tmp_path / "dataset")
+        assert isinstance(refused.exception, InputError)
+        assert "of its test programs" in str(refused.exception)
+        assert "are for training where dataset.held_out_share is 0.05" in str(refused.exception)
+
+
+def test_without_a_config_it_is_the_model_s(place, tmp_path) -> None:
+    run = load_config(place / "config.yaml")
+    model = snapshot_path(place / "snapshots", 1)
+    assert invoke(place, "grid", tmp_path / "a.parquet", model=model).exit_code == 0
+    options = ["--model", str(model), "--output", str(tmp_path / "b.parquet")]
+    assert CliRunner().invoke(cadmus, ["grid", *options]).exit_code == 0
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert pl.read_parquet_metadata(tmp_path / "b.parquet")["config_digest"] == config.digest(
+        run.model_dump()
+    )
+    options[1] = str(place / "model")
+    refused = CliRunner().invoke(cadmus, ["grid", *options])
+    assert "meta.json: says nothing of a config; name one with --config" in str(refused.exception)
 
 
 def test_training_on_the_dataset_of_another_config_is_refused(place, tmp_path) -> None:

@@ -13,8 +13,8 @@ from cadmus import isa
 from cadmus.cli.main import cadmus
 from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
-from cadmus.evaluate.numbers import METRICS, with_accuracy, write_numbers
-from cadmus.figures import FIGURES, NAMES, TABLES, produce, tables
+from cadmus.evaluate.numbers import METRICS, accuracy_by, with_accuracy, write_numbers
+from cadmus.figures import FIGURES, NAMES, PAGES, TABLES, produce, tables
 
 
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
@@ -44,13 +44,51 @@ def training() -> pl.DataFrame:
     return pl.DataFrame({"step": steps, **losses, "tokens": steps * 1000})
 
 
-def accuracies() -> pl.DataFrame:
-    rows = [
-        {"template": name, "metric": metric, "training_programs": 1000, "programs": 200, "correct": 150}
+def completions() -> pl.DataFrame:
+    """Of programs of two to nine instructions, three quarters of which are right."""
+    rows = {metric: [k % 4 > 0 for k in range(200)] for metric in METRICS}
+    rows |= {
+        "program": ["1" * (2 + k % 8) for k in range(200)],
+        "prompt_length": [1 + k % 8 for k in range(200)],
+    }
+    rows |= {"completion": [f"<{k}" for k in range(200)], "uses_drop": [k % 8 == 0 for k in range(200)]}
+    rows |= {"ended": [k % 16 != 4 for k in range(200)]}
+    return pl.concat(
+        pl.DataFrame({"template": [name] * 200, "training_programs": 1000, **rows})
         for name in (*TEMPLATES, "equality_solve")
-        for metric in METRICS
+    )
+
+
+def curve() -> pl.DataFrame:
+    """Of all sub-problems but one."""
+    accuracies = accuracy_by(completions(), "template")
+    steps = [accuracies.with_columns(flops=pl.lit(flops)) for flops in (1e12, 1e13, 1e14)]
+    return pl.concat(steps).filter(pl.col("template") != "random")
+
+
+def lens(layers: int = 3) -> pl.DataFrame:
+    places = [(layer, token) for layer in range(layers) for token in range(1, 12)]
+    return pl.DataFrame(places, schema=["layer", "token"], orient="row").with_columns(
+        programs=pl.lit(100), loss=4.2 / pl.col("token"), agreeing=30 * pl.col("layer")
+    )
+
+
+def patches() -> pl.DataFrame:
+    """Of the first token; there is no pair for the second."""
+    shares = {
+        "own": [1.0, 0.5, 0.1],
+        "hybrid": [0.0, 0.4, 0.1],
+        "donor": [0.0, 0.1, 0.7],
+        "other": [0.0, 0.0, 0.1],
+    }
+    rows = [
+        (token, layer, outcome, 100 if token == 5 else 0, of_layers[layer] if token == 5 else None)
+        for token in (5, 10)
+        for outcome, of_layers in shares.items()
+        for layer in range(3)
     ]
-    return with_accuracy(pl.DataFrame(rows))
+    numbers = pl.DataFrame(rows, schema=["token", "layer", "outcome", "programs", "share"], orient="row")
+    return numbers.with_columns(low=pl.col("share") - 0.05, high=pl.col("share") + 0.05)
 
 
 def llm() -> pl.DataFrame:
@@ -71,10 +109,16 @@ NUMBERS = {
     "probe_layers": probes,
     "output_tokens": grid,
     "accuracy_by_distance": grid,
+    "accuracy_by_compute": curve,
+    "accuracy_by_length": completions,
+    "accuracy_by_examples": completions,
+    "logit_lens": lens,
+    "patching": patches,
+    "failures": completions,
     "training_curve": training,
     "table1_related_work": None,
     "table2_instructions": None,
-    "table3_accuracy": accuracies,
+    "table3_accuracy": completions,
 }
 
 
@@ -130,6 +174,56 @@ def test_tables_are_whole_and_the_same_again(name: str, numbers, tmp_path) -> No
     assert latex.isascii()
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_are_the_same_again(name: str, numbers, tmp_path) -> None:
+    (first,) = produce(name, numbers(name), tmp_path / "first")
+    (again,) = produce(name, numbers(name), tmp_path / "again")
+    assert first.name == f"{name}.html"
+    assert first.read_bytes() == again.read_bytes()
+
+
+def test_failures_are_shown_with_their_traces() -> None:
+    from cadmus.figures.failures import SHOWN, page
+
+    wrong = {"program": "34+7=", "prompt_length": 4, "uses_drop": False, "verified": False}
+    rows = [
+        {**wrong, "completion": "<", "ended": True},
+        {**wrong, "completion": "=!", "ended": False},
+        {**wrong, "completion": "_", "ended": True, "uses_drop": True},
+        {**wrong, "completion": "=", "ended": True, "verified": True},
+    ]
+    text = page(pl.DataFrame(rows).with_columns(template=pl.lit("basic_math")))
+    assert "<h2>basic math: 3 of 4 failed</h2>" in text
+    assert "<h2>random: not tested</h2>" in text
+    assert text.count("<article>") == 3
+    assert "34+7<mark>&lt;.</mark>" in text
+    assert "34+7<ins>=.</ins>" in text
+    assert "<dd>false; leaves 0" in text
+    assert "<dd>did not end within 6 instructions" in text
+    assert "<dd>drops; leaves 7" in text
+    assert "<tr><td><code>+</code><td><code>7</code>" in text
+    many = pl.DataFrame([{**rows[0], "completion": ">" * k} for k in range(1, 20)] + rows[:1] * 5)
+    text = page(many.with_columns(template=pl.lit("basic_math")))
+    assert "24 of 24 failed" in text
+    assert text.count("<article>") == SHOWN
+    copies = pl.DataFrame(rows[:1] * 5).with_columns(template=pl.lit("basic_math"))
+    assert page(copies).count("<article>") == 1
+
+
+def test_what_was_not_tested_is_said() -> None:
+    from cadmus.figures import accuracy_by_compute, accuracy_by_examples, accuracy_by_length, patching
+
+    def texts(figure) -> list[str]:
+        return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+    without = completions().filter(pl.col("template") != "complete_algorithm")
+    assert texts(accuracy_by_examples.draw(without)) == ["not tested"]
+    assert texts(accuracy_by_examples.draw(completions())) == []
+    assert texts(accuracy_by_length.draw(without)) == ["not tested"]
+    assert texts(accuracy_by_compute.draw(curve())) == ["not tested"]
+    assert texts(patching.draw(patches())) == ["not tested"]
+
+
 def test_table2_is_the_paper_s_part_of_the_instructions(tmp_path) -> None:
     produce("table2_instructions", [], tmp_path)
     rows = pl.read_csv(tmp_path / "table2_instructions.csv")
@@ -139,7 +233,7 @@ def test_table2_is_the_paper_s_part_of_the_instructions(tmp_path) -> None:
 
 
 def test_table3_sets_the_paper_beside_ours(tmp_path) -> None:
-    write_numbers(accuracies(), tmp_path / "n.parquet", {})
+    write_numbers(completions(), tmp_path / "n.parquet", {})
     produce("table3_accuracy", [tmp_path / "n.parquet"], tmp_path)
     rows = {
         row["Sub-problem"]: row for row in pl.read_csv(tmp_path / "table3_accuracy.csv").iter_rows(named=True)
@@ -179,6 +273,33 @@ def test_output_tokens_names_what_was_not_run(tmp_path) -> None:
     assert "some-llm, alternate symbols" in together
     assert "Cadmus, one output token: 98.0 %" not in alone  # computed, not the paper's
     assert "Cadmus, one output token: 97.8 %" in alone
+
+
+def test_the_grids_of_llms_stand_beside_that_of_cadmus() -> None:
+    from cadmus.figures import comparison_grid
+
+    square = grid(-1, 1, empty=False).select("x", "y", programs=pl.lit(1), correct=pl.lit(1))
+    answers = pl.concat(
+        square.with_columns(model=pl.lit("some-llm"), symbols=pl.lit(symbols), correct=pl.lit(right))
+        for symbols, right in (("alternate", 0), ("normal", 1))
+    )
+    rows = comparison_grid.numbers(grid(), answers)
+    assert rows.group_by("model", "symbols", maintain_order=True).agg(pl.col("accuracy").mean()).rows() == [
+        ("Cadmus", "normal", pytest.approx(0.98, abs=0.02)),
+        ("some-llm", "normal", 1),
+        ("some-llm", "alternate", 0),
+    ]
+    figure = comparison_grid.draw(grid(), answers)
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert titles == ["Cadmus", "some-llm and normal symbols", "some-llm and alternate symbols"]
+
+
+def test_a_layer_without_a_row_is_empty() -> None:
+    from cadmus.figures.probe_layers import draw
+
+    texts = [text.get_text() for text in draw(probes(4).filter(pl.col("layer") != 2)).axes[0].texts]
+    assert len(texts) == 4 * 11
+    assert texts.count("–") == 11
 
 
 @pytest.mark.parametrize(("layers", "labels"), [(5, 5), (19, 7)])
@@ -228,10 +349,12 @@ def test_the_command_reads_json_lines_and_names_its_files(tmp_path) -> None:
 
 
 def test_bad_requests_are_one_line(numbers, tmp_path) -> None:
-    with pytest.raises(InputError, match=r"no figure or table 'pie'; there are comparison_grid, .*table3"):
+    with pytest.raises(
+        InputError, match=r"no figure, table or page 'pie'; there are comparison_grid, .*table3"
+    ):
         produce("pie", [], tmp_path)
     with pytest.raises(InputError, match="drawn from 1 numbers files, not 0; their columns: x, y"):
-        produce("comparison_grid", [], tmp_path)
+        produce("accuracy_by_distance", [], tmp_path)
     with pytest.raises(InputError, match="drawn from 1 or 2 numbers files, not 0"):
         produce("output_tokens", [], tmp_path)
     with pytest.raises(InputError, match=r"a\.tex: comparison_grid is written as \.pdf, \.png, \.csv"):

@@ -314,5 +314,45 @@ def test_hidden_states_are_the_residual_stream():
         next(Cadmus(model).hidden_states(Programs.from_strings(["12", "1"])))
 
 
+def test_the_logit_lens_ends_with_the_logits_of_the_model():
+    model = random_model()
+    programs = random_programs(10, 6, 6)
+    parts = list(Cadmus(model, batch_size=4).layer_logits(programs))
+    assert [(part.start, part.stop) for part, _ in parts] == [(0, 4), (4, 8), (8, 10)]
+    logits = np.concatenate([logits for _, logits in parts], axis=1)
+    assert logits.shape == (SIZES.layers + 1, 10, 6, isa.VOCABULARY_SIZE)
+    np.testing.assert_allclose(logits[-1][:, -1], Cadmus(model).next_logits(programs), atol=FLOAT_NOISE)
+    assert np.abs(logits[0] - logits[-1]).max() > 0.1
+
+
+@pytest.mark.parametrize("token", [2, 5])
+def test_a_patched_state_is_the_donor_s(token):
+    model = Cadmus(random_model(), batch_size=4)
+    programs = random_programs(10, 6, 6)
+    donors = programs.take(np.arange(10)[::-1])
+    own, donor = model.next_logits(programs), model.next_logits(donors)
+    for layer in range(SIZES.layers + 1):
+        same = model.patched_logits(programs, programs, layer, token)
+        np.testing.assert_allclose(same, own, atol=FLOAT_NOISE)
+        patched = model.patched_logits(programs, donors, layer, token)
+        # Behind the last layer only the last token is read.
+        if layer < SIZES.layers or token == 5:
+            assert np.abs(patched - own).max() > 0.1
+        else:
+            np.testing.assert_allclose(patched, own, atol=FLOAT_NOISE)
+    if token == 5:
+        np.testing.assert_allclose(patched, donor, atol=FLOAT_NOISE)
+    with pytest.raises(ValueError, match="different lengths"):
+        model.patched_logits(programs, random_programs(10, 7, 7), 0, token)
+
+
+def test_the_embedding_of_an_instruction_is_all_that_is_patched_in_front_of_the_first_block():
+    model = Cadmus(random_model())
+    patched = model.patched_logits(
+        Programs.from_strings(["34+7"]), Programs.from_strings(["89-6"]), layer=0, token=2
+    )
+    np.testing.assert_allclose(patched, model.next_logits(Programs.from_strings(["34-7"])), atol=FLOAT_NOISE)
+
+
 def test_the_lookup_table_is_the_instruction_table():
     assert {chr(byte): token for byte, token in enumerate(TOKEN_OF_BYTE) if token >= 0} == isa.TOKEN_ID

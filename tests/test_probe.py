@@ -9,8 +9,9 @@ import pytest
 from cadmus.config import Probe, Values
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError
+from cadmus.evaluate.comparisons import held_out_sample
 from cadmus.probe.majority import majority
-from cadmus.probe.regression import held_out_sample, hidden_states, probe, score
+from cadmus.probe.regression import hidden_states, probe, score
 from cadmus.programs import Programs
 from cadmus.vm.compiled import verdicts
 from cadmus.vm.reference import run
@@ -72,7 +73,7 @@ def test_hidden_states_lie_in_order(tmp_path) -> None:
 
 def test_probed_programs_are_held_out_true_and_distinct() -> None:
     values = Values(low=-4, high=4)
-    programs, targets = held_out_sample(np.random.default_rng(0), 2_000, values, 0.05)
+    programs, targets = held_out_sample(np.random.default_rng(0), 2_000, values, 0.05, "evaluate.probe")
     texts = programs.to_strings()
     assert len(set(texts)) == 2_000
     assert verdicts(programs).all()
@@ -85,9 +86,9 @@ def test_probed_programs_are_held_out_true_and_distinct() -> None:
 
 def test_too_small_a_range_is_bad_input() -> None:
     with pytest.raises(InputError, match=r"evaluate\.probe: 500 held-out comparisons"):
-        held_out_sample(np.random.default_rng(0), 500, Values(low=-38, high=-38), 0.05)
+        held_out_sample(np.random.default_rng(0), 500, Values(low=-38, high=-38), 0.05, "evaluate.probe")
     with pytest.raises(InputError, match="0 were found"):
-        held_out_sample(np.random.default_rng(0), 5, Values(low=900, high=950), 0.05)
+        held_out_sample(np.random.default_rng(0), 5, Values(low=900, high=950), 0.05, "evaluate.probe")
 
 
 def test_majority_is_the_best_guess_by_prefix() -> None:

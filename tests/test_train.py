@@ -23,15 +23,17 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
 from cadmus import config, isa
 from cadmus.cli.main import cadmus
-from cadmus.model.export import load_export, read_metadata
+from cadmus.model.export import WEIGHTS, load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
 from cadmus.train import checkpoint, engine, kills, launch
 from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, pack, pack_batch
+from cadmus.train.snapshots import find_snapshots, snapshot_path, snapshot_steps
 from tests import train_process
 
 # The server imports what a training needs once; each training is a fork of it.
@@ -221,6 +223,31 @@ def test_ten_steps_are_five_and_five(tmp_path, fields):
     assert_same_model(tmp_path / "parts", tmp_path / "whole")
 
 
+def test_snapshots_are_spaced_in_the_logarithm_and_end_at_the_last_step():
+    def steps(number: int, count: int) -> list[int]:
+        values = run_config(steps=number, snapshots=count)
+        return sorted(snapshot_steps(config.parse_config(values, "test").train))
+
+    assert steps(1000, 3) == [46, 215, 1000]
+    assert steps(1000, 1) == [1000]
+    assert steps(3, 9) == [1, 2, 3]
+
+
+def test_a_training_leaves_its_snapshots(tmp_path):
+    values = run_config(steps=10, snapshots=4)
+    stale = snapshot_path(tmp_path / "snapshots", 9)
+    stale.mkdir(parents=True)
+    assert train(tmp_path, values) == 0
+    found = find_snapshots(tmp_path / "snapshots")
+    assert [path.name for path in found] == [f"step-{step:08d}" for step in (1, 3, 10)]
+    noted = [read_metadata(path) for path in found]
+    assert [one["steps"] for one in noted] == [1, 3, 10]
+    assert [one["programs"] for one in noted] == [32, 96, 320]
+    weights = [load_file(directory / WEIGHTS) for directory in (found[0], found[-1], tmp_path / "model")]
+    assert all(torch.equal(weights[1][name], weights[2][name]) for name in weights[2])
+    assert not all(torch.equal(weights[0][name], weights[2][name]) for name in weights[2])
+
+
 def wait_for_steps(directory: Path, steps: int) -> None:
     deadline = time.monotonic() + 60
     path = directory / "metrics.jsonl"
@@ -230,7 +257,7 @@ def wait_for_steps(directory: Path, steps: int) -> None:
 
 
 def test_killed_and_stopped_runs_go_on_to_the_same_losses(tmp_path):
-    values = run_config(steps=60, checkpoint_every=10, keep_checkpoints=2)
+    values = run_config(steps=60, checkpoint_every=10, keep_checkpoints=2, snapshots=9)
     assert train(tmp_path / "whole", values) == 0
     broken = tmp_path / "broken"
 
@@ -251,6 +278,9 @@ def test_killed_and_stopped_runs_go_on_to_the_same_losses(tmp_path):
     assert train(broken, values) == 0
     assert losses(broken) == losses(tmp_path / "whole")
     assert_same_model(broken, tmp_path / "whole")
+    for snapshot in find_snapshots(tmp_path / "whole" / "snapshots"):
+        again = broken / "snapshots" / snapshot.name
+        assert (again / WEIGHTS).read_bytes() == (snapshot / WEIGHTS).read_bytes()
     kept = sorted(path.name for path in (broken / "checkpoints").glob("*step-*"))
     assert len(kept) == 2
     assert kept[-1] == "step-00000060"

@@ -17,7 +17,7 @@ import pytest
 from cadmus.config import TEMPLATES, load_config
 from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
-from cadmus.figures import FIGURES, TABLES
+from cadmus.figures import CAPTIONS, FIGURES, PAGES, TABLES
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 
@@ -91,15 +91,16 @@ def test_the_model_was_trained_and_loads(results):
 
 
 def test_the_experiments_cover_what_they_should(results):
-    accuracy = pl.read_parquet(results / "experiments/accuracy.parquet")
-    assert accuracy["template"].n_unique() == 10
-    assert set(accuracy["metric"]) == {"verified", "verified_equality", "exact", "next_token"}
-    assert accuracy["programs"].unique().to_list() == [CONFIG.evaluate.programs]
+    completions = pl.read_parquet(results / "experiments/completions.parquet")
+    assert completions["template"].n_unique() == 10
+    assert completions.group_by("template").len()["len"].unique().to_list() == [CONFIG.evaluate.programs]
+    curve = pl.read_parquet(results / "experiments/curve.parquet")
+    assert curve["step"].max() == CONFIG.train.steps
     grid = pl.read_parquet(results / "experiments/grid.parquet")
     assert len(grid) == 45 * 45
     probe = pl.read_parquet(results / "experiments/probe.parquet")
     assert len(probe) == 2 * (CONFIG.model.layers + 1) * 11
-    for numbers in (accuracy, probe):
+    for numbers in (curve, probe):
         assert numbers["accuracy"].is_between(0, 1).all()
         assert (numbers["low"] <= numbers["accuracy"]).all()
         assert (numbers["accuracy"] <= numbers["high"]).all()
@@ -129,6 +130,23 @@ def test_every_table_opens(results, name):
     assert "\\begin{tabular}" in (results / f"tables/{name}.tex").read_text()
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_is_there(results, name):
+    assert (results / f"pages/{name}.html").read_text().startswith("<!DOCTYPE html>")
+
+
+def test_the_report_is_one_page_with_captions_and_config(checkout, tmp_path):
+    done = snakemake(checkout, "--report", str(tmp_path / "report.html"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (tmp_path / "report.html").read_text()
+    for name, caption in CAPTIONS.items():
+        assert name in text
+        assert caption.split(",")[0] in text, name
+    assert "held_out_share" in text
+    # It opens offline: nothing is loaded from elsewhere.
+    assert not re.search(r"""(src=|<link[^>]* href=)["']https?:""", text)
+
+
 def test_a_second_run_has_nothing_to_do(checkout):
     done = snakemake(checkout)
     assert done.returncode == 0
@@ -150,14 +168,16 @@ def test_a_change_runs_what_depends_on_it_and_nothing_else(checkout):
     assert edited("cadmus/probe/regression.py") == {"probe": 1, "figure": 2}
     machine = edited("cadmus/vm/compiled.py")
     assert machine["shard"] == len(plan(CONFIG))
-    assert {"manifest", "train", "accuracy", "grid"} <= set(machine)
+    assert {"manifest", "train", "completions", "grid"} <= set(machine)
     assert edited("cadmus/cli/main.py") == {}
 
 
 def test_a_changed_config_runs_what_it_decides(checkout):
     assert jobs(checkout, "--config", 'evaluate={"programs": 20}') == {
-        "accuracy": 1,
+        "completions": 1,
+        "figure": 2,
         "table": 1,
+        "page": 1,
         "model_card": 1,
     }
     more_steps = jobs(checkout, "--config", 'train={"steps": 30}')

@@ -20,9 +20,11 @@ def train(directory: Path, data_digest: str = "data") -> None:
         with (directory / "log").open("a") as file:
             print(line, file=file)
 
+    run = load_config(directory / "config.yaml")
+    wants_snapshots = "snapshots" in run.train.model_fields_set
     try:
         loop.train(
-            load_config(directory / "config.yaml"),
+            run,
             random_programs(300, 4, 30),
             # Only the ends are to be completed.
             random_programs(300, 4, 30).lengths,
@@ -31,6 +33,7 @@ def train(directory: Path, data_digest: str = "data") -> None:
             directory / "model",
             directory / "metrics.jsonl",
             log,
+            directory / "snapshots" if wants_snapshots else None,
         )
     except InputError as error:
         (directory / "error").write_text(str(error))

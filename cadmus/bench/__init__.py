@@ -1,3 +1,3 @@
-"""Measurements of speed, each made in the run that reports it: ``programs`` and ``training``."""
+"""Measurements of speed, each made in the run that reports it: ``programs``, ``training``, ``decoding``."""
 
 Measured = dict[str, int | float]

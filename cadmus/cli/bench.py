@@ -1,6 +1,7 @@
 """``cadmus bench``."""
 
 import json
+from pathlib import Path
 
 import click
 
@@ -132,6 +133,35 @@ def train(as_json: bool) -> None:
     click.echo(
         f"{measured['cadmus_gflop_per_second']} GFLOP/s, {measured['cadmus_share_of_matmul']:.0%} of the "
         f"{measured['matmul_gflop_per_second']} of a product of matrices in bf16"
+    )
+
+
+@bench.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+def decode(model: Path, as_json: bool) -> None:
+    """Speed of greedy completion by the exported MODEL, beside `generate` of transformers.
+
+    Both complete the same held-out prompts of all templates in one batch, in fp32.
+
+    \b
+    Keys of the JSON object:
+      parameters, programs, repeats, threads
+      cadmus_programs_per_second, transformers_programs_per_second
+      ratio                            the first by the second
+      same_completions                 share of the prompts on which both wrote the same
+    """
+    from cadmus.bench.decoding import bench_decode
+
+    measured = bench_decode(model)
+    if as_json:
+        click.echo(json.dumps(measured))
+        return
+    for name in ("cadmus", "transformers"):
+        click.echo(f"{name:<14}{measured[f'{name}_programs_per_second']:>10,.1f} programs/s")
+    click.echo(
+        f"{measured['ratio']} times as fast, {measured['same_completions']:.2%} of {measured['programs']} "
+        f"completions the same; {measured['threads']} threads, median of {measured['repeats']} repeats"
     )
 
 

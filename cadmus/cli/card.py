@@ -10,13 +10,13 @@ _PATH = click.Path(path_type=Path)
 @click.command()
 @click.argument("model", type=_PATH)
 @click.option(
-    "--accuracy", type=_PATH, required=True, metavar="FILE", help="What `cadmus evaluate` wrote of it."
+    "--completions", type=_PATH, required=True, metavar="FILE", help="What `cadmus evaluate` wrote of it."
 )
 @click.option(
     "--metrics", type=_PATH, required=True, metavar="FILE", help="What `cadmus train` wrote beside it."
 )
 @click.option("--output", type=_PATH, required=True, metavar="FILE", help="The card to write, a .md file.")
-def card(model: Path, accuracy: Path, metrics: Path, output: Path) -> None:
+def card(model: Path, completions: Path, metrics: Path, output: Path) -> None:
     """Write the model card of the export in the directory MODEL, for the Hugging Face hub.
 
     It says what the model is, what it was trained on and how, what that took, how accurate it is and what it
@@ -24,7 +24,7 @@ def card(model: Path, accuracy: Path, metrics: Path, output: Path) -> None:
 
     \b
     Example:
-      cadmus card results/quick/model --accuracy results/quick/experiments/accuracy.parquet
+      cadmus card results/quick/model --completions results/quick/experiments/completions.parquet
         --metrics results/quick/training/metrics.jsonl --output README.md
     """
     from cadmus.card import write_model_card
@@ -34,7 +34,7 @@ def card(model: Path, accuracy: Path, metrics: Path, output: Path) -> None:
     if output.suffix != ".md":
         raise InputError(f"--output {output}: a model card is called something.md")
     check_writable(output)
-    write_model_card(model, accuracy, metrics, output)
+    write_model_card(model, completions, metrics, output)
 
 
 COMMANDS = (card,)

@@ -87,7 +87,7 @@ def complete(prefix: str, directory: Path | None, max_length: int | None, top: i
 
     \b
     Examples:
-      cadmus complete '941-*55*2+'
+      cadmus complete '62*4+54*4-'
       cadmus complete 'u1b2b3b$' --model results/quick/model
       cadmus sample equality | cut -c -10 | cadmus complete --json -
     """

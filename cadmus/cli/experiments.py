@@ -1,69 +1,89 @@
-"""``cadmus evaluate``, ``grid``, ``probe`` and ``figure``: each makes one file of results from others."""
+"""The experiments, ``cadmus evaluate`` and those after it, and ``cadmus figure``."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cadmus.cli.options import config_option
-from cadmus.config import Config, digest, load_config
+from cadmus.config import Config, digest, load_config, parse_config
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, produce
 from cadmus.files import check_writable
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cadmus.dataset.reader import Table
 
 _PATH = click.Path(path_type=Path)
 
 
 def _experiment(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that all experiments on a model have."""
+    """The options that all experiments on models have."""
     for option in (
         click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE"),
         click.option("--output", type=_PATH, required=True, metavar="FILE", help="Parquet file to write."),
-        click.option(
-            "--model", "directory", type=_PATH, required=True, metavar="DIR", help="Exported model."
-        ),
-        config_option,
+        click.option("--config", type=_PATH, metavar="FILE", help="Config; by default the model's own."),
     ):
         command = option(command)
     return command
 
 
+_model = click.option(
+    "--model", "directory", type=_PATH, required=True, metavar="DIR", help="Exported model."
+)
+_dataset = click.option(
+    "--dataset", type=_PATH, required=True, metavar="DIR", help="Dataset with the held-out split."
+)
+
+
 @click.command()
 @_experiment
-@click.option("--dataset", type=_PATH, required=True, metavar="DIR", help="Dataset with the held-out split.")
-def evaluate(config: Path, directory: Path, output: Path, device: str | None, dataset: Path) -> None:
-    """Accuracy on each sub-problem, graded by execution (Table 3)."""
-    run = _begin(config, output)
-    from cadmus.dataset.manifest import read_manifest
-    from cadmus.dataset.reader import read_split
-
-    training = read_manifest(dataset)["splits"]["train"]
-    table = read_split(dataset, run.evaluate.split)
-    if table.programs.lengths.max() > run.dataset.max_length:
-        raise InputError(
-            f"{dataset}: has a program of {table.programs.lengths.max()} instructions; the config allows "
-            f"dataset.max_length {run.dataset.max_length}"
-        )
+@_model
+@_dataset
+def evaluate(config: Path | None, directory: Path, output: Path, device: str | None, dataset: Path) -> None:
+    """Completions of held-out programs of each sub-problem, graded by execution (Table 3)."""
+    run = _begin(config, output, directory)
+    table, training_programs = _held_out(run, dataset)
     model = _load(run, directory, device)
 
-    import polars as pl
+    from cadmus.evaluate.completion import complete
 
-    from cadmus.evaluate.completion import accuracy
-    from cadmus.evaluate.numbers import SOLVE
-
-    numbers = accuracy(model, table, run.dataset.max_length, run.evaluate.programs)
-    trained = {name: counts["programs"] for name, counts in training.items()}
-    trained[SOLVE] = trained.get("equality", 0)
-    programs = pl.col("template").replace_strict(trained, return_dtype=pl.Int64)
-    _write(numbers.with_columns(programs.alias("training_programs")), output, run, directory)
+    completions = complete(model, table, run.dataset.max_length, run.evaluate.programs)
+    _write(completions.with_columns(training_programs), output, run, directory)
 
 
 @click.command()
 @_experiment
-def grid(config: Path, directory: Path, output: Path, device: str | None) -> None:
+@click.option(
+    "--snapshots", type=_PATH, required=True, metavar="DIR", help="What `cadmus train --snapshots` wrote."
+)
+@_dataset
+def curve(config: Path | None, snapshots: Path, output: Path, device: str | None, dataset: Path) -> None:
+    """Accuracy on each sub-problem against the compute of the training, from its snapshots."""
+    from cadmus.train.snapshots import find_snapshots
+
+    found = find_snapshots(snapshots)
+    run = _begin(config, output, found[-1])
+
+    from cadmus.evaluate.curve import accuracy_by_compute
+
+    table, _ = _held_out(run, dataset)
+
+    def load(path: Path) -> Any:
+        return _load(run, path, device)
+
+    numbers = accuracy_by_compute(found, load, table, run.dataset.max_length, run.evaluate)
+    _write(numbers, output, run, found[-1])
+
+
+@click.command()
+@_experiment
+@_model
+def grid(config: Path | None, directory: Path, output: Path, device: str | None) -> None:
     """Accuracy at the comparator for every pair of values."""
-    run = _begin(config, output)
+    run = _begin(config, output, directory)
     model = _load(run, directory, device)
 
     from cadmus.evaluate.grid import comparison_grid
@@ -86,12 +106,13 @@ def grid(config: Path, directory: Path, output: Path, device: str | None) -> Non
 
 @click.command()
 @_experiment
+@_model
 @click.option(
     "--jobs", type=click.IntRange(1), metavar="N", help="Regressions fitted at a time; by default the cores."
 )
-def probe(config: Path, directory: Path, output: Path, device: str | None, jobs: int | None) -> None:
+def probe(config: Path | None, directory: Path, output: Path, device: str | None, jobs: int | None) -> None:
     """Logistic regressions for the two compared values, on every layer and token."""
-    run = _begin(config, output)
+    run = _begin(config, output, directory)
     model = _load(run, directory, device)
 
     from cadmus.cores import cores
@@ -102,7 +123,37 @@ def probe(config: Path, directory: Path, output: Path, device: str | None, jobs:
     _write(numbers, output, run, directory)
 
 
-@click.command(epilog=f"Figures and tables: {', '.join(NAMES)}.")
+@click.command()
+@_experiment
+@_model
+def lens(config: Path | None, directory: Path, output: Path, device: str | None) -> None:
+    """What each layer would say next if it were the last one (logit lens)."""
+    run = _begin(config, output, directory)
+    model = _load(run, directory, device)
+
+    from cadmus.probe.lens import logit_lens
+
+    n, dataset = run.evaluate.lens_programs, run.dataset
+    numbers = logit_lens(model, n, dataset.values, dataset.held_out_share, run.seed)
+    _write(numbers, output, run, directory)
+
+
+@click.command()
+@_experiment
+@_model
+def patch(config: Path | None, directory: Path, output: Path, device: str | None) -> None:
+    """Whose comparator follows when a hidden state of one comparison is put into another."""
+    run = _begin(config, output, directory)
+    model = _load(run, directory, device)
+
+    from cadmus.probe.patching import patching
+
+    n, layers, dataset = run.evaluate.patch_programs, model.sizes.layers, run.dataset
+    numbers = patching(model, n, layers, dataset.values, dataset.held_out_share, run.seed)
+    _write(numbers, output, run, directory)
+
+
+@click.command(epilog=f"Figures, tables and pages: {', '.join(NAMES)}.")
 @click.argument("name")
 @click.option(
     "--numbers", type=_PATH, multiple=True, metavar="FILE", help="Numbers file; again for a second one."
@@ -115,17 +166,54 @@ def probe(config: Path, directory: Path, output: Path, device: str | None, jobs:
     help="Directory, or the path of one of the files; the other formats are put beside it.",
 )
 def figure(name: str, numbers: tuple[Path, ...], output: Path) -> None:
-    """Draw the figure (.pdf, .png, .csv) or the table (.csv, .md, .tex) NAME from its numbers alone."""
+    """Make a figure (.pdf, .png, .csv), table (.csv, .md, .tex) or page (.html) from its numbers alone."""
     for path in produce(name, list(numbers), output):
         click.echo(path)
 
 
-def _begin(config: Path, output: Path) -> Config:
+def _begin(config: Path | None, output: Path, directory: Path) -> Config:
     """The config, once it is clear that the results will find their place."""
     if output.suffix != ".parquet":
         raise InputError(f"--output {output}: a file of numbers is called something.parquet")
     check_writable(output)
-    return load_config(config)
+    if config is not None:
+        return load_config(config)
+    from cadmus.model.export import METADATA, read_metadata
+
+    metadata = read_metadata(directory)
+    if "config" not in metadata:
+        raise InputError(f"{directory / METADATA}: says nothing of a config; name one with --config")
+    return parse_config(metadata["config"], str(directory / METADATA))
+
+
+def _held_out(config: Config, dataset: Path) -> "tuple[Table, pl.Expr]":
+    """The programs to complete, and the column ``training_programs`` for tables with a ``template``."""
+    import numpy as np
+    import polars as pl
+
+    from cadmus.dataset.manifest import read_manifest
+    from cadmus.dataset.reader import read_split
+    from cadmus.dataset.splits import TRAIN, split_of
+    from cadmus.evaluate.numbers import SOLVE
+
+    trained = {name: counts["programs"] for name, counts in read_manifest(dataset)["splits"]["train"].items()}
+    trained[SOLVE] = trained.get("equality", 0)
+    table = read_split(dataset, config.evaluate.split)
+    if table.programs.lengths.max() > config.dataset.max_length:
+        raise InputError(
+            f"{dataset}: has a program of {table.programs.lengths.max()} instructions; the config allows "
+            f"dataset.max_length {config.dataset.max_length}"
+        )
+    share = config.dataset.held_out_share
+    strangers = np.flatnonzero(split_of(table.programs, share) == TRAIN)
+    if len(strangers):
+        (first,) = table.programs.take(strangers[:1]).to_strings()
+        raise InputError(
+            f"{dataset}: {len(strangers)} of its {config.evaluate.split} programs, {first!r} for one, are "
+            f"for training where dataset.held_out_share is {share}; sample it with the share of the model"
+        )
+    programs = pl.col("template").replace_strict(trained, return_dtype=pl.Int64)
+    return table, programs.alias("training_programs")
 
 
 def _load(config: Config, directory: Path, device: str | None) -> Any:
@@ -164,4 +252,4 @@ def _write(numbers: Any, output: Path, config: Config, directory: Path) -> None:
     write_numbers(numbers, output, metadata)
 
 
-COMMANDS = (evaluate, grid, probe, figure)
+COMMANDS = (evaluate, curve, grid, probe, lens, patch, figure)

@@ -31,7 +31,14 @@ from cadmus.files import check_writable
 @click.option(
     "--metrics", type=click.Path(path_type=Path), required=True, help="File of the losses, one line a step."
 )
-def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics: Path) -> None:
+@click.option(
+    "--snapshots",
+    type=click.Path(path_type=Path),
+    help="Directory for exports on the way, as many as train.snapshots says; none without.",
+)
+def train(
+    config: Path, dataset: Path, checkpoints: Path, output: Path, metrics: Path, snapshots: Path | None
+) -> None:
     """Train a model on a dataset and export it.
 
     Stopped by SIGTERM or Ctrl-C it saves a checkpoint and ends with exit code 1; run again, it goes on
@@ -51,6 +58,8 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
         )
     check_export(output)
     check_writable(metrics)
+    if snapshots is not None:
+        check_writable(snapshots, directory=True)
     if run.train.ranks > 1 and "RANK" not in os.environ:
         sys.exit(launch.run_ranks(launch.python_command(), run.train.ranks))
 
@@ -70,6 +79,7 @@ def train(config: Path, dataset: Path, checkpoints: Path, output: Path, metrics:
             output,
             metrics,
             click.echo,
+            snapshots,
         )
     except InputError as error:
         if first or isinstance(error, loop.FailedAlone):

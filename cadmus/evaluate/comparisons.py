@@ -1,4 +1,4 @@
-"""Held-out programs that compare two five-instruction expressions, as many for each pair as asked for.
+"""Held-out programs that compare two five-instruction expressions.
 
 The content hash of a program alone decides its split, so a comparison whose split is ``test`` is in no
 training set, whatever was sampled there.
@@ -6,7 +6,9 @@ training set, whatever was sampled there.
 
 import numpy as np
 
+from cadmus.config import Values
 from cadmus.dataset.splits import TEST, split_of
+from cadmus.errors import InputError
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import expressions
@@ -14,6 +16,7 @@ from cadmus.templates.expressions import expressions
 HALF = 5
 """Instructions in each of the two expressions."""
 _CANDIDATES_AT_ONCE = 2_000_000
+_PAIRS_AT_ONCE = 1 << 17
 
 
 def held_out(programs: Programs, held_out_share: float) -> np.ndarray:
@@ -75,6 +78,48 @@ def held_out_comparisons(
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
     return stack(kept).take(order), owner[order]
+
+
+def held_out_sample(
+    rng: np.random.Generator, n: int, values: Values, held_out_share: float, wanted_by: str
+) -> tuple[Programs, dict[str, np.ndarray]]:
+    """``n`` distinct true comparisons of the test split, uniform over all with both values in range.
+
+    Args:
+        rng, n: where they come from and how many.
+        values: the range.
+        held_out_share: as the training set was split.
+        wanted_by: the fields of the config that ``n`` comes from, for the error.
+
+    Returns:
+        The programs, and their values x and y: int64, shape (n,) each.
+
+    Raises:
+        InputError: there are not so many.
+    """
+    table = expressions(HALF)
+    first, stop = np.searchsorted(table.values, [values.low, values.high + 1])
+    found = np.empty((2, 0), np.int64)
+    programs = Programs.from_strings([])
+    grew = first < stop
+    while grew and len(programs) < n:
+        pair = rng.integers(first, stop, (2, _PAIRS_AT_ONCE))
+        x, y = table.values[pair]
+        drawn = join(*(table.programs.take(rows) for rows in pair), comparator(x, y))
+        rows = np.flatnonzero(held_out(drawn, held_out_share))
+        found = np.concatenate([found, pair[:, rows]], axis=1)
+        programs = stack([programs, drawn.take(rows)])
+        _, distinct = np.unique(found, axis=1, return_index=True)
+        distinct.sort()
+        grew = len(distinct) > len(programs) - len(rows)
+        found, programs = found[:, distinct], programs.take(distinct)
+    if len(programs) < n:
+        raise InputError(
+            f"{wanted_by}: {n} held-out comparisons with both values from {values.low} to {values.high} "
+            f"are wanted, {len(programs)} were found; ask for fewer or widen dataset.values"
+        )
+    x, y = table.values[found[:, :n]]
+    return programs.take(np.arange(n)), {"x": x, "y": y}
 
 
 def _counting(lengths: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Accuracy on each sub-problem, graded by execution (the paper's Table 3).
+"""Completions of held-out programs, graded by execution (the paper's Table 3 and what else comes of it).
 
-A held-out program is cut at its prompt length, the model completes it greedily, and these are
-counted:
+A held-out program is cut at its prompt length and the model completes it greedily.  Of every completion it is
+told:
 
 * ``verified``: the whole program is true under the machine, the model ended it, and it did not get there
   by dropping (``_``) anything;
@@ -12,7 +12,7 @@ counted:
 * ``next_token``: the most probable instruction at the prompt's end (the end ``.`` included) is the
   held-out program's.
 
-A bad completion is counted, never raised.
+A bad completion is graded, never raised.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from tqdm import tqdm
 from cadmus import isa
 from cadmus.config import TEMPLATES
 from cadmus.errors import Defect
-from cadmus.evaluate.numbers import SOLVE, with_accuracy
+from cadmus.evaluate.numbers import SOLVE
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs, join
 from cadmus.vm.compiled import verdicts
@@ -33,7 +33,7 @@ from cadmus.vm.compiled import verdicts
 DROP = "_"
 
 
-def accuracy(model: Any, table: Any, max_length: int, limit: int | None = None) -> pl.DataFrame:
+def complete(model: Any, table: Any, max_length: int, limit: int | None = None) -> pl.DataFrame:
     """Complete the programs of ``table`` and grade what comes.
 
     Args:
@@ -44,16 +44,14 @@ def accuracy(model: Any, table: Any, max_length: int, limit: int | None = None) 
         limit: most programs of each template, the first ones; all when None.
 
     Returns:
-        For each template, and for equality from after the first expression, one row a metric:
-        template, metric, programs, correct, accuracy, low, high, and the counts of completions that did
-        not end (``not_ended``) and that drop something (``uses_drop``), the same for every metric.
+        One row a completion: template (``equality_solve`` for equality from after the first expression),
+        program (held out, without its end), prompt_length, completion (without its end), ended, uses_drop,
+        and what is said above, null where it does not apply.
     """
-    rows = []
     tasks = list(_tasks(table, limit))
-    for name, programs, prompt_length in tqdm(tasks, desc="complete", delay=2, disable=None):
-        rows += _grade(model, name, programs, prompt_length, max_length)
-    return with_accuracy(pl.DataFrame(rows)).select(
-        "template", "metric", "programs", "correct", "accuracy", "low", "high", "not_ended", "uses_drop"
+    return pl.concat(
+        _graded(model, name, programs, prompt_length, max_length)
+        for name, programs, prompt_length in tqdm(tasks, desc="complete", delay=2, disable=None)
     )
 
 
@@ -100,28 +98,33 @@ def _tasks(table: Any, limit: int | None) -> Iterator[tuple[str, Programs, np.nd
             yield SOLVE, programs, np.array(starts, np.int64)
 
 
-def _grade(
+def _graded(
     model: Any, name: str, programs: Programs, prompt_length: np.ndarray, max_length: int
-) -> list[dict[str, Any]]:
+) -> pl.DataFrame:
     prompts = programs.prefixes(prompt_length)
     completions, ended = model.complete(prompts, max_length)
     whole = join(prompts, completions)
-    texts = completions.to_strings()
+    texts, own = completions.to_strings(), programs.to_strings()
     uses_drop = np.array([DROP in text for text in texts])
     verified = verdicts(whole) & ended & ~uses_drop
-    own = np.array([a == b for a, b in zip(whole.to_strings(), programs.to_strings(), strict=True)])
-    correct = {
-        "verified": verified,
-        "exact": own & ended,
-        "next_token": model.next_logits(prompts).argmax(axis=1) == _next_token(programs, prompt_length),
-    }
-    if name == SOLVE:
-        correct["verified_equality"] = verified & np.array([text.endswith("=") for text in texts])
-    counts = {"not_ended": int(np.sum(~ended)), "uses_drop": int(uses_drop.sum())}
-    return [
-        {"template": name, "metric": metric, "programs": len(programs), "correct": int(hits.sum()), **counts}
-        for metric, hits in correct.items()
-    ]
+    to_equality = [bool(hit) and text.endswith("=") for hit, text in zip(verified, texts, strict=True)]
+    same = np.array([a == b for a, b in zip(whole.to_strings(), own, strict=True)])
+    return pl.DataFrame(
+        {
+            "template": [name] * len(own),
+            "program": own,
+            "prompt_length": prompt_length,
+            "completion": texts,
+            "ended": ended,
+            "uses_drop": uses_drop,
+            "verified": verified,
+            "verified_equality": pl.Series(
+                to_equality if name == SOLVE else [None] * len(own), dtype=pl.Boolean
+            ),
+            "exact": same & ended,
+            "next_token": model.next_logits(prompts).argmax(axis=1) == _next_token(programs, prompt_length),
+        }
+    )
 
 
 def _next_token(programs: Programs, prompt_length: np.ndarray) -> np.ndarray:

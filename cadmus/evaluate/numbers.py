@@ -16,8 +16,8 @@ METRICS = {
     "exact": "Exact",
     "next_token": "Next token",
 }
-"""What :mod:`cadmus.evaluate.completion` counts, and how a table calls it."""
-TEXTS = {"template", "metric", "target", "model", "symbols"}
+"""What :mod:`cadmus.evaluate.completion` tells of a completion, and how a table calls it."""
+TEXTS = {"template", "metric", "target", "model", "symbols", "program", "completion", "outcome"}
 """The columns that hold texts; all others hold numbers, or whether something is so."""
 SOLVE = "equality_solve"
 """The row for equality programs completed from after the first expression."""
@@ -37,6 +37,28 @@ def with_accuracy(numbers: pl.DataFrame) -> pl.DataFrame:
         pl.when(tested).then(pl.Series(name, column)).alias(name)
         for name, column in (("accuracy", accuracy), ("low", low), ("high", high))
     )
+
+
+def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """The share of the completions of which each metric is true.
+
+    Args:
+        completions: as :func:`cadmus.evaluate.completion.complete` gives them.
+        keys: columns; completions with the same values are taken together.
+
+    Returns:
+        The keys, metric, programs, correct, accuracy, low, high; sorted by the keys, metrics in the order of
+        :data:`METRICS`.
+    """
+    counts = [
+        completions.filter(pl.col(metric).is_not_null())
+        .group_by(*keys)
+        .agg(
+            pl.lit(metric).alias("metric"), pl.len().alias("programs"), pl.col(metric).sum().alias("correct")
+        )
+        for metric in METRICS
+    ]
+    return with_accuracy(pl.concat(counts).sort(*keys, maintain_order=True))
 
 
 def write_numbers(numbers: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:

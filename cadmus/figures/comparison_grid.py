@@ -2,7 +2,9 @@
 
 import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, Rectangle
 
 from cadmus.evaluate.intervals import as_text
@@ -12,43 +14,62 @@ from cadmus.evaluate.regions import summary, training_range
 from cadmus.figures import style
 
 _NO_PROGRAM = {"facecolor": "#D9D9D9", "edgecolor": "#999999", "linewidth": 0, "hatch": "//////"}
+_COLUMNS_OF_PANELS = 3
 
-COLUMNS = (GRID,)
+COLUMNS = (GRID, ("model", "symbols", "x", "y", "programs", "correct"))
+OPTIONAL = 1
+"""The second file, of LLM answers, is there only when some were asked for."""
 
 
-def numbers(grid: pl.DataFrame) -> pl.DataFrame:
-    """The pixels, each with its accuracy and interval."""
-    return with_accuracy(grid)
+def numbers(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
+    """The pixels of Cadmus, and behind them those of each LLM, each with its accuracy and interval."""
+    if llm is None:
+        return with_accuracy(grid)
+    cadmus = grid.select(pl.lit("Cadmus").alias("model"), pl.lit("normal").alias("symbols"), pl.all())
+    asked = llm.select(COLUMNS[1]).join(grid.select("x", "y", "in_distribution"), ["x", "y"], "left")
+    # Normal before alternate symbols.
+    asked = asked.sort("model", pl.col("symbols") != "normal", "x", "y")
+    return with_accuracy(pl.concat([cadmus, asked], how="diagonal_relaxed"))
 
 
 @style.styled
-def draw(grid: pl.DataFrame) -> Figure:
-    """The heat map of the numbers of :func:`cadmus.evaluate.grid.comparison_grid`."""
-    figure = Figure(figsize=(style.COLUMN, 3.25))
-    axes = figure.subplots()
-    axis = np.arange(grid["x"].min(), grid["x"].max() + 1)
-    accuracy = np.full((len(axis), len(axis)), np.nan)
-    accuracy[grid["y"] - axis[0], grid["x"] - axis[0]] = numbers(grid)["accuracy"]
-    low, high = axis[0] - 0.5, axis[-1] + 0.5
-    # Below the image, whose empty pixels let it through.
-    axes.add_patch(Rectangle((low, low), high - low, high - low, zorder=-1, **_NO_PROGRAM))
-    image = axes.imshow(
-        accuracy, origin="lower", extent=(low, high, low, high), vmin=0, vmax=1, interpolation="nearest"
-    )
-    first, last = training_range(grid)
-    size = last - first + 1
-    square = Rectangle((first - 0.5, first - 0.5), size, size, fill=False, ec="black", lw=1.4, ls=(0, (3, 2)))
-    # A dashed line on white is seen on dark and bright pixels alike.
-    axes.add_patch(Rectangle(square.get_xy(), size, size, fill=False, ec="white", lw=2.2))
-    axes.add_patch(square)
-    axes.set(xlabel="X", ylabel="Y")
-    axes.spines[:].set_visible(False)
-    bar = figure.colorbar(image, ax=axes, format=style.PERCENT, shrink=0.8, pad=0.02)
+def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
+    """The heat map of the numbers of :func:`cadmus.evaluate.grid.comparison_grid`.
+
+    Where LLMs were asked there is a panel for each of them and each kind of symbols beside it.
+    """
+    pixels = numbers(grid, llm)
+    if llm is None:
+        conditions = [(None, pixels)]
+    else:
+        parts = pixels.partition_by("model", "symbols", maintain_order=True)
+        conditions = [(" and ".join(part.row(0)[:2]) + " symbols", part) for part in parts]
+        conditions[0] = ("Cadmus", parts[0])
+    columns = min(len(conditions), _COLUMNS_OF_PANELS)
+    rows = -(-len(conditions) // columns)
+    size = (style.COLUMN, 3.25) if llm is None else (style.PAGE, 0.8 + 2.3 * rows)
+    figure = Figure(figsize=size)
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    square = training_range(grid)
+    ends = grid["x"].min(), grid["x"].max()
+    empty = False
+    for axes, (title, part) in zip(panels.flat, conditions, strict=False):
+        image, gaps = _map(axes, part, ends, square)
+        empty |= gaps
+        if title:
+            axes.set_title(title)
+    for axes in panels.flat[len(conditions) :]:
+        axes.set_axis_off()
+    for axes in panels[-1]:
+        axes.set_xlabel("X")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("Y")
+    bar = figure.colorbar(image, ax=panels, format=style.PERCENT, shrink=0.8, pad=0.02)
     bar.outline.set_visible(False)
     bar.set_label("accuracy of the next token")
-    handles = [square]
+    handles = [_square(square, ec="black", lw=1.4, ls=(0, (3, 2)))]
     labels = ["in distribution"]
-    if np.isnan(accuracy).any():
+    if empty:
         handles.append(Patch(**_NO_PROGRAM))
         labels.append("no held-out program")
     figure.legend(handles, labels, loc="outside upper center", ncols=2)
@@ -63,3 +84,28 @@ def draw(grid: pl.DataFrame) -> Figure:
     ]
     figure.supxlabel("\n".join(lines), fontsize=7)
     return figure
+
+
+def _map(
+    axes: Axes, pixels: pl.DataFrame, ends: tuple[int, int], square: tuple[int, int]
+) -> tuple[AxesImage, bool]:
+    """Draw one condition; returns the image, and whether pixels have no program."""
+    first, last = ends
+    accuracy = np.full((last - first + 1, last - first + 1), np.nan)
+    accuracy[pixels["y"] - first, pixels["x"] - first] = pixels["accuracy"]
+    low, high = first - 0.5, last + 0.5
+    # Below the image, whose empty pixels let it through.
+    axes.add_patch(Rectangle((low, low), high - low, high - low, zorder=-1, **_NO_PROGRAM))
+    image = axes.imshow(
+        accuracy, origin="lower", extent=(low, high, low, high), vmin=0, vmax=1, interpolation="nearest"
+    )
+    # A dashed line on white is seen on dark and bright pixels alike.
+    axes.add_patch(_square(square, ec="white", lw=2.2))
+    axes.add_patch(_square(square, ec="black", lw=1.4, ls=(0, (3, 2))))
+    axes.spines[:].set_visible(False)
+    return image, bool(np.isnan(accuracy).any())
+
+
+def _square(ends: tuple[int, int], **line: object) -> Rectangle:
+    first, last = ends
+    return Rectangle((first - 0.5, first - 0.5), last - first + 1, last - first + 1, fill=False, **line)

@@ -46,6 +46,11 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                 figure.savefig(temporary, metadata=_METADATA[path.suffix])
 
 
+def layer_names(layers: int, step: int = 1) -> dict[int, str]:
+    """What the outputs of layers are called, every ``step``-th of ``layers``."""
+    return {layer: f"block {layer}" if layer else "embedding" for layer in range(0, layers, step)}
+
+
 def percent_axis(axes: Axes, low: float = 0.0) -> None:
     """Accuracy from ``low`` to 1 on the vertical axis, in percent."""
     axes.set_ylim(low, 1.02)

@@ -4,18 +4,19 @@ import polars as pl
 
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.numbers import METRICS, SOLVE
+from cadmus.evaluate.numbers import METRICS, SOLVE, accuracy_by
 from cadmus.figures import reported
 
-COLUMNS = (("template", "metric", "training_programs", "programs", "accuracy", "low", "high"),)
+COLUMNS = (("template", "training_programs", *METRICS),)
 
 
-def table(numbers: pl.DataFrame) -> pl.DataFrame:
-    """From the numbers of ``cadmus evaluate``: accuracies in percent with 95 % intervals.
+def table(completions: pl.DataFrame) -> pl.DataFrame:
+    """From the completions of ``cadmus evaluate``: accuracies in percent with 95 % intervals.
 
     ``equality, solve`` completes equality programs from after the first expression, which the paper does
     not report.
     """
+    numbers = accuracy_by(completions, "template", "training_programs")
     rows = []
     for name in (*TEMPLATES[:2], SOLVE, *TEMPLATES[2:]):
         of_template = {

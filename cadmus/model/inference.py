@@ -1,6 +1,7 @@
 """A trained model that predicts, completes and shows its hidden states, in batches and in fp32."""
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ class Cadmus:
     def __init__(self, model: GPT, batch_size: int = 512) -> None:
         self.model = model
         self.batch_size = batch_size
+        self.sizes = model.sizes
         self.device = next(model.parameters()).device
 
     @classmethod
@@ -102,13 +104,59 @@ class Cadmus:
         Raises:
             ValueError: the programs have different lengths or are empty.
         """
+        for part in self._parts_of_one_length(programs):
+            stream = self._residual_stream(programs.take(np.arange(part.start, part.stop)))
+            yield part, torch.stack(list(stream)).cpu().numpy()
+
+    @torch.inference_mode()
+    def layer_logits(self, programs: Programs) -> Iterator[tuple[slice, np.ndarray]]:
+        """What the model would say if the output of an earlier layer were that of its last one (logit lens).
+
+        Yields:
+            Which programs, and the logits of the next instruction: float32 of shape (layers + 1, programs,
+            tokens, 65), in the order of :meth:`hidden_states`.
+
+        Raises:
+            ValueError: the programs have different lengths or are empty.
+        """
+        for part in self._parts_of_one_length(programs):
+            stream = self._residual_stream(programs.take(np.arange(part.start, part.stop)))
+            yield part, torch.stack([self.model.logits(x) for x in stream]).cpu().numpy()
+
+    @torch.inference_mode()
+    def patched_logits(self, prompts: Programs, donors: Programs, layer: int, token: int) -> np.ndarray:
+        """Logits of the instruction after each prompt if one of its hidden states is another program's.
+
+        Args:
+            prompts, donors: n programs each, all of one length.
+            layer: behind which the state is exchanged; 0 is the embedding.
+            token: at which it is, from 0.
+
+        Returns:
+            float32, shape (n, 65).
+
+        Raises:
+            ValueError: the programs have different lengths or are empty.
+        """
+        logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
+        if not np.array_equal(prompts.lengths, donors.lengths):
+            raise ValueError("a program and its donor have different lengths")
+        for part in self._parts_of_one_length(prompts):
+            rows = np.arange(part.start, part.stop)
+            given = next(islice(self._residual_stream(donors.take(rows)), layer, None))[:, token]
+            for place, x in enumerate(self._residual_stream(prompts.take(rows))):
+                if place == layer:
+                    # The stream goes on from the tensor that it yielded.
+                    x[:, token] = given
+            logits[rows] = self.model.logits(x[:, -1]).cpu().numpy()
+        return logits
+
+    def _parts_of_one_length(self, programs: Programs) -> Iterator[slice]:
         _check_not_empty(programs)
         if len(set(programs.lengths.tolist())) > 1:
             raise ValueError("the programs have different lengths")
         for start in range(0, len(programs), self.batch_size):
-            part = slice(start, min(start + self.batch_size, len(programs)))
-            stream = self._residual_stream(programs.take(np.arange(part.start, part.stop)))
-            yield part, torch.stack(list(stream)).cpu().numpy()
+            yield slice(start, min(start + self.batch_size, len(programs)))
 
     def _batches_by_length(self, programs: Programs) -> Iterator[np.ndarray]:
         order = np.argsort(programs.lengths, kind="stable")

@@ -23,18 +23,15 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from cadmus.config import Probe, Values
-from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import HALF, held_out
+from cadmus.evaluate.comparisons import HALF, held_out_sample
 from cadmus.evaluate.numbers import with_accuracy
 from cadmus.files import reported
 from cadmus.probe.majority import majority
-from cadmus.programs import Programs, join, stack
-from cadmus.templates.draw import comparator
+from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
 
 TOLERANCE = 1e-3
 """Largest component of the gradient at which a fit counts as done."""
-_CANDIDATES_AT_ONCE = 1 << 17
 
 
 def probe(
@@ -63,6 +60,7 @@ def probe(
         settings.train_programs + settings.test_programs,
         values,
         held_out_share,
+        "evaluate.probe",
     )
     table = expressions(HALF)
     inside = (table.values >= values.low) & (table.values <= values.high)
@@ -75,42 +73,6 @@ def probe(
         pl.Series("majority", [baseline[row["target"]][row["token"] - 1] for row in fits.to_dicts()]),
         "iterations",
     )
-
-
-def held_out_sample(
-    rng: np.random.Generator, n: int, values: Values, held_out_share: float
-) -> tuple[Programs, dict[str, np.ndarray]]:
-    """``n`` distinct true comparisons of the test split, uniform over all with both values in range.
-
-    Returns:
-        The programs, and their values x and y: int64, shape (n,) each.
-
-    Raises:
-        InputError: there are not so many.
-    """
-    table = expressions(HALF)
-    first, stop = np.searchsorted(table.values, [values.low, values.high + 1])
-    found = np.empty((2, 0), np.int64)
-    programs = Programs.from_strings([])
-    grew = first < stop
-    while grew and len(programs) < n:
-        pair = rng.integers(first, stop, (2, _CANDIDATES_AT_ONCE))
-        x, y = table.values[pair]
-        drawn = join(*(table.programs.take(rows) for rows in pair), comparator(x, y))
-        rows = np.flatnonzero(held_out(drawn, held_out_share))
-        found = np.concatenate([found, pair[:, rows]], axis=1)
-        programs = stack([programs, drawn.take(rows)])
-        _, distinct = np.unique(found, axis=1, return_index=True)
-        distinct.sort()
-        grew = len(distinct) > len(programs) - len(rows)
-        found, programs = found[:, distinct], programs.take(distinct)
-    if len(programs) < n:
-        raise InputError(
-            f"evaluate.probe: {n} held-out comparisons with both values from {values.low} to {values.high} "
-            f"are wanted, {len(programs)} were found; ask for fewer or widen dataset.values"
-        )
-    x, y = table.values[found[:, :n]]
-    return programs.take(np.arange(n)), {"x": x, "y": y}
 
 
 def hidden_states(model: Any, programs: Programs, path: Path) -> np.ndarray:

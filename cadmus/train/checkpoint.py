@@ -27,7 +27,7 @@ from cadmus.train import universal
 METADATA = "meta.json"
 LOCK = "lock"
 UNFINISHED = "unfinished-"
-CADENCE = {"checkpoint_every", "keep_checkpoints"}
+CADENCE = {"checkpoint_every", "keep_checkpoints", "snapshots"}
 """The fields of the section train that do not change the losses."""
 RANKS = "train.ranks"
 """The one difference with which a checkpoint can still be resumed from: losses differ by rounding."""

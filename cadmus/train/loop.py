@@ -26,6 +26,7 @@ from cadmus.programs import Programs
 from cadmus.train import checkpoint, engine
 from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, pack_batch
+from cadmus.train.snapshots import forget_after, snapshot_path, snapshot_steps
 
 LOG_SECONDS = 10.0
 """Time between two lines of progress where there is no terminal."""
@@ -44,6 +45,7 @@ def train(
     export_directory: Path | str,
     metrics_path: Path | str,
     log: Callable[[str], None] = print,
+    snapshot_directory: Path | str | None = None,
 ) -> None:
     """Train a model from its last checkpoint, or from the start, to the end and export it.
 
@@ -62,6 +64,8 @@ def train(
             Adam), ``tokens`` and ``programs`` (since the start), ``seconds`` (likewise, over all resumed
             parts), ``tokens_per_second`` and ``fill`` (share of the computed tokens that were no padding).
         log: takes lines for the user; called by the first rank only.
+        snapshot_directory: where the exports of :func:`cadmus.train.snapshots.snapshot_steps` go; none are
+            left if it is None.
 
     Raises:
         InputError: there is nothing to train on, a program is too long, a checkpoint is another run's,
@@ -81,7 +85,11 @@ def train(
         with checkpoint.exclusive(Path(checkpoint_directory)):
             _Training(
                 run, programs, prompt_lengths, data_digest, Path(checkpoint_directory), device, log
-            ).run(Path(export_directory), Path(metrics_path))
+            ).run(
+                Path(export_directory),
+                Path(metrics_path),
+                None if snapshot_directory is None else Path(snapshot_directory),
+            )
     except (InputError, Interrupted) as error:
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
         if not isinstance(error, FailedAlone) or distributed.get_world_size() == 1:
@@ -148,9 +156,13 @@ class _Training:
             converted = f", converted for train.ranks {self.world_size}" if convert else ""
             self.log(f"resuming after step {self.step} from {latest}{converted}")
 
-    def run(self, export_directory: Path, metrics_path: Path) -> None:
+    def run(self, export_directory: Path, metrics_path: Path, snapshot_directory: Path | None) -> None:
         train = self.config.train
         first = self.rank == 0
+        snapshots = set() if snapshot_directory is None else snapshot_steps(train)
+        if snapshots and first:
+            with _alone():
+                forget_after(snapshot_directory, self.step)
         with (
             _signals() as received,
             _metrics_file(metrics_path, self.step) if first else nullcontext() as metrics,
@@ -187,6 +199,8 @@ class _Training:
                     with _alone(), reported(metrics_path):
                         metrics.write(json.dumps(record) + "\n")
                 display.show(self.step, done.loss, done.tokens)
+                if self.step in snapshots:
+                    self._export(snapshot_path(snapshot_directory, self.step))
                 if done.stop or self.step % train.checkpoint_every == 0 or self.step == train.steps:
                     with _alone():
                         checkpoint.save(
@@ -203,6 +217,7 @@ class _Training:
                         "saved and the same command goes on from there"
                     )
         self._export(export_directory)
+        self.log(f"exported the model of step {self.step} to {export_directory}")
 
     def _train_step(self, stop: bool) -> _Step:
         train = self.config.train
@@ -266,8 +281,8 @@ class _Training:
                 "device": str(self.device),
                 "cores": torch.get_num_threads() * self.world_size,
             }
-            save_export(model, self.config.model, directory, metadata)
-            self.log(f"exported the model of step {self.step} to {directory}")
+            with _alone():
+                save_export(model, self.config.model, directory, metadata)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from cadmus.config import TEMPLATES, parse_config, read_yaml
 from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
-from cadmus.figures import NAMES, TABLES
+from cadmus.figures import CAPTIONS, FIGURES, FORMATS, PAGES, TABLES
 from cadmus.files import replacing
 from cadmus.sources import sources_of
 
@@ -23,7 +23,7 @@ def read_config():
         read_yaml(os.path.relpath(path))
     run = parse_config(config, source)
     resolved = Path("results", run.name, "config.yaml")
-    text = yaml.safe_dump(run.model_dump(), sort_keys=False)
+    text = yaml.safe_dump(run.model_dump(), sort_keys=False, default_flow_style=None)
     if not resolved.is_file() or resolved.read_text() != text:
         # Not by a rule: while one is to run, Snakemake does not look at the parameters of those behind it.
         with replacing(resolved) as temporary:
@@ -37,6 +37,8 @@ except InputError as error:
     print(f"cadmus: error: {error}", file=sys.stderr)
     # Nothing is locked or started yet, so leaving at once loses nothing.
     os._exit(2)
+# For the report, which shows it.
+config["resolved"] = CONFIG.read_text()
 RESULTS = f"results/{RUN.name}"
 SHARDS = plan(RUN)
 DATASET = f"{RESULTS}/dataset"
@@ -79,16 +81,19 @@ def figure_code(wildcards):
     return code("cadmus.figures", f"cadmus.figures.{wildcards.figure}")
 
 
+def caption(wildcards):
+    return CAPTIONS[wildcards.figure]
+
+
 def numbers_options(wildcards, input):
     return " ".join(f"--numbers {path}" for path in input.numbers)
 
 
 def targets():
-    """Every figure and table, and with them all that they are made from; report of the dataset, card of the model."""
+    """Every figure, table and page, and what they are made from; report of the dataset, card of the model."""
     return [f"{DATASET}/report.md", f"{RESULTS}/model_card.md"] + [
-        f"{RESULTS}/{'tables' if name in TABLES else 'figures'}/{name}.{suffix}"
-        for name in NAMES
-        for suffix in (
-            ["md", "tex", "csv"] if name in TABLES else ["pdf", "png", "csv"]
-        )
+        f"{RESULTS}/{kind}s/{name}{suffix}"
+        for kind, names in (("figure", FIGURES), ("table", TABLES), ("page", PAGES))
+        for name in names
+        for suffix in FORMATS[kind]
     ]

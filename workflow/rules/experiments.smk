@@ -1,24 +1,47 @@
 # What is measured on the trained model: one Parquet file of numbers each; and its card.
 
 
-rule accuracy:
+rule completions:
     input:
         config=ancient(CONFIG),
         model=rules.train.output.model,
         manifest=rules.manifest.output[0],
         code=code("cadmus.evaluate.completion", "cadmus.model.inference"),
     output:
-        f"{RESULTS}/experiments/accuracy.parquet",
+        f"{RESULTS}/experiments/completions.parquet",
     log:
-        f"{RESULTS}/logs/accuracy.log",
+        f"{RESULTS}/logs/completions.log",
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
     params:
         dataset=subpath(input.manifest, parent=True),
-        config=RUN.evaluate.model_dump(exclude={"grid", "probe"}),
+        config=RUN.evaluate.model_dump(include={"split", "programs", "batch_size"}),
     shell:
         "python -m cadmus evaluate --config {input.config} --model {input.model} --dataset {params.dataset}"
+        " --output {output} 2>&1 | tee -i {log}"
+
+
+rule curve:
+    input:
+        config=ancient(CONFIG),
+        snapshots=rules.train.output.snapshots,
+        manifest=rules.manifest.output[0],
+        code=code("cadmus.evaluate.curve", "cadmus.model.inference"),
+    output:
+        f"{RESULTS}/experiments/curve.parquet",
+    log:
+        f"{RESULTS}/logs/curve.log",
+    conda:
+        "../envs/cadmus.yaml"
+    threads: workflow.cores
+    params:
+        dataset=subpath(input.manifest, parent=True),
+        config=RUN.evaluate.model_dump(
+            include={"split", "snapshot_programs", "batch_size"}
+        ),
+    shell:
+        "python -m cadmus curve --config {input.config} --snapshots {input.snapshots} --dataset {params.dataset}"
         " --output {output} 2>&1 | tee -i {log}"
 
 
@@ -59,11 +82,47 @@ rule probe:
         " 2>&1 | tee -i {log}"
 
 
+rule lens:
+    input:
+        config=ancient(CONFIG),
+        model=rules.train.output.model,
+        code=code("cadmus.probe.lens", "cadmus.model.inference"),
+    output:
+        f"{RESULTS}/experiments/lens.parquet",
+    log:
+        f"{RESULTS}/logs/lens.log",
+    conda:
+        "../envs/cadmus.yaml"
+    threads: workflow.cores
+    params:
+        config=RUN.evaluate.lens_programs,
+    shell:
+        "python -m cadmus lens --config {input.config} --model {input.model} --output {output} 2>&1 | tee -i {log}"
+
+
+rule patch:
+    input:
+        config=ancient(CONFIG),
+        model=rules.train.output.model,
+        code=code("cadmus.probe.patching", "cadmus.model.inference"),
+    output:
+        f"{RESULTS}/experiments/patch.parquet",
+    log:
+        f"{RESULTS}/logs/patch.log",
+    conda:
+        "../envs/cadmus.yaml"
+    threads: workflow.cores
+    params:
+        config=RUN.evaluate.patch_programs,
+    shell:
+        "python -m cadmus patch --config {input.config} --model {input.model} --output {output} 2>&1 | tee -i {log}"
+
+
 rule model_card:
     input:
         model=rules.train.output.model,
         metrics=rules.train.output.metrics,
-        accuracy=rules.accuracy.output[0],
+        completions=rules.completions.output[0],
         code=code("cadmus.card"),
     output:
         report(
@@ -75,5 +134,5 @@ rule model_card:
     conda:
         "../envs/cadmus.yaml"
     shell:
-        "python -m cadmus card {input.model} --accuracy {input.accuracy} --metrics {input.metrics} --output {output}"
+        "python -m cadmus card {input.model} --completions {input.completions} --metrics {input.metrics} --output {output}"
         " > {log} 2>&1"

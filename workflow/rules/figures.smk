@@ -1,15 +1,21 @@
-# Figures and tables, each drawn from its numbers alone; `snakemake results/quick/figures/NAME.pdf` draws one.
+# Figures, tables and pages, each drawn from its numbers alone; `snakemake results/quick/figures/NAME.pdf` draws one.
 
 NUMBERS = {
     "comparison_grid": rules.grid.output,
     "accuracy_by_distance": rules.grid.output,
+    "accuracy_by_compute": rules.curve.output,
     "output_tokens": rules.grid.output,
     "probe_final_block": rules.probe.output,
     "probe_layers": rules.probe.output,
+    "logit_lens": rules.lens.output,
+    "patching": rules.patch.output,
     "training_curve": [rules.train.output.metrics],
     "table1_related_work": [],
     "table2_instructions": [],
-    "table3_accuracy": rules.accuracy.output,
+    "accuracy_by_length": rules.completions.output,
+    "accuracy_by_examples": rules.completions.output,
+    "table3_accuracy": rules.completions.output,
+    "failures": rules.completions.output,
 }
 
 
@@ -22,6 +28,7 @@ rule figure:
         png=report(
             f"{RESULTS}/figures/{{figure}}.png",
             category="Figures",
+            caption="../captions/result.rst",
             labels={"figure": "{figure}"},
         ),
         numbers=f"{RESULTS}/figures/{{figure}}.csv",
@@ -31,6 +38,7 @@ rule figure:
         "../envs/cadmus.yaml"
     params:
         numbers=numbers_options,
+        caption=caption,
     shell:
         "python -m cadmus figure {wildcards.figure} {params.numbers} --output {output.pdf} > {log} 2>&1"
 
@@ -43,6 +51,7 @@ rule table:
         csv=report(
             f"{RESULTS}/tables/{{figure}}.csv",
             category="Tables",
+            caption="../captions/result.rst",
             labels={"table": "{figure}"},
         ),
         markdown=f"{RESULTS}/tables/{{figure}}.md",
@@ -53,5 +62,28 @@ rule table:
         "../envs/cadmus.yaml"
     params:
         numbers=numbers_options,
+        caption=caption,
     shell:
         "python -m cadmus figure {wildcards.figure} {params.numbers} --output {output.csv} > {log} 2>&1"
+
+
+rule page:
+    input:
+        numbers=lookup(within=NUMBERS, dpath="{figure}"),
+        code=figure_code,
+    output:
+        report(
+            f"{RESULTS}/pages/{{figure}}.html",
+            category="Pages",
+            caption="../captions/result.rst",
+            labels={"page": "{figure}"},
+        ),
+    log:
+        f"{RESULTS}/logs/page-{{figure}}.log",
+    conda:
+        "../envs/cadmus.yaml"
+    params:
+        numbers=numbers_options,
+        caption=caption,
+    shell:
+        "python -m cadmus figure {wildcards.figure} {params.numbers} --output {output} > {log} 2>&1"

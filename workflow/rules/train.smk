@@ -10,6 +10,7 @@ rule train:
         code=code("cadmus.train.loop"),
     output:
         model=directory(f"{RESULTS}/model"),
+        snapshots=directory(f"{RESULTS}/training/snapshots"),
         metrics=f"{RESULTS}/training/metrics.jsonl",
     log:
         f"{RESULTS}/logs/train.log",
@@ -21,7 +22,9 @@ rule train:
         config=section("seed", "model", "train"),
         checkpoints=f"{RESULTS}/training/checkpoints",
         metrics=f"{RESULTS}/training/metrics.partial.jsonl",
+        snapshots=f"{RESULTS}/training/snapshots.partial",
     shell:
         "python -m cadmus train --config {input.config} --dataset {params.dataset} --checkpoints {params.checkpoints}"
-        " --metrics {params.metrics} --output {output.model} 2>&1 | tee -ia {log}"
-        " && mv {params.metrics} {output.metrics} && rm -r {params.checkpoints}"
+        " --metrics {params.metrics} --snapshots {params.snapshots} --output {output.model} 2>&1 | tee -ia {log}"
+        " && mv {params.metrics} {output.metrics} && mv {params.snapshots} {output.snapshots}"
+        " && rm -r {params.checkpoints}"

@@ -1,0 +1,52 @@
+"""Accuracy on each sub-problem along a training, against the compute it has taken so far."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from tqdm import tqdm
+
+from cadmus.config import Evaluate, parse_config
+from cadmus.errors import InputError
+from cadmus.evaluate.completion import complete
+from cadmus.evaluate.numbers import accuracy_by
+from cadmus.model.export import METADATA, read_metadata
+from cadmus.plan import flops_so_far
+
+
+def accuracy_by_compute(
+    snapshots: Sequence[Path], load: Callable[[Path], Any], table: Any, max_length: int, settings: Evaluate
+) -> pl.DataFrame:
+    """Grade the snapshots of a training one after another.
+
+    Args:
+        snapshots: exports, in the order of their steps.
+        load: gives the model of an export, with the methods that :func:`cadmus.evaluate.completion.complete`
+            needs.
+        table, max_length: as for that function.
+        settings: how many programs of each template.
+
+    Returns:
+        step, tokens (trained on so far), flops (of the forward and backward passes for them), template,
+        metric, programs, correct, accuracy, low, high.
+
+    Raises:
+        InputError: a snapshot does not say how long it was trained.
+    """
+    rows = []
+    for path in tqdm(snapshots, desc="snapshots", delay=2, disable=None):
+        noted = read_metadata(path)
+        missing = [key for key in ("config", "steps", "programs", "tokens") if key not in noted]
+        if missing:
+            raise InputError(f"{path / METADATA}: says nothing of {missing[0]}; give snapshots of a training")
+        config = parse_config(noted["config"], str(path / METADATA))
+        compute = {
+            "step": noted["steps"],
+            "tokens": noted["tokens"],
+            "flops": flops_so_far(config, noted["programs"], noted["tokens"]),
+        }
+        completions = complete(load(path), table, max_length, settings.snapshot_programs)
+        graded = accuracy_by(completions, "template")
+        rows.append(graded.select(*(pl.lit(value).alias(name) for name, value in compute.items()), pl.all()))
+    return pl.concat(rows)

@@ -1,0 +1,25 @@
+"""Accuracy on each sub-problem against the compute of the training."""
+
+import polars as pl
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from cadmus.figures import panels, style
+
+COLUMNS = (("flops", "template", "metric", "accuracy", "low", "high"),)
+
+
+def numbers(curve: pl.DataFrame) -> pl.DataFrame:
+    """The drawn rows, template by template and in the order of the compute."""
+    return panels.drawn(curve, "flops")
+
+
+@style.styled
+def draw(curve: pl.DataFrame) -> Figure:
+    """From the numbers of :func:`cadmus.evaluate.curve.accuracy_by_compute`."""
+    figure = panels.by_template(curve, "flops", "training compute so far, FLOPs")
+    axes = figure.axes[0]
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    return figure

@@ -1,0 +1,38 @@
+"""Accuracy of induction against the number of examples."""
+
+import polars as pl
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from cadmus.evaluate.breakdowns import by_examples
+from cadmus.evaluate.numbers import METRICS
+from cadmus.figures import style
+
+COLUMNS = (("template", "program", "prompt_length", *METRICS),)
+DRAWN = {"verified": (style.ORANGE, "s"), "exact": (style.GREEN, "^")}
+
+
+def numbers(completions: pl.DataFrame) -> pl.DataFrame:
+    """Accuracies for each number of examples."""
+    return by_examples(completions)
+
+
+@style.styled
+def draw(completions: pl.DataFrame) -> Figure:
+    """From the completions of ``cadmus evaluate``, those of complete_algorithm."""
+    figure = Figure(figsize=(style.COLUMN, 2.5))
+    axes = figure.subplots()
+    examples = numbers(completions)
+    for metric, (color, marker) in DRAWN.items():
+        rows = examples.filter(metric=metric)
+        axes.fill_between(rows["examples"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
+        axes.plot(
+            rows["examples"], rows["accuracy"], color=color, marker=marker, label=METRICS[metric].lower()
+        )
+    if examples.is_empty():
+        axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=style.GREY)
+    style.percent_axis(axes)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="examples of the function in the prompt", ylabel="accuracy of the definition")
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure

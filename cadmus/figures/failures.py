@@ -1,0 +1,90 @@
+"""A page of completions that failed, each with what the machine made of it, step by step."""
+
+import random
+from html import escape
+from string import Template
+from typing import Any
+
+import polars as pl
+
+from cadmus import isa
+from cadmus.config import TEMPLATES
+from cadmus.vm import reference
+
+COLUMNS = (("template", "program", "prompt_length", "completion", "ended", "uses_drop", "verified"),)
+SHOWN = 6
+"""Different failures of each sub-problem, drawn at random."""
+
+_PAGE = Template("""\
+<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Completions that failed</title>
+<style>
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+code { font: 14px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
+ins { background: #cfe8ff; color: #000; text-decoration: none; }
+mark { background: #ffd9b8; color: #000; }
+article { border-top: 1px solid #8886; padding: .6rem 0; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; margin: 0; }
+dd { margin: 0; }
+summary { cursor: pointer; }
+table { border-collapse: collapse; margin: .4rem 0; }
+td, th { text-align: left; padding: 0 1rem 0 0; vertical-align: top; font-weight: normal; }
+</style>
+<h1>Completions that failed</h1>
+<p>Of held-out programs, at most $shown different ones of each sub-problem, drawn at random. A completion
+fails if the whole program is not true when executed, if the model did not end it, or if it drops a value
+with <code>_</code>. <mark>Orange</mark> is what the model wrote, <ins>blue</ins> what the held-out program
+has there.</p>
+$sections
+</html>
+""")
+
+
+def page(completions: pl.DataFrame) -> str:
+    """The page, from the completions of ``cadmus evaluate``."""
+    sections = []
+    for template in TEMPLATES:
+        rows = completions.filter(template=template)
+        failed = rows.filter(~pl.col("verified"))
+        count = f"{len(failed):,} of {len(rows):,} failed" if len(rows) else "not tested"
+        # Small templates have copies of a program.
+        failed = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
+        sections.append(f"<h2>{template.replace('_', ' ')}: {count}</h2>")
+        sample = random.Random(template).sample(failed, min(SHOWN, len(failed)))
+        sections += map(_article, sample)
+    return _PAGE.substitute(shown=SHOWN, sections="\n".join(sections))
+
+
+def _article(row: dict[str, Any]) -> str:
+    prompt, rest = row["program"][: row["prompt_length"]], row["program"][row["prompt_length"] :]
+    written = prompt + row["completion"]
+    end = isa.END if row["ended"] else ""
+    result = reference.run(written)
+    outputs = " ".join(map(reference.show, result.outputs)) or "nothing"
+    if not row["ended"]:
+        verdict = f"did not end within {len(written)} instructions"
+    elif row["uses_drop"]:
+        verdict = f"drops; leaves {outputs}"
+    else:
+        verdict = f"{'true' if result.true else 'false'}; leaves {outputs}"
+    steps = "\n".join(
+        f"<tr><td><code>{escape(step.symbol)}</code><td><code>"
+        f"{escape(' '.join(map(reference.show, step.stack)))}</code>"
+        for step in reference.trace(written)
+    )
+    return f"""\
+<article>
+<dl>
+<dt>model<dd><code>{escape(prompt)}<mark>{escape(row["completion"] + end)}</mark></code>
+<dt>held out<dd><code>{escape(prompt)}<ins>{escape(rest + isa.END)}</ins></code>
+<dt>verdict<dd>{escape(verdict)}
+</dl>
+<details><summary>stack after each instruction</summary>
+<table><tr><th>instruction<th>stack
+{steps}
+</table></details>
+</article>"""

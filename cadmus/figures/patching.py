@@ -1,0 +1,44 @@
+"""Whose comparator follows when a hidden state of one comparison is put into another."""
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from cadmus.figures import style
+
+COLUMNS = (("token", "layer", "outcome", "programs", "share", "low", "high"),)
+LABELS = {
+    "own": ("of the program", style.GREY, "o"),
+    "hybrid": ("of the donor's number and the other one", style.BLUE, "s"),
+    "donor": ("of the donor", style.ORANGE, "^"),
+    "other": ("none of these", "black", "x"),
+}
+
+
+def numbers(patches: pl.DataFrame) -> pl.DataFrame:
+    """The shares, token by token and layer by layer."""
+    return patches.sort("token", "outcome", "layer")
+
+
+@style.styled
+def draw(patches: pl.DataFrame) -> Figure:
+    """From the numbers of :func:`cadmus.probe.patching.patching`, a panel for each token."""
+    figure = Figure(figsize=(style.PAGE, 2.7))
+    patches = numbers(patches)
+    tokens = patches["token"].unique().sort().to_list()
+    panels = figure.subplots(1, len(tokens), sharey=True, squeeze=False)[0]
+    shown = style.layer_names(patches["layer"].max() + 1, -(-(patches["layer"].max() + 1) // 10))
+    for axes, token, which in zip(panels, tokens, ("first", "second"), strict=True):
+        of_token = patches.filter(token=token)
+        for outcome, (label, color, marker) in LABELS.items():
+            rows = of_token.filter(outcome=outcome)
+            axes.fill_between(rows["layer"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
+            axes.plot(rows["layer"], rows["share"], color=color, marker=marker, label=label)
+        if not of_token["programs"].max():
+            axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=style.GREY)
+        axes.set_title(f"token {token}, the end of the {which} number")
+        axes.set_xlabel("layer behind which it is exchanged")
+        axes.set_xticks(list(shown), list(shown.values()), rotation=30, ha="right")
+        style.percent_axis(axes)
+    panels[0].set_ylabel("predicted comparator")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(LABELS))
+    return figure
