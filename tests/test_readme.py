@@ -16,7 +16,9 @@ ROOT = Path(__file__).parent.parent
 
 def test_the_results_are_current():
     text = (ROOT / "README.md").read_text()
-    assert with_results(text, ROOT / "docs/results/quick", ROOT) == text, "run `cadmus readme results/quick`"
+    assert with_results(text, ROOT / "docs/results/laptop", ROOT) == text, (
+        "run `cadmus readme results/laptop`"
+    )
 
 
 def test_every_link_leads_somewhere():
@@ -46,7 +48,7 @@ def test_a_finished_run_is_published(tmp_path):
     (results / "experiments").mkdir()
     (results / "model").mkdir()
     origin = {"config_digest": "c0", "model_digest": "m0", "commit": "0123456789abcdef"}
-    pl.DataFrame({"x": [1]}).write_parquet(results / "experiments/accuracy.parquet", metadata=origin)
+    pl.DataFrame({"x": [1]}).write_parquet(results / "experiments/completions.parquet", metadata=origin)
     trained = {"parameters": 7, "steps": 3, "programs": 30, "tokens": 300, "seconds": 90.0, "cores": 2}
     (results / "model/meta.json").write_text(json.dumps(trained))
     (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nold\n{END}\nrest\n")
