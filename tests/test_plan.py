@@ -97,7 +97,10 @@ def test_hardly_a_true_program_is_no_reason_to_fail():
     assert 61 <= average_program(rare).tokens <= 64
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.stem)
+CONFIGS = sorted([*(ROOT / "config").glob("*.yaml"), *(ROOT / "config/mixtures").glob("*.yaml")])
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_config_has_a_plan(path):
     planned = plan(load_config(path))
     assert planned.estimates
