@@ -180,18 +180,20 @@ def test_a_dataset_that_the_model_may_have_been_trained_on_is_refused(place, tmp
         assert "are for training where dataset.held_out_share is 0.05" in str(refused.exception)
 
 
-def test_without_a_config_it_is_the_model_s(place, tmp_path) -> None:
-    run = load_config(place / "config.yaml")
-    model = snapshot_path(place / "snapshots", 1)
-    assert invoke(place, "grid", tmp_path / "a.parquet", model=model).exit_code == 0
-    options = ["--model", str(model), "--output", str(tmp_path / "b.parquet")]
-    assert CliRunner().invoke(cadmus, ["grid", *options]).exit_code == 0
-    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-    assert pl.read_parquet_metadata(tmp_path / "b.parquet")["config_digest"] == config.digest(
+def test_without_a_config_it_is_the_model_s_with_default_experiments(place, tmp_path) -> None:
+    values = load_config(place / "config.yaml").model_dump()
+    del values["evaluate"]
+    run = config.parse_config(values, "of the model")
+    options = ["--model", str(snapshot_path(place / "snapshots", 1)), "--output", str(tmp_path / "a.parquet")]
+    assert CliRunner().invoke(cadmus, ["lens", *options]).exit_code == 0
+    assert pl.read_parquet(tmp_path / "a.parquet")["programs"].unique().to_list() == [
+        run.evaluate.lens_programs
+    ]
+    assert pl.read_parquet_metadata(tmp_path / "a.parquet")["config_digest"] == config.digest(
         run.model_dump()
     )
     options[1] = str(place / "model")
-    refused = CliRunner().invoke(cadmus, ["grid", *options])
+    refused = CliRunner().invoke(cadmus, ["lens", *options])
     assert "meta.json: says nothing of a config; name one with --config" in str(refused.exception)
 
 

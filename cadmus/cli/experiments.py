@@ -24,7 +24,12 @@ def _experiment(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE"),
         click.option("--output", type=_PATH, required=True, metavar="FILE", help="Parquet file to write."),
-        click.option("--config", type=_PATH, metavar="FILE", help="Config; by default the model's own."),
+        click.option(
+            "--config",
+            type=_PATH,
+            metavar="FILE",
+            help="Config; by default the model's own, with default experiments.",
+        ),
     ):
         command = option(command)
     return command
@@ -183,7 +188,9 @@ def _begin(config: Path | None, output: Path, directory: Path) -> Config:
     metadata = read_metadata(directory)
     if "config" not in metadata:
         raise InputError(f"{directory / METADATA}: says nothing of a config; name one with --config")
-    return parse_config(metadata["config"], str(directory / METADATA))
+    # The settings of experiments are not the model's.
+    trained = {section: values for section, values in metadata["config"].items() if section != "evaluate"}
+    return parse_config(trained, str(directory / METADATA))
 
 
 def _held_out(config: Config, dataset: Path) -> "tuple[Table, pl.Expr]":
