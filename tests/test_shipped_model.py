@@ -1,7 +1,6 @@
 """The model that comes with the checkout."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from cadmus.model.export import read_metadata, weights_digest
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 
-ROOT = Path(__file__).parent.parent
 PROMPTS = Programs.from_strings(["941-*55*2+", "34+7", "u1b2b3b$", "\\L1>;u1b2b3bf"])
 
 

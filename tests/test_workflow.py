@@ -96,6 +96,7 @@ def test_the_experiments_cover_what_they_should(results):
     assert completions.group_by("template").len()["len"].unique().to_list() == [CONFIG.evaluate.programs]
     curve = pl.read_parquet(results / "experiments/curve.parquet")
     assert curve["step"].max() == CONFIG.train.steps
+    assert set(curve["metric"]) == {"verified", "verified_equality", "exact", "next_token"}
     grid = pl.read_parquet(results / "experiments/grid.parquet")
     assert len(grid) == 45 * 45
     probe = pl.read_parquet(results / "experiments/probe.parquet")

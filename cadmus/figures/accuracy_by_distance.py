@@ -28,8 +28,8 @@ def draw(grid: pl.DataFrame) -> Figure:
         ("=", style.GREEN, "^"),
     ):
         rows = distances.filter(pl.col("comparator") == comparator)
-        axes.fill_between(rows["distance"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
-        axes.plot(rows["distance"], rows["accuracy"], color=color, marker=marker, label=f"X {comparator} Y")
+        label = f"X {comparator} Y"
+        style.line(axes, rows, "distance", "accuracy", color=color, marker=marker, label=label)
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="distance from the training range", ylabel="accuracy of the next token")

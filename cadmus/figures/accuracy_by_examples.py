@@ -25,12 +25,10 @@ def draw(completions: pl.DataFrame) -> Figure:
     examples = numbers(completions)
     for metric, (color, marker) in DRAWN.items():
         rows = examples.filter(metric=metric)
-        axes.fill_between(rows["examples"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
-        axes.plot(
-            rows["examples"], rows["accuracy"], color=color, marker=marker, label=METRICS[metric].lower()
-        )
+        label = METRICS[metric].lower()
+        style.line(axes, rows, "examples", "accuracy", color=color, marker=marker, label=label)
     if examples.is_empty():
-        axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=style.GREY)
+        style.not_tested(axes)
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="examples of the function in the prompt", ylabel="accuracy of the definition")

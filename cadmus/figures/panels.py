@@ -35,10 +35,9 @@ def by_template(numbers: pl.DataFrame, x: str, label: str) -> Figure:
         of_template = drawn(numbers, x).filter(template=template)
         for metric, (name, color, marker) in METRICS.items():
             rows = of_template.filter(metric=metric)
-            axes.fill_between(rows[x], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
-            axes.plot(rows[x], rows["accuracy"], color=color, marker=marker, label=name)
+            style.line(axes, rows, x, "accuracy", color=color, marker=marker, label=name)
         if of_template.is_empty():
-            axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=style.GREY)
+            style.not_tested(axes)
         axes.set_title(template.replace("_", " "))
         style.percent_axis(axes)
         # Room for the markers of what is always right.

@@ -31,10 +31,9 @@ def draw(patches: pl.DataFrame) -> Figure:
         of_token = patches.filter(token=token)
         for outcome, (label, color, marker) in LABELS.items():
             rows = of_token.filter(outcome=outcome)
-            axes.fill_between(rows["layer"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
-            axes.plot(rows["layer"], rows["share"], color=color, marker=marker, label=label)
+            style.line(axes, rows, "layer", "share", color=color, marker=marker, label=label)
         if not of_token["programs"].max():
-            axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=style.GREY)
+            style.not_tested(axes)
         axes.set_title(f"token {token}, the end of the {which} number")
         axes.set_xlabel("layer behind which it is exchanged")
         axes.set_xticks(list(shown), list(shown.values()), rotation=30, ha="right")

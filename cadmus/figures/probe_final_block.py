@@ -22,10 +22,8 @@ def draw(probes: pl.DataFrame) -> Figure:
     tokens = final["token"].max()
     for target, color, marker in (("x", style.BLUE, "o"), ("y", style.ORANGE, "s")):
         rows = final.filter(pl.col("target") == target)
-        axes.fill_between(rows["token"], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
-        axes.plot(
-            rows["token"], rows["accuracy"], color=color, marker=marker, label=f"{target.upper()}, probe"
-        )
+        label = f"{target.upper()}, probe"
+        style.line(axes, rows, "token", "accuracy", color=color, marker=marker, label=label)
         axes.plot(
             rows["token"],
             rows["majority"],

@@ -5,6 +5,7 @@ from functools import wraps
 from pathlib import Path
 
 import matplotlib.style
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -44,6 +45,17 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
         for path in paths:
             with replacing(path) as temporary:
                 figure.savefig(temporary, metadata=_METADATA[path.suffix])
+
+
+def line(axes: Axes, rows: pl.DataFrame, x: str, y: str, *, color: str, marker: str, label: str) -> None:
+    """A column over another, with its interval, the columns low and high, as a band."""
+    axes.fill_between(rows[x], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
+    axes.plot(rows[x], rows[y], color=color, marker=marker, label=label)
+
+
+def not_tested(axes: Axes) -> None:
+    """Say that there is nothing to draw."""
+    axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=GREY)
 
 
 def layer_names(layers: int, step: int = 1) -> dict[int, str]:
