@@ -443,7 +443,10 @@ class Train(Section):
             "1 makes all alike"
         ),
     ] = 1.0
-    precision: Literal["bf16", "fp32"] = "bf16"
+    precision: Annotated[
+        Literal["bf16", "fp32"] | None,
+        Field(description="bf16 where the processor or GPU computes in it, fp32 elsewhere, when null"),
+    ] = None
     ranks: Annotated[Positive, Field(description="training processes on this node")] = 1
     checkpoint_every: Annotated[Positive, Field(description="steps between checkpoints")] = 250
     keep_checkpoints: Annotated[Positive, Field(description="checkpoints kept, the newest first")] = 2

@@ -35,7 +35,7 @@ class Device:
     Attributes:
         name: of one device.
         count: how many there are.
-        teraflops: what one achieves in training, in 10^12 bf16 operations a second.
+        teraflops: what one achieves in training, in 10^12 operations a second.
         usd_per_hour: price of one.
         source: where the two come from.
     """

@@ -53,7 +53,8 @@ def run_config(**train) -> dict:
         "name": "test",
         "dataset": {"max_length": 31, "templates": {"equality": {"train": 1}}},
         "model": {"layers": 2, "width": 32, "heads": 2, "mlp": 64},
-        "train": {"steps": 10, "batch_size": 32, "checkpoint_every": 5, **train},
+        # What is tested does not depend on the processor.
+        "train": {"steps": 10, "batch_size": 32, "checkpoint_every": 5, "precision": "bf16", **train},
     }
 
 
@@ -290,7 +291,8 @@ def test_killed_and_stopped_runs_go_on_to_the_same_losses(tmp_path):
 
 
 def test_a_run_learns_and_exports_what_it_was(tmp_path):
-    assert train(tmp_path, run_config(steps=80, checkpoint_every=80, learning_rate=3e-3)) == 0
+    values = run_config(steps=80, checkpoint_every=80, learning_rate=3e-3, precision=None)
+    assert train(tmp_path, values) == 0
     records = metrics(tmp_path)
     assert records[0]["loss"] == pytest.approx(np.log(isa.VOCABULARY_SIZE), abs=0.1)
     assert records[-1]["completion_loss"] < records[0]["completion_loss"] - 0.1
@@ -300,7 +302,38 @@ def test_a_run_learns_and_exports_what_it_was(tmp_path):
     assert exported["loss"] == records[-1]["loss"]
     assert exported["tokens"] == records[-1]["tokens"]
     assert exported["config"]["train"]["learning_rate"] == 3e-3
+    assert exported["config"]["train"]["precision"] in ("bf16", "fp32")
     assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "precision"),
+    [
+        ({"amx_bf16": True}, "bf16"),
+        ({"avx512_bf16": True}, "bf16"),
+        ({"avx512_f": True}, "fp32"),
+        ({}, "fp32"),
+    ],
+)
+def test_the_precision_is_one_that_the_processor_has(monkeypatch, capabilities, precision):
+    """Without instructions for bf16, a training in it would be a hundred times slower."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *of_one_rank: None)
+    device = torch.device("cpu")
+    assert engine.with_precision(config.Train(steps=1), device).precision == precision
+    for wanted in ("bf16", "fp32"):
+        asked = config.Train(steps=1, precision=wanted)
+        assert engine.with_precision(asked, device) == asked
+
+
+def test_a_rank_without_bf16_makes_all_ranks_train_in_fp32(monkeypatch):
+    def all_reduce(tensor, operation):
+        assert operation == torch.distributed.ReduceOp.MIN
+        tensor.fill_(0)
+
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    assert engine.with_precision(config.Train(steps=1), torch.device("cpu")).precision == "fp32"
 
 
 def test_what_deepspeed_is_told_of_the_run_on_eight_gpus():

@@ -57,24 +57,27 @@ def bench_train() -> Measured:
     :data:`REPEATS`, before each of which is one that does not count.
 
     The share of the machine is of the operations that the model needs for the tokens of the programs (see
-    :func:`cadmus.plan.training_flops`), beside the rate of products of square matrices in bf16.
+    :func:`cadmus.plan.training_flops`), beside the rate of products of square matrices, in the precision that
+    a training has on it.
     """
     device = engine.start_process()
     try:
+        train = engine.with_precision(config.Train(recipe="paper", steps=1, batch_size=BATCH), device)
+        dtype = torch.bfloat16 if train.precision == "bf16" else torch.float32
         programs = _programs()
         longest = int(programs.lengths.max()) + 1
         rows = {length: pack_batch(programs, np.ones(BATCH), length) for length in ROW_LENGTHS}
         packed = rows[ROW_LENGTHS[0]]
         padded = _padded(programs, np.arange(BATCH), longest)
         ways = [
-            Way("cadmus", _engine_step(device, packed), packed.token_count, packed.tokens.numel()),
+            Way("cadmus", _engine_step(device, packed, train), packed.token_count, packed.tokens.numel()),
             *(
-                Way(f"{name}_{length}", _step(device, [of], attend), of.token_count, of.tokens.numel())
+                Way(f"{name}_{length}", _step(device, [of], attend, dtype), of.token_count, of.tokens.numel())
                 for length, of in rows.items()
                 for name, attend in (("written_out", attend_written_out), ("fused", attend_fused))
             ),
-            _buckets(programs, device),
-            Way("padded", _engine_step(device, padded), padded.token_count, padded.tokens.numel()),
+            _buckets(programs, device, dtype),
+            Way("padded", _engine_step(device, padded, train), padded.token_count, padded.tokens.numel()),
             *(
                 Way(name, _transformers_step(device, of, autocast), of.token_count, of.tokens.numel())
                 for name, of, autocast in (
@@ -83,9 +86,10 @@ def bench_train() -> Measured:
                     ("transformers_padded_fp32", padded, False),
                     ("transformers_padded_bf16", padded, True),
                 )
+                if dtype == torch.bfloat16 or not autocast
             ),
         ]
-        products, operations_of_products = _products(device)
+        products, operations_of_products = _products(device, dtype)
         seconds = _seconds({"products": products} | {way.name: way.step for way in ways}, device)
         matmul = operations_of_products / seconds["products"]
     finally:
@@ -93,7 +97,7 @@ def bench_train() -> Measured:
     parameters = parameter_count(SIZES)
     operations = _operations(programs)
     measured: Measured = {"parameters": parameters, "programs": BATCH, "tokens": packed.token_count}
-    measured |= {"repeats": REPEATS, "threads": torch.get_num_threads()}
+    measured |= {"repeats": REPEATS, "threads": torch.get_num_threads(), "bits": 8 * dtype.itemsize}
     for way in ways:
         measured[f"{way.name}_tokens_per_second"] = round(way.tokens / seconds[way.name])
         measured[f"{way.name}_programs_per_second"] = round(BATCH / seconds[way.name])
@@ -102,7 +106,8 @@ def bench_train() -> Measured:
     measured["cadmus_gflop_per_second"] = round(operations / seconds["cadmus"] / 1e9)
     measured["cadmus_share_of_matmul"] = round(operations / seconds["cadmus"] / matmul, 3)
     for other in ("transformers_fp32", "transformers_bf16", "padded", "transformers_padded_fp32"):
-        measured[f"cadmus_over_{other}"] = round(seconds[other] / seconds["cadmus"], 2)
+        if other in seconds:
+            measured[f"cadmus_over_{other}"] = round(seconds[other] / seconds["cadmus"], 2)
     return measured
 
 
@@ -130,12 +135,12 @@ def _padded(programs: Programs, which: np.ndarray, length: int) -> PackedBatch:
     )
 
 
-def _buckets(programs: Programs, device: torch.device) -> Way:
+def _buckets(programs: Programs, device: torch.device, dtype: torch.dtype) -> Way:
     groups = np.array_split(np.argsort(programs.lengths, kind="stable"), BUCKETS)
     padded = [_padded(programs, group, int(programs.lengths[group].max()) + 1) for group in groups]
     computed = sum(of.tokens.numel() for of in padded)
     tokens = sum(of.token_count for of in padded)
-    return Way("buckets", _step(device, padded, None), tokens, computed)
+    return Way("buckets", _step(device, padded, None, dtype), tokens, computed)
 
 
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -146,9 +151,8 @@ def _inputs(of: PackedBatch, device: torch.device) -> list[Tensor]:
     return [tensor.to(device) for tensor in (of.tokens, of.positions, of.segments, of.targets)]
 
 
-def _engine_step(device: torch.device, of: PackedBatch) -> Callable[[], object]:
+def _engine_step(device: torch.device, of: PackedBatch, train: config.Train) -> Callable[[], object]:
     """Through DeepSpeed, as in a training."""
-    train = config.Train(recipe="paper", steps=1, batch_size=BATCH)
     started = engine.initialise(GPT(SIZES), train, 1)
     *given, targets = _inputs(of, device)
 
@@ -160,9 +164,12 @@ def _engine_step(device: torch.device, of: PackedBatch) -> Callable[[], object]:
 
 
 def _step(
-    device: torch.device, batches: list[PackedBatch], attend: Callable[..., Tensor] | None
+    device: torch.device,
+    batches: list[PackedBatch],
+    attend: Callable[..., Tensor] | None,
+    dtype: torch.dtype,
 ) -> Callable[[], object]:
-    model = GPT(SIZES, attend).bfloat16().to(device)
+    model = GPT(SIZES, attend).to(device, dtype)
     return partial(_plain_step, model, [_inputs(of, device) for of in batches], _adam(model))
 
 
@@ -212,10 +219,10 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _products(device: torch.device) -> tuple[Callable[[], object], float]:
-    """Products of square matrices in bf16, and their operations."""
+def _products(device: torch.device, dtype: torch.dtype) -> tuple[Callable[[], object], float]:
+    """Products of square matrices, and their operations."""
     size = MATMUL if device.type == "cpu" else 8 * MATMUL
-    a, b = torch.randn(2, size, size, device=device).bfloat16()
+    a, b = torch.randn(2, size, size, device=device).to(dtype)
 
     def step() -> None:
         for _ in range(PRODUCTS):

@@ -103,17 +103,19 @@ def train(as_json: bool) -> None:
     Keys of the JSON object:
       parameters, programs, tokens     of the model; of a step
       repeats, threads                 repeats of each measurement; threads of the process
+      bits                             of the precision that a training has on this machine: 16 (bf16) or 32
       WAY_tokens_per_second            tokens a second, for each WAY
       WAY_programs_per_second          programs a second
       WAY_fill                         share of the computed tokens that are no padding
-      matmul_gflop_per_second          rate of products of square matrices in bf16
+      matmul_gflop_per_second          rate of products of square matrices
       cadmus_gflop_per_second          rate of what the model needs, three forward passes a step
       cadmus_share_of_matmul           the one by the other
       cadmus_over_WAY                  how many times as fast cadmus is
-    Ways: cadmus (packed rows, DeepSpeed, bf16); written_out_64, fused_64, written_out_128, fused_128
+    Ways: cadmus (packed rows, DeepSpeed); written_out_64, fused_64, written_out_128, fused_128
     (attention in rows of so many tokens, without DeepSpeed); buckets (programs of like length); padded (each
     program in a row of the longest); transformers_fp32, transformers_bf16 (autocast), in rows as cadmus has
-    them, and transformers_padded_fp32, transformers_padded_bf16.
+    them, and transformers_padded_fp32, transformers_padded_bf16. Those in bf16 are left out where a training
+    is in fp32.
     """
     from cadmus.bench.training import bench_train
 
@@ -132,7 +134,7 @@ def train(as_json: bool) -> None:
     )
     click.echo(
         f"{measured['cadmus_gflop_per_second']} GFLOP/s, {measured['cadmus_share_of_matmul']:.0%} of the "
-        f"{measured['matmul_gflop_per_second']} of a product of matrices in bf16"
+        f"{measured['matmul_gflop_per_second']} of a product of matrices, in {measured['bits']} bits"
     )
 
 

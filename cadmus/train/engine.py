@@ -73,6 +73,23 @@ def _keep_freed_memory() -> None:
         libc.mallopt(m_top_pad, 64 * 2**20)
 
 
+def with_precision(train: config.Train, device: torch.device) -> config.Train:
+    """The training with the precision that it has on this machine, or, of several ranks, on all of them.
+
+    A processor without instructions for bf16 computes in it fifty to a hundred times slower than in fp32.
+    """
+    if train.precision is not None:
+        return train
+    if device.type == "cuda":
+        able = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        capabilities = torch.cpu.get_capabilities()
+        able = any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
+    of_all = torch.tensor(float(able), device=device)
+    torch.distributed.all_reduce(of_all, torch.distributed.ReduceOp.MIN)
+    return train.model_copy(update={"precision": "bf16" if of_all.item() else "fp32"})
+
+
 def stop_process() -> None:
     """Leave together: a rank that goes ahead can make the others abort."""
     torch.distributed.barrier()
@@ -83,7 +100,7 @@ def deepspeed_config(train: config.Train, world_size: int, convert: bool = False
     """All that DeepSpeed is told; everything it can derive itself is left out.
 
     Args:
-        train: which optimizer, batch, precision and stage.
+        train: which optimizer, batch and stage, and the precision of :func:`with_precision`.
         world_size: ranks that share the batch.
         convert: whether what is going to be loaded is a checkpoint of another number of ranks.
     """
@@ -124,8 +141,11 @@ def initialise(model: GPT, train: config.Train, world_size: int, convert: bool =
     embeddings, the output and all vectors.
     """
     import deepspeed
+    from deepspeed.accelerator import get_accelerator
     from deepspeed.runtime import bf16_optimizer
 
+    # It takes every CPU for one that computes in bf16, and so does Muon's Newton-Schulz iteration then.
+    get_accelerator().is_bf16_supported = lambda: train.precision == "bf16"
     # It collects garbage and prints its use of memory whether asked or not.
     bf16_optimizer.see_memory_usage = lambda *arguments, **options: None
     engine, *_ = deepspeed.initialize(

@@ -82,6 +82,7 @@ def train(
         )
     device = engine.start_process()
     try:
+        run = run.model_copy(update={"train": engine.with_precision(run.train, device)})
         with checkpoint.exclusive(Path(checkpoint_directory)):
             _Training(
                 run, programs, prompt_lengths, data_digest, Path(checkpoint_directory), device, log
