@@ -174,4 +174,4 @@ def test_planning_needs_no_torch():
 
 def test_the_shipped_devices_are_read():
     names = {device.name for device in read_devices(DEVICES, 1)}
-    assert names == {"2 CPU cores", "H100", "H200"}
+    assert names == {"2 CPU cores", "2 CPU cores without bf16", "H100", "H200"}
