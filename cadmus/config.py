@@ -7,6 +7,7 @@ classes by ``cadmus config --write`` and a test holds them current.
 
 import difflib
 import hashlib
+import itertools
 import json
 import re
 import reprlib
@@ -508,14 +509,28 @@ class Probe(Section):
 
     train_programs: Annotated[
         Positive, Field(le=1_000_000, description="programs that the regressions are fitted to")
-    ] = 4_000
+    ] = 20_000
+    validation_programs: Annotated[
+        Positive, Field(le=1_000_000, description="programs that their regularisation is chosen on")
+    ] = 2_000
     test_programs: Annotated[
         Positive, Field(le=1_000_000, description="programs that they are scored on")
     ] = 2_000
     inverse_regularisation: Annotated[
-        Number, Field(gt=0, description="C of scikit-learn's LogisticRegression")
-    ] = 1.0
-    max_iterations: Annotated[Positive, Field(le=1_000_000, description="iterations of the solver")] = 200
+        list[Annotated[Number, Field(gt=0)]],
+        Field(
+            min_length=1,
+            max_length=8,
+            description="to choose from, ascending: C of scikit-learn's LogisticRegression",
+        ),
+    ] = [0.1, 1.0, 10.0]
+
+    @field_validator("inverse_regularisation")
+    @classmethod
+    def _ascending(cls, values: list[float]) -> list[float]:
+        if any(a >= b for a, b in itertools.pairwise(values)):
+            raise ValueError(f"{values} does not ascend")
+        return values
 
 
 class Evaluate(Section):

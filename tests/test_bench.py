@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from torch.utils.flop_counter import FlopCounterMode
 
 from cadmus import isa
-from cadmus.bench import decoding, training
+from cadmus.bench import decoding, probing, training
 from cadmus.bench import programs as bench
 from cadmus.cli.bench import bench as command
-from cadmus.config import TEMPLATES, Model
+from cadmus.config import TEMPLATES, Model, Probe
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
@@ -134,3 +134,24 @@ def test_the_operations_of_a_step_are_those_of_its_matrices(monkeypatch) -> None
     above = sum(length * length - length * (length + 1) / 2 for length in lengths)
     attention = 6 * 2 * 3 * 32 * above
     assert counter.get_total_flops() == pytest.approx(training._operations(programs) + attention)
+
+
+def test_probe_json_has_the_keys_of_its_help_and_both_ways_agree(monkeypatch, tmp_path) -> None:
+    little = Probe(train_programs=1_000, validation_programs=200, test_programs=1_000)
+    monkeypatch.setattr(
+        probing, "SETTINGS", little.model_copy(update={"inverse_regularisation": [0.01, 0.1]})
+    )
+    sizes = Model(layers=1, width=16, heads=2, mlp=32)
+    torch.manual_seed(0)
+    save_export(GPT(sizes), sizes, tmp_path / "model", {})
+    measured = json.loads(invoke("probe", str(tmp_path / "model"), "--json"))
+    described = " ".join(invoke("probe", "--help").split())
+    assert all(key in described for key in measured)
+    assert all(isinstance(value, int | float) for value in measured.values()), "the object is flat"
+    assert (measured["tokens"], measured["width"], measured["regularisations"]) == (11, 16, 2)
+    assert abs(measured["cadmus_accuracy"] - measured["scikit_learn_accuracy"]) < 0.005
+    assert measured["ratio"] == pytest.approx(
+        measured["scikit_learn_seconds"] / measured["cadmus_seconds"], rel=0.05
+    )
+    monkeypatch.setattr(probing, "bench_probe", lambda directory: measured)
+    assert invoke("probe", str(tmp_path / "model")).count("% right") == 2

@@ -35,7 +35,9 @@ def probes(layers: int = 3) -> pl.DataFrame:
     numbers = pl.DataFrame(places, schema=["target", "layer", "token"], orient="row").with_columns(
         programs=pl.lit(100), correct=9 * pl.col("token")
     )
-    return with_accuracy(numbers).with_columns(majority=pl.col("accuracy") / 2)
+    return with_accuracy(numbers).with_columns(
+        majority=pl.col("accuracy") / 2, control=pl.lit(0.1), inverse_regularisation=pl.lit(1.0)
+    )
 
 
 def training() -> pl.DataFrame:

@@ -5,18 +5,24 @@ from collections import Counter, defaultdict
 import numpy as np
 import polars as pl
 import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from cadmus.config import Probe, Values
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import held_out_sample
+from cadmus.probe import regression
 from cadmus.probe.majority import majority
-from cadmus.probe.regression import hidden_states, probe, score
+from cadmus.probe.regression import prefix_numbers, probe, score
+from cadmus.probe.solver import Regressions
 from cadmus.programs import Programs
 from cadmus.vm.compiled import verdicts
 from cadmus.vm.reference import run
 
-SMALL = Probe(train_programs=300, test_programs=200)
+SMALL = Probe(train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1])
 
 
 class Revealing:
@@ -45,30 +51,129 @@ def test_a_value_is_decoded_only_where_it_is_linear() -> None:
     assert numbers.filter(here)["accuracy"][0] > 0.99
     assert numbers.filter(~here)["accuracy"].max() < 0.75
     assert (numbers["programs"] == 200).all()
+    best_guess = numbers.filter(target="y", token=1)["majority"][0]
+    assert numbers["control"].max() < best_guess + 0.1
+    assert set(numbers["inverse_regularisation"]) <= set(SMALL.inverse_regularisation)
     assert numbers.filter(~(pl.col("low") <= pl.col("accuracy"))).is_empty()
 
 
-def test_the_number_of_jobs_changes_nothing() -> None:
+def informative(n: int, tokens: int = 3, width: int = 12, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
+    """Classes, and features on very different scales, one of them constant, that tell the less of them the
+    later the token."""
     rng = np.random.default_rng(0)
-    states = rng.normal(size=(2, 2, 120, 5)).astype(np.float32)
-    targets = {"x": rng.integers(3, size=120)}
-    settings = Probe(train_programs=80, test_programs=40)
-    assert score(states, targets, settings, 1).equals(score(states, targets, settings, 2))
+    centres = rng.normal(size=(tokens, classes, width))
+    labels = rng.integers(classes, size=n)
+    spread = np.array([0.5, 1, 4])[:tokens, None, None]
+    features = centres[:, labels] + spread * rng.normal(size=(tokens, n, width))
+    features = (features @ rng.normal(size=(tokens, width, width))) * np.logspace(-2, 2, width) + 5
+    features[..., 0] = 3
+    return features.astype(np.float32), labels
 
 
-def test_one_class_is_known_without_a_fit() -> None:
-    states = np.zeros((1, 1, 20, 2), np.float32)
-    targets = {"x": np.array([4] * 18 + [5] * 2)}
-    fits = score(states, targets, Probe(train_programs=10, test_programs=10), 1)
-    assert fits.rows() == [("x", 0, 1, 10, 8, 0)]
+@pytest.mark.parametrize("strengths", [[0.01], [0.1, 1, 10]])
+def test_a_regression_is_that_of_scikit_learn(strengths) -> None:
+    features, labels = informative(4_000)
+    fitted = slice(0, 2_000)
+    counts = torch.eye(7)[labels[fitted]]
+    ours = Regressions(torch.from_numpy(features[:, fitted]), counts)
+    for c, (weights, intercepts) in zip(strengths, ours.fit(strengths), strict=True):
+        logits = torch.from_numpy(features) @ weights + intercepts
+        for of_token, of_ours in zip(features, logits, strict=True):
+            theirs = make_pipeline(StandardScaler(), LogisticRegression(C=c, tol=1e-6, max_iter=10_000))
+            theirs.fit(of_token[fitted], labels[fitted])
+            right = of_ours.argmax(1).numpy() == labels
+            assert abs(right[2_000:].mean() - theirs.score(of_token[2_000:], labels[2_000:])) < 0.005
+            if c == strengths[0]:
+                np.testing.assert_allclose(of_ours.softmax(1), theirs.predict_proba(of_token), atol=0.05)
 
 
-def test_hidden_states_lie_in_order(tmp_path) -> None:
+def test_a_row_stands_for_several_programs() -> None:
+    features, labels = informative(400)
+    counts = np.eye(7, dtype=np.float32)[labels]
+    counts[:200, 3] += 2
+    rows, classes = np.nonzero(counts)
+    repeats = counts[rows, classes].astype(int)
+    order = np.random.default_rng(0).permutation(repeats.sum())
+    rows, classes = np.repeat(rows, repeats)[order], np.repeat(classes, repeats)[order]
+    each = np.eye(7, dtype=np.float32)[classes]
+    given = torch.from_numpy(features)
+    probabilities = []
+    for x, y in ((given, counts), (given[:, rows], each)):
+        weights, intercepts = next(Regressions(x, torch.from_numpy(y)).fit([0.1]))
+        probabilities.append((given @ weights + intercepts).softmax(-1))
+    torch.testing.assert_close(*probabilities, rtol=0, atol=0.05)
+
+
+def test_the_regularisation_that_does_best_on_validation_is_taken_and_scored_on_the_rest() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(2, 900, 40)).astype(np.float32)
+    features[1, :, 0] *= 30
+    labels = (features[1, :, 0] > 0).astype(np.int64)
+    settings = Probe(train_programs=100, validation_programs=400, test_programs=400)
+    each_its_own = np.tile(np.arange(900), (2, 1))
+    on_test = {}
+    for c in settings.inverse_regularisation:
+        one = settings.model_copy(update={"inverse_regularisation": [c]})
+        on_test[c] = score(torch.from_numpy(features), labels, each_its_own, one)[0]
+    # What is fitted from where another ended is the same but for its last digits.
+    correct, taken = score(torch.from_numpy(features), labels, each_its_own, settings)
+    for token in range(2):
+        assert correct[token] == pytest.approx(on_test[taken[token]][token], abs=8)
+    # The validation programs alone decide.
+    swapped = labels.copy()
+    swapped[500:] = 1 - swapped[500:]
+    opposite, still = score(torch.from_numpy(features), swapped, each_its_own, settings)
+    assert np.array_equal(still, taken)
+    assert np.array_equal(opposite, 400 - correct)
+
+
+def test_what_begins_alike_has_the_same_number() -> None:
+    texts = [f"{k * k % 1000:03}" for k in range(100)]
+    for token, numbers in enumerate(prefix_numbers(Programs.from_strings(texts))):
+        prefixes = [text[: token + 1] for text in texts]
+        assert len(set(numbers)) == len(set(prefixes)) == len(set(zip(numbers, prefixes, strict=True)))
+
+
+def test_tokens_where_programs_begin_alike_find_what_the_others_find() -> None:
+    features, labels = informative(3_000)
+    labels = labels // 2
+    # Every tenth program has features of its own; the others have those of one of them.
+    features[1] = features[1, np.arange(3_000) // 10 * 10]
+    order = np.random.default_rng(0).permutation(3_000)
+    features, labels = torch.from_numpy(features[:, order]), labels[order]
+    each_its_own = np.tile(np.arange(3_000), (3, 1))
+    alike = each_its_own.copy()
+    alike[1] = order // 10
+    settings = Probe(train_programs=2_000, validation_programs=500, test_programs=500)
+    one_by_one, _ = score(features, labels, each_its_own, settings)
+    together, _ = score(features, labels, alike, settings)
+    assert np.array_equal(one_by_one[[0, 2]], together[[0, 2]])
+    assert one_by_one[1] == pytest.approx(together[1], abs=20)
+
+
+def test_one_class_is_known() -> None:
+    features = torch.zeros(1, 30, 2)
+    labels = np.array([4] * 28 + [5] * 2)
+    settings = Probe(train_programs=10, validation_programs=10, test_programs=10)
+    correct, taken = score(features, labels, np.zeros((1, 30), np.int64), settings)
+    assert correct.tolist() == [8]
+    assert taken.tolist() == settings.inverse_regularisation[:1]
+
+
+@pytest.mark.parametrize("layers_at_a_time", [1, 2, 3])
+def test_hidden_states_come_layer_by_layer_in_order(monkeypatch, layers_at_a_time) -> None:
     programs = Programs.from_strings([f"{k % 10}1+11*1+<" for k in range(300)])
     model = Revealing(layer=2, token=3)
-    states = hidden_states(model, programs, tmp_path / "states.npy")
-    assert states.shape == (3, 11, 300, model.width)
-    assert (states[2, 2].argmax(axis=1) == np.arange(300) % 10 + 1).all()
+    monkeypatch.setattr(regression, "STATES_BYTES", layers_at_a_time * 11 * 300 * model.width * 4)
+    passes = []
+    monkeypatch.setattr(
+        model, "hidden_states", lambda of: passes.append(1) or Revealing.hidden_states(model, of)
+    )
+    found = list(regression._states_by_layer(model, programs))
+    assert [layer for layer, *_ in found] == [0, 1, 2]
+    assert len(passes) == -(-3 // layers_at_a_time)
+    assert all(layers == 3 and states.shape == (11, 300, model.width) for _, layers, states in found)
+    assert (found[2][2][2].argmax(axis=1) == np.arange(300) % 10 + 1).all()
 
 
 def test_probed_programs_are_held_out_true_and_distinct() -> None:

@@ -1,3 +1,4 @@
-"""Measurements of speed, each made in the run that reports it: ``programs``, ``training``, ``decoding``."""
+"""Measurements of speed, each made in the run that reports it: ``programs``, ``training``, ``decoding``,
+``probing``."""
 
 Measured = dict[str, int | float]

@@ -167,6 +167,41 @@ def decode(model: Path, as_json: bool) -> None:
     )
 
 
+@bench.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+def probe(model: Path, as_json: bool) -> None:
+    """Speed of the probes on the exported MODEL, beside LogisticRegression of scikit-learn.
+
+    Both fit X on the output of the final block, at each token and with each regularisation, on all cores.
+
+    \b
+    Keys of the JSON object:
+      train_programs, tokens, regularisations, width, cores
+      cadmus_seconds, scikit_learn_seconds
+      ratio                            the second by the first
+      cadmus_accuracy, scikit_learn_accuracy
+                                       on test programs, the mean over the tokens
+      mean_difference, largest_difference
+                                       between the two accuracies at a token
+    """
+    from cadmus.bench.probing import bench_probe
+
+    measured = bench_probe(model)
+    if as_json:
+        click.echo(json.dumps(measured))
+        return
+    for name in ("cadmus", "scikit_learn"):
+        seconds, accuracy = measured[f"{name}_seconds"], measured[f"{name}_accuracy"]
+        click.echo(f"{name.replace('_', '-'):<14}{seconds:>9,.1f} s{accuracy:>9.2%} right")
+    click.echo(
+        f"{measured['ratio']} times as fast, {measured['mean_difference']:.2%} apart at a token, "
+        f"{measured['largest_difference']:.2%} at most; {measured['train_programs']} programs, "
+        f"{measured['tokens']} tokens, {measured['regularisations']} regularisations, "
+        f"{measured['cores']} cores"
+    )
+
+
 def _show_peers(what: str, figures: dict[str, float]) -> None:
     from cadmus.bench.programs import ELSEWHERE
 

@@ -112,19 +112,15 @@ def grid(config: Path | None, directory: Path, output: Path, device: str | None)
 @click.command()
 @_experiment
 @_model
-@click.option(
-    "--jobs", type=click.IntRange(1), metavar="N", help="Regressions fitted at a time; by default the cores."
-)
-def probe(config: Path | None, directory: Path, output: Path, device: str | None, jobs: int | None) -> None:
+def probe(config: Path | None, directory: Path, output: Path, device: str | None) -> None:
     """Logistic regressions for the two compared values, on every layer and token."""
     run = _begin(config, output, directory)
     model = _load(run, directory, device)
 
-    from cadmus.cores import cores
     from cadmus.probe.regression import probe
 
-    jobs = jobs or cores()
-    numbers = probe(model, run.evaluate.probe, run.dataset.values, run.dataset.held_out_share, run.seed, jobs)
+    settings, dataset = run.evaluate.probe, run.dataset
+    numbers = probe(model, settings, dataset.values, dataset.held_out_share, run.seed, model.device)
     _write(numbers, output, run, directory)
 
 

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from cadmus.figures import style
 
-COLUMNS = (("target", "layer", "token", "accuracy", "low", "high", "majority"),)
+COLUMNS = (("target", "layer", "token", "accuracy", "low", "high", "majority", "control"),)
 
 
 def numbers(probes: pl.DataFrame) -> pl.DataFrame:
@@ -15,7 +15,8 @@ def numbers(probes: pl.DataFrame) -> pl.DataFrame:
 
 @style.styled
 def draw(probes: pl.DataFrame) -> Figure:
-    """Accuracy of the regressions of :func:`cadmus.probe.regression.probe` and of the majority guess."""
+    """Accuracy of the regressions of :func:`cadmus.probe.regression.probe`, of the majority guess and of the
+    control."""
     figure = Figure(figsize=(style.COLUMN, 2.6))
     axes = figure.subplots()
     final = numbers(probes)
@@ -24,14 +25,10 @@ def draw(probes: pl.DataFrame) -> Figure:
         rows = final.filter(pl.col("target") == target)
         label = f"{target.upper()}, probe"
         style.line(axes, rows, "token", "accuracy", color=color, marker=marker, label=label)
-        axes.plot(
-            rows["token"],
-            rows["majority"],
-            color=color,
-            ls="--",
-            lw=0.9,
-            label=f"{target.upper()}, best guess",
-        )
+        for column, ls, name in (("majority", "--", "best guess"), ("control", ":", "control")):
+            axes.plot(
+                rows["token"], rows[column], color=color, ls=ls, lw=0.9, label=f"{target.upper()}, {name}"
+            )
     half = tokens // 2
     for boundary in (half + 0.5, tokens - 0.5):
         axes.axvline(boundary, color="#AAAAAA", lw=0.6)

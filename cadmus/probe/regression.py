@@ -2,62 +2,61 @@
 
 The programs are ``expression expression comparator``, 5 + 5 + 1 instructions, drawn as the paper says from
 all five-instruction expressions with a value in the training range, each as likely as any other.  For each
-of the two values, each layer and each token a regression is fitted to the programs of one part and scored
-on the others.
+of the two values, each layer and each token regressions are fitted to the programs of one part, the one whose
+regularisation does best on a second part is taken, and it is scored on a third.
 """
 
-import os
-import tempfile
-import warnings
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import polars as pl
-from joblib import Parallel, delayed
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from threadpoolctl import threadpool_limits
+import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from cadmus.config import Probe, Values
 from cadmus.evaluate.comparisons import HALF, held_out_sample
 from cadmus.evaluate.numbers import with_accuracy
-from cadmus.files import reported
 from cadmus.probe.majority import majority
+from cadmus.probe.solver import Regressions
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
 
-TOLERANCE = 1e-3
-"""Largest component of the gradient at which a fit counts as done."""
+STATES_BYTES = 2 << 30
+"""Memory for hidden states: of as many layers at a time as it holds, and at least of one."""
 
 
 def probe(
-    model: Any, settings: Probe, values: Values, held_out_share: float, seed: int, jobs: int = 1
+    model: Any,
+    settings: Probe,
+    values: Values,
+    held_out_share: float,
+    seed: int,
+    device: torch.device | str = "cpu",
 ) -> pl.DataFrame:
     """Fit and score a regression for each value, layer and token.
 
     Args:
         model: has ``hidden_states(programs)`` as :class:`cadmus.model.Cadmus` does.
-        settings: sizes and regularisation.
+        settings: sizes and regularisations.
         values: the range of the training set; both values lie in it.
         held_out_share: as the training set was split; only programs of the test split are used.
         seed: of the programs.
-        jobs: fits at a time, each on one core.
+        device: where the regressions are fitted.
 
     Returns:
         target (``x`` or ``y``), layer (0 the embedding, k the output of block k), token (from 1), programs
         (scored), correct, accuracy, low, high, majority (accuracy of the best guess from the instructions
-        seen so far), iterations (of the solver).
+        seen so far), control (accuracy after the same with the values of the fitted programs exchanged among
+        them), inverse_regularisation (the one taken).
 
     Raises:
         InputError: the range holds too few held-out programs.
     """
     programs, targets = held_out_sample(
         np.random.default_rng([seed, *b"probe"]),
-        settings.train_programs + settings.test_programs,
+        settings.train_programs + settings.validation_programs + settings.test_programs,
         values,
         held_out_share,
         "evaluate.probe",
@@ -65,79 +64,120 @@ def probe(
     table = expressions(HALF)
     inside = (table.values >= values.low) & (table.values <= values.high)
     baseline = majority(table.programs.take(inside), table.values[inside])
-    with tempfile.TemporaryDirectory(prefix="cadmus-probe-") as directory:
-        states = hidden_states(model, programs, Path(directory) / "states.npy")
-        fits = score(states, targets, settings, jobs)
-    return with_accuracy(fits).select(
-        *("target", "layer", "token", "programs", "correct", "accuracy", "low", "high"),
-        pl.Series("majority", [baseline[row["target"]][row["token"] - 1] for row in fits.to_dicts()]),
-        "iterations",
+    fitted = settings.train_programs + settings.validation_programs
+    exchanged = np.random.default_rng([seed, *b"control"]).permutation(fitted)
+    prefixes = prefix_numbers(programs)
+    rows = []
+    with tqdm(desc="probe", unit="layer", delay=2, disable=None) as progress:
+        for layer, layers, states in _states_by_layer(model, programs):
+            progress.total = layers
+            features = torch.from_numpy(states).to(device)
+            for target, classes in targets.items():
+                correct, strengths = score(features, classes, prefixes, settings)
+                without_meaning = np.concatenate([classes[:fitted][exchanged], classes[fitted:]])
+                control, _ = score(features, without_meaning, prefixes, settings)
+                rows.append(
+                    pl.DataFrame(
+                        {
+                            "target": target,
+                            "layer": layer,
+                            "token": np.arange(len(correct)) + 1,
+                            "programs": settings.test_programs,
+                            "correct": correct,
+                            "majority": baseline[target],
+                            "control": control / settings.test_programs,
+                            "inverse_regularisation": strengths,
+                        }
+                    )
+                )
+            progress.update()
+    return (
+        with_accuracy(pl.concat(rows))
+        .select(
+            *("target", "layer", "token", "programs", "correct", "accuracy", "low", "high"),
+            *("majority", "control", "inverse_regularisation"),
+        )
+        .sort("target", "layer", "token")
     )
 
 
-def hidden_states(model: Any, programs: Programs, path: Path) -> np.ndarray:
-    """Stream the hidden states of all programs to a file, of which a fit reads one layer and token.
-
-    For 6,000 programs the file has 170 MB at 4 layers of width 128 and 6.4 GB at 18 of 1,280.
-
-    Returns:
-        float32, shape (layers + 1, tokens, programs, width), mapped from ``path``.
-    """
-    states = None
-    for rows, batch in tqdm(model.hidden_states(programs), desc="hidden states", delay=2, disable=None):
-        if states is None:
-            layers, _, tokens, width = batch.shape
-            shape = (layers, tokens, len(programs), width)
-            states = np.lib.format.open_memmap(path, "w+", np.float32, shape)
-            # Where the disk is full, a write to the mapped file would be the end of the process.
-            with reported(path), path.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        states[:, :, rows] = batch.swapaxes(1, 2)
-    return states
-
-
-def score(states: np.ndarray, targets: dict[str, np.ndarray], settings: Probe, jobs: int) -> pl.DataFrame:
-    """Fit on the first ``train_programs`` rows and count the hits on the others.
+def score(
+    features: Tensor, classes: np.ndarray, prefixes: np.ndarray, settings: Probe
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit on the first programs, choose the regularisation on the next and count the hits on the last.
 
     Args:
-        states: float32, shape (layers, tokens, programs, width).
-        targets: for each target a class of each program, shape (programs,).
+        features: float32, shape (tokens, programs, width).
+        classes: of each program, shape (programs,).
+        prefixes: as :func:`prefix_numbers` gives them, shape (tokens, programs).
+        settings: how many programs the three parts have, and the regularisations to choose from.
 
     Returns:
-        target, layer, token, programs, correct, iterations.
+        For each token the hits and the regularisation taken, the strongest of those that do best; shape
+        (tokens,).
     """
-    layers, tokens = states.shape[:2]
-    tasks = [
-        (target, layer, token) for target in targets for layer in range(layers) for token in range(tokens)
-    ]
-    with threadpool_limits(1), warnings.catch_warnings():
-        # The column `iterations` tells which fits ran into the limit.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        fits = Parallel(jobs, prefer="threads", return_as="generator")(
-            delayed(_fit)(states[layer, token], targets[target], settings) for target, layer, token in tasks
-        )
-        fits = list(tqdm(fits, total=len(tasks), desc="probe", delay=2, disable=None))
-    return pl.DataFrame(
-        [
-            {"target": target, "layer": layer, "token": token + 1, **fit}
-            for (target, layer, token), fit in zip(tasks, fits, strict=True)
-        ]
+    known, numbered = np.unique(classes, return_inverse=True)
+    fitted = settings.train_programs
+    expected = torch.from_numpy(numbered[fitted:]).to(features.device)
+    right = np.empty((len(settings.inverse_regularisation), len(features), len(expected)), np.bool_)
+    with torch.inference_mode():
+        for tokens, rows, counts in _groups(prefixes[:, :fitted], numbered[:fitted], len(known)):
+            counts = torch.from_numpy(counts).to(features.device)
+            regressions = Regressions(features[tokens][:, rows], counts)
+            for place, (weights, intercepts) in enumerate(regressions.fit(settings.inverse_regularisation)):
+                logits = torch.baddbmm(intercepts, features[tokens][:, fitted:], weights)
+                right[place, tokens] = (logits.argmax(-1) == expected).cpu().numpy()
+    on_validation, on_test = np.split(right, [settings.validation_programs], axis=2)
+    best = on_validation.sum(2).argmax(0)
+    return (
+        on_test.sum(2)[best, np.arange(len(best))],
+        np.array(settings.inverse_regularisation)[best],
     )
 
 
-def _fit(features: np.ndarray, classes: np.ndarray, settings: Probe) -> dict[str, int]:
-    fitted, scored = np.split(np.arange(len(classes)), [settings.train_programs])
-    if len(np.unique(classes[fitted])) == 1:
-        # Nothing to tell apart, and scikit-learn refuses to.
-        correct, iterations = classes[scored] == classes[0], 0
-    else:
-        regression = make_pipeline(
-            StandardScaler(),
-            LogisticRegression(
-                C=settings.inverse_regularisation, max_iter=settings.max_iterations, tol=TOLERANCE
-            ),
-        )
-        regression.fit(features[fitted], classes[fitted])
-        correct = regression.predict(features[scored]) == classes[scored]
-        iterations = regression[-1].n_iter_[0]
-    return {"programs": len(scored), "correct": int(correct.sum()), "iterations": int(iterations)}
+def prefix_numbers(programs: Programs) -> np.ndarray:
+    """For each token a number for what each program is up to there: int64, shape (tokens, programs).
+
+    Programs with the same number have the same hidden states at the token.
+    """
+    instructions = programs.data.reshape(len(programs), -1)
+    numbers = [np.zeros(len(programs), np.int64)]
+    for of_token in instructions.T:
+        numbers.append(np.unique(numbers[-1] * 256 + of_token, return_inverse=True)[1])
+    return np.stack(numbers[1:])
+
+
+def _groups(
+    prefixes: np.ndarray, classes: np.ndarray, known: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Tokens that are fitted together, the programs that stand for all, and for how many of each class."""
+    late = []
+    for token, numbers in enumerate(prefixes):
+        _, rows, stands_for = np.unique(numbers, return_index=True, return_inverse=True)
+        if len(rows) > len(numbers) / 2:
+            late.append(token)
+            continue
+        # The order of the programs is random, that of their prefixes is not.
+        order = np.argsort(rows)
+        counts = np.zeros((len(rows), known), np.float32)
+        np.add.at(counts, (np.argsort(order)[stands_for], classes), 1)
+        yield np.array([token]), rows[order], counts
+    if late:
+        yield np.array(late), np.arange(len(classes)), np.eye(known, dtype=np.float32)[classes]
+
+
+def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Each layer, how many there are, and its hidden states: float32, shape (tokens, programs, width)."""
+    first, layers = 0, 1
+    while first < layers:
+        held = None
+        for rows, states in model.hidden_states(programs):
+            if held is None:
+                layers, _, tokens, width = states.shape
+                shape = (tokens, len(programs), width)
+                count = max(1, STATES_BYTES // (4 * int(np.prod(shape))))
+                held = np.empty((min(count, layers - first), *shape), np.float32)
+            held[:, :, rows] = states[first : first + len(held)].swapaxes(1, 2)
+        for place, of_layer in enumerate(held):
+            yield first + place, layers, of_layer
+        first += len(held)

@@ -78,8 +78,7 @@ rule probe:
     params:
         config=RUN.evaluate.probe.model_dump(),
     shell:
-        "python -m cadmus probe --config {input.config} --model {input.model} --output {output} --jobs {threads}"
-        " 2>&1 | tee -i {log}"
+        "python -m cadmus probe --config {input.config} --model {input.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule lens:
