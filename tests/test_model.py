@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cadmus import config, isa
 from cadmus.errors import InputError
+from cadmus.model import gpt, inference
 from cadmus.model.export import load_export, read_metadata, save_export
 from cadmus.model.gpt import GPT, attend_fused, attend_written_out
 from cadmus.model.inference import Cadmus
@@ -240,7 +243,10 @@ def recomputed(model: GPT, prompt: str, max_length: int) -> tuple[str, bool]:
         program += symbol
 
 
-def test_completions_equal_decoding_by_full_recomputation():
+@pytest.mark.parametrize(("prompt_tokens", "spare"), [(2048, 16), (30, 1), (1, 3)])
+def test_completions_equal_decoding_by_full_recomputation(monkeypatch, prompt_tokens, spare):
+    monkeypatch.setattr(inference, "PROMPT_TOKENS", prompt_tokens)
+    monkeypatch.setattr(gpt, "SPARE", spare)
     # The end token is made likely enough that programs end at many lengths.
     model = random_model()
     with torch.no_grad():
@@ -260,6 +266,19 @@ def test_completions_do_not_depend_on_the_batch_size():
     for completions, ended in results[1:]:
         assert completions.to_strings() == results[0][0].to_strings()
         assert np.array_equal(ended, results[0][1])
+
+
+@given(st.lists(st.integers(1, 50), min_size=1).map(sorted), st.integers(1, 200))
+def test_prompts_are_cut_into_parts_of_like_length(lengths, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference, "PROMPT_TOKENS", most)
+        parts = list(inference._parts_of_like_length(np.array(lengths)))
+    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(len(lengths)))
+    for part in parts:
+        rows = part.stop - part.start
+        assert rows == 1 or rows * lengths[part.stop - 1] <= most
+        # One more would have been too many.
+        assert part.stop == len(lengths) or (rows + 1) * lengths[part.stop] > most
 
 
 def test_no_prompts_give_no_completions():

@@ -11,6 +11,7 @@ K width of a head, V vocabulary.
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ LAYER_NORM_EPSILON = 1e-5
 INITIAL_DEVIATION = 0.02
 
 
+SPARE = 16
+"""Places that a cache has beyond those that are needed when it is made or grows."""
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """A form of attention: scaled queries, keys, values and the bias in, what is attended to out."""
 
@@ -32,10 +35,16 @@ class Cache:
     """Keys and values of the tokens seen so far, one row for each program that is being continued.
 
     A token's place in the cache is its position, so rows may have different lengths.
+
+    Args:
+        sizes: of the model.
+        rows: how many programs.
+        length: tokens of each that there is to be room for; :meth:`reserve` makes more.
+        device: of the model.
     """
 
     def __init__(self, sizes: config.Model, rows: int, length: int, device: torch.device | str) -> None:
-        shape = (sizes.layers, 2, rows, sizes.heads, length, sizes.width // sizes.heads)
+        shape = (sizes.layers, 2, rows, sizes.heads, length + SPARE, sizes.width // sizes.heads)
         self.entries = torch.zeros(shape, device=device)
 
     def extend(self, layer: int, positions_RL: Tensor, k_RHLK: Tensor, v_RHLK: Tensor, length: int) -> Tensor:
@@ -46,9 +55,21 @@ class Cache:
         entries[1][rows, :, positions_RL] = v_RHLK.transpose(1, 2)
         return entries[..., :length, :]
 
-    def keep(self, rows: Tensor) -> None:
-        """Forget all rows but these."""
-        self.entries = self.entries[:, :, rows]
+    def part(self, rows: slice) -> "Cache":
+        """Some of the rows, in the same memory."""
+        part = copy(self)
+        part.entries = self.entries[:, :, rows]
+        return part
+
+    def keep(self, rows: Tensor, length: int) -> None:
+        """Forget all rows but these, which have no more than ``length`` tokens."""
+        self.entries = self.entries[:, :, rows, :, : length + SPARE]
+
+    def reserve(self, length: int) -> None:
+        """Have room for ``length`` tokens of each row."""
+        missing = length - self.entries.shape[-2]
+        if missing > 0:
+            self.entries = F.pad(self.entries, (0, 0, 0, missing + SPARE))
 
 
 class GPT(nn.Module):

@@ -13,7 +13,9 @@ from cadmus.model.gpt import GPT, Cache, last
 from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
 from cadmus.programs import Programs, offsets_of
 
-COMPACT_BELOW = 0.75
+PROMPT_TOKENS = 1024
+"""Most tokens of prompts that are looked at together, which are of about the same length then."""
+COMPACT_BELOW = 0.5
 """Share of rows still being continued under which the finished ones are taken out of the batch."""
 
 
@@ -47,10 +49,7 @@ class Cadmus:
         _check_not_empty(prompts)
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
         for rows in self._batches_by_length(prompts):
-            batch = prompts.take(rows)
-            x = last(self._residual_stream(batch))
-            ends = torch.from_numpy(batch.lengths - 1).to(self.device)
-            logits[rows] = self.model.logits(x[torch.arange(len(rows)), ends]).cpu().numpy()
+            logits[rows] = self._logits_behind(prompts.take(rows)).cpu().numpy()
         return logits
 
     @torch.inference_mode()
@@ -181,31 +180,55 @@ class Cadmus:
         ended: np.ndarray,
     ) -> None:
         """Continue ``prompts`` and enter the outcome at ``rows`` of the last three arguments."""
-        # One place more than needed: a finished row takes part until it is taken out.
-        cache = Cache(self.model.sizes, len(rows), max_length + 1, self.device)
-        x = last(self._residual_stream(prompts, cache))
+        cache = Cache(self.model.sizes, len(rows), int(prompts.lengths.max()), self.device)
+        tokens = _likeliest(self._logits_behind(prompts, cache))
         ends = prompts.lengths
-        tokens = self._likeliest(x[torch.arange(len(rows)), torch.from_numpy(ends - 1).to(self.device)])
         live = np.ones(len(rows), np.bool_)
         while True:
             ended[rows[live & (tokens == isa.END_ID)]] = True
             live &= (tokens != isa.END_ID) & (ends < max_length)
             if live.mean() < COMPACT_BELOW:
-                cache.keep(torch.from_numpy(live).to(self.device))
-                rows, ends, tokens, live = rows[live], ends[live], tokens[live], live[live]
+                rows, ends, tokens, kept, live = rows[live], ends[live], tokens[live], live, live[live]
                 if not rows.size:
                     return
+                cache.keep(torch.from_numpy(kept).to(self.device), int(ends.max()))
             completions[rows[live], lengths[rows[live]]] = BYTE_OF_TOKEN[tokens[live]]
             lengths[rows[live]] += 1
+            cache.reserve(int(ends.max()) + 1)
             positions = torch.from_numpy(ends[:, None]).to(self.device)
             visible = torch.arange(ends.max() + 1, device=self.device) <= positions[:, :, None]
             fed = torch.from_numpy(tokens[:, None]).to(self.device)
             x = last(self.model.residual_stream(fed, positions, visible, cache))
-            tokens = self._likeliest(x[:, 0])
+            tokens = _likeliest(self.model.logits(x[:, 0]))
             ends = ends + live
 
-    def _likeliest(self, x: torch.Tensor) -> np.ndarray:
-        return self.model.logits(x).argmax(-1).cpu().numpy()
+    def _logits_behind(self, prompts: Programs, cache: Cache | None = None) -> torch.Tensor:
+        """Logits of what follows each prompt: shape (n, 65).
+
+        Args:
+            prompts: in the order of their lengths; what fills a short one up beside a long one is computed.
+            cache: where they are remembered.
+        """
+        logits = []
+        for part in _parts_of_like_length(prompts.lengths):
+            of_part = prompts.take(np.arange(part.start, part.stop))
+            x = last(self._residual_stream(of_part, None if cache is None else cache.part(part)))
+            ends = torch.from_numpy(of_part.lengths - 1).to(self.device)
+            logits.append(self.model.logits(x[torch.arange(len(of_part)), ends]))
+        return torch.cat(logits)
+
+
+def _parts_of_like_length(lengths: np.ndarray) -> Iterator[slice]:
+    """Cut ascending lengths into parts of at most :data:`PROMPT_TOKENS` when filled up, or of one."""
+    start = 0
+    for stop in range(1, len(lengths) + 1):
+        if stop == len(lengths) or (stop + 1 - start) * lengths[stop] > PROMPT_TOKENS:
+            yield slice(start, stop)
+            start = stop
+
+
+def _likeliest(logits: torch.Tensor) -> np.ndarray:
+    return logits.argmax(-1).cpu().numpy()
 
 
 def _check_not_empty(prompts: Programs) -> None:
