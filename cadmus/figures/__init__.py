@@ -18,7 +18,8 @@ FIGURES = {
     ),
     "probe_final_block": (
         "How well logistic regression reads X and Y off the output of the final block, token by token, "
-        "beside the best guess given the instructions seen so far."
+        "beside the best guess given the instructions seen so far, and the same regression after the values "
+        "of the programs it is fitted to were exchanged among them (control)."
     ),
     "probe_layers": (
         "How well logistic regression reads X and Y off the output of every layer at every token."
