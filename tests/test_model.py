@@ -268,17 +268,17 @@ def test_completions_do_not_depend_on_the_batch_size():
         assert np.array_equal(ended, results[0][1])
 
 
-@given(st.lists(st.integers(1, 50), min_size=1).map(sorted), st.integers(1, 200))
-def test_prompts_are_cut_into_parts_of_like_length(lengths, most):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inference, "PROMPT_TOKENS", most)
-        parts = list(inference._parts_of_like_length(np.array(lengths)))
+@given(st.lists(st.integers(1, 50)).map(sorted), st.integers(1, 200))
+def test_prompts_are_cut_where_one_more_would_not_fit(lengths, most):
+    def fit(rows: int, shortest: int, longest: int) -> bool:
+        return rows * longest - shortest <= most
+
+    parts = list(inference._parts(np.array(lengths), fit))
     assert [row for part in parts for row in range(part.start, part.stop)] == list(range(len(lengths)))
     for part in parts:
-        rows = part.stop - part.start
-        assert rows == 1 or rows * lengths[part.stop - 1] <= most
-        # One more would have been too many.
-        assert part.stop == len(lengths) or (rows + 1) * lengths[part.stop] > most
+        rows, shortest = part.stop - part.start, lengths[part.start]
+        assert rows == 1 or fit(rows, shortest, lengths[part.stop - 1])
+        assert part.stop == len(lengths) or not fit(rows + 1, shortest, lengths[part.stop])
 
 
 def test_no_prompts_give_no_completions():

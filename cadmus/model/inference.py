@@ -1,6 +1,6 @@
 """A trained model that predicts, completes and shows its hidden states, in batches and in fp32."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from cadmus.programs import Programs, offsets_of
 
 PROMPT_TOKENS = 1024
 """Most tokens of prompts that are looked at together, which are of about the same length then."""
+ALIKE = 16
+"""Programs of up to so many instructions are continued together, longer ones with those of up to twice their
+length: a cache is as long as its longest row."""
 COMPACT_BELOW = 0.5
 """Share of rows still being continued under which the finished ones are taken out of the batch."""
 
@@ -158,9 +161,12 @@ class Cadmus:
             yield slice(start, min(start + self.batch_size, len(programs)))
 
     def _batches_by_length(self, programs: Programs) -> Iterator[np.ndarray]:
+        def fit(rows: int, shortest: int, longest: int) -> bool:
+            return rows <= self.batch_size and longest <= max(2 * shortest, ALIKE)
+
         order = np.argsort(programs.lengths, kind="stable")
-        for start in range(0, len(order), self.batch_size):
-            yield order[start : start + self.batch_size]
+        for part in _parts(programs.lengths[order], fit):
+            yield order[part]
 
     def _residual_stream(self, batch: Programs, cache: Cache | None = None) -> Iterator[torch.Tensor]:
         """Each program is a row; what fills it up comes after it, where the program does not look."""
@@ -209,8 +215,12 @@ class Cadmus:
             prompts: in the order of their lengths; what fills a short one up beside a long one is computed.
             cache: where they are remembered.
         """
+
+        def fit(rows: int, shortest: int, longest: int) -> bool:
+            return rows * longest <= PROMPT_TOKENS
+
         logits = []
-        for part in _parts_of_like_length(prompts.lengths):
+        for part in _parts(prompts.lengths, fit):
             of_part = prompts.take(np.arange(part.start, part.stop))
             x = last(self._residual_stream(of_part, None if cache is None else cache.part(part)))
             ends = torch.from_numpy(of_part.lengths - 1).to(self.device)
@@ -218,13 +228,15 @@ class Cadmus:
         return torch.cat(logits)
 
 
-def _parts_of_like_length(lengths: np.ndarray) -> Iterator[slice]:
-    """Cut ascending lengths into parts of at most :data:`PROMPT_TOKENS` when filled up, or of one."""
+def _parts(lengths: np.ndarray, fit: Callable[[int, int, int], bool]) -> Iterator[slice]:
+    """Cut ascending lengths where one more would not fit: ``fit(rows, shortest, longest)``."""
     start = 0
-    for stop in range(1, len(lengths) + 1):
-        if stop == len(lengths) or (stop + 1 - start) * lengths[stop] > PROMPT_TOKENS:
-            yield slice(start, stop)
-            start = stop
+    for row, length in enumerate(lengths):
+        if row > start and not fit(row + 1 - start, lengths[start], length):
+            yield slice(start, row)
+            start = row
+    if len(lengths):
+        yield slice(start, len(lengths))
 
 
 def _likeliest(logits: torch.Tensor) -> np.ndarray:
