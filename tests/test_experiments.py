@@ -30,7 +30,7 @@ model: {layers: 1, width: 8, heads: 2, mlp: 16}
 train: {steps: 1}
 evaluate:
   grid: {low: -1, high: 1, programs_per_pixel: 2}
-  probe: {train_programs: 60, validation_programs: 20, test_programs: 20}
+  probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularisation: [1]}
   lens_programs: 30
   patch_programs: 30
 """
