@@ -31,6 +31,11 @@ def changed(path, value):
         ("trian", {}, "trian: no such key; did you mean 'train'?"),
         ("dataset.templates.sums", {}, "dataset.templates.sums: no such key; valid are basic_math, equality"),
         ("train.steps", "many", "train.steps: input should be a valid integer, not 'many'"),
+        (
+            "evaluate.probe.inverse_regularisation",
+            [10, 1],
+            "evaluate.probe.inverse_regularisation: [10.0, 1.0] does not ascend",
+        ),
         ("train.steps", 10.5, "train.steps: input should be a valid integer"),
         ("train.batch_size", True, "train.batch_size: input should be a valid integer, not True"),
         ("model.layers", 0, "model.layers: input should be greater than or equal to 1, not 0"),

@@ -122,10 +122,10 @@ def score(
     right = np.empty((len(settings.inverse_regularisation), len(features), len(expected)), np.bool_)
     with torch.inference_mode():
         for tokens, rows, counts in _groups(prefixes[:, :fitted], numbered[:fitted], len(known)):
-            counts = torch.from_numpy(counts).to(features.device)
-            regressions = Regressions(features[tokens][:, rows], counts)
+            of_tokens = features[tokens]
+            regressions = Regressions(of_tokens[:, rows], torch.from_numpy(counts).to(features.device))
             for place, (weights, intercepts) in enumerate(regressions.fit(settings.inverse_regularisation)):
-                logits = torch.baddbmm(intercepts, features[tokens][:, fitted:], weights)
+                logits = torch.baddbmm(intercepts, of_tokens[:, fitted:], weights)
                 right[place, tokens] = (logits.argmax(-1) == expected).cpu().numpy()
     on_validation, on_test = np.split(right, [settings.validation_programs], axis=2)
     best = on_validation.sum(2).argmax(0)
@@ -149,7 +149,7 @@ def prefix_numbers(programs: Programs) -> np.ndarray:
 
 def _groups(
     prefixes: np.ndarray, classes: np.ndarray, known: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+) -> Iterator[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
     """Tokens that are fitted together, the programs that stand for all, and for how many of each class."""
     late = []
     for token, numbers in enumerate(prefixes):
@@ -163,7 +163,7 @@ def _groups(
         np.add.at(counts, (np.argsort(order)[stands_for], classes), 1)
         yield np.array([token]), rows[order], counts
     if late:
-        yield np.array(late), np.arange(len(classes)), np.eye(known, dtype=np.float32)[classes]
+        yield np.array(late), slice(len(classes)), np.eye(known, dtype=np.float32)[classes]
 
 
 def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, int, np.ndarray]]:

@@ -68,6 +68,7 @@ class Regressions:
         bounds = np.linspace(0, rows, number + 1).astype(int).tolist()
         batches = [slice(*bounds_of_batch) for bounds_of_batch in itertools.pairwise(bounds)]
         programs_N1 = self._counts_NK.sum(1, keepdim=True)
+        share = number / self._programs
         for place, c in enumerate(inverse_regularisations):
             penalty_PDD = self._turn_PDD.mT @ self._turn_PDD / (c * self._programs)
             steps = STEPS * 2**place
@@ -76,7 +77,6 @@ class Regressions:
                 x_PBD = self._features_PND[:, batch]
                 errors_PBK = torch.baddbmm(intercepts_P1K, x_PBD, weights_PDK).softmax(-1)
                 errors_PBK.mul_(programs_N1[batch]).sub_(self._counts_NK[batch])
-                share = number / self._programs
                 weights_PDK.grad = torch.baddbmm(penalty_PDD @ weights_PDK, x_PBD.mT, errors_PBK, alpha=share)
                 intercepts_P1K.grad = errors_PBK.sum(1, keepdim=True) * share
                 optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / steps)
