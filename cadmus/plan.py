@@ -3,7 +3,6 @@
 Nothing is trained and no dataset is made for it, and neither torch nor deepspeed is imported.
 """
 
-import csv
 import functools
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from cadmus.config import TEMPLATES, Config, Model
 from cadmus.dataset import shards
 from cadmus.dataset.sampler import seed_of
 from cadmus.errors import InputError
+from cadmus.files import read_table
 from cadmus.templates import TEMPLATES as DRAWN
 from cadmus.templates import Candidates, Draw
 from cadmus.vm.compiled import verdicts
@@ -201,23 +201,16 @@ def read_devices(path: Path, ranks: int) -> list[Device]:
         ranks: what the word ``ranks`` stands for in the column counts.
 
     Raises:
-        InputError: the file is missing, or a value is no number above 0.
+        InputError: as :func:`cadmus.files.read_table`, or a value is no number above 0.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise InputError(f"cannot read the table of devices {path}: {reason}") from None
-    rows = csv.DictReader((line for line in lines if line and line[0] != "#"), delimiter="\t")
-    if tuple(rows.fieldnames or ()) != COLUMNS:
-        raise InputError(f"{path}: the columns of a table of devices are {', '.join(COLUMNS)}, between tabs")
+    rows = read_table(path, COLUMNS, "devices")
     found = []
     for row in rows:
         number = functools.partial(_number, row, path)
         values = number("teraflops"), number("usd_per_hour")
-        counts = (row["counts"] or "").replace("ranks", str(ranks)).split()
+        counts = row["counts"].replace("ranks", str(ranks)).split()
         for count in sorted({int(number("counts", text)) for text in counts or [""]}):
-            found.append(Device(row["device"], count, *values, row["source"] or ""))
+            found.append(Device(row["device"], count, *values, row["source"]))
     return found
 
 
@@ -225,7 +218,7 @@ def _number(row: dict[str, str], path: Path, column: str, text: str | None = Non
     text = row[column] if text is None else text
     try:
         value = float(text)
-    except (TypeError, ValueError):
+    except ValueError:
         value = 0.0
     # Written so that NaN is refused as well; half a device is none.
     if not 0 < value < float("inf") or (column == "counts" and value != int(value)):

@@ -137,7 +137,7 @@ def test_ranks_say_how_many_devices_there_are(tmp_path):
         (f"{HEADER}A\t1\t-2\t3\tx\n", "A: teraflops: a number above 0 should stand here, not '-2'"),
         (f"{HEADER}A\t1.5\t2\t3\tx\n", "A: counts: whole numbers above 0, or ranks should stand here"),
         (f"{HEADER}A\t\t2\t3\tx\n", "A: counts: whole numbers above 0, or ranks should stand here, not ''"),
-        (f"{HEADER}A\n", "A: teraflops: a number above 0 should stand here, not None"),
+        (f"{HEADER}A\n", "the row 'A' has 1 cells, not 5, between tabs"),
     ],
 )
 def test_a_wrong_table_of_devices_is_refused(tmp_path, text, message):

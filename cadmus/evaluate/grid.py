@@ -13,9 +13,26 @@ from tqdm import tqdm
 from cadmus.config import Grid, Values
 from cadmus.evaluate.comparisons import HALF, held_out_comparisons
 from cadmus.model.tokens import TOKEN_OF_BYTE
+from cadmus.programs import Programs
 from cadmus.templates.draw import comparator
 
 _PROGRAMS_AT_ONCE = 8_192
+
+
+def grid_programs(
+    settings: Grid, held_out_share: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
+    """The held-out programs of the grid, the same for whoever is asked about them.
+
+    Returns:
+        x and y of every pair of values (int64, shape (pairs,)); the programs, comparator and all, those of a
+        pair together; and the index of each one's pair (int64), as
+        :func:`cadmus.evaluate.comparisons.held_out_comparisons` gives them.
+    """
+    axis = np.arange(settings.low, settings.high + 1)
+    x, y = (side.ravel() for side in np.meshgrid(axis, axis, indexing="ij"))
+    rng = np.random.default_rng([seed, *b"grid"])
+    return x, y, *held_out_comparisons(rng, x, y, settings.programs_per_pixel, held_out_share)
 
 
 def comparison_grid(
@@ -33,10 +50,7 @@ def comparison_grid(
         One row a pair: x, y, programs, correct (null where no held-out program exists) and
         in_distribution.
     """
-    axis = np.arange(settings.low, settings.high + 1)
-    x, y = (side.ravel() for side in np.meshgrid(axis, axis, indexing="ij"))
-    rng = np.random.default_rng([seed, *b"grid"])
-    programs, pair = held_out_comparisons(rng, x, y, settings.programs_per_pixel, held_out_share)
+    x, y, programs, pair = grid_programs(settings, held_out_share, seed)
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
     predicted = np.empty(len(programs), np.int64)
