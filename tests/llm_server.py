@@ -209,7 +209,8 @@ class LlmServer:
             if reader.at_eof():
                 return False
             writer.write(text)
-            self._deadlines[key] = time.monotonic() + seconds(headers.get("Retry-After", "0"))
+            if told := headers.get("Retry-After"):
+                self._deadlines[key] = time.monotonic() + seconds(told)
             again = self._idempotent and request.idempotency_key in self._paid
             if status == 200 and request.method == "POST" and not lost and not again:
                 self._api.stats.billed[key] += 1
