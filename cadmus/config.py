@@ -555,6 +555,55 @@ class Evaluate(Section):
     ] = 2_000
 
 
+class Llm(Section):
+    """Large language models that are asked about programs of the comparison grid, in the training range.
+
+    Nothing is sent unless `models` names one and OPENAI_API_KEY is set; see docs/llm.md.
+    """
+
+    models: Annotated[
+        list[str], Field(description="names of rows of config/llms.tsv; no model is asked when empty")
+    ] = []
+    symbols: Annotated[
+        list[Literal["normal", "alternate"]],
+        Field(min_length=1, description="the kinds of symbols that programs are written in"),
+    ] = ["normal", "alternate"]
+    max_output_tokens: Annotated[
+        list[Annotated[Positive, Field(le=1_000_000)]],
+        Field(
+            min_length=1, description="limits of an answer, reasoning included; each is a point of the figure"
+        ),
+    ] = [256, 512, 1024, 2048, 4096, 8192]
+    programs_per_pair: Annotated[Positive, Field(description="programs of each pair of values")] = 1
+    grid_max_output_tokens: Annotated[
+        Annotated[Positive, Field(le=1_000_000)],
+        Field(description="the limit of the answers in the comparison grid"),
+    ] = 2048
+    grid_programs_per_pair: Annotated[
+        Positive, Field(description="programs of each pair of values in the comparison grid")
+    ] = 1
+    max_cost_usd: Annotated[
+        Number,
+        Field(ge=0, description="nothing is sent that could bring the cost of the run above it, in USD"),
+    ] = 5.0
+    concurrency: Annotated[
+        Positive, Field(le=1_000, description="requests under way at a time, without batches")
+    ] = 32
+    requests_per_minute: Annotated[
+        Annotated[Number, Field(gt=0)] | None,
+        Field(description="most requests in a minute, without batches; no limit when null"),
+    ] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "Llm":
+        for field in ("models", "symbols", "max_output_tokens"):
+            given = getattr(self, field)
+            twice = next((value for value in given if given.count(value) > 1), None)
+            if twice is not None:
+                raise ValueError(f"{field}: {twice!r} comes twice")
+        return self
+
+
 class Config(Section):
     """One run: its name, its scale and its data."""
 
@@ -570,6 +619,7 @@ class Config(Section):
     model: Model
     train: Train
     evaluate: Evaluate = Evaluate()
+    llm: Llm = Llm()
 
     @model_validator(mode="after")
     def _check(self) -> "Config":
@@ -583,6 +633,13 @@ class Config(Section):
             )
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: held_out needs a rule in dataset.held_out")
+        most = self.evaluate.grid.programs_per_pixel
+        for field in ("programs_per_pair", "grid_programs_per_pair"):
+            if getattr(self.llm, field) > most:
+                raise ValueError(
+                    f"llm.{field}: {getattr(self.llm, field)} is more than the "
+                    f"evaluate.grid.programs_per_pixel {most}"
+                )
         return self
 
     def dataset_digest(self) -> str:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cadmus.cli.options import check_numbers_path
 from cadmus.config import Config, digest, load_config, parse_config
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, produce
-from cadmus.files import check_writable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -174,9 +174,7 @@ def figure(name: str, numbers: tuple[Path, ...], output: Path) -> None:
 
 def _begin(config: Path | None, output: Path, directory: Path) -> Config:
     """The config, once it is clear that the results will find their place."""
-    if output.suffix != ".parquet":
-        raise InputError(f"--output {output}: a file of numbers is called something.parquet")
-    check_writable(output)
+    check_numbers_path(output)
     if config is not None:
         return load_config(config)
     from cadmus.model.export import METADATA, read_metadata

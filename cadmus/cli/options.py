@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 
 from cadmus.errors import InputError
+from cadmus.files import check_writable
 
 Answer = TypeVar("Answer")
 
@@ -19,6 +20,17 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     help="The config file of the run.",
 )
+
+
+def check_numbers_path(output: Path) -> None:
+    """See that numbers can be written there before the work for them is done.
+
+    Raises:
+        InputError: it is no Parquet file, or cannot be written.
+    """
+    if output.suffix != ".parquet":
+        raise InputError(f"--output {output}: a file of numbers is called something.parquet")
+    check_writable(output)
 
 
 class _TakesAnyProgram(click.Command):

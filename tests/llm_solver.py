@@ -1,0 +1,42 @@
+"""What the test server answers: the comparator that is right by the prompt alone, or a wrong one."""
+
+import hashlib
+import json
+
+from cadmus import isa
+from cadmus.vm import reference
+
+ERRORS = 0.1
+"""Share of the questions that are answered with a comparator that is wrong."""
+_OF_MEANING = {(row.effect, row.meaning): row.symbol for row in isa.INSTRUCTIONS}
+
+
+def solve(body: dict) -> str:
+    """The comparator in the symbols of the prompt."""
+    symbols, program = read_prompt(body)
+    written = {meant: symbol for symbol, meant in symbols.items()}
+    meant = "".join(symbols[symbol] for symbol in program)
+    right = [comparator for comparator in "<>=" if reference.run(meant + comparator).true]
+    assert len(right) == 1, f"{meant}: {right}"
+    wrong = next(comparator for comparator in "<>=" if comparator not in right)
+    return written[wrong if errs(body) else right[0]]
+
+
+def errs(body: dict) -> bool:
+    """Whether the question is answered wrongly."""
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
+    return digest[0] < 256 * ERRORS
+
+
+def read_prompt(body: dict) -> tuple[dict[str, str], str]:
+    """What the symbols of a prompt mean, as its table says, and the program that it asks for."""
+    if "prompt" in body:
+        return {symbol: symbol for symbol in isa.BY_SYMBOL}, body["prompt"]
+    text = body["input"] if "input" in body else body["messages"][0]["content"]
+    table = text.partition("symbol  stack")[2].partition("\n\n")[0].splitlines()[1:]
+    symbols = {}
+    for line in table:
+        stack, meaning = line[8:15].strip(), line[17:].strip()
+        symbols[line[0]] = _OF_MEANING[stack, meaning]
+    program = text.rpartition("Program: ")[2].removesuffix("\nAnswer:")
+    return symbols, program
