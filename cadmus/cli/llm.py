@@ -243,8 +243,19 @@ def prompts() -> None:
     click.echo(document(), nl=False)
 
 
+_LINES = {
+    "answers": "answers",
+    "errors": "errors",
+    "repeated": "repeated",
+    "strangers": "to no request of this run",
+    "malformed": "malformed",
+    "unanswered": "requests left unanswered",
+}
+"""What the lines of results were, and how it is told."""
+
+
 def _tell_lines(name: str, lines: Mapping[str, int]) -> None:
-    counts = [f"{number:,} {what}" for what, number in lines.items() if number]
+    counts = [f"{lines[what]:,} {told}" for what, told in _LINES.items() if lines.get(what)]
     if counts:
         click.echo(f"{name}: {', '.join(counts)}")
 
