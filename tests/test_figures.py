@@ -94,15 +94,17 @@ def patches() -> pl.DataFrame:
 
 
 def llm() -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "model": ["some-llm"] * 4,
-            "symbols": ["normal", "normal", "alternate", "alternate"],
-            "max_output_tokens": [500, 2000] * 2,
-            "programs": [100] * 4,
-            "correct": [50, 90, 2, 4],
-        }
-    )
+    """Two models, one in both kinds of symbols; of the other, nothing was answered."""
+    outcomes = ["correct", "wrong", "correct", "truncated", "unparsed", "refused", "rejected", "unanswered"]
+    rows = [
+        (model, symbols, limit, limit == 2000, x, y, outcomes[(x + 2 * y + limit) % 8 if share else 7])
+        for model, symbols, share in (("some", "normal", 1), ("some", "alternate", 1), ("other", "normal", 0))
+        for limit in (500, 2000)
+        for x in (-1, 0, 1)
+        for y in (-1, 0, 1)
+    ]
+    columns = ["model", "symbols", "max_output_tokens", "in_grid", "x", "y", "outcome"]
+    return pl.DataFrame(rows, schema=columns, orient="row").with_columns(output_tokens=7, usd=0.5)
 
 
 NUMBERS = {
@@ -272,7 +274,7 @@ def test_output_tokens_names_what_was_not_run(tmp_path) -> None:
     assert "no LLM was run" in alone
     assert "reported" in alone
     assert "no LLM was run" not in together
-    assert "some-llm, alternate symbols" in together
+    assert "some, alternate symbols" in together
     assert "Cadmus, one output token: 98.0 %" not in alone  # computed, not the paper's
     assert "Cadmus, one output token: 97.8 %" in alone
 
@@ -280,20 +282,40 @@ def test_output_tokens_names_what_was_not_run(tmp_path) -> None:
 def test_the_grids_of_llms_stand_beside_that_of_cadmus() -> None:
     from cadmus.figures import comparison_grid
 
-    square = grid(-1, 1, empty=False).select("x", "y", programs=pl.lit(1), correct=pl.lit(1))
-    answers = pl.concat(
-        square.with_columns(model=pl.lit("some-llm"), symbols=pl.lit(symbols), correct=pl.lit(right))
-        for symbols, right in (("alternate", 0), ("normal", 1))
+    rows = comparison_grid.numbers(grid(), llm())
+    # Of nine pixels one is rejected and two are unanswered: these were not given to the model.
+    counts = rows.group_by("model", "symbols", maintain_order=True).agg(
+        pl.sum("programs", "correct"), pl.len()
     )
-    rows = comparison_grid.numbers(grid(), answers)
-    assert rows.group_by("model", "symbols", maintain_order=True).agg(pl.col("accuracy").mean()).rows() == [
-        ("Cadmus", "normal", pytest.approx(0.98, abs=0.02)),
-        ("some-llm", "normal", 1),
-        ("some-llm", "alternate", 0),
+    assert counts.rows()[1:] == [
+        ("some", "normal", 6, 2, 9),
+        ("some", "alternate", 6, 2, 9),
+        ("other", "normal", 0, 0, 9),
     ]
-    figure = comparison_grid.draw(grid(), answers)
+    figure = comparison_grid.draw(grid(), llm())
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
-    assert titles == ["Cadmus", "some-llm and normal symbols", "some-llm and alternate symbols"]
+    assert titles == [
+        "Cadmus",
+        "some, normal symbols\n2,000 tokens: 33.3 %",
+        "some, alternate symbols\n2,000 tokens: 33.3 %",
+    ]
+    assert "not run: other, normal symbols" in figure.get_supxlabel()
+    assert figure.axes[1].get_xlim() == (-1.5, 1.5)
+
+
+def test_a_series_of_which_nothing_was_answered_is_called_not_run() -> None:
+    from cadmus.figures import output_tokens
+
+    rows = output_tokens.numbers(grid(), llm()).filter(model="other")
+    assert set(rows["source"]) == {"not run"}
+    assert set(rows["unanswered"]) == {9}
+    figure = output_tokens.draw(grid(), llm())
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "other, normal symbols: not run" in labels
+    assert "some, normal symbols (3 not answered)" in labels
+    nothing = llm().with_columns(outcome=pl.lit("unanswered"))
+    alone = output_tokens.draw(grid(), nothing)
+    assert "no LLM was run" in [text.get_text() for text in alone.axes[0].texts]
 
 
 def test_a_layer_without_a_row_is_empty() -> None:

@@ -22,9 +22,9 @@ from cadmus.llm import batches, direct
 from cadmus.llm.answers import Answer, read_reply
 from cadmus.llm.comparison import Comparison
 from cadmus.llm.models import COLUMNS, MODELS, read_models
+from cadmus.llm.outcomes import OUTCOMES
 from cadmus.llm.prompt import EXAMPLES, SYMBOLS, document, prompt, read_answer, translate
 from cadmus.llm.requests import key_of
-from cadmus.llm.score import OUTCOMES
 from cadmus.programs import Programs
 from cadmus.vm import reference
 from tests.llm_server import Faults, LlmServer, fetch_stats, request_key

@@ -208,12 +208,12 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
     """Grade the answers by execution; what was not answered is told apart."""
     from cadmus.config import digest
     from cadmus.evaluate.numbers import write_numbers
-    from cadmus.llm.score import OUTCOMES, score, summary
+    from cadmus.llm.comparison import Comparison
+    from cadmus.llm.outcomes import OUTCOMES, summary
+    from cadmus.llm.score import score
     from cadmus.provenance import commit
 
     check_numbers_path(output)
-    from cadmus.llm.comparison import Comparison
-
     run = Comparison(load_config(config), directory, table).read()
     answers = score(run.index, run.by_key, run.replies, run.models)
     metadata = {

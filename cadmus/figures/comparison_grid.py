@@ -12,11 +12,13 @@ from cadmus.evaluate.numbers import with_accuracy
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import summary, training_range
 from cadmus.figures import style
+from cadmus.llm.outcomes import COLUMNS as ANSWERS
+from cadmus.llm.outcomes import pixels
 
 _NO_PROGRAM = {"facecolor": "#D9D9D9", "edgecolor": "#999999", "linewidth": 0, "hatch": "//////"}
 _COLUMNS_OF_PANELS = 3
 
-COLUMNS = (GRID, ("model", "symbols", "x", "y", "programs", "correct"))
+COLUMNS = (GRID, ANSWERS)
 OPTIONAL = 1
 """The second file, of LLM answers, is there only when some were asked for."""
 
@@ -26,9 +28,7 @@ def numbers(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame
     if llm is None:
         return with_accuracy(grid)
     cadmus = grid.select(pl.lit("Cadmus").alias("model"), pl.lit("normal").alias("symbols"), pl.all())
-    asked = llm.select(COLUMNS[1]).join(grid.select("x", "y", "in_distribution"), ["x", "y"], "left")
-    # Normal before alternate symbols.
-    asked = asked.sort("model", pl.col("symbols") != "normal", "x", "y")
+    asked = pixels(llm).with_columns(pl.lit(True).alias("in_distribution"))
     return with_accuracy(pl.concat([cadmus, asked], how="diagonal_relaxed"))
 
 
@@ -36,42 +36,47 @@ def numbers(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     """The heat map of the numbers of :func:`cadmus.evaluate.grid.comparison_grid`.
 
-    Where LLMs were asked there is a panel for each of them and each kind of symbols beside it.
+    Where LLMs were asked there is a panel for each of them and each kind of symbols beside it, which has the
+    values that they were asked about.
     """
-    pixels = numbers(grid, llm)
-    if llm is None:
-        conditions = [(None, pixels)]
-    else:
-        parts = pixels.partition_by("model", "symbols", maintain_order=True)
-        conditions = [(" and ".join(part.row(0)[:2]) + " symbols", part) for part in parts]
-        conditions[0] = ("Cadmus", parts[0])
-    columns = min(len(conditions), _COLUMNS_OF_PANELS)
-    rows = -(-len(conditions) // columns)
-    size = (style.COLUMN, 3.25) if llm is None else (style.PAGE, 0.8 + 2.3 * rows)
+    panels = [(None if llm is None else "Cadmus", with_accuracy(grid))]
+    not_run = []
+    asked = [] if llm is None else pixels(llm).partition_by("model", "symbols", maintain_order=True)
+    for part in asked:
+        name = f"{part['model'][0]}, {part['symbols'][0]} symbols"
+        programs, correct = part["programs"].sum(), part["correct"].sum()
+        if programs:
+            limit = part["max_output_tokens"][0]
+            told = f"{limit:,} tokens: {100 * correct / programs:.1f} %"
+            panels.append((f"{name}\n{told}", with_accuracy(part)))
+        else:
+            not_run.append(name)
+    columns = min(len(panels), _COLUMNS_OF_PANELS)
+    rows = -(-len(panels) // columns)
+    size = (style.COLUMN, 3.25) if len(panels) == 1 else (style.PAGE, 0.9 + 2.6 * rows)
     figure = Figure(figsize=size)
-    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    axes_of_panels = figure.subplots(rows, columns, squeeze=False)
     square = training_range(grid)
-    ends = grid["x"].min(), grid["x"].max()
     empty = False
-    for axes, (title, part) in zip(panels.flat, conditions, strict=False):
-        image, gaps = _map(axes, part, ends, square)
+    for axes, (title, part) in zip(axes_of_panels.flat, panels, strict=False):
+        image, gaps = _map(axes, part, square)
         empty |= gaps
-        if title:
+        if title and len(panels) > 1:
             axes.set_title(title)
-    for axes in panels.flat[len(conditions) :]:
+    for axes in axes_of_panels.flat[len(panels) :]:
         axes.set_axis_off()
-    for axes in panels[-1]:
+    for axes in axes_of_panels[-1]:
         axes.set_xlabel("X")
-    for axes in panels[:, 0]:
+    for axes in axes_of_panels[:, 0]:
         axes.set_ylabel("Y")
-    bar = figure.colorbar(image, ax=panels, format=style.PERCENT, shrink=0.8, pad=0.02)
+    bar = figure.colorbar(image, ax=axes_of_panels, format=style.PERCENT, shrink=0.8, pad=0.02)
     bar.outline.set_visible(False)
     bar.set_label("accuracy of the next token")
     handles = [_square(square, ec="black", lw=1.4, ls=(0, (3, 2)))]
     labels = ["in distribution"]
     if empty:
         handles.append(Patch(**_NO_PROGRAM))
-        labels.append("no held-out program")
+        labels.append("no held-out program" if len(panels) == 1 else "no held-out program, or no answer")
     figure.legend(handles, labels, loc="outside upper center", ncols=2)
     names = {
         "in_distribution": "in distribution",
@@ -82,15 +87,16 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         f"{names[row['region']]}: {as_text(row['accuracy'], row['low'], row['high'])}"
         for row in summary(grid).iter_rows(named=True)
     ]
+    if len(panels) > 1:
+        lines[0] = f"Cadmus {lines[0]}"
+    lines += [f"not run: {name}" for name in not_run]
     figure.supxlabel("\n".join(lines), fontsize=7)
     return figure
 
 
-def _map(
-    axes: Axes, pixels: pl.DataFrame, ends: tuple[int, int], square: tuple[int, int]
-) -> tuple[AxesImage, bool]:
+def _map(axes: Axes, pixels: pl.DataFrame, square: tuple[int, int]) -> tuple[AxesImage, bool]:
     """Draw one condition; returns the image, and whether pixels have no program."""
-    first, last = ends
+    first, last = pixels["x"].min(), pixels["x"].max()
     accuracy = np.full((last - first + 1, last - first + 1), np.nan)
     accuracy[pixels["y"] - first, pixels["x"] - first] = pixels["accuracy"]
     low, high = first - 0.5, last + 0.5

@@ -1,7 +1,5 @@
 """Accuracy against the maximum number of output tokens of LLMs, with Cadmus as a line."""
 
-from itertools import cycle
-
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -12,69 +10,56 @@ from cadmus.evaluate.numbers import with_accuracy
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import summary
 from cadmus.figures import reported, style
+from cadmus.llm.outcomes import COLUMNS as ANSWERS
+from cadmus.llm.outcomes import summary as conditions
 
-COLUMNS = (GRID, ("model", "symbols", "max_output_tokens", "programs", "correct"))
+COLUMNS = (GRID, ANSWERS)
 OPTIONAL = 1
 """The second file, of LLM answers, is there only when some were asked for."""
 
 _COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
+_MOST_LEVEL_TICKS = 4
 
 
 def numbers(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Cadmus on the in-distribution square of the grid, the paper's GPT-5, and the LLMs that were run.
+    """Cadmus on the in-distribution square of the grid, the paper's GPT-5, and the LLMs that were asked.
 
     Raises:
         InputError: the grid has no pair in distribution.
     """
-    cadmus = summary(grid).filter(region="in_distribution")
-    if not cadmus["programs"][0]:
-        raise InputError("the grid holds no pair within the training range; widen evaluate.grid")
-    gpt5 = {
-        "model": ["GPT-5"],
-        "symbols": ["normal"],
-        "max_output_tokens": [reported.GPT5_OUTPUT_TOKENS],
-        "accuracy": [reported.GPT5_ACCURACY],
-        "source": ["reported"],
-    }
-    parts = [
-        cadmus.select(
-            pl.lit("Cadmus").alias("model"),
-            pl.lit("normal").alias("symbols"),
-            pl.lit(1).alias("max_output_tokens"),
-            pl.col("programs", "correct", "accuracy", "low", "high"),
-            pl.lit("measured").alias("source"),
-        ),
-        pl.DataFrame(gpt5),
-    ]
-    if llm is not None:
-        series = with_accuracy(llm.select(COLUMNS[1])).with_columns(pl.lit("measured").alias("source"))
-        # Normal before alternate symbols.
-        parts.append(series.sort("model", pl.col("symbols") != "normal", "max_output_tokens"))
+    parts = [_cadmus(grid), _reported()] + ([] if llm is None else [_asked(llm)])
     return pl.concat(parts, how="diagonal_relaxed")
 
 
 @style.styled
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     """Cadmus as a line, the reported point, and a series for each LLM and kind of symbols."""
-    cadmus, gpt5, *measured = numbers(grid, llm).partition_by(
-        "model", "symbols", "source", maintain_order=True
-    )
-    figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(measured)))
+    cadmus, gpt5 = _cadmus(grid), _reported()
+    series = [] if llm is None else _asked(llm).partition_by("model", "symbols", maintain_order=True)
+    run = [rows.filter(pl.col("programs") > 0).sort("max_output_tokens") for rows in series]
+    figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(series)))
     axes = figure.subplots()
     interval = as_text(cadmus["accuracy"][0], cadmus["low"][0], cadmus["high"][0])
     axes.axhspan(cadmus["low"][0], cadmus["high"][0], color=style.BLUE, alpha=0.2, lw=0)
     axes.axhline(cadmus["accuracy"][0], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
-    for color, rows in zip(cycle(_COLORS), measured, strict=False):
-        normal = rows["symbols"][0] == "normal"
+    models = list(dict.fromkeys(rows["model"][0] for rows in series))
+    for rows, answered in zip(series, run, strict=True):
+        name, symbols = rows["model"][0], rows["symbols"][0]
+        label = f"{name}, {symbols} symbols"
+        if not len(answered):
+            axes.plot([], [], ls="none", label=f"{label}: not run")
+            continue
+        if missing := rows["unanswered"].sum():
+            label += f" ({missing:,} not answered)"
         axes.errorbar(
-            rows["max_output_tokens"],
-            rows["accuracy"],
-            yerr=[rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]],
-            color=color,
-            marker="o" if normal else "^",
-            ls="-" if normal else "--",
+            answered["max_output_tokens"],
+            answered["accuracy"],
+            yerr=[answered["accuracy"] - answered["low"], answered["high"] - answered["accuracy"]],
+            color=_COLORS[models.index(name) % len(_COLORS)],
+            marker="o" if symbols == "normal" else "^",
+            ls="-" if symbols == "normal" else "--",
             elinewidth=0.7,
-            label=f"{rows['model'][0]}, {rows['symbols'][0]} symbols",
+            label=label,
         )
     axes.plot(
         gpt5["max_output_tokens"],
@@ -88,8 +73,10 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         label="GPT-5, normal symbols: as reported in the paper, not run",
     )
     axes.set_xscale("log")
-    if measured:
-        ticks = sorted({reported.GPT5_OUTPUT_TOKENS, *pl.concat(measured)["max_output_tokens"]})
+    limits = {limit for answered in run for limit in answered["max_output_tokens"]}
+    if limits:
+        ticks = sorted(limits)
+        axes.tick_params(axis="x", labelrotation=45 if len(ticks) > _MOST_LEVEL_TICKS else 0)
     else:
         ticks = [500, 1_000, reported.GPT5_OUTPUT_TOKENS, 4_000]
         place = {"transform": axes.transAxes, "ha": "center", "style": "italic"}
@@ -101,3 +88,33 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     axes.set(xlabel="maximum output tokens", ylabel="accuracy")
     figure.legend(loc="outside lower center")
     return figure
+
+
+def _cadmus(grid: pl.DataFrame) -> pl.DataFrame:
+    inside = summary(grid).filter(region="in_distribution")
+    if not inside["programs"][0]:
+        raise InputError("the grid holds no pair within the training range; widen evaluate.grid")
+    return inside.select(
+        pl.lit("Cadmus").alias("model"),
+        pl.lit("normal").alias("symbols"),
+        pl.lit(1).alias("max_output_tokens"),
+        pl.col("programs", "correct", "accuracy", "low", "high"),
+        pl.lit("measured").alias("source"),
+    )
+
+
+def _reported() -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "model": ["GPT-5"],
+            "symbols": ["normal"],
+            "max_output_tokens": [reported.GPT5_OUTPUT_TOKENS],
+            "accuracy": [reported.GPT5_ACCURACY],
+            "source": ["reported"],
+        }
+    )
+
+
+def _asked(llm: pl.DataFrame) -> pl.DataFrame:
+    run = pl.when(pl.col("programs") > 0).then(pl.lit("measured")).otherwise(pl.lit("not run"))
+    return with_accuracy(conditions(llm)).with_columns(run.alias("source"))

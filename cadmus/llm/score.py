@@ -1,17 +1,4 @@
-"""Answers of large language models, read strictly and graded by execution.
-
-Each request has one outcome:
-
-* ``correct``: the answer is one comparator, in the symbols asked for, and the machine finds the program true;
-* ``wrong``: it is another comparator;
-* ``unparsed``: it is anything else;
-* ``truncated``: the limit of tokens cut it off;
-* ``refused``: the model, or a filter, would not answer;
-* ``rejected``: the server did not accept the request, so that the model has not seen it;
-* ``unanswered``: there is no reply.
-
-All but the last two were given to the model and count; only ``correct`` ones are right.
-"""
+"""Answers of large language models, read strictly and graded by execution."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,11 +15,6 @@ from cadmus.llm.replies import Replies
 from cadmus.llm.requests import Request
 from cadmus.programs import Programs
 from cadmus.vm.compiled import verdicts
-
-GIVEN = ("correct", "wrong", "unparsed", "truncated", "refused")
-"""The outcomes of programs that the model was given."""
-OUTCOMES = (*GIVEN, "rejected", "unanswered")
-"""All outcomes."""
 
 
 def score(
@@ -52,7 +34,8 @@ def score(
     Returns:
         One row a request, in the order of the index: model, symbols, max_output_tokens, in_grid, x, y,
         program (true, in normal symbols), completion (the answer as it came, null where there is none),
-        outcome, input_tokens, output_tokens (as the server counted, null where it did not) and usd.
+        outcome (see :mod:`cadmus.llm.outcomes`), input_tokens, output_tokens (as the server counted, null
+        where it did not) and usd.
     """
     by_name = {model.name: model for model in models}
     rows = []
@@ -77,22 +60,6 @@ def score(
     true[compared] = verdicts(Programs.from_strings(whole))
     outcome = pl.when(pl.Series(true)).then(pl.lit("correct")).otherwise("outcome")
     return graded.with_columns(outcome.alias("outcome")).drop("comparator")
-
-
-def summary(answers: pl.DataFrame) -> pl.DataFrame:
-    """Counts of each condition.
-
-    Returns:
-        model, symbols, max_output_tokens, programs (that the model was given), each of ``OUTCOMES``,
-        output_tokens (in the mean) and usd; in the order of the answers.
-    """
-    outcome = pl.col("outcome")
-    return answers.group_by("model", "symbols", "max_output_tokens", maintain_order=True).agg(
-        outcome.is_in(GIVEN).sum().cast(pl.Int64).alias("programs"),
-        *((outcome == name).sum().cast(pl.Int64).alias(name) for name in OUTCOMES),
-        pl.col("output_tokens").mean(),
-        pl.col("usd").sum(),
-    )
 
 
 def _graded(
