@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner
 
 from cadmus import isa
-from cadmus.cli import complete as module
+from cadmus.cli import options
 from cadmus.cli.complete import complete as command
 from cadmus.config import Model
 from cadmus.errors import InputError
@@ -27,15 +27,18 @@ TRAINED_LENGTH = 12
 PREFIXES = ["34+7", "-", "1", "941-*55*2+", "u1b2b", "rs", "0", "\\E*;", "Zb"]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """An export that ends some of its programs and not others."""
+def small_export(directory: Path) -> Path:
+    """Write an export that ends some of its programs and not others."""
     made = random_model(SIZES)
     with torch.no_grad():
         made.lm_head.weight[isa.END_ID] *= -2
-    directory = tmp_path_factory.mktemp("exports") / "model"
     save_export(made, SIZES, directory, {"config": {"dataset": {"max_length": TRAINED_LENGTH}}})
     return directory
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return small_export(tmp_path_factory.mktemp("exports") / "model")
 
 
 def invoke(*arguments, stdin=None):
@@ -133,16 +136,16 @@ def test_a_bad_model_is_refused(model, tmp_path, monkeypatch):
     other.mkdir()
     (other / "meta.json").write_text(json.dumps({"isa_digest": "0123"}))
     assert "speaks the instruction set 0123" in refused("1", "--model", other)
-    monkeypatch.setattr(module, "DEFAULT_MODEL", tmp_path / "models/laptop")
+    monkeypatch.setattr(options, "DEFAULT_MODEL", tmp_path / "models/laptop")
     message = refused("1")
     assert "there is no model in" in message
     assert "--model DIR" in message
-    monkeypatch.setattr(module, "DEFAULT_MODEL", model)
+    monkeypatch.setattr(options, "DEFAULT_MODEL", model)
     assert "verdict" in invoke("1")
 
 
 def test_the_default_model_lies_in_the_checkout():
-    assert module.DEFAULT_MODEL == ROOT / "models/laptop"
+    assert options.DEFAULT_MODEL == ROOT / "models/laptop"
 
 
 def test_a_real_process_needs_torch_and_nothing_heavier(model):

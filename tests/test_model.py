@@ -17,7 +17,7 @@ from cadmus.model.export import load_export, read_metadata, save_export
 from cadmus.model.gpt import GPT, attend_fused, attend_written_out
 from cadmus.model.inference import Cadmus
 from cadmus.model.tokens import TOKEN_OF_BYTE, padded_tokens
-from cadmus.programs import Programs
+from cadmus.programs import Programs, join
 
 # Threads cost these tiny models more than they save.
 torch.set_num_threads(1)
@@ -296,25 +296,64 @@ def test_prompts_must_hold_something_and_leave_room():
         model.complete(Programs.from_strings(["123456"]), 5)
 
 
-def test_the_probabilities_of_a_completion_are_those_that_the_decoder_followed():
-    model = random_model()
-    with torch.no_grad():
-        model.lm_head.weight[isa.END_ID] *= -2
+def test_a_limit_may_be_given_for_each_program():
+    model = Cadmus(random_model(), batch_size=7)
+    prompts = random_programs(40, 1, 12)
+    limits = prompts.lengths + np.random.default_rng(2).integers(0, 15, len(prompts))
+    completions, ended = model.complete(prompts, limits)
+    for row, limit in enumerate(limits):
+        alone, end = model.complete(prompts.take(np.array([row])), int(limit))
+        assert (alone.to_strings()[0], end[0]) == (completions.to_strings()[row], ended[row])
+    with pytest.raises(ValueError, match="longer than max_length"):
+        model.complete(prompts, prompts.lengths - (np.arange(len(prompts)) == 3))
+
+
+def test_what_follows_is_chosen_from_the_logits_of_its_row():
+    model = Cadmus(random_model(), batch_size=7)
     prompts = random_programs(30, 1, 12)
-    completions, ended = Cadmus(model).complete(prompts, 20)
-    for prompt, completion, end in zip(prompts.to_strings(), completions.to_strings(), ended, strict=True):
-        found = Cadmus(model).probabilities(Programs.from_strings([prompt + completion]))
-        assert found.shape == (len(prompt + completion), isa.VOCABULARY_SIZE)
-        np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
-        followed = [isa.INSTRUCTIONS[token].symbol for token in found[len(prompt) - 1 :].argmax(1)]
-        expected = completion + isa.END * bool(end)
-        assert "".join(followed[: len(expected)]) == expected
-        logits = Cadmus(model).next_logits(Programs.from_strings([prompt]))[0]
+    wanted = np.random.default_rng(3).integers(1, isa.VOCABULARY_SIZE, len(prompts))
+    asked = np.zeros(len(prompts), np.int64)
+
+    def choose(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        first = asked[rows] == 0
+        expected = model.next_logits(prompts.take(rows))
+        np.testing.assert_allclose(logits.numpy()[first], expected[first], atol=FLOAT_NOISE)
+        asked[rows] += 1
+        return np.where(asked[rows] <= 1 + rows % 4, wanted[rows], isa.END_ID)
+
+    completions, ended = model.complete(prompts, 20, choose)
+    assert ended.all()
+    expected = [isa.INSTRUCTIONS[token].symbol * (1 + row % 4) for row, token in enumerate(wanted)]
+    assert completions.to_strings() == expected
+
+
+def test_the_log_probabilities_are_those_that_the_decoder_followed(monkeypatch):
+    monkeypatch.setattr(inference, "PROMPT_TOKENS", 40)
+    made = random_model()
+    with torch.no_grad():
+        made.lm_head.weight[isa.END_ID] *= -2
+    model = Cadmus(made, batch_size=8)
+    prompts = random_programs(30, 1, 12)
+    completions, ended = model.complete(prompts, 20)
+    programs = join(prompts, completions)
+    found = model.log_probabilities(programs)
+    first_logits = torch.from_numpy(model.next_logits(prompts))
+    assert [len(of_program) for of_program in found] == programs.lengths.tolist()
+    for row, (prompt, completion) in enumerate(
+        zip(prompts.to_strings(), completions.to_strings(), strict=True)
+    ):
+        with torch.inference_mode():
+            expected = alone(made, prompt + completion).log_softmax(-1).numpy()
+        np.testing.assert_allclose(found[row], expected, atol=FLOAT_NOISE)
+        followed = [isa.INSTRUCTIONS[token].symbol for token in found[row][len(prompt) - 1 :].argmax(1)]
+        written = completion + isa.END * bool(ended[row])
+        assert "".join(followed[: len(written)]) == written
         np.testing.assert_allclose(
-            found[len(prompt) - 1], torch.from_numpy(logits).softmax(0).numpy(), atol=FLOAT_NOISE
+            found[row][len(prompt) - 1], first_logits[row].log_softmax(0).numpy(), atol=FLOAT_NOISE
         )
-    with pytest.raises(ValueError, match="one program"):
-        Cadmus(model).probabilities(prompts)
+    assert model.log_probabilities(Programs.from_strings([])) == []
+    with pytest.raises(ValueError, match="empty"):
+        model.log_probabilities(Programs.from_strings(["1", ""]))
 
 
 def test_hidden_states_are_the_residual_stream():

@@ -8,8 +8,8 @@ import torch
 import transformers
 from click.testing import CliRunner
 
-from cadmus.cli.complete import DEFAULT_MODEL
 from cadmus.cli.complete import complete as command
+from cadmus.cli.options import DEFAULT_MODEL
 from cadmus.model.export import read_metadata, weights_digest
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs

@@ -9,7 +9,7 @@ import click
 
 from cadmus import isa
 from cadmus.cli.machine import as_object, verdict
-from cadmus.cli.options import of_lines, program_command
+from cadmus.cli.options import load_with_length, model_option, named_or_default, of_lines, program_command
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.vm import reference
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from cadmus.model.inference import Cadmus
-
-DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "laptop"
-"""The model that comes with a checkout."""
 
 
 class Completion(NamedTuple):
@@ -54,9 +51,7 @@ class Completion(NamedTuple):
 
 @program_command()
 @click.argument("prefix")
-@click.option(
-    "--model", "directory", type=click.Path(path_type=Path), metavar="DIR", help="An exported model."
-)
+@model_option
 @click.option(
     "--max-length",
     type=click.IntRange(1, LONGEST_PROGRAM),
@@ -93,7 +88,7 @@ def complete(prefix: str, directory: Path | None, max_length: int | None, top: i
     """
     if prefix != "-":
         _check_prefix(prefix)
-    model, trained_length = _load(directory)
+    model, trained_length = load_with_length(named_or_default(directory))
     limit = max_length or trained_length
 
     def ask(text: str) -> Completion:
@@ -123,24 +118,9 @@ def _check_prefix(prefix: str) -> None:
         )
 
 
-def _load(directory: Path | None) -> "tuple[Cadmus, int]":
-    """The model and the length of program that it was trained with."""
-    if directory is None:
-        directory = DEFAULT_MODEL
-        if not directory.is_dir():
-            raise InputError(
-                f"there is no model in {directory}; name an export with --model DIR, or train one: "
-                "`make run` gives results/quick/model"
-            )
-    from cadmus.config import Dataset
-    from cadmus.model.export import read_metadata
-    from cadmus.model.inference import Cadmus
-
-    trained = read_metadata(directory).get("config", {}).get("dataset", {})
-    return Cadmus.load(directory), trained.get("max_length", Dataset().max_length)
-
-
 def _complete(model: "Cadmus", prefix: str, max_length: int) -> Completion:
+    import numpy as np
+
     from cadmus.programs import Programs
 
     _check_prefix(prefix)
@@ -152,13 +132,12 @@ def _complete(model: "Cadmus", prefix: str, max_length: int) -> Completion:
     continuations, ended = model.complete(Programs.from_strings([prefix]), max_length)
     (continuation,) = continuations.to_strings()
     program = prefix + continuation
-    probabilities = model.probabilities(Programs.from_strings([program]))
+    (log_probabilities,) = model.log_probabilities(Programs.from_strings([program]))
     # One step for each instruction written and one for the end, which was asked for only if there was room.
     steps = len(continuation) + bool(ended[0])
     first = len(prefix) - 1
-    return Completion(
-        prefix, continuation, bool(ended[0]), reference.run(program), probabilities[first : first + steps]
-    )
+    probabilities = np.exp(log_probabilities[first : first + steps])
+    return Completion(prefix, continuation, bool(ended[0]), reference.run(program), probabilities)
 
 
 def _likeliest(probabilities: "np.ndarray", top: int) -> list[tuple[str, float]]:

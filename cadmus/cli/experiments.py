@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cadmus.cli.options import check_numbers_path
+from cadmus.cli.options import check_numbers_path, device_option, usable_device
 from cadmus.config import Config, digest, load_config, parse_config
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, produce
@@ -22,7 +22,7 @@ _PATH = click.Path(path_type=Path)
 def _experiment(command: Callable[..., None]) -> Callable[..., None]:
     """The options that all experiments on models have."""
     for option in (
-        click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE"),
+        device_option,
         click.option("--output", type=_PATH, required=True, metavar="FILE", help="Parquet file to write."),
         click.option(
             "--config",
@@ -218,17 +218,10 @@ def _held_out(config: Config, dataset: Path) -> "tuple[Table, pl.Expr]":
 
 
 def _load(config: Config, directory: Path, device: str | None) -> Any:
-    import torch
-
     from cadmus.model.export import read_metadata
     from cadmus.model.inference import Cadmus
 
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"--device {device}: not to be had here ({reason}); cpu always is") from None
+    device = usable_device(device)
     trained = read_metadata(directory).get("config", {}).get("dataset", {})
     for key, ours in config.dataset.model_dump(include={"values", "held_out_share"}).items():
         if trained.get(key, ours) != ours:

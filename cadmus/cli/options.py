@@ -4,12 +4,18 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from cadmus.errors import InputError
 from cadmus.files import check_writable
+
+if TYPE_CHECKING:
+    from cadmus.model.inference import Cadmus
+
+DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "laptop"
+"""The model that comes with a checkout."""
 
 Answer = TypeVar("Answer")
 
@@ -20,6 +26,13 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     help="The config file of the run.",
 )
+
+model_option = click.option(
+    "--model", "directory", type=click.Path(path_type=Path), metavar="DIR", help="An exported model."
+)
+"""For commands that take the model that comes with the checkout where none is named."""
+
+device_option = click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE")
 
 
 def check_numbers_path(output: Path) -> None:
@@ -60,3 +73,48 @@ def of_lines(ask: Callable[[str], Answer]) -> Iterator[tuple[str, Answer]]:
             yield program, ask(program)
         except InputError as error:
             raise InputError(f"line {number}: {error}") from None
+
+
+def named_or_default(directory: Path | None) -> Path:
+    """The directory of the model that is named, or of the one that comes with the checkout.
+
+    Raises:
+        InputError: none is named, and the checkout has none.
+    """
+    if directory is None and not DEFAULT_MODEL.is_dir():
+        raise InputError(
+            f"there is no model in {DEFAULT_MODEL}; name an export with --model DIR, or train one: "
+            "`make run` gives results/quick/model"
+        )
+    return directory or DEFAULT_MODEL
+
+
+def load_with_length(directory: Path, device: str = "cpu") -> "tuple[Cadmus, int]":
+    """The model of an export, and the most instructions of a program that it was trained with.
+
+    Raises:
+        InputError: as :func:`cadmus.model.export.load_export`.
+    """
+    from cadmus.config import Dataset
+    from cadmus.model.export import read_metadata
+    from cadmus.model.inference import Cadmus
+
+    trained = read_metadata(directory).get("config", {}).get("dataset", {})
+    return Cadmus.load(directory, device), trained.get("max_length", Dataset().max_length)
+
+
+def usable_device(device: str | None) -> str:
+    """The device that is named or, if None, a GPU when there is one.
+
+    Raises:
+        InputError: it is not to be had.
+    """
+    import torch
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"--device {device}: not to be had here ({reason}); cpu always is") from None
+    return device

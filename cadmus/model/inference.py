@@ -20,6 +20,14 @@ ALIKE = 16
 length: a cache is as long as its longest row."""
 COMPACT_BELOW = 0.5
 """Share of rows still being continued under which the finished ones are taken out of the batch."""
+Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
+"""How programs go on: called with logits of what may follow, shape (n, 65), and the indices of the n prompts
+that they are of, int64 of shape (n,); returns the token ids that follow, int64 of shape (n,)."""
+
+
+def likeliest(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+    """Always the likeliest instruction."""
+    return logits.argmax(-1).cpu().numpy()
 
 
 class Cadmus:
@@ -56,12 +64,17 @@ class Cadmus:
         return logits
 
     @torch.inference_mode()
-    def complete(self, prompts: Programs, max_length: int) -> tuple[Programs, np.ndarray]:
-        """Continue each prompt with the likeliest instruction until the end ``.``.
+    def complete(
+        self, prompts: Programs, max_length: int | np.ndarray, choose: Choose = likeliest
+    ) -> tuple[Programs, np.ndarray]:
+        """Continue each prompt until the end ``.``.
 
         Args:
             prompts: n programs to continue.
-            max_length: most instructions of prompt and completion together.
+            max_length: most instructions of prompt and completion together, for all or one for each: int64
+                of shape (n,).
+            choose: chooses the next instruction.  A program that has ended may be asked about again; the
+                answer is dropped.
 
         Returns:
             The n completions without the end, and a bool array of shape (n,): whether the end came.  A
@@ -71,29 +84,34 @@ class Cadmus:
             ValueError: a prompt is empty or longer than ``max_length``.
         """
         _check_not_empty(prompts)
-        if prompts.lengths.max(initial=0) > max_length:
+        limits = np.broadcast_to(max_length, len(prompts))
+        if (prompts.lengths > limits).any():
             raise ValueError(f"a prompt is longer than max_length {max_length}")
-        room = max_length - prompts.lengths.min(initial=max_length)
+        room = (limits - prompts.lengths).max(initial=0)
         completions = np.empty((len(prompts), room), np.uint8)
         lengths = np.zeros(len(prompts), np.int64)
         ended = np.zeros(len(prompts), np.bool_)
         for rows in self._batches_by_length(prompts):
-            self._complete_batch(prompts.take(rows), rows, max_length, completions, lengths, ended)
+            self._complete_batch(prompts.take(rows), rows, limits[rows], choose, completions, lengths, ended)
         inside = np.arange(room) < lengths[:, None]
         return Programs(completions[inside], offsets_of(lengths)), ended
 
     @torch.inference_mode()
-    def probabilities(self, program: Programs) -> np.ndarray:
-        """Probabilities of what follows each instruction of one program: float32, shape (tokens, 65).
+    def log_probabilities(self, programs: Programs) -> list[np.ndarray]:
+        """Log-probabilities of what follows each instruction: for each program float32, shape (tokens, 65).
 
         Raises:
-            ValueError: the program is empty, or there are several.
+            ValueError: a program is empty.
         """
-        _check_not_empty(program)
-        if len(program) != 1:
-            raise ValueError(f"one program is asked about at a time, not {len(program)}")
-        x = last(self._residual_stream(program))
-        return self.model.logits(x)[0].softmax(-1).cpu().numpy()
+        _check_not_empty(programs)
+        found: list[np.ndarray] = [np.empty(0)] * len(programs)
+        for rows in self._batches_by_length(programs):
+            for part in _parts_of_few_tokens(programs.lengths[rows]):
+                x = last(self._residual_stream(programs.take(rows[part])))
+                of_part = self.model.logits(x).log_softmax(-1).cpu().numpy()
+                for row, of_program in zip(rows[part], of_part, strict=True):
+                    found[row] = of_program[: programs.lengths[row]]
+        return found
 
     @torch.inference_mode()
     def hidden_states(self, programs: Programs) -> Iterator[tuple[slice, np.ndarray]]:
@@ -180,21 +198,23 @@ class Cadmus:
         self,
         prompts: Programs,
         rows: np.ndarray,
-        max_length: int,
+        limits: np.ndarray,
+        choose: Choose,
         completions: np.ndarray,
         lengths: np.ndarray,
         ended: np.ndarray,
     ) -> None:
         """Continue ``prompts`` and enter the outcome at ``rows`` of the last three arguments."""
         cache = Cache(self.model.sizes, len(rows), int(prompts.lengths.max()), self.device)
-        tokens = _likeliest(self._logits_behind(prompts, cache))
+        tokens = choose(self._logits_behind(prompts, cache), rows)
         ends = prompts.lengths
         live = np.ones(len(rows), np.bool_)
         while True:
             ended[rows[live & (tokens == isa.END_ID)]] = True
-            live &= (tokens != isa.END_ID) & (ends < max_length)
+            live &= (tokens != isa.END_ID) & (ends < limits)
             if live.mean() < COMPACT_BELOW:
-                rows, ends, tokens, kept, live = rows[live], ends[live], tokens[live], live, live[live]
+                rows, ends, limits, tokens = rows[live], ends[live], limits[live], tokens[live]
+                kept, live = live, live[live]
                 if not rows.size:
                     return
                 cache.keep(torch.from_numpy(kept).to(self.device), int(ends.max()))
@@ -205,7 +225,7 @@ class Cadmus:
             visible = torch.arange(ends.max() + 1, device=self.device) <= positions[:, :, None]
             fed = torch.from_numpy(tokens[:, None]).to(self.device)
             x = last(self.model.residual_stream(fed, positions, visible, cache))
-            tokens = _likeliest(self.model.logits(x[:, 0]))
+            tokens = choose(self.model.logits(x[:, 0]), rows)
             ends = ends + live
 
     def _logits_behind(self, prompts: Programs, cache: Cache | None = None) -> torch.Tensor:
@@ -215,12 +235,8 @@ class Cadmus:
             prompts: in the order of their lengths; what fills a short one up beside a long one is computed.
             cache: where they are remembered.
         """
-
-        def fit(rows: int, shortest: int, longest: int) -> bool:
-            return rows * longest <= PROMPT_TOKENS
-
         logits = []
-        for part in _parts(prompts.lengths, fit):
+        for part in _parts_of_few_tokens(prompts.lengths):
             of_part = prompts.take(np.arange(part.start, part.stop))
             x = last(self._residual_stream(of_part, None if cache is None else cache.part(part)))
             ends = torch.from_numpy(of_part.lengths - 1).to(self.device)
@@ -239,8 +255,13 @@ def _parts(lengths: np.ndarray, fit: Callable[[int, int, int], bool]) -> Iterato
         yield slice(start, len(lengths))
 
 
-def _likeliest(logits: torch.Tensor) -> np.ndarray:
-    return logits.argmax(-1).cpu().numpy()
+def _parts_of_few_tokens(lengths: np.ndarray) -> Iterator[slice]:
+    """Cut ascending lengths into parts of at most :data:`PROMPT_TOKENS`, or one program."""
+
+    def fit(rows: int, shortest: int, longest: int) -> bool:
+        return rows * longest <= PROMPT_TOKENS
+
+    return _parts(lengths, fit)
 
 
 def _check_not_empty(prompts: Programs) -> None:
