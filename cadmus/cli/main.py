@@ -18,6 +18,7 @@ from cadmus.cli import (
     machine,
     plan,
     readme,
+    serve,
     train,
 )
 from cadmus.errors import InputError
@@ -29,6 +30,7 @@ MODULES = (
     plan,
     train,
     complete,
+    serve,
     experiments,
     llm,
     card,
