@@ -18,14 +18,17 @@ from cadmus.config import TEMPLATES, load_config
 from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.figures import CAPTIONS, FIGURES, PAGES, TABLES
+from cadmus.llm.models import COLUMNS as MODEL_COLUMNS
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
+from tests.llm_server import LlmServer
+from tests.llm_solver import errs, solve
 
 ROOT = Path(__file__).parent.parent
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 
 
-def snakemake(directory, *arguments, timeout=600):
+def snakemake(directory, *arguments, timeout=600, **variables):
     command = [
         sys.executable,
         "-m",
@@ -36,7 +39,9 @@ def snakemake(directory, *arguments, timeout=600):
         "tests/tiny.yaml",
         *arguments,
     ]
-    environment = {**os.environ, "PYTHONPATH": str(directory)}
+    # A key of whoever runs the tests is not used.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    environment |= {"PYTHONPATH": str(directory), **variables}
     return subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=timeout
     )
@@ -262,6 +267,51 @@ def test_an_interrupted_training_goes_on(checkout, results):
     assert failed.returncode == 1
     assert "cadmus: error: results/stopped/model/meta.json: not valid JSON" in failed.stderr
     assert "Missing" not in failed.stderr.split("Error in rule grid")[1]
+
+
+def test_llms_are_asked_when_there_is_a_key_and_the_figures_say_which_were_not(checkout, results):
+    table = checkout / "config/llms.tsv"
+    rows = [f"{name}\tgpt-test\tchat\t{name}\t\t1\t10\ta test" for name in ("direct", "batch")]
+    table.write_text("\n".join(["\t".join(MODEL_COLUMNS), *rows]) + "\n")
+    models = "{models: [direct, batch], max_output_tokens: [64], grid_max_output_tokens: 64}"
+    llm = ("--config", f"llm={models[:-1]}, max_cost_usd: 20}}")
+
+    def series():
+        numbers = pl.read_csv(results / "figures/output_tokens.csv").filter(pl.col("max_output_tokens") == 64)
+        return {(row["model"], row["symbols"]): row for row in numbers.iter_rows(named=True)}
+
+    done = snakemake(checkout, *llm)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {row["source"] for row in series().values()} == {"not run"}
+    assert len(series()) == 4
+    assert not (results / "llm/replies").exists()
+    with LlmServer(solve, key="sk-of-the-workflow") as server:
+        connection = {"OPENAI_API_KEY": "sk-of-the-workflow", "OPENAI_BASE_URL": server.url}
+        # The cap of the config holds.
+        capped = snakemake(checkout, "--config", f"llm={models}", **connection)
+        assert capped.returncode == 1
+        assert "llm.max_cost_usd: 5 USD may not be enough" in capped.stdout + capped.stderr
+        assert not [place for _, place, _ in server.stats.arrivals if place.startswith("POST")]
+        done = snakemake(checkout, *llm, **connection)
+        assert done.returncode == 0, done.stdout + done.stderr
+        again = snakemake(checkout, *llm, **connection)
+        assert "Nothing to be done" in again.stdout + again.stderr
+        assert max(server.stats.billed.values()) == 1
+    for (name, _), row in series().items():
+        requests = (results / f"llm/requests/{name}.jsonl").read_text().splitlines()
+        assert row["source"] == "measured"
+        assert row["programs"] == 41 * 41
+        assert len(requests) == 2 * 41 * 41
+    wrong = sum(errs(json.loads(line)["body"]) for line in requests)
+    answers = pl.read_parquet(results / "experiments/llm.parquet")
+    for name in ("direct", "batch"):
+        assert (answers.filter(model=name)["outcome"] == "wrong").sum() == wrong
+    files = [path for path in checkout.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"sk-of-the-workflow" in path.read_bytes()]
+    # Without the key nothing is sent, and what was answered is still there.
+    done = snakemake(checkout, *llm)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {row["source"] for row in series().values()} == {"measured"}
 
 
 def test_the_workflow_passes_the_lint(checkout):

@@ -12,6 +12,7 @@ from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
 from cadmus.figures import CAPTIONS, FIGURES, FORMATS, PAGES, TABLES
 from cadmus.files import replacing
+from cadmus.llm.models import MODELS
 from cadmus.sources import sources_of
 
 

@@ -1,10 +1,12 @@
 # Figures, tables and pages, each drawn from its numbers alone; `snakemake results/quick/figures/NAME.pdf` draws one.
 
+# Beside that of Cadmus, where the config names large language models.
+GRIDS = [*rules.grid.output, *(rules.llm_score.output if RUN.llm.models else [])]
 NUMBERS = {
-    "comparison_grid": rules.grid.output,
+    "comparison_grid": GRIDS,
     "accuracy_by_distance": rules.grid.output,
     "accuracy_by_compute": rules.curve.output,
-    "output_tokens": rules.grid.output,
+    "output_tokens": GRIDS,
     "probe_final_block": rules.probe.output,
     "probe_layers": rules.probe.output,
     "logit_lens": rules.lens.output,

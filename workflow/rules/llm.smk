@@ -1,0 +1,87 @@
+# Large language models on the programs of the comparison grid. The requests are prepared when the config names
+# models; they are sent only when there is a key as well. The replies are no output: Snakemake deletes the outputs
+# of a failed job, and they have been paid for.
+
+
+localrules:
+    llm_submit,
+    llm_collect,
+
+
+# What was sent decides what there is to grade; without a key, nothing is, and the figures say so.
+SENT = bool(RUN.llm.models and os.environ.get("OPENAI_API_KEY"))
+
+
+rule llm_prepare:
+    input:
+        config=ancient(CONFIG),
+        table=os.path.relpath(MODELS),
+        code=code("cadmus.llm.requests"),
+    output:
+        directory(f"{RESULTS}/llm/requests"),
+    log:
+        f"{RESULTS}/logs/llm_prepare.log",
+    conda:
+        "../envs/cadmus.yaml"
+    params:
+        config=[
+            section("seed"),
+            RUN.dataset.model_dump(include={"values", "held_out_share"}),
+            RUN.evaluate.grid.model_dump(),
+            RUN.llm.model_dump(
+                exclude={"max_cost_usd", "concurrency", "requests_per_minute"}
+            ),
+        ],
+    shell:
+        "python -m cadmus llm prepare --config {input.config} --table {input.table}"
+        " > {log} 2>&1"
+
+
+rule llm_submit:
+    input:
+        config=ancient(CONFIG),
+        table=os.path.relpath(MODELS),
+        requests=rules.llm_prepare.output[0],
+    output:
+        touch(f"{RESULTS}/llm/submitted"),
+    log:
+        f"{RESULTS}/logs/llm_submit.log",
+    conda:
+        "../envs/cadmus.yaml"
+    shell:
+        "python -m cadmus llm submit --config {input.config} --table {input.table}"
+        " 2>&1 | tee -ia {log}"
+
+
+rule llm_collect:
+    input:
+        config=ancient(CONFIG),
+        table=os.path.relpath(MODELS),
+        submitted=rules.llm_submit.output[0],
+    output:
+        touch(f"{RESULTS}/llm/collected"),
+    log:
+        f"{RESULTS}/logs/llm_collect.log",
+    conda:
+        "../envs/cadmus.yaml"
+    shell:
+        "python -m cadmus llm collect --wait --config {input.config} --table {input.table}"
+        " 2>&1 | tee -ia {log}"
+
+
+rule llm_score:
+    input:
+        config=ancient(CONFIG),
+        table=os.path.relpath(MODELS),
+        requests=rules.llm_prepare.output[0],
+        collected=rules.llm_collect.output if SENT else [],
+        code=code("cadmus.llm.score"),
+    output:
+        f"{RESULTS}/experiments/llm.parquet",
+    log:
+        f"{RESULTS}/logs/llm_score.log",
+    conda:
+        "../envs/cadmus.yaml"
+    shell:
+        "python -m cadmus llm score --config {input.config} --table {input.table}"
+        " --output {output} 2>&1 | tee -i {log}"
