@@ -367,20 +367,17 @@ def _choice(
         "text": text,
         "logprobs": None
         if log_probabilities is None
-        else _logprobs(prompt + tokens, start, len(text), log_probabilities, request.logprobs or 0),
+        else _logprobs(prompt + tokens, start, log_probabilities, request.logprobs or 0),
         "finish_reason": "stop" if ended or found else "length",
     }, taken
 
 
-def _logprobs(
-    tokens: str, start: int, text_length: int, log_probabilities: np.ndarray, top: int
-) -> dict[str, list[Any]]:
+def _logprobs(tokens: str, start: int, log_probabilities: np.ndarray, top: int) -> dict[str, list[Any]]:
     """The log-probabilities of the tokens from ``start`` on, as OpenAI shapes them.
 
     Args:
         tokens: of prompt and completion; nothing is known of the first.
-        start: from which on they are wanted.
-        text_length: of the text in which their offsets lie.
+        start: from which on they are wanted, and with which the text begins.
         log_probabilities: of what follows each token: shape (tokens, 65).
         top: how many of the likeliest are named beside each token.
     """
@@ -388,7 +385,7 @@ def _logprobs(
     order = (-log_probabilities).argsort(axis=1, kind="stable")[:, :top]
     for place in range(start, len(tokens)):
         shown["tokens"].append(tokens[place])
-        shown["text_offset"].append(min(place - start, text_length))
+        shown["text_offset"].append(place - start)
         if place == 0:
             shown["token_logprobs"].append(None)
             shown["top_logprobs"].append(None)

@@ -30,6 +30,4 @@ class Sampler:
         reached = shares.cumsum(-1)
         drawn = torch.tensor([self.generators[row].random() for row in rows], dtype=torch.float64)
         places = (reached <= drawn[:, None] * reached[:, -1:]).sum(-1)
-        # A draw next to 1 may be rounded up to all there is.
-        places = places.minimum((shares > 0).sum(-1) - 1)
         return order.gather(-1, places[:, None])[:, 0].numpy()
