@@ -65,7 +65,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             axes.set_title(title)
     for axes in axes_of_panels.flat[len(panels) :]:
         axes.set_axis_off()
-    for axes in axes_of_panels[-1]:
+    # Below each column, which may end a row early.
+    for axes in axes_of_panels.flat[max(0, len(panels) - columns) : len(panels)]:
         axes.set_xlabel("X")
     for axes in axes_of_panels[:, 0]:
         axes.set_ylabel("Y")

@@ -41,17 +41,19 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     axes = figure.subplots()
     interval = as_text(cadmus["accuracy"][0], cadmus["low"][0], cadmus["high"][0])
     axes.axhspan(cadmus["low"][0], cadmus["high"][0], color=style.BLUE, alpha=0.2, lw=0)
-    axes.axhline(cadmus["accuracy"][0], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
+    handles = [
+        axes.axhline(cadmus["accuracy"][0], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
+    ]
     models = list(dict.fromkeys(rows["model"][0] for rows in series))
     for rows, answered in zip(series, run, strict=True):
         name, symbols = rows["model"][0], rows["symbols"][0]
         label = f"{name}, {symbols} symbols"
         if not len(answered):
-            axes.plot([], [], ls="none", label=f"{label}: not run")
+            handles += axes.plot([], [], ls="none", label=f"{label}: not run")
             continue
         if missing := rows["unanswered"].sum():
             label += f" ({missing:,} not answered)"
-        axes.errorbar(
+        drawn = axes.errorbar(
             answered["max_output_tokens"],
             answered["accuracy"],
             yerr=[answered["accuracy"] - answered["low"], answered["high"] - answered["accuracy"]],
@@ -61,7 +63,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             elinewidth=0.7,
             label=label,
         )
-    axes.plot(
+        handles.append(drawn)
+    handles += axes.plot(
         gpt5["max_output_tokens"],
         gpt5["accuracy"],
         color=style.GREY,
@@ -86,7 +89,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     axes.xaxis.set_minor_locator(NullLocator())
     style.percent_axis(axes)
     axes.set(xlabel="maximum output tokens", ylabel="accuracy")
-    figure.legend(loc="outside lower center")
+    # In the order of the models; by itself, a legend has what has intervals last.
+    figure.legend(handles=handles, loc="outside lower center")
     return figure
 
 

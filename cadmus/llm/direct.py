@@ -62,6 +62,8 @@ def send(requests: Iterable[Request], replies: Mapping[str, Replies], settings: 
 
 @dataclass
 class _Sender:
+    """One submission: workers that share the pending requests, a pace, and a reason to stop."""
+
     requests: list[Request]
     replies: Mapping[str, Replies]
     settings: Llm
@@ -93,7 +95,7 @@ class _Sender:
             # A second signal ends it at once.
             loop.remove_signal_handler(number)
 
-    async def _work(self, pending: "Iterable[Request]", bar: Any) -> None:
+    async def _work(self, pending: Iterable[Request], bar: Any) -> None:
         for request in pending:
             if not await self.pace.turn():
                 return
@@ -102,7 +104,7 @@ class _Sender:
 
     async def _ask(self, request: Request) -> None:
         replies = self.replies[request.model]
-        failures = refusals = 0
+        failures = waits = 0
         while True:
             replies.add(sent=request.key)
             try:
@@ -120,14 +122,14 @@ class _Sender:
                 self.tally[request.model, True] += 1
                 return
             too_many = status == 429
-            refusals, failures = refusals + too_many, failures + (not too_many)
+            waits, failures = waits + too_many, failures + (not too_many)
             # Noted, so that it is not taken for one that was sent and never heard of again.
             replies.add(key=request.key, server=self.server, status=status, error=told)
             self.outcome.last_failure = f"{told['message']} (status {status})" if status else told["message"]
-            if failures >= ATTEMPTS or refusals >= PATIENCE:
+            if failures >= ATTEMPTS or waits >= PATIENCE:
                 self.outcome.failed += 1
                 return
-            tried = failures + refusals
+            tried = failures + waits
             pause = pause or random.uniform(0.75, 1) * min(FIRST_PAUSE * 2 ** (tried - 1), LONGEST_PAUSE)
             if too_many:
                 self.pace.pause(pause)
