@@ -302,7 +302,8 @@ def test_llms_are_asked_when_there_is_a_key_and_the_figures_say_which_were_not(c
         assert row["source"] == "measured"
         assert (row["programs"], row["wrong"]) == (41 * 41, wrong)
         assert (answers.filter(model=name)["outcome"] == "wrong").sum() == wrong
-    files = [path for path in checkout.rglob("*") if path.is_file()]
+    folders = (results, checkout / ".snakemake")
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     assert not [path for path in files if b"sk-of-the-workflow" in path.read_bytes()]
     # Without the key nothing is sent, and what was answered is still there.
     done = snakemake(checkout, *llm)

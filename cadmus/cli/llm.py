@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -81,10 +81,12 @@ def estimate(config: Path, directory: Path | None, table: Path | None, as_json: 
     most = sum(cost.usd for cost in costs.values())
     cap = run.config.llm.max_cost_usd
     if as_json:
-        rows = {name: {**asdict(cost), "model": cost.model.model} for name, cost in costs.items()}
-        click.echo(json.dumps({"models": rows, "usd": most, "max_cost_usd": cap}, indent=2))
+        models = {name: {**asdict(cost), "model": cost.model.model} for name, cost in costs.items()}
+        click.echo(json.dumps({"models": models, "usd": most, "max_cost_usd": cap}, indent=2))
         return
-    rows = [("model", "requests", "settled", "under way", "to send", "spent", "in the end at most")]
+    rows: list[tuple[str, ...]] = [
+        ("model", "requests", "settled", "under way", "to send", "spent", "in the end at most")
+    ]
     for name, cost in costs.items():
         counts = (f"{n:,}" for n in (cost.requests, cost.settled, cost.awaited, cost.to_send))
         rows.append((name, *counts, f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"))
@@ -224,7 +226,9 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
         ),
     }
     write_numbers(answers, output, metadata)
-    rows = [("model", "symbols", "tokens", "accuracy", *OUTCOMES, "output tokens", "USD")]
+    rows: list[tuple[str, ...]] = [
+        ("model", "symbols", "tokens", "accuracy", *OUTCOMES, "output tokens", "USD")
+    ]
     for row in summary(answers).iter_rows(named=True):
         accuracy = f"{100 * row['correct'] / row['programs']:.1f} %" if row["programs"] else "not run"
         tokens = "" if row["output_tokens"] is None else f"{row['output_tokens']:.0f}"
@@ -260,7 +264,7 @@ def _tell_lines(name: str, lines: Mapping[str, int]) -> None:
         click.echo(f"{name}: {', '.join(counts)}")
 
 
-def _print_table(rows: list[tuple[str, ...]]) -> None:
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *others in rows:
         cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))

@@ -118,7 +118,7 @@ def take_lines(
         except (AttributeError, KeyError, TypeError, ValueError):
             lines["malformed"] += 1
             continue
-        request = requests.get(key)
+        request = requests.get(key or "")
         if request is None:
             lines["strangers"] += 1
             continue
@@ -190,7 +190,7 @@ def _create(client: openai.OpenAI, requests: Sequence[Request], label: str, repl
             file = patient.files.create(file=(f"cadmus-{label}.jsonl", data), purpose="batch")
             batch = client.batches.create(
                 input_file_id=file.id,
-                endpoint=requests[0].url,
+                endpoint=requests[0].url,  # type: ignore[arg-type]
                 completion_window="24h",
                 metadata={_LABEL: label},
             )

@@ -88,9 +88,14 @@ def read_models(path: Path, names: Sequence[str]) -> list[LanguageModel]:
         for column, valid in (("endpoint", tuple(URLS)), ("transport", TRANSPORTS)):
             if row[column] not in valid:
                 raise InputError(f"{place}: {column}: {row[column]!r} is none of {', '.join(valid)}")
-        prices = [_price(place, column, row[column]) for column in COLUMNS if column.startswith("usd")]
-        texts = (row[column] for column in ("model", "endpoint", "transport", "reasoning_effort"))
-        found[name] = LanguageModel(name, *texts, *prices)
+        found[name] = LanguageModel(
+            name,
+            row["model"],
+            row["endpoint"],
+            row["transport"],
+            row["reasoning_effort"],
+            *(_price(place, column, row[column]) for column in COLUMNS if column.startswith("usd")),
+        )
     for name in names:
         if name not in found:
             raise InputError(f"llm.models: no model {name!r} in {path}; there are {', '.join(found)}")
