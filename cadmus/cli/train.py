@@ -36,20 +36,44 @@ from cadmus.files import check_writable
     type=click.Path(path_type=Path),
     help="Directory for exports on the way, as many as train.snapshots says; none without.",
 )
+@click.option(
+    "--ranks",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Processes, over all nodes, in place of train.ranks; 0 is train.ranks.",
+)
+@click.option(
+    "--requeue",
+    is_flag=True,
+    envvar="CADMUS_REQUEUE",
+    help="In a SLURM job that is stopped by SIGTERM, put the job back in the queue.",
+)
 def train(
-    config: Path, dataset: Path, checkpoints: Path, output: Path, metrics: Path, snapshots: Path | None
+    config: Path,
+    dataset: Path,
+    checkpoints: Path,
+    output: Path,
+    metrics: Path,
+    snapshots: Path | None,
+    ranks: int,
+    requeue: bool,
 ) -> None:
     """Train a model on a dataset and export it.
 
     Stopped by SIGTERM or Ctrl-C it saves a checkpoint and ends with exit code 1; run again, it goes on
-    from there and gives the same model.  With train.ranks above 1 it starts that many processes.
+    from there and gives the same model.  With train.ranks above 1 it starts that many processes; started by
+    srun once on each of several nodes, those of its node.
     """
-    from cadmus.config import load_config
+    from cadmus.config import load_config, parse_config
     from cadmus.dataset.manifest import read_manifest
     from cadmus.model.export import check_export
-    from cadmus.train import launch
+    from cadmus.train import launch, slurm
 
     run = load_config(config)
+    if ranks:
+        values = run.model_dump()
+        run = parse_config({**values, "train": {**values["train"], "ranks": ranks}}, f"--ranks {ranks}")
     manifest = read_manifest(dataset)
     if manifest["config_digest"] != run.dataset_digest():
         raise InputError(
@@ -60,8 +84,9 @@ def train(
     check_writable(metrics)
     if snapshots is not None:
         check_writable(snapshots, directory=True)
-    if run.train.ranks > 1 and "RANK" not in os.environ:
-        sys.exit(launch.run_ranks(launch.python_command(), run.train.ranks))
+    nodes = slurm.nodes()
+    if (nodes or run.train.ranks > 1) and "RANK" not in os.environ:
+        sys.exit(launch.run_ranks(launch.python_command(), run.train.ranks, nodes))
 
     from cadmus.dataset.reader import read_split
     from cadmus.train import loop
@@ -88,6 +113,12 @@ def train(
     except loop.Interrupted as interruption:
         if first:
             click.echo(f"cadmus: {interruption}", err=True)
+            if requeue:
+                refusal = slurm.requeue()
+                click.echo(
+                    f"cadmus: {f'not put back in the queue: {refusal}' if refusal else 'put back in the queue'}",
+                    err=True,
+                )
         sys.exit(1)
 
 

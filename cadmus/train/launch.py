@@ -1,32 +1,62 @@
-"""Several ranks on this machine, through the library behind ``torchrun``.
+"""Several ranks, on this machine or on each node of a job step, through the library behind ``torchrun``.
 
 ``torchrun`` itself would print a traceback under the one line in which a rank says what is wrong.
 """
 
 import logging
+import os
 import sys
+from typing import Any
 from uuid import uuid4
 
+from cadmus.errors import InputError
+from cadmus.train.slurm import Nodes
 
-def run_ranks(command: list[str], count: int) -> int:
+SAVE_SECONDS = "600"
+"""How long a rank that was told to stop may take to save its checkpoint before it is killed."""
+
+
+def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int:
     """Run ``command`` as ``count`` ranks; SIGTERM and SIGINT are passed on to all of them.
+
+    Args:
+        command: the program and its arguments.
+        count: how many, over all nodes.
+        nodes: those that call this function together; None for this machine alone.
 
     Returns:
         The exit code of the first rank that failed, 1 if it was killed or stopped by a signal, or 0.
+
+    Raises:
+        InputError: the nodes cannot share so many ranks equally.
     """
+    if nodes is not None and count % nodes.count:
+        raise InputError(
+            f"train.ranks: {count} ranks cannot be shared equally by the {nodes.count} nodes of job {nodes.job}"
+        )
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SAVE_SECONDS)
+    meeting: dict[str, Any] = (
+        {"run_id": str(uuid4()), "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
+        if nodes is None
+        else {
+            "run_id": nodes.job,
+            "rdzv_backend": "static",
+            "rdzv_endpoint": nodes.endpoint,
+            "rdzv_configs": {"rank": nodes.rank},
+        }
+    )
+    node_count = 1 if nodes is None else nodes.count
     settings = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=count,
-        run_id=str(uuid4()),
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
+        min_nodes=node_count,
+        max_nodes=node_count,
+        nproc_per_node=count // node_count,
         max_restarts=0,
+        **meeting,
     )
     try:
         elastic_launch(settings, command[0])(*command[1:])

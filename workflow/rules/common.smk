@@ -48,9 +48,12 @@ DATASET = f"{RESULTS}/dataset"
 # training that was interrupted would lose its checkpoints.
 ROOT = Path(workflow.basedir).parent
 STRICT = f'set -euo pipefail; export PYTHONPATH="{ROOT}"; '
-shell.prefix(STRICT)
 if not workflow.deployment_settings.deployment_method:
-    shell.prefix(f'{STRICT}export PATH="{Path(sys.executable).parent}:$PATH"; ')
+    STRICT += f'export PATH="{Path(sys.executable).parent}:$PATH"; '
+# In a job of a cluster, where a training that is told to stop is to go on later.
+if workflow.remote_exec:
+    STRICT += "export CADMUS_REQUEUE=1; "
+shell.prefix(STRICT)
 
 
 def section(*names):

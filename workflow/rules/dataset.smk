@@ -12,8 +12,13 @@ rule shard:
         f"{RESULTS}/logs/shard-{{split}}-{{template}}-{{number}}.log",
     # The shards of a template come one after another, and the later templates take longest.
     priority: lambda wildcards: TEMPLATES.index(wildcards.template)
+    group:
+        "shards"
     conda:
         "../envs/cadmus.yaml"
+    resources:
+        # Three times what was measured.
+        mem_mb=1_500 + RUN.dataset.shard_size // 1_000,
     params:
         dataset=subpath(output[0], ancestor=2),
         config=section("seed", "dataset"),
@@ -34,6 +39,8 @@ rule manifest:
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
+    resources:
+        mem_mb=2_000 + sum(shard.rows for shard in SHARDS) * 60 // 10**6,
     params:
         dataset=subpath(output[0], parent=True),
         config=section("seed", "dataset"),

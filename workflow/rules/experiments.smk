@@ -14,6 +14,8 @@ rule completions:
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
+    resources:
+        gpu=1,
     params:
         dataset=subpath(input.manifest, parent=True),
         config=RUN.evaluate.model_dump(include={"split", "programs", "batch_size"}),
@@ -35,6 +37,8 @@ rule curve:
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
+    resources:
+        gpu=1,
     params:
         dataset=subpath(input.manifest, parent=True),
         config=RUN.evaluate.model_dump(
@@ -57,6 +61,8 @@ rule grid:
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
+    resources:
+        gpu=1,
     params:
         config=RUN.evaluate.grid.model_dump(),
     shell:
@@ -75,6 +81,8 @@ rule probe:
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
+    resources:
+        gpu=1,
     params:
         config=RUN.evaluate.probe.model_dump(),
     shell:
@@ -93,6 +101,8 @@ rule lens:
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
+    resources:
+        gpu=1,
     params:
         config=RUN.evaluate.lens_programs,
     shell:
@@ -111,6 +121,8 @@ rule patch:
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
+    resources:
+        gpu=1,
     params:
         config=RUN.evaluate.patch_programs,
     shell:

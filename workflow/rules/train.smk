@@ -2,6 +2,16 @@
 # that was killed continues from its last checkpoint. Once the model is exported they have done their work;
 # left behind, they would stand in for a training with other code.
 
+# On several nodes, one launcher on each, which starts the ranks there.
+SPREAD = (
+    "$([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
+    " --cpus-per-task={threads} --kill-on-bad-exit=1)"
+)
+# Every rank has the training programs in its memory, some 100 bytes each, and twice while it reads them.
+TRAIN_MEMORY = RUN.train.ranks * (
+    6_000 + sum(shard.rows for shard in SHARDS if shard.split == "train") * 200 // 10**6
+)
+
 
 rule train:
     input:
@@ -17,14 +27,22 @@ rule train:
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
+    resources:
+        nodes=1,
+        gpu=RUN.train.ranks,
+        mem_mb=TRAIN_MEMORY,
     params:
         dataset=subpath(input.manifest, parent=True),
         config=section("seed", "model", "train"),
         checkpoints=f"{RESULTS}/training/checkpoints",
         metrics=f"{RESULTS}/training/metrics.partial.jsonl",
         snapshots=f"{RESULTS}/training/snapshots.partial",
+    # SIGTERM reaches every process of a job step; only the training is to act on it.
     shell:
-        "python -m cadmus train --config {input.config} --dataset {params.dataset} --checkpoints {params.checkpoints}"
-        " --metrics {params.metrics} --snapshots {params.snapshots} --output {output.model} 2>&1 | tee -ia {log}"
+        "trap : TERM; "
+        + SPREAD
+        + " python -m cadmus train --config {input.config} --dataset {params.dataset}"
+        " --checkpoints {params.checkpoints} --metrics {params.metrics} --snapshots {params.snapshots}"
+        " --output {output.model} --ranks {resources.gpu} 2>&1 | (trap '' TERM; exec tee -ia {log})"
         " && mv {params.metrics} {output.metrics} && mv {params.snapshots} {output.snapshots}"
         " && rm -r {params.checkpoints}"

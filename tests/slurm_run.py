@@ -1,0 +1,346 @@
+"""`make slurm-test`: the DAG on a SLURM cluster of this machine, through everything that a cluster does to it.
+
+The run of tests/slurm.yaml is made once on this machine and once through workflow/profiles/slurm, where one
+job is cancelled, the training is pre-empted and later nears its time limit, and the controller is away for a
+while.  Then the training alone is made a third time, on two nodes.  All outputs are compared with those of
+the local run.  What came of it goes to a JSON file.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cadmus.files import replacing
+from cadmus.provenance import commit
+from tests.slurm_cluster import SlurmCluster, ask, wait_for
+
+ROOT = Path(__file__).parent.parent
+CONFIG = "tests/slurm.yaml"
+PROFILE = "workflow/profiles/slurm"
+RESULTS = Path("results/slurm")
+TIMED = {"seconds", "tokens_per_second"}
+"""Fields of numbers that are clocks."""
+AWAY_SECONDS = 25
+"""How long the controller is away: longer than a status query tries to reach it."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--output", type=Path, help="JSON file for the result; printed without")
+    parser.add_argument("--keep", action="store_true", help="keep the working directory")
+    arguments = parser.parse_args()
+    # The cluster is to be taken down whatever ends this.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("slurm-test: stopped by SIGTERM"))
+    directory = Path(tempfile.mkdtemp(prefix="slurm-test-"))
+    say(f"working in {directory}")
+    try:
+        result = run(directory)
+    except BaseException:
+        say(f"failed; see {directory}")
+        raise
+    text = json.dumps(result, indent=2) + "\n"
+    if arguments.output:
+        with replacing(arguments.output) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    print(text, end="")
+    if not arguments.keep:
+        shutil.rmtree(directory)
+    if result["different"]:
+        sys.exit("slurm-test: outputs differ from those of the local run")
+
+
+def run(directory: Path) -> dict[str, Any]:
+    """The three runs and the comparison."""
+    started = time.monotonic()
+    local, cluster, nodes = (copy_checkout(directory / name) for name in ("local", "cluster", "nodes"))
+    with SlurmCluster() as slurm:
+        say("the cluster")
+        events = Scenario(slurm, cluster).run()
+        say("training on two nodes")
+        shutil.copytree(cluster / RESULTS, nodes / RESULTS)
+        events |= train_on_two_nodes(nodes)
+    slurm_seconds = time.monotonic() - started
+    say("the local run")
+    started = time.monotonic()
+    with Snakemake(local, "--cores", "2", "--configfile", CONFIG) as snakemake:
+        snakemake.finish(1800)
+    return {
+        "commit": commit(),
+        "slurm": ask("squeue", "--version"),
+        "seconds": {"cluster": round(slurm_seconds), "local": round(time.monotonic() - started)},
+        **events,
+        **compare(local / RESULTS, cluster / RESULTS),
+        "two_nodes_same_model": same_model(local / RESULTS, nodes / RESULTS),
+    }
+
+
+def say(line: str) -> None:
+    print(f"slurm-test: {time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+def copy_checkout(directory: Path) -> Path:
+    for folder in ("cadmus", "config", "tests", "workflow"):
+        shutil.copytree(
+            ROOT / folder, directory / folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
+        )
+    return directory
+
+
+class Snakemake:
+    """A run of Snakemake as its user starts it, with its output in a file."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.log = directory / "snakemake.log"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+        # The copy is to run its own code, whatever is installed.
+        environment |= {"PYTHONPATH": str(directory)}
+        environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                ["snakemake", *arguments],
+                cwd=directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __enter__(self) -> "Snakemake":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def text(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def jobs(self, name: str) -> list[str]:
+        """The SLURM numbers of the jobs of a rule or group, in the order of their submission."""
+        return re.findall(rf"SLURM jobid (\d+) \(log: \S*/(?:rule|group)_{name}/", self.text())
+
+    def finish(self, seconds: float) -> None:
+        """Wait for its end.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        if self.process.wait(seconds):
+            raise RuntimeError(f"Snakemake failed: {self.log}\n{self.text()[-4000:]}")
+
+    def wait(self, condition: Callable[[], Any], seconds: float, what: str) -> None:
+        """As :func:`wait_for`, but not beyond the end of the run."""
+
+        def over() -> bool:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"Snakemake ended before {what}: {self.log}\n{self.text()[-4000:]}")
+            return bool(condition())
+
+        wait_for(over, seconds, what)
+
+
+class Scenario:
+    """One run through the profile, and what happens to it."""
+
+    def __init__(self, slurm: SlurmCluster, directory: Path) -> None:
+        self.slurm = slurm
+        self.directory = directory
+
+    def run(self) -> dict[str, Any]:
+        started = time.monotonic()
+        with Snakemake(self.directory, *cluster_arguments(PROFILE)) as snakemake:
+            cancelled = self.cancel_a_job(snakemake)
+            preempted = self.preempt_the_training(snakemake)
+            limited = self.let_the_training_run_out_of_time(snakemake)
+            self.restart_the_controller(snakemake)
+            snakemake.finish(1800)
+            jobs = sorted({int(job) for job in re.findall(r"SLURM jobid (\d+)", snakemake.text())})
+        return {
+            "run_seconds": round(time.monotonic() - started),
+            "jobs": len(jobs),
+            "cancelled": cancelled,
+            "preempted": preempted,
+            "time_limit": limited,
+            "controller_away_seconds": AWAY_SECONDS,
+        }
+
+    def cancel_a_job(self, snakemake: Snakemake) -> dict[str, Any]:
+        """`scancel` on a job of shards: it is submitted again."""
+        snakemake.wait(lambda: running(snakemake.jobs("shards_shard")), 120, "a job of shards")
+        job = running(snakemake.jobs("shards_shard"))[0]
+        before = len(snakemake.jobs("shards_shard"))
+        subprocess.run(["scancel", job], check=True)
+        say(f"job {job}, of shards, was cancelled")
+        snakemake.wait(lambda: len(snakemake.jobs("shards_shard")) > before, 300, "the job to come again")
+        return {"job": job, "again": snakemake.jobs("shards_shard")[-1]}
+
+    def preempt_the_training(self, snakemake: Snakemake) -> dict[str, Any]:
+        """A job of higher priority takes all nodes: the training saves, makes room, and goes on behind it."""
+        self.wait_for_steps(snakemake, 100)
+        (job,) = snakemake.jobs("train")
+        urgent = ask(
+            "sbatch", "--parsable", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null",
+            "--wrap=sleep 5",
+        )  # fmt: skip
+        say(f"job {urgent} pre-empts the training, job {job}")
+        snakemake.wait(lambda: state(urgent) == "COMPLETED", 300, "the job of higher priority")
+        return {"job": job, **self.went_on(snakemake, 1)}
+
+    def let_the_training_run_out_of_time(self, snakemake: Snakemake) -> dict[str, Any]:
+        """The time limit comes within the five minutes of the profile: the training saves and goes on."""
+        (job,) = snakemake.jobs("train")
+        self.wait_for_steps(snakemake, self.steps()[-1] + 100)
+        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=5"], check=True)
+        say(f"the training, job {job}, nears its time limit")
+        return {"job": job, **self.went_on(snakemake, 2)}
+
+    def restart_the_controller(self, snakemake: Snakemake) -> None:
+        """The controller goes while experiments run, and comes back."""
+        snakemake.wait(lambda: running(snakemake.jobs("completions")), 600, "the experiments")
+        say("the controller is away")
+        self.slurm.stop_controller()
+        time.sleep(AWAY_SECONDS)
+        self.slurm.start_controller()
+        say("the controller is back")
+
+    def metrics(self) -> Path:
+        return self.directory / RESULTS / "training/metrics.partial.jsonl"
+
+    def steps(self) -> list[int]:
+        path = self.metrics()
+        lines = path.read_text().splitlines() if path.is_file() else []
+        return [json.loads(line)["step"] for line in lines if line.endswith("}")] or [0]
+
+    def wait_for_steps(self, snakemake: Snakemake, step: int) -> None:
+        snakemake.wait(lambda: self.steps()[-1] >= step, 600, f"step {step} of the training")
+
+    def went_on(self, snakemake: Snakemake, times: int) -> dict[str, Any]:
+        """Where the training, put back in the queue so many times, saved and went on."""
+        # The log of the job, as Snakemake begins that of the rule anew.
+        (log,) = (self.directory / ".snakemake/slurm_logs/rule_train").glob("*.log")
+
+        def found(text: str) -> list[str]:
+            return re.findall(text, log.read_text(encoding="utf-8", errors="replace"))
+
+        going_on = r"resuming after step (\d+)"
+        snakemake.wait(lambda: len(found(going_on)) == times, 300, "the training to go on")
+        stopped, resumed = found(r"stopped by a signal after step (\d+)"), found(going_on)
+        say(f"the training stopped after step {stopped[-1]} and went on after step {resumed[-1]}")
+        if stopped != resumed or len(found("put back in the queue")) != times:
+            raise RuntimeError(f"it stopped after steps {stopped} and went on after {resumed}: {log}")
+        return {"stopped_after_step": int(stopped[-1]), "went_on_after_step": int(resumed[-1])}
+
+
+def cluster_arguments(profile: str) -> list[str]:
+    # Looked at more often than on a cluster that others use.
+    polling = ["--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30"]
+    return ["--profile", profile, "--configfile", CONFIG, *polling]
+
+
+def train_on_two_nodes(directory: Path) -> dict[str, Any]:
+    """The training with one rank on each of two nodes, by the one line of the profile that says so."""
+    profile = directory / PROFILE / "config.yaml"
+    changed = profile.read_text().replace("train_nodes: 1\n", "train_nodes: 2\n")
+    profile.write_text(changed)
+    for made in ("model", "training"):
+        shutil.rmtree(directory / RESULTS / made)
+    (directory / RESULTS / "logs/train.log").unlink()
+    started = time.monotonic()
+    # The copied dataset is taken as it is.
+    options = ["--rerun-triggers", "input", "--", str(RESULTS / "model")]
+    with Snakemake(directory, *cluster_arguments(PROFILE), *options) as snakemake:
+        snakemake.wait(lambda: running(snakemake.jobs("train")), 120, "the training on two nodes")
+        (job,) = snakemake.jobs("train")
+        nodes = ask("squeue", "--noheader", "--format=%D %N", f"--jobs={job}")
+        snakemake.finish(900)
+    if nodes != "2 node[1-2]":
+        raise RuntimeError(f"the training ran on {nodes}")
+    return {"two_nodes": {"job": job, "nodes": nodes, "seconds": round(time.monotonic() - started)}}
+
+
+def running(jobs: list[str]) -> list[str]:
+    """Those of the jobs that run."""
+    return [job for job in jobs if state(job) == "RUNNING"]
+
+
+def state(job: str) -> str:
+    return ask("squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job}")
+
+
+def compare(local: Path, cluster: Path) -> dict[str, Any]:
+    """Which outputs are the same to the byte, which but for clocks, and which are not."""
+    paths = [outputs(local), outputs(cluster)]
+    if paths[0] != paths[1]:
+        raise RuntimeError(f"only one run has {sorted(paths[0] ^ paths[1])}")
+    same, same_but_for_clocks, different = 0, [], []
+    for path in sorted(paths[0]):
+        if digest(local / path) == digest(cluster / path):
+            same += 1
+        elif without_clocks(local / path) == without_clocks(cluster / path):
+            same_but_for_clocks.append(path)
+        else:
+            different.append(path)
+    return {"same": same, "same_but_for_clocks": same_but_for_clocks, "different": different}
+
+
+def outputs(results: Path) -> set[str]:
+    return {
+        str(path.relative_to(results))
+        for path in results.rglob("*")
+        if path.is_file() and path.relative_to(results).parts[0] != "logs"
+    }
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def without_clocks(path: Path) -> Any:
+    """What a file says, without the fields that are clocks; its bytes where it is no table or JSON."""
+    match path.suffix:
+        case ".json":
+            return drop_clocks(json.loads(path.read_text()))
+        case ".jsonl":
+            return [drop_clocks(json.loads(line)) for line in path.read_text().splitlines()]
+        case ".csv":
+            return list(rows(pl.read_csv(path)))
+        case ".parquet":
+            return list(rows(pl.read_parquet(path)))
+    return path.read_bytes()
+
+
+def rows(table: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    return (drop_clocks(row) for row in table.iter_rows(named=True))
+
+
+def drop_clocks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: drop_clocks(inner) for key, inner in value.items() if key not in TIMED}
+    return [drop_clocks(inner) for inner in value] if isinstance(value, list) else value
+
+
+def same_model(local: Path, other: Path) -> bool:
+    name = "model/model.safetensors"
+    return digest(local / name) == digest(other / name)
+
+
+if __name__ == "__main__":
+    main()
