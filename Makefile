@@ -6,7 +6,7 @@ CONFIG ?= config/quick.yaml
 CORES ?= all
 BIN := .venv/bin
 
-.PHONY: run test lint clean
+.PHONY: run test slurm-test lint clean
 
 run: .venv/installed
 	@$(BIN)/cadmus config show $(CONFIG) > /dev/null
@@ -15,6 +15,10 @@ run: .venv/installed
 
 test: .venv/installed
 	$(BIN)/pytest
+
+# The DAG through workflow/profiles/slurm on a SLURM cluster of this machine; as root, on Debian or Ubuntu.
+slurm-test: .venv/installed
+	$(BIN)/python -m tests.slurm_run --output docs/results/slurm.json
 
 lint: .venv/installed
 	$(BIN)/ruff format --check .

@@ -448,7 +448,10 @@ class Train(Section):
         Literal["bf16", "fp32"] | None,
         Field(description="bf16 where the processor or GPU computes in it, fp32 elsewhere, when null"),
     ] = None
-    ranks: Annotated[Positive, Field(description="training processes on this node")] = 1
+    ranks: Annotated[
+        Positive,
+        Field(description="training processes, one for each GPU; over all nodes where there are several"),
+    ] = 1
     checkpoint_every: Annotated[Positive, Field(description="steps between checkpoints")] = 250
     keep_checkpoints: Annotated[Positive, Field(description="checkpoints kept, the newest first")] = 2
     snapshots: Annotated[

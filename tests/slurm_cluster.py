@@ -1,12 +1,14 @@
-"""A SLURM cluster on this machine: the daemons of the distribution, with nodes and GPUs that stand in for real ones.
+"""A SLURM cluster on this machine: the daemons of the distribution, with stand-ins for nodes and GPUs.
 
 The nodes are two slurmd on the loopback, which claim more cores and memory than there are. A GPU is a device
 node like /dev/null: SLURM allots it and sets CUDA_VISIBLE_DEVICES, and no program finds a GPU there.
+`python -m tests.slurm_cluster` keeps one up until Ctrl-C.
 """
 
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -133,7 +135,7 @@ class SlurmCluster:
             path = CONFIGURATION / name
             if path.exists() and path.read_text().startswith(MARK):
                 path.unlink()
-        if error and error[0] is not None:
+        if error and error[0] not in (None, SystemExit):
             print(f"slurm-test: what the daemons said is in {self.directory}", file=sys.stderr)
         else:
             shutil.rmtree(self.directory)
@@ -179,3 +181,10 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    with SlurmCluster() as cluster, suppress(KeyboardInterrupt):
+        print(f"a SLURM cluster, until Ctrl-C; its logs are in {cluster.directory}", flush=True)
+        signal.pause()

@@ -1,4 +1,4 @@
-"""`make slurm-test`: the DAG on a SLURM cluster of this machine, through everything that a cluster does to it.
+"""`make slurm-test`: the DAG on a SLURM cluster of this machine, through all that a cluster does to it.
 
 The run of tests/slurm.yaml is made once on this machine and once through workflow/profiles/slurm, where one
 job is cancelled, the training is pre-empted and later nears its time limit, and the controller is away for a

@@ -115,10 +115,8 @@ def train(
             click.echo(f"cadmus: {interruption}", err=True)
             if requeue:
                 refusal = slurm.requeue()
-                click.echo(
-                    f"cadmus: {f'not put back in the queue: {refusal}' if refusal else 'put back in the queue'}",
-                    err=True,
-                )
+                outcome = f"not put back in the queue: {refusal}" if refusal else "put back in the queue"
+                click.echo(f"cadmus: {outcome}", err=True)
         sys.exit(1)
 
 

@@ -32,7 +32,8 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
     """
     if nodes is not None and count % nodes.count:
         raise InputError(
-            f"train.ranks: {count} ranks cannot be shared equally by the {nodes.count} nodes of job {nodes.job}"
+            f"train.ranks: {count} ranks cannot be shared equally by the {nodes.count} nodes of job "
+            f"{nodes.job}"
         )
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

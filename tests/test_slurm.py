@@ -1,0 +1,121 @@
+"""What a training has to do with SLURM, with stand-ins for its commands; `make slurm-test` has real ones."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cadmus.errors import InputError
+from cadmus.train import launch, slurm
+
+ROOT = Path(__file__).parent.parent
+STEP = {
+    "SLURM_JOB_ID": "4711",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_NODEID": "1",
+    "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.7",
+}
+
+
+@pytest.fixture
+def step(monkeypatch):
+    for name, value in STEP.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch, step):
+    """Makes a `squeue` that knows one state and a `scontrol`, and returns the file of what they are told."""
+    told = tmp_path / "told"
+
+    def make(state: str, code: int = 0) -> Path:
+        for name, answer in (("squeue", f"echo {state}"), ("scontrol", f"echo no such job >&2; exit {code}")):
+            path = tmp_path / name
+            path.write_text(f'#!/bin/sh\necho {name} "$@" >> {told}\n{answer}\n')
+            path.chmod(0o755)
+        return told
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return make
+
+
+def test_outside_a_step_of_several_nodes_there_is_one(monkeypatch, step):
+    monkeypatch.setenv("SLURM_STEP_NUM_NODES", "1")
+    assert slurm.nodes() is None
+    for name in STEP:
+        monkeypatch.delenv(name)
+    assert slurm.nodes() is None
+
+
+def test_the_nodes_of_a_step_meet_at_the_first(step):
+    assert slurm.nodes() == slurm.Nodes(2, 1, "10.0.0.7:24711", "4711")
+
+
+def test_a_running_job_is_put_back_in_the_queue(commands):
+    told = commands("RUNNING")
+    assert slurm.requeue() is None
+    assert told.read_text().splitlines()[-1] == "scontrol requeue 4711"
+
+
+@pytest.mark.parametrize("state", ["COMPLETING", "CANCELLED", "TIMEOUT"])
+def test_a_job_that_is_over_stays_so(commands, state):
+    told = commands(state)
+    assert slurm.requeue() == f"job 4711 is {state}"
+    assert "scontrol" not in told.read_text()
+
+
+def test_why_a_job_is_not_put_back_is_said(commands, monkeypatch):
+    commands("RUNNING", code=1)
+    assert slurm.requeue() == "scontrol requeue 4711: no such job"
+    monkeypatch.setenv("PATH", "")
+    assert slurm.requeue() == "squeue: No such file or directory"
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert slurm.requeue() == "this is no SLURM job"
+
+
+def test_ranks_of_two_nodes_find_each_other(tmp_path):
+    (tmp_path / "rank.py").write_text(
+        "import json, os, sys\n"
+        "names = 'LOCAL_RANK', 'WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT'\n"
+        "told = [*(os.environ[name] for name in names), sys.argv[1]]\n"
+        "open('told-' + os.environ['RANK'], 'w').write(json.dumps(told))\n"
+    )
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{unused.getsockname()[1]}"
+    processes = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import sys; from cadmus.train import launch, slurm; "
+                f"nodes = slurm.Nodes(2, {node}, {endpoint!r}, '1'); "
+                f"sys.exit(launch.run_ranks([sys.executable, 'rank.py', 'node{node}'], 4, nodes))",
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for node in range(2)
+    ]
+    try:
+        assert [process.wait(60) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    for rank, (local_rank, node) in enumerate(
+        [("0", "node0"), ("1", "node0"), ("0", "node1"), ("1", "node1")]
+    ):
+        told = json.loads((tmp_path / f"told-{rank}").read_text())
+        assert told == [local_rank, "4", *endpoint.split(":"), node]
+
+
+def test_nodes_share_the_ranks_equally():
+    with pytest.raises(
+        InputError, match=r"train\.ranks: 3 ranks cannot be shared equally by the 2 nodes of job 1"
+    ):
+        launch.run_ranks(["true"], 3, slurm.Nodes(2, 0, "127.0.0.1:1", "1"))
