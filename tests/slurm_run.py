@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,7 @@ class Scenario:
         started = time.monotonic()
         with Snakemake(self.directory, *cluster_arguments(PROFILE)) as snakemake:
             cancelled = self.cancel_a_job(snakemake)
+            overhead = self.overhead(snakemake)
             preempted = self.preempt_the_training(snakemake)
             limited = self.let_the_training_run_out_of_time(snakemake)
             self.restart_the_controller(snakemake)
@@ -176,6 +178,7 @@ class Scenario:
         return {
             "run_seconds": round(time.monotonic() - started),
             "jobs": len(jobs),
+            "overhead": overhead,
             "cancelled": cancelled,
             "preempted": preempted,
             "time_limit": limited,
@@ -191,6 +194,35 @@ class Scenario:
         say(f"job {job}, of shards, was cancelled")
         snakemake.wait(lambda: len(snakemake.jobs("shards_shard")) > before, 300, "the job to come again")
         return {"job": job, "again": snakemake.jobs("shards_shard")[-1]}
+
+    def overhead(self, snakemake: Snakemake) -> dict[str, float]:
+        """Seconds that the job of the manifest waited and took, and those of its command alone."""
+        snakemake.wait(lambda: snakemake.jobs("train"), 600, "the training to be submitted")
+        (job,) = snakemake.jobs("manifest")
+        fields = dict(re.findall(r"(\w+Time)=(\S+)", ask("scontrol", "show", "job", job)))
+        submitted, began, ended = (
+            datetime.fromisoformat(fields[name]).timestamp()
+            for name in ("SubmitTime", "StartTime", "EndTime")
+        )
+        # While the training starts, as the job ran beside what Snakemake drew.
+        started = time.monotonic()
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "cadmus",
+                "manifest",
+                "--config",
+                RESULTS / "config.yaml",
+                RESULTS / "dataset",
+            ],
+            cwd=self.directory,
+            env={**os.environ, "PYTHONPATH": str(self.directory)},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        command = time.monotonic() - started
+        return {"waiting": began - submitted, "job": ended - began, "command": round(command, 1)}
 
     def preempt_the_training(self, snakemake: Snakemake) -> dict[str, Any]:
         """A job of higher priority takes all nodes: the training saves, makes room, and goes on behind it."""
@@ -210,6 +242,9 @@ class Scenario:
         self.wait_for_steps(snakemake, self.steps()[-1] + 100)
         subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=5"], check=True)
         say(f"the training, job {job}, nears its time limit")
+        # Before it starts again: the limit is kept with the job.
+        snakemake.wait(lambda: state(job) == "PENDING", 120, "the training to be back in the queue")
+        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=1440"], check=True)
         return {"job": job, **self.went_on(snakemake, 2)}
 
     def restart_the_controller(self, snakemake: Snakemake) -> None:
