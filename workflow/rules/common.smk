@@ -16,25 +16,6 @@ from cadmus.llm.models import MODELS
 from cadmus.sources import sources_of
 
 
-def remembered(ask):
-    """A function that asks until there is an answer, and gives that from then on."""
-    known = None
-
-    def answer():
-        nonlocal known
-        known = ask() if known is None else known
-        return known
-
-    return answer
-
-
-# The plugin for SLURM (2.8.0) takes squeue where the controller keeps finished jobs long enough, which it asks at each look at
-# them. While the controller is away it has no answer and turns to sacct, and without accounting loses all jobs by that.
-slurm_plugin = sys.modules.get("snakemake_executor_plugin_slurm")
-if slurm_plugin:
-    slurm_plugin.get_min_job_age = remembered(slurm_plugin.get_min_job_age)
-
-
 def read_config():
     """The config with its defaults, and the file in the results where the commands find it."""
     source = ", ".join(map(os.path.relpath, workflow.configfiles)) or "config"

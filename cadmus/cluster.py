@@ -1,0 +1,185 @@
+"""What a SLURM cluster has, held against what the jobs of a run ask for, before the first is submitted.
+
+A job that asks for what no node has is refused by SLURM in words of its own, or waits for ever.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cadmus.errors import InputError
+
+PROFILE = "workflow/profiles/slurm/config.yaml"
+"""Where a user mends it."""
+FORMAT = "%P|%c|%m|%G|%l"
+
+
+class Node(NamedTuple):
+    """A node as one partition sees it.
+
+    Attributes:
+        cores: of the node.
+        memory: in MB.
+        gpus: how many of each type; the type is "" where the cluster names none.
+    """
+
+    cores: int
+    memory: int
+    gpus: dict[str, int]
+
+    def gpus_of(self, model: str) -> int:
+        return self.gpus.get(model, 0) if model else sum(self.gpus.values())
+
+
+class Partition(NamedTuple):
+    """A partition.
+
+    Attributes:
+        default: whether jobs go there that name none.
+        minutes: longest time of a job; None for no limit.
+        nodes: that it has.
+    """
+
+    default: bool
+    minutes: int | None
+    nodes: list[Node]
+
+
+class Demand(NamedTuple):
+    """What one job asks for.
+
+    Attributes:
+        rule: that the job is of.
+        partition: "" for the default one.
+        nodes: how many.
+        cores, memory: on each node; memory in MB.
+        gpus: over all nodes.
+        gpu_model: type of the GPUs; "" for any.
+        minutes: its time limit.
+    """
+
+    rule: str
+    partition: str
+    nodes: int
+    cores: int
+    memory: int
+    gpus: int
+    gpu_model: str
+    minutes: int
+
+
+def read_partitions() -> dict[str, Partition]:
+    """The partitions of this cluster by name.
+
+    Raises:
+        InputError: there is no SLURM here, or it does not answer.
+    """
+    command = ["sinfo", "--Node", "--noheader", f"--format={FORMAT}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except OSError:
+        raise InputError(
+            "there is no sinfo here; this profile is for the login node of a SLURM cluster, and "
+            "`snakemake --cores all` is for this machine"
+        ) from None
+    except subprocess.CalledProcessError as error:
+        raise InputError(f"the SLURM cluster does not answer: {error.stderr.strip()}") from None
+    return parse_partitions(done.stdout)
+
+
+def parse_partitions(text: str) -> dict[str, Partition]:
+    """The partitions in what ``sinfo --Node`` prints with ``FORMAT``."""
+    partitions: dict[str, Partition] = {}
+    for line in text.splitlines():
+        name, cores, memory, resources, limit = line.split("|")
+        partition = partitions.setdefault(
+            name.rstrip("*"), Partition(name.endswith("*"), minutes_of(limit), [])
+        )
+        partition.nodes.append(Node(int(cores), int(memory), _gpus(resources)))
+    return partitions
+
+
+def _gpus(resources: str) -> dict[str, int]:
+    """GPUs by type in a list such as ``gpu:h100:8(S:0,1),shard:16`` or ``gpu:2``."""
+    gpus: dict[str, int] = {}
+    # In brackets are the sockets that they belong to.
+    for resource in re.sub(r"\([^)]*\)", "", resources).split(","):
+        kind, *model, count = resource.split(":") if ":" in resource else (resource, "1")
+        if kind == "gpu":
+            key = "".join(model)
+            gpus[key] = gpus.get(key, 0) + int(count)
+    return gpus
+
+
+def minutes_of(limit: str) -> int | None:
+    """Minutes of a time as SLURM writes it; None for no limit.
+
+    >>> minutes_of("1-12:00:00"), minutes_of("30:00"), minutes_of("infinite")
+    (2160, 30, None)
+    """
+    numbers = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
+    if numbers is None:
+        return None
+    days, hours, minutes, _ = (int(number or 0) for number in numbers.groups())
+    return (24 * days + hours) * 60 + minutes
+
+
+def check(demands: Iterable[Demand], partitions: dict[str, Partition]) -> None:
+    """See that some nodes have what each job asks for.
+
+    Raises:
+        InputError: naming the first rule whose jobs could never run, what is there, and what to change.
+    """
+    for demand in demands:
+        problem = _problem(demand, partitions)
+        if problem:
+            raise InputError(f"rule {demand.rule}: {problem} in {PROFILE}")
+
+
+def _problem(demand: Demand, partitions: dict[str, Partition]) -> str | None:
+    variable = "gpu_partition" if demand.gpus else "partition"
+    name = demand.partition or next((name for name, one in partitions.items() if one.default), "")
+    there = ", ".join(partitions)
+    if not name:
+        return f"the cluster has no default partition; set {variable} to one of {there}"
+    if name not in partitions:
+        return f"the cluster has no partition {name}; set {variable} to one of {there}"
+    partition = partitions[name]
+    if partition.minutes is not None and demand.minutes > partition.minutes:
+        return (
+            f"{demand.minutes} minutes are more than the {partition.minutes} that partition {name} gives a "
+            "job; set longest or runtime"
+        )
+    gpus = -(-demand.gpus // demand.nodes)
+    nodes = partition.nodes
+    if gpus:
+        model = f" {demand.gpu_model}" if demand.gpu_model else ""
+        most = max(node.gpus_of(demand.gpu_model) for node in nodes)
+        models = sorted({model for node in nodes for model in node.gpus if model})
+        if not most:
+            elsewhere = [name for name, one in partitions.items() if any(node.gpus for node in one.nodes)]
+            if models:
+                way = f"has {', '.join(models)}; set gpu_model"
+            elif elsewhere:
+                way = f"has none at all; set gpu_partition to one of {', '.join(elsewhere)}"
+            else:
+                way = "has none at all, nor has another; set train_gpus and experiment_gpus to 0"
+            return f"no node of partition {name} has a GPU{model}: it {way}"
+        if most < gpus:
+            return (
+                f"{gpus} GPUs{model} on a node are more than the {most} that a node of partition {name} has; "
+                "set train_gpus, or more train_nodes,"
+            )
+        nodes = [node for node in nodes if node.gpus_of(demand.gpu_model) >= gpus]
+    if max(node.cores for node in nodes) < demand.cores:
+        most = max(node.cores for node in nodes)
+        return (
+            f"{demand.cores} cores are more than the {most} of a node of partition {name}; change set-threads"
+        )
+    if max(node.memory for node in nodes) < demand.memory:
+        most = max(node.memory for node in nodes)
+        return f"{demand.memory} MB are more than the {most} of a node of partition {name}; set mem_mb"
+    if len(nodes) < demand.nodes:
+        return f"partition {name} has {len(nodes)} such nodes, not {demand.nodes}; set train_nodes"
+    return None

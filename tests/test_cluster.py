@@ -1,0 +1,109 @@
+"""What the jobs of a run ask for, held against what `sinfo` says of a cluster."""
+
+import os
+
+import pytest
+
+from cadmus.cluster import Demand, check, parse_partitions, read_partitions
+from cadmus.errors import InputError
+
+SINFO = """\
+cpu*|64|256000|(null)|1-00:00:00
+cpu*|64|256000|(null)|1-00:00:00
+gpu|32|512000|gpu:h100:8(S:0,1),shard:h100:16|2-12:30:00
+gpu|32|512000|gpu:h100:8(S:0,1)|2-12:30:00
+old|16|64000|gpu:4|infinite
+"""
+JOB = Demand("train", "", 1, 16, 8000, 0, "", 60)
+GPUS = JOB._replace(partition="gpu", gpus=8, gpu_model="h100")
+
+
+def test_partitions_are_read():
+    partitions = parse_partitions(SINFO)
+    assert list(partitions) == ["cpu", "gpu", "old"]
+    assert [partition.default for partition in partitions.values()] == [True, False, False]
+    assert [partition.minutes for partition in partitions.values()] == [24 * 60, 60 * 60 + 30, None]
+    assert [len(partition.nodes) for partition in partitions.values()] == [2, 2, 1]
+    assert partitions["gpu"].nodes[0] == (32, 512000, {"h100": 8})
+    assert partitions["old"].nodes[0].gpus == {"": 4}
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        JOB,
+        GPUS,
+        GPUS._replace(gpu_model=""),
+        GPUS._replace(gpus=16, nodes=2),
+        JOB._replace(partition="old", gpus=4, minutes=10**6),
+    ],
+)
+def test_what_a_cluster_has_is_accepted(demand):
+    check([demand], parse_partitions(SINFO))
+
+
+@pytest.mark.parametrize(
+    ("demand", "message"),
+    [
+        (
+            JOB._replace(partition="fast"),
+            "the cluster has no partition fast; set partition to one of cpu, gpu, old",
+        ),
+        (
+            GPUS._replace(partition="fast"),
+            "the cluster has no partition fast; set gpu_partition to one of cpu, gpu, old",
+        ),
+        (
+            JOB._replace(gpus=1),
+            "no node of partition cpu has a GPU: it has none at all; set gpu_partition to one of gpu, old",
+        ),
+        (
+            GPUS._replace(gpu_model="a100"),
+            "no node of partition gpu has a GPU a100: it has h100; set gpu_model",
+        ),
+        (
+            GPUS._replace(gpus=16),
+            "16 GPUs h100 on a node are more than the 8 that a node of partition gpu has; "
+            "set train_gpus, or more train_nodes,",
+        ),
+        (GPUS._replace(gpus=24, nodes=3), "partition gpu has 2 such nodes, not 3; set train_nodes"),
+        (
+            JOB._replace(minutes=1441),
+            "1441 minutes are more than the 1440 that partition cpu gives a job; set longest or runtime",
+        ),
+        (
+            JOB._replace(cores=65),
+            "65 cores are more than the 64 of a node of partition cpu; change set-threads",
+        ),
+        (
+            JOB._replace(memory=256_001),
+            "256001 MB are more than the 256000 of a node of partition cpu; set mem_mb",
+        ),
+    ],
+)
+def test_what_it_has_not_is_one_line(demand, message):
+    with pytest.raises(InputError) as error:
+        check([JOB, demand], parse_partitions(SINFO))
+    assert str(error.value) == f"rule train: {message} in workflow/profiles/slurm/config.yaml"
+
+
+def test_a_cluster_without_a_default_or_without_gpus_says_so():
+    partitions = parse_partitions(SINFO.replace("*", ""))
+    with pytest.raises(InputError, match="no default partition; set partition to one of cpu, gpu, old"):
+        check([JOB], partitions)
+    partitions = parse_partitions(SINFO.splitlines()[0])
+    with pytest.raises(InputError, match="nor has another; set train_gpus and experiment_gpus to 0"):
+        check([JOB._replace(gpus=1)], partitions)
+
+
+def test_where_there_is_no_slurm_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="there is no sinfo here; this profile is for the login node"):
+        read_partitions()
+    (tmp_path / "sinfo").write_text("#!/bin/sh\necho away >&2\nexit 1\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    with pytest.raises(InputError, match="the SLURM cluster does not answer: away"):
+        read_partitions()
+    (tmp_path / "sinfo").write_text(f"#!/bin/sh\nprintf '{SINFO}'\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert list(read_partitions()) == ["cpu", "gpu", "old"]

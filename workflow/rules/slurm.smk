@@ -1,0 +1,60 @@
+# What a run through workflow/profiles/slurm needs besides the profile.
+
+import sys
+
+from snakemake.exceptions import WorkflowError
+
+from cadmus.cluster import Demand, check, read_partitions
+from cadmus.errors import InputError
+
+
+def remembered(ask):
+    """A function that asks until there is an answer, and gives that from then on."""
+    known = None
+
+    def answer():
+        nonlocal known
+        known = ask() if known is None else known
+        return known
+
+    return answer
+
+
+# The plugin for SLURM (2.8.0) takes squeue where the controller keeps finished jobs long enough, which it asks at each look at
+# them. While the controller is away it has no answer and turns to sacct, and without accounting loses all jobs by that.
+slurm_plugin = sys.modules.get("snakemake_executor_plugin_slurm")
+if slurm_plugin:
+    slurm_plugin.get_min_job_age = remembered(slurm_plugin.get_min_job_age)
+
+
+def demand(job):
+    """What a job asks the cluster for."""
+    asked = {name: job.resources.get(name) for name in ("mem_mb", "gpu", "runtime")}
+    return Demand(
+        job.rule.name,
+        partition=str(job.resources.get("slurm_partition") or ""),
+        nodes=job.resources.get("nodes") or 1,
+        cores=job.threads,
+        memory=asked["mem_mb"] if isinstance(asked["mem_mb"], int) else 0,
+        gpus=asked["gpu"] or 0,
+        gpu_model=job.resources.get("gpu_model") or "",
+        minutes=asked["runtime"] if isinstance(asked["runtime"], int) else 0,
+    )
+
+
+def check_cluster():
+    """See that the cluster has what the jobs ask for.
+
+    Raises:
+        WorkflowError: it has not; nothing is submitted.
+    """
+    demands = [demand(job) for job in workflow.dag.needrun_jobs() if not job.is_local]
+    try:
+        check(demands, read_partitions())
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
+
+
+onstart:
+    if workflow.executor_plugin.name == "slurm":
+        check_cluster()
