@@ -14,7 +14,7 @@ from cadmus.config import Probe, Values
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import held_out_sample
-from cadmus.probe import regression
+from cadmus.probe import regression, sizes
 from cadmus.probe.majority import majority
 from cadmus.probe.regression import prefix_numbers, probe, score
 from cadmus.probe.solver import Regressions
@@ -164,7 +164,7 @@ def test_one_class_is_known() -> None:
 def test_hidden_states_come_layer_by_layer_in_order(monkeypatch, layers_at_a_time) -> None:
     programs = Programs.from_strings([f"{k % 10}1+11*1+<" for k in range(300)])
     model = Revealing(layer=2, token=3)
-    monkeypatch.setattr(regression, "STATES_BYTES", layers_at_a_time * 11 * 300 * model.width * 4)
+    monkeypatch.setattr(sizes, "STATES_BYTES", layers_at_a_time * 11 * 300 * model.width * 4)
     passes = []
     monkeypatch.setattr(
         model, "hidden_states", lambda of: passes.append(1) or Revealing.hidden_states(model, of)

@@ -17,12 +17,12 @@ from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import HALF, held_out_sample
 from cadmus.evaluate.intervals import wilson
 from cadmus.model.tokens import TOKEN_OF_BYTE
+from cadmus.probe.sizes import DRAWN_PER_PAIR
 from cadmus.templates.draw import comparator
 
 OUTCOMES = ("own", "hybrid", "donor", "other")
 """Whose comparator is predicted: the program's, that of the hybrid, the donor's, or none of these."""
 TOKENS = (HALF, 2 * HALF)
-_DRAWN_PER_PAIR = 10
 _PAIRS_AT_ONCE = 1 << 20
 
 
@@ -50,7 +50,7 @@ def patching(
     """
     rng = np.random.default_rng([seed, *b"patching"])
     wanted_by = "evaluate.patch_programs"
-    programs, of = held_out_sample(rng, _DRAWN_PER_PAIR * n, values, held_out_share, wanted_by)
+    programs, of = held_out_sample(rng, DRAWN_PER_PAIR * n, values, held_out_share, wanted_by)
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     own = TOKEN_OF_BYTE[comparator(of["x"], of["y"])]
     known = model.next_logits(prompts).argmax(-1) == own

@@ -18,13 +18,11 @@ from tqdm import tqdm
 from cadmus.config import Probe, Values
 from cadmus.evaluate.comparisons import HALF, held_out_sample
 from cadmus.evaluate.numbers import with_accuracy
+from cadmus.probe import sizes
 from cadmus.probe.majority import majority
 from cadmus.probe.solver import Regressions
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
-
-STATES_BYTES = 2 << 30
-"""Memory for hidden states: of as many layers at a time as it holds, and at least of one."""
 
 
 def probe(
@@ -175,7 +173,7 @@ def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, int,
             if held is None:
                 layers, _, tokens, width = states.shape
                 shape = (tokens, len(programs), width)
-                count = max(1, STATES_BYTES // (4 * int(np.prod(shape))))
+                count = sizes.layers_at_once(*shape)
                 held = np.empty((min(count, layers - first), *shape), np.float32)
             held[:, :, rows] = states[first : first + len(held)].swapaxes(1, 2)
         for place, of_layer in enumerate(held):

@@ -14,11 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-STEPS = 200
-"""Steps with the strongest regularisation; each weaker one has twice those before it."""
-BATCHES = 20
-"""Minibatches of the rows, if there are enough."""
-SMALLEST_BATCH = 100
+from cadmus.probe import sizes
+
 LEARNING_RATE = 0.15
 """Peak rate of Adam, for features of variance 1; it falls to 0 within each regularisation."""
 BETAS = (0.9, 0.99)
@@ -64,14 +61,14 @@ class Regressions:
         weights_PDK = self._features_PND.new_zeros(regressions, width, self._counts_NK.shape[1])
         intercepts_P1K = torch.zeros_like(weights_PDK[:, :1])
         optimizer = torch.optim.Adam([weights_PDK, intercepts_P1K], betas=BETAS, fused=True)
-        number = int(np.clip(rows // SMALLEST_BATCH, 1, BATCHES))
+        number = sizes.batches(rows)
         bounds = np.linspace(0, rows, number + 1).astype(int).tolist()
         batches = [slice(*bounds_of_batch) for bounds_of_batch in itertools.pairwise(bounds)]
         programs_N1 = self._counts_NK.sum(1, keepdim=True)
         share = number / self._programs
         for place, c in enumerate(inverse_regularisations):
             penalty_PDD = self._turn_PDD.mT @ self._turn_PDD / (c * self._programs)
-            steps = STEPS * 2**place
+            steps = sizes.steps(place)
             for step in range(steps):
                 batch = batches[step % number]
                 x_PBD = self._features_PND[:, batch]
