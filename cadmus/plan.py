@@ -4,7 +4,7 @@ Nothing is trained and no dataset is made for it, and neither torch nor deepspee
 """
 
 import functools
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -58,15 +58,17 @@ class Estimate:
 
 @dataclass(frozen=True)
 class AverageProgram:
-    """The mean over the training programs, each template with its share.
+    """The mean over the training programs, those of one template or of all, each template with its share.
 
     Attributes:
         tokens: the end included.
+        prompt_tokens: those before the place where a model is to go on.
         pairs: of a token and one that it attends to: itself, or one before it in the program.
         bytes: in a compressed shard.
     """
 
     tokens: float
+    prompt_tokens: float
     pairs: float
     bytes: float
 
@@ -182,15 +184,27 @@ def average_program(config: Config) -> AverageProgram:
     Raises:
         InputError: a template gives no program of at most dataset.max_length instructions.
     """
-    counts, means = [], []
+    of_template = average_programs(config)
+    counts = [getattr(config.dataset.templates, name).train for name in of_template]
+    means = [astuple(average) for average in of_template.values()]
+    return AverageProgram(*np.average(means, axis=0, weights=counts).tolist())
+
+
+def average_programs(config: Config) -> dict[str, AverageProgram]:
+    """The average program of each template that has training programs, see :func:`average_program`.
+
+    Raises:
+        InputError: as there.
+    """
+    averages = {}
     for name in TEMPLATES:
-        count = getattr(config.dataset.templates, name).train
-        if count:
+        if getattr(config.dataset.templates, name).train:
             drawn = _draw(config, name)
             tokens = drawn.programs.lengths + 1
-            counts.append(count)
-            means.append((tokens.mean(), (tokens * (tokens + 1) / 2).mean(), _stored_bytes(drawn)))
-    return AverageProgram(*np.average(means, axis=0, weights=counts).tolist())
+            pairs = tokens * (tokens + 1) / 2
+            means = tokens.mean(), drawn.prompt_length.mean(), pairs.mean()
+            averages[name] = AverageProgram(*map(float, means), _stored_bytes(drawn))
+    return averages
 
 
 def read_devices(path: Path, ranks: int) -> list[Device]:
@@ -203,15 +217,34 @@ def read_devices(path: Path, ranks: int) -> list[Device]:
     Raises:
         InputError: as :func:`cadmus.files.read_table`, or a value is no number above 0.
     """
+    return [device for row in read_table(path, COLUMNS, "devices") for device in _of_row(row, path, ranks)]
+
+
+def read_gpu(path: Path, ranks: int, name: str | None = None) -> Device:
+    """The device of a table that a cluster has, in as many pieces as there are ranks.
+
+    Args:
+        path, ranks: as for :func:`read_devices`.
+        name: of the device; by default the first one of which the column counts has the word ``ranks``.
+
+    Raises:
+        InputError: as :func:`read_devices`, or there is no such device.
+    """
     rows = read_table(path, COLUMNS, "devices")
-    found = []
     for row in rows:
-        number = functools.partial(_number, row, path)
-        values = number("teraflops"), number("usd_per_hour")
-        counts = row["counts"].replace("ranks", str(ranks)).split()
-        for count in sorted({int(number("counts", text)) for text in counts or [""]}):
-            found.append(Device(row["device"], count, *values, row["source"]))
-    return found
+        if row["device"] == name or (name is None and "ranks" in row["counts"].split()):
+            return replace(_of_row(row, path, ranks)[0], count=ranks)
+    if name is None:
+        raise InputError(f"{path}: no device has the word ranks in the column counts")
+    raise InputError(f"{path}: no device {name!r}; there are {', '.join(row['device'] for row in rows)}")
+
+
+def _of_row(row: dict[str, str], path: Path, ranks: int) -> list[Device]:
+    number = functools.partial(_number, row, path)
+    values = number("teraflops"), number("usd_per_hour")
+    counts = row["counts"].replace("ranks", str(ranks)).split()
+    wanted = sorted({int(number("counts", text)) for text in counts or [""]})
+    return [Device(row["device"], count, *values, row["source"]) for count in wanted]
 
 
 def _number(row: dict[str, str], path: Path, column: str, text: str | None = None) -> float:
