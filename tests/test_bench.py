@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,10 +11,11 @@ from click.testing import CliRunner
 from torch.utils.flop_counter import FlopCounterMode
 
 from cadmus import isa
-from cadmus.bench import decoding, probing, training
+from cadmus.bench import dataset, decoding, probing, training
 from cadmus.bench import programs as bench
 from cadmus.cli.bench import bench as command
 from cadmus.config import TEMPLATES, Model, Probe
+from cadmus.errors import InputError
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
@@ -155,3 +157,43 @@ def test_probe_json_has_the_keys_of_its_help_and_both_ways_agree(monkeypatch, tm
     )
     monkeypatch.setattr(probing, "bench_probe", lambda directory: measured)
     assert invoke("probe", str(tmp_path / "model")).count("% right") == 2
+
+
+@pytest.fixture
+def hardly_any_time(monkeypatch):
+    """Processes that take as long as they are said to."""
+
+    def seconds(*arguments):
+        if "manifest" in arguments:
+            return 12.0
+        if "-c" in arguments:
+            return 5.0
+        return 10.0 if "train" in arguments else 2.0
+
+    monkeypatch.setattr(dataset, "_seconds", seconds)
+
+
+def test_a_dataset_leaves_out_the_start(hardly_any_time) -> None:
+    measured = json.loads(invoke("dataset", "--config", "tests/tiny.yaml", "--json"))
+    described = invoke("dataset", "--help")
+    assert (measured["start_seconds"], measured["start_torch_seconds"]) == (2, 5)
+    # 800 in two shards and 300 in one, each of which takes 8 seconds beside its start.
+    assert measured["equality_per_second"] == 800 / 16
+    assert measured["subroutines_per_second"] == round(300 / 8)
+    assert measured["programs"] == 4_100 + 9 * 100
+    assert measured["manifest_per_second"] == 5_000 / 10
+    # Three templates have more than 600 programs for training.
+    assert measured["seconds"] == 12 * 10 + 18 * 2 + 12
+    assert all(key in described.replace("TEMPLATE", key.removesuffix("_per_second")) for key in measured)
+
+
+def test_a_dataset_too_small_to_measure_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(dataset, "_seconds", lambda *arguments: 2.0)
+    with pytest.raises(InputError, match="measure a larger one"):
+        dataset.bench_dataset(Path("tests/tiny.yaml"))
+
+
+def test_a_process_that_fails_is_one_line() -> None:
+    with pytest.raises(InputError, match="no such thing"):
+        dataset._seconds("-c", "raise SystemExit('no such thing')")
+    assert 0 < dataset._seconds("-c", "pass") < 5

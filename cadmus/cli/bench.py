@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from cadmus.cli.options import config_option
+
 
 @click.group()
 def bench() -> None:
@@ -88,6 +90,34 @@ def templates(as_json: bool) -> None:
         click.echo(f"{template:<22}{kept:>12.3g}{drawn:>12.3g}")
     click.echo(f"{measured['programs']} programs of each or more, median of {measured['repeats']} repeats")
     _show_peers("samples/s", PEER_SAMPLES)
+
+
+@bench.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+def dataset(config: Path, as_json: bool) -> None:
+    """Speed of making a whole dataset, each shard by a process as in the workflow.
+
+    Seconds are those of the processor. A rate leaves out the start of a process. What is written goes to a
+    temporary folder: the dataset of config/paper.yaml takes a gigabyte and some minutes.
+
+    \b
+    Keys of the JSON object:
+      programs, shards                 of the dataset, all splits
+      TEMPLATE_per_second              training programs a second of one core, for each TEMPLATE
+      manifest_per_second              programs that the manifest checks a second, on one core
+      start_seconds                    of a shard's process, from the small shards of validation and test
+      start_torch_seconds              of a process that loads torch and the probes
+      seconds                          of all shards and the manifest
+    """
+    from cadmus.bench.dataset import bench_dataset
+
+    measured = bench_dataset(config)
+    if as_json:
+        click.echo(json.dumps(measured))
+        return
+    for name, value in measured.items():
+        click.echo(f"{name.replace('_', ' '):<36}{value:>12,}")
 
 
 @bench.command()
