@@ -148,7 +148,7 @@ def parameter_count(sizes: Model) -> int:
     layer_norms = 2 * 2 * width
     final_layer_norm = 2 * width
     return (
-        _embeddings(sizes) + sizes.layers * (_block_matrices(sizes) + biases + layer_norms) + final_layer_norm
+        _embeddings(sizes) + sizes.layers * (block_matrices(sizes) + biases + layer_norms) + final_layer_norm
     )
 
 
@@ -166,7 +166,7 @@ def training_flops(sizes: Model, tokens: float, pairs: float) -> float:
         tokens: all that are trained on, the ends included.
         pairs: of a token and one that it attends to, over all these tokens.
     """
-    matrices = sizes.layers * _block_matrices(sizes) + isa.VOCABULARY_SIZE * sizes.width
+    matrices = sizes.layers * block_matrices(sizes) + isa.VOCABULARY_SIZE * sizes.width
     return 6 * matrices * tokens + 12 * sizes.layers * sizes.width * pairs
 
 
@@ -269,7 +269,7 @@ def _embeddings(sizes: Model) -> int:
     return isa.VOCABULARY_SIZE * sizes.width * (1 if sizes.tied else 2)
 
 
-def _block_matrices(sizes: Model) -> int:
+def block_matrices(sizes: Model) -> int:
     """Parameters of the matrices of one block: query, key, value and output, and the two of the MLP."""
     return 4 * sizes.width**2 + 2 * sizes.width * sizes.mlp
 

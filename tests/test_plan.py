@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from cadmus.cli.plan import plan as command
+from cadmus.cluster_plan import plan_cluster
 from cadmus.config import TEMPLATES, Model, load_config, parse_config
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
@@ -28,6 +29,12 @@ HEADER = "device\tcounts\tteraflops\tusd_per_hour\tsource\n"
 def config(**changes):
     values = {**load_config(TINY).model_dump(), **changes}
     return parse_config(values, "test")
+
+
+def with_profile(path):
+    """The options that give the plan a profile."""
+    (path / "config.yaml").write_text("group-components: {shards: 9}\n")
+    return ["--profile", str(path)]
 
 
 def only(**templates):
@@ -101,12 +108,14 @@ CONFIGS = sorted([*(ROOT / "config").glob("*.yaml"), *(ROOT / "config/mixtures")
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_has_a_plan(path):
+def test_every_config_has_a_plan(path, tmp_path):
     planned = plan(load_config(path))
     assert planned.estimates
-    shown = CliRunner().invoke(command, [str(path)], catch_exceptions=False).stdout
+    shown = CliRunner().invoke(command, [str(path), *with_profile(tmp_path)], catch_exceptions=False).stdout
     assert f"{planned.parameters:,} parameters" in shown
-    assert shown.count("H100") >= 1
+    training, cluster = shown.split("on a cluster")
+    assert training.count("H100") >= 1
+    assert cluster.startswith(" with H100")
 
 
 def test_the_laptop_model_takes_at_most_8_megabytes():
@@ -156,16 +165,20 @@ def test_programs_that_never_fit_are_refused():
         plan(parse_config(values, "test"))
 
 
-def test_json_is_the_plan():
-    shown = CliRunner().invoke(command, [str(TINY), "--json"], catch_exceptions=False).stdout
-    assert json.loads(shown) == json.loads(json.dumps(asdict(plan(load_config(TINY)))))
+def test_json_is_the_plan(tmp_path):
+    options = with_profile(tmp_path)
+    shown = CliRunner().invoke(command, [str(TINY), *options, "--json"], catch_exceptions=False).stdout
+    found, run = json.loads(shown), load_config(TINY)
+    cluster = asdict(plan_cluster(run, plan(run), profile=tmp_path))
+    assert found.pop("cluster") == json.loads(json.dumps(cluster))
+    assert found == json.loads(json.dumps(asdict(plan(run))))
 
 
-def test_planning_needs_no_torch():
+def test_planning_needs_no_torch(tmp_path):
     code = (
         "import sys; from cadmus.cli.main import cadmus; "
-        f"cadmus(['plan', {str(TINY)!r}], standalone_mode=False); "
-        "sys.exit(bool({'torch', 'deepspeed', 'polars'} & set(sys.modules)))"
+        f"cadmus({['plan', str(TINY), *with_profile(tmp_path)]!r}, standalone_mode=False); "
+        "sys.exit(bool({'torch', 'deepspeed', 'polars', 'snakemake'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

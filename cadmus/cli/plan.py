@@ -3,8 +3,12 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from cadmus.cluster_plan import ClusterPlan
 
 
 @click.command()
@@ -14,25 +18,57 @@ import click
     type=click.Path(path_type=Path),
     help="A table of devices with their speeds and prices, in place of config/devices.tsv.",
 )
+@click.option(
+    "--rates",
+    type=click.Path(path_type=Path),
+    help="A table of rates, in place of config/rates.tsv.",
+)
+@click.option(
+    "--profile",
+    type=click.Path(path_type=Path),
+    help="The folder of a profile of Snakemake, in place of workflow/profiles/slurm.",
+)
+@click.option(
+    "--gpu",
+    metavar="NAME",
+    help="The device that the cluster has; by default the first with ranks in the column counts.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def plan(config: Path, devices: Path | None, as_json: bool) -> None:
-    """Say what a training with the file CONFIG takes before it starts: compute, tokens, disk, hours, cost.
+def plan(
+    config: Path,
+    devices: Path | None,
+    rates: Path | None,
+    profile: Path | None,
+    gpu: str | None,
+    as_json: bool,
+) -> None:
+    """Say what the run of the file CONFIG takes before it starts: compute, tokens, disk, hours, cost.
 
-    What is marked with about comes from a small sample of each template. The hours are FLOPs over what a
-    device achieves, and the cost is hours times its price, both of which stand in config/devices.tsv; the
-    prices are assumptions. The dataset and the experiments come on top.
+    What is marked with about comes from a small sample of each template. The hours of the training are
+    FLOPs over what a device achieves, and the cost is hours times its price, both of which stand in
+    config/devices.tsv; the prices are assumptions.
+
+    Then follows the whole workflow on a SLURM cluster: jobs, and the hours for which these hold cores and
+    GPUs, by rule; disk at most; the bill; and the overhead, what jobs hold besides for the scheduler. The
+    rates and their sources stand in config/rates.tsv; how shards share jobs, in the profile.
 
     \b
     Examples:
       cadmus plan config/laptop.yaml
-      cadmus plan config/paper.yaml --json
+      cadmus plan config/paper.yaml --gpu H200 --json
     """
+    from cadmus import cluster_plan
     from cadmus import plan as planning
     from cadmus.config import load_config
 
-    planned = planning.plan(load_config(config), devices or planning.DEVICES)
+    run = load_config(config)
+    table = devices or planning.DEVICES
+    planned = planning.plan(run, table)
+    cluster = cluster_plan.plan_cluster(
+        run, planned, table, rates or cluster_plan.RATES, profile or cluster_plan.PROFILE, gpu
+    )
     if as_json:
-        click.echo(json.dumps(asdict(planned), indent=2))
+        click.echo(json.dumps({**asdict(planned), "cluster": asdict(cluster)}, indent=2))
         return
     lines = {
         "model": f"{planned.parameters:,} parameters, {planned.parameters_without_embeddings:,} without "
@@ -51,9 +87,39 @@ def plan(config: Path, devices: Path | None, as_json: bool) -> None:
         device = estimate.device
         name = f"{device.count} × {device.name}" if device.count > 1 else device.name
         rows.append((name, _time(estimate.hours), f"{estimate.usd:,.2f}"))
+    _show_table(rows)
+    click.echo()
+    _show_cluster(cluster)
+
+
+def _show_cluster(cluster: "ClusterPlan") -> None:
+    rows = [(f"on a cluster with {cluster.gpu}", "jobs", "CPU-hours", "GPU-hours")]
+    total = ("total", cluster.jobs, cluster.cpu_hours, cluster.gpu_hours)
+    stages = [(stage.rule, stage.jobs, stage.cpu_hours, stage.gpu_hours) for stage in cluster.stages]
+    for name, jobs, *hours in (*stages, total):
+        rows.append((name, f"{jobs:,}", *(f"{value:,.3f}" if value else "" for value in hours)))
+    _show_table(rows)
+    disk = ", ".join(f"{name} {_short(size)}B" for name, size in cluster.disk_bytes.items())
+    lines = {
+        "besides": f"{cluster.local_jobs} short jobs on the login node, not counted here",
+        "disk": f"at most {_short(sum(cluster.disk_bytes.values()))}B: {disk}",
+        "bill": f"about {cluster.usd:,.2f} USD, the overhead included",
+        "overhead": f"{cluster.overhead_seconds:g} s a job, in which it holds its cores and GPUs: "
+        f"{100 * cluster.overhead:.1f} % of the price of the work",
+        "": f"({100 * cluster.gpu_overhead:.1f} % of the GPU-hours and {100 * cluster.cpu_overhead:.1f} % of "
+        "the CPU-hours above)",
+    }
+    click.echo()
+    for title, text in lines.items():
+        click.echo(f"{title:<9} {text}")
+
+
+def _show_table(rows: list[tuple[str, ...]]) -> None:
+    """The first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, time, usd in rows:
-        click.echo(f"{name:<{widths[0]}}  {time:>{widths[1]}}  {usd:>{widths[2]}}")
+    for name, *cells in rows:
+        aligned = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+        click.echo("  ".join([f"{name:<{widths[0]}}", *aligned]).rstrip())
 
 
 def _short(number: float) -> str:

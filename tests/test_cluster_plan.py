@@ -1,0 +1,370 @@
+"""``cadmus plan``: what the whole workflow takes on a cluster."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from torch.utils.flop_counter import FlopCounterMode
+
+from cadmus import isa
+from cadmus.cli.plan import plan as command
+from cadmus.cluster_plan import (
+    RATES,
+    UNITS,
+    chains_per_job,
+    checkpoint_bytes,
+    experiment_tokens,
+    jobs,
+    local_jobs,
+    plan_cluster,
+    read_rates,
+    regression_flops,
+)
+from cadmus.config import load_config, parse_config
+from cadmus.errors import InputError
+from cadmus.evaluate.grid import comparison_grid
+from cadmus.model.gpt import GPT, Block
+from cadmus.model.inference import Cadmus
+from cadmus.plan import DEVICES, plan, read_gpu, training_flops
+from cadmus.probe import sizes
+from cadmus.probe.lens import logit_lens
+from cadmus.probe.patching import patching
+from cadmus.probe.solver import Regressions
+from cadmus.vm.reference import run as execute
+
+ROOT = Path(__file__).parent.parent
+TINY = ROOT / "tests/tiny.yaml"
+LOCAL_RULES = {"dataset_report", "model_card", "figure", "table", "page", "llm_submit", "llm_collect"}
+HAND = {
+    **dict.fromkeys(UNITS, 1),
+    "equality": 100,
+    "random": 10,
+    "manifest": 10,
+    "manifest_cores": 4,
+    "start_torch": 3,
+    "evaluation_share": 0.5,
+    "regression_share": 0.25,
+    "core_price": 36,
+    "job_overhead": 9,
+}
+PER_TOKEN = 2 * (4 * 8 * 8 + 2 * 8 * 5 + 65 * 8)
+"""Operations for a token in a model of one block, width 8 and an MLP of 5: two for each weight."""
+
+
+def tiny(**sections):
+    """The tiny config with changes in its sections."""
+    values = load_config(TINY).model_dump()
+    for name, changes in sections.items():
+        values[name] = {**values[name], **changes}
+    return parse_config(values, "test")
+
+
+@pytest.fixture
+def profile(tmp_path):
+    def write(text):
+        (tmp_path / "config.yaml").write_text(text)
+        return tmp_path
+
+    return write
+
+
+def rates_file(path, **changes):
+    rows = [f"{what}\t{rate}\t{UNITS[what]}\tby hand" for what, rate in {**HAND, **changes}.items()]
+    path.write_text("\n".join(["# note", "what\trate\tunit\tsource", *rows]) + "\n")
+    return path
+
+
+def devices_file(path, teraflops):
+    path.write_text(
+        f"device\tcounts\tteraflops\tusd_per_hour\tsource\nCPU\t1\t1\t1\tx\nA\tranks\t{teraflops}\t72\tx\n"
+    )
+    return path
+
+
+@pytest.fixture
+def cluster(tmp_path, profile):
+    def planned(run, flops, teraflops, chains):
+        devices = devices_file(tmp_path / "devices.tsv", teraflops)
+        return plan_cluster(
+            run,
+            replace(plan(run, devices), flops=flops),
+            devices,
+            rates_file(tmp_path / "rates.tsv"),
+            profile(f"group-components: {{shards: {chains}}}"),
+        )
+
+    return planned
+
+
+SMALL = tiny(
+    dataset={"templates": {"equality": {"train": 1_000}, "random": {"train": 100}}},
+    model={"layers": 1, "width": 8, "heads": 2, "mlp": 5},
+    train={"ranks": 2, "snapshots": 2},
+)
+
+
+def test_every_rule_of_the_workflow_is_a_job_of_the_cluster_or_local():
+    texts = [path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk")]
+    rules = set(re.findall(r"^rule (\w+):", "\n".join(texts), re.MULTILINE))
+    assert rules == {*jobs(tiny(llm={"models": ["a"]}), 9), *LOCAL_RULES}
+
+
+@pytest.mark.parametrize(("chains", "shard_jobs"), [(1, 27), (4, 7), (9, 3), (10, 3), (100, 1)])
+def test_chains_share_jobs(chains, shard_jobs):
+    found = jobs(load_config(TINY), chains)
+    assert found.pop("shard") == shard_jobs
+    rules = ["manifest", "train", "completions", "curve", "grid", "probe", "lens", "patch"]
+    assert found == dict.fromkeys(rules, 1)
+
+
+def test_large_language_models_are_two_jobs_more_and_two_local_ones():
+    run, asked = load_config(TINY), tiny(llm={"models": ["a", "b"]})
+    assert sum(jobs(asked, 9).values()) - sum(jobs(run, 9).values()) == 2
+    assert local_jobs(asked) - local_jobs(run) == 2
+
+
+# Seconds of the chains: 12, 11 (train), 1.4, 5 (validation), 1.6, 7 (test).
+@pytest.mark.parametrize(("chains", "seconds"), [(1, 38), (4, 4 * 12 + 2 * 7), (6, 6 * 12)])
+def test_a_job_holds_its_cores_until_the_longest_chain_ends(cluster, chains, seconds):
+    stage = cluster(SMALL, 1e12, 1, chains).stages[0]
+    assert (stage.rule, stage.cores, stage.gpus, stage.gpu_hours) == ("shard", 6, 0, 0)
+    assert stage.cpu_hours * 3600 == pytest.approx(seconds)
+
+
+def test_the_bill_and_the_overhead_by_hand(cluster):
+    # So slow a GPU that a token takes a second, half of the rate being that of evaluation.
+    found = cluster(SMALL, 2000 * PER_TOKEN, PER_TOKEN / 0.5 * 1e-12, chains=6)
+    of_rule = {stage.rule: stage for stage in found.stages}
+    # 1,300 programs; the start takes a second of four cores.
+    assert of_rule["manifest"].cpu_hours * 3600 == pytest.approx(4 + 130)
+    # The operations take two GPUs 500 seconds, the start 3.
+    assert of_rule["train"].gpu_hours * 3600 == pytest.approx(2 * 503)
+    assert of_rule["train"].gpus == 2
+    # Pixels from -22 to 22, two programs of ten instructions each.
+    assert of_rule["grid"].gpu_hours * 3600 == pytest.approx(3 + 45 * 45 * 2 * 10)
+    assert of_rule["lens"].gpu_hours * 3600 == pytest.approx(3 + 2_000 * 11)
+    # 20,000 programs are looked at; 2,000 pairs at two tokens and two layers, each once and a half.
+    assert of_rule["patch"].gpu_hours * 3600 == pytest.approx(3 + 10 * (20_000 + 12_000))
+    probe = 3 + 600 * 11 + regression_flops(SMALL) / (PER_TOKEN / 2)
+    assert of_rule["probe"].gpu_hours * 3600 == pytest.approx(probe)
+
+    assert found.cpu_hours * 3600 == pytest.approx(6 * 12 + 134)
+    assert found.gpu_hours == pytest.approx(sum(stage.gpu_hours for stage in found.stages))
+    # Nine seconds of six cores and four; of two GPUs and six.
+    assert found.cpu_overhead == pytest.approx(9 * 10 / (72 + 134))
+    assert found.gpu_overhead * found.gpu_hours * 3600 == pytest.approx(9 * 8)
+    # A core takes 36 USD an hour, a GPU 72.
+    work = 0.01 * (72 + 134) + 0.02 * found.gpu_hours * 3600
+    assert found.usd == pytest.approx(work + 0.01 * 90 + 0.02 * 72)
+    assert found.overhead == pytest.approx((0.01 * 90 + 0.02 * 72) / work)
+    assert found.jobs == 9
+
+
+def test_completions_count_program_and_prompt_and_equality_twice():
+    run = tiny(
+        dataset={"templates": {"equality": {"train": 1_000}}},
+        train={"snapshots": 2},
+        evaluate={"programs": 50, "snapshot_programs": 500},
+    )
+    tokens = experiment_tokens(run)
+    # Eleven instructions, of which ten are the prompt; 50 of 60 programs, and all at two snapshots.
+    assert tokens["completions"] == pytest.approx(2 * 50 * (11 + 10))
+    assert tokens["curve"] == pytest.approx(2 * 2 * 60 * (11 + 10))
+
+
+def test_the_split_that_is_completed_counts():
+    rules = {"sevens": {"values": [7], "templates": ["equality"]}}
+    run = tiny(
+        dataset={
+            "templates": {"equality": {"train": 1_000}, "random": {"train": 100}},
+            "held_out": rules,
+            "held_out_programs": 30,
+        },
+        evaluate={"split": "held_out"},
+    )
+    assert experiment_tokens(run)["completions"] == pytest.approx(2 * 30 * (11 + 10))
+
+
+def test_the_experiments_compute_what_is_counted():
+    run = tiny(
+        model={"layers": 3, "width": 128, "heads": 4, "mlp": 512},
+        evaluate={"lens_programs": 40, "patch_programs": 20},
+    )
+    torch.manual_seed(0)
+    model = Cadmus(GPT(run.model))
+    arguments = run.dataset.values, run.dataset.held_out_share, run.seed
+    ways = {
+        "lens": lambda: logit_lens(model, 40, *arguments),
+        "grid": lambda: comparison_grid(model, run.evaluate.grid, *arguments),
+    }
+    for name, way in ways.items():
+        with FlopCounterMode(display=False) as counter:
+            way()
+        counted = training_flops(run.model, experiment_tokens(run)[name], pairs=0) / 3
+        assert counted == pytest.approx(counter.get_total_flops(), rel=0.15), name
+
+
+def test_exchanged_states_take_half_of_the_donor(monkeypatch):
+    run = tiny(model={"layers": 3, "width": 16, "heads": 2, "mlp": 16}, evaluate={"patch_programs": 20})
+    model = Cadmus(GPT(run.model))
+    tokens = []
+    for part in model.model.modules():
+        if isinstance(part, Block):
+            part.register_forward_hook(lambda _, given, __: tokens.append(given[0].shape[:2].numel() / 3))
+
+    def right(prompts):
+        """Pairs of which the model is wrong would not count."""
+        tokens.append(prompts.lengths.sum())
+        logits = np.zeros((len(prompts), isa.VOCABULARY_SIZE), np.float32)
+        for row, prompt in enumerate(prompts.to_strings()):
+            (sign,) = (sign for sign in "<>=" if execute(prompt + sign).true)
+            logits[row, isa.TOKEN_ID[sign]] = 1
+        return logits
+
+    monkeypatch.setattr(model, "next_logits", right)
+    patching(model, 20, 3, run.dataset.values, run.dataset.held_out_share, run.seed)
+    assert experiment_tokens(run)["patch"] == pytest.approx(sum(tokens))
+
+
+def test_the_regressions_compute_what_is_counted():
+    run = tiny(
+        model={"layers": 1, "width": 32, "heads": 2, "mlp": 8},
+        dataset={"values": {"low": 1, "high": 20}},
+        evaluate={
+            "probe": {
+                "train_programs": 1_000,
+                "validation_programs": 1,
+                "test_programs": 1,
+                "inverse_regularisation": [0.1, 1],
+            }
+        },
+    )
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(1, 1_000, 32, generator=generator)
+    classes = torch.eye(20)[torch.randint(20, (1_000,), generator=generator)]
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        list(Regressions(features, classes).fit([0.1, 1]))
+    # X and Y, once more with the values exchanged, two layers, eleven tokens.
+    assert regression_flops(run) / (2 * 2 * 2 * 11) == pytest.approx(counter.get_total_flops(), rel=0.05)
+
+
+def test_hidden_states_that_do_not_fit_take_passes_of_their_own(monkeypatch):
+    run = load_config(TINY)
+    once = experiment_tokens(run)["probe"]
+    monkeypatch.setattr(sizes, "STATES_BYTES", 2 * 4 * 11 * 600 * run.model.width)
+    assert experiment_tokens(run)["probe"] == 2 * once
+
+
+# A training of this model on one rank left files of so many bytes, other files than the tensors included.
+@pytest.mark.parametrize(
+    ("recipe", "precision", "size"),
+    [
+        ("paper", "bf16", 44_728_244),
+        ("paper", "fp32", 51_114_243),
+        ("fast", "bf16", 32_146_241),
+        ("fast", "fp32", 38_532_295),
+    ],
+)
+def test_checkpoints_take_what_deepspeed_writes(recipe, precision, size):
+    values = load_config(TINY).model_dump()
+    values["model"] = {"layers": 4, "width": 256, "heads": 4, "mlp": 1024}
+    values["train"] = {"steps": 2, "batch_size": 32, "recipe": recipe, "precision": precision}
+    assert checkpoint_bytes(parse_config(values, "test")) == pytest.approx(size, rel=0.002)
+
+
+def test_the_disk_by_hand(cluster):
+    run = tiny(train={"recipe": "paper", "optimizer": "adam", "keep_checkpoints": 2, "snapshots": 2})
+    found, parameters = cluster(run, 1, 1, 9), plan(run).parameters
+    assert found.disk_bytes == {
+        "dataset": plan(run).dataset_bytes,
+        "checkpoints": 3 * 14 * parameters,
+        "snapshots": 2 * 4 * parameters,
+        "export": 4 * parameters,
+    }
+
+
+def test_the_gpu_is_the_first_with_ranks_or_the_one_named(tmp_path):
+    table = devices_file(tmp_path / "devices.tsv", 5)
+    assert (read_gpu(table, 8).name, read_gpu(table, 8).count) == ("A", 8)
+    assert (read_gpu(table, 8, "CPU").name, read_gpu(table, 8, "CPU").count) == ("CPU", 8)
+    with pytest.raises(InputError, match="no device 'B'; there are CPU, A"):
+        read_gpu(table, 8, "B")
+    table.write_text("device\tcounts\tteraflops\tusd_per_hour\tsource\nCPU\t1\t1\t1\tx\n")
+    with pytest.raises(InputError, match="no device has the word ranks"):
+        read_gpu(table, 8)
+    assert read_gpu(DEVICES, 1).name == "H100"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: None, "cannot read the table of rates"),
+        (lambda text: "what,rate\n", "the columns of a table of rates are what, rate, unit, source"),
+        (lambda text: text.replace("equality\t100\t", "equality\tfast\t"), "equality: a number above 0"),
+        (lambda text: text.replace("equality\t100\t", "equality\tnan\t"), "equality: a number above 0"),
+        (lambda text: text.replace("equality\t100\t", "equality\t0\t"), "here, not '0'"),
+        (lambda text: text.replace("cores\t4\t", "cores\t4.5\t"), "a whole number above 0 .* not '4.5'"),
+        (lambda text: text.replace("job_overhead\t9\ts", "job_overhead\t9\tmin"), "is 's', not 'min'"),
+        (lambda text: re.sub("job_overhead.*\n", "", text), "has no row 'job_overhead'"),
+        (lambda text: text.replace("job_overhead", "overhead"), "'overhead' is none of the rates basic_math"),
+        (lambda text: text.replace("job_overhead", "start"), "start.*(unit|twice)"),
+        (lambda text: text.replace("\tby hand", "", 1), "has 3 cells, not 4"),
+    ],
+)
+def test_a_wrong_table_of_rates_is_refused(tmp_path, change, message):
+    table = rates_file(tmp_path / "rates.tsv")
+    text = change(table.read_text())
+    if text is None:
+        table.unlink()
+    else:
+        table.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        read_rates(table)
+    assert str(table) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1",
+        "[]",
+        "group-components: 9",
+        "group-components: {other: 9}",
+        "group-components: {shards: many}",
+        "group-components: {shards: 0}",
+        "group-components: {shards: true}",
+    ],
+)
+def test_a_profile_without_the_number_of_chains_is_refused(profile, text):
+    with pytest.raises(InputError, match=r"config.yaml: group-components: {shards: N} should stand here"):
+        chains_per_job(profile(text))
+
+
+def test_a_profile_may_have_expressions(profile):
+    text = "executor: slurm\ngroup-components: {shards: 4}\ncores: ?threads * 2\n"
+    assert chains_per_job(profile(text)) == 4
+
+
+def test_a_missing_profile_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"cannot read .*config.yaml: No such file"):
+        chains_per_job(tmp_path)
+
+
+def test_the_shipped_rates_are_read():
+    assert set(read_rates(RATES)) == set(UNITS)
+
+
+def test_the_paper_takes_few_jobs_and_little_overhead(profile):
+    options = ["--profile", str(profile("group-components: {shards: 9}"))]
+    path = str(ROOT / "config/paper.yaml")
+    shown = CliRunner().invoke(command, [path, *options, "--json"], catch_exceptions=False).stdout
+    found = json.loads(shown)["cluster"]
+    assert found["gpu"] == "H100"
+    assert found["jobs"] == 11
+    assert found["overhead"] < 0.05
+    assert found["usd"] > 0
