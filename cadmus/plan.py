@@ -202,8 +202,12 @@ def average_programs(config: Config) -> dict[str, AverageProgram]:
             drawn = _draw(config, name)
             tokens = drawn.programs.lengths + 1
             pairs = tokens * (tokens + 1) / 2
-            means = tokens.mean(), drawn.prompt_length.mean(), pairs.mean()
-            averages[name] = AverageProgram(*map(float, means), _stored_bytes(drawn))
+            averages[name] = AverageProgram(
+                tokens=float(tokens.mean()),
+                prompt_tokens=float(drawn.prompt_length.mean()),
+                pairs=float(pairs.mean()),
+                bytes=_stored_bytes(drawn),
+            )
     return averages
 
 

@@ -1,6 +1,7 @@
 """``cadmus plan``."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,7 +94,7 @@ def plan(
 
 
 def _show_cluster(cluster: "ClusterPlan") -> None:
-    rows = [(f"on a cluster with {cluster.gpu}", "jobs", "CPU-hours", "GPU-hours")]
+    rows: list[tuple[str, ...]] = [(f"on a cluster with {cluster.gpu}", "jobs", "CPU-hours", "GPU-hours")]
     total = ("total", cluster.jobs, cluster.cpu_hours, cluster.gpu_hours)
     stages = [(stage.rule, stage.jobs, stage.cpu_hours, stage.gpu_hours) for stage in cluster.stages]
     for name, jobs, *hours in (*stages, total):
@@ -114,7 +115,7 @@ def _show_cluster(cluster: "ClusterPlan") -> None:
         click.echo(f"{title:<9} {text}")
 
 
-def _show_table(rows: list[tuple[str, ...]]) -> None:
+def _show_table(rows: Sequence[tuple[str, ...]]) -> None:
     """The first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, *cells in rows:
