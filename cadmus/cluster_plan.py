@@ -19,6 +19,7 @@ from cadmus.files import read_table
 from cadmus.plan import (
     DEVICES,
     AverageProgram,
+    Device,
     Plan,
     average_programs,
     block_matrices,
@@ -132,23 +133,7 @@ def plan_cluster(
     """
     device = read_gpu(devices, config.train.ranks, gpu)
     rate = read_rates(rates)
-    per_job = chains_per_job(profile)
-    training = planned.flops / (device.count * device.teraflops * 1e12)
-    seconds = {"train": training, **_experiment_seconds(config, device.teraflops * 1e12, rate)}
-    count = jobs(config, per_job)
-    stages = [_shard_stage(config, per_job, rate)]
-    for rule in count:
-        if rule == "manifest":
-            cores = int(rate["manifest_cores"])
-            # Starting takes one core; the others are held all the same.
-            held = rate["start"] * cores + sum(s.rows for s in shards.plan(config)) / rate["manifest"]
-            stages.append(Stage(rule, 1, cores, 0, held / 3600, 0.0))
-        elif rule in LLM:
-            stages.append(Stage(rule, 1, 1, 0, rate["start"] / 3600, 0.0))
-        elif rule in seconds:
-            gpus = device.count if rule == "train" else 1
-            held = gpus * (rate["start_torch"] + seconds[rule])
-            stages.append(Stage(rule, 1, 0, gpus, 0.0, held / 3600))
+    stages = _stages(config, planned.flops, device, rate, chains_per_job(profile))
     cpu_hours, gpu_hours = (
         sum(getattr(stage, name) for stage in stages) for name in ("cpu_hours", "gpu_hours")
     )
@@ -161,7 +146,7 @@ def plan_cluster(
     return ClusterPlan(
         gpu=device.name,
         stages=tuple(stages),
-        jobs=sum(count.values()),
+        jobs=sum(stage.jobs for stage in stages),
         local_jobs=local_jobs(config),
         cpu_hours=cpu_hours,
         gpu_hours=gpu_hours,
@@ -247,6 +232,41 @@ def _chains(config: Config) -> dict[tuple[str, str], list[int]]:
     for shard in shards.plan(config):
         chains[shard.template, shard.split].append(shard.rows)
     return chains
+
+
+def _stages(
+    config: Config, flops: float, device: Device, rate: dict[str, float], per_job: int
+) -> list[Stage]:
+    """The rules of :func:`jobs`, in order.
+
+    Args:
+        config: the run.
+        flops: of its training.
+        device: the GPU, as many as the training has.
+        rate: of :func:`read_rates`.
+        per_job: of :func:`chains_per_job`.
+    """
+    training_rate = device.teraflops * 1e12
+    seconds = {
+        "train": flops / (device.count * training_rate),
+        **_experiment_seconds(config, training_rate, rate),
+    }
+    stages = []
+    for rule in jobs(config, per_job):
+        if rule == "shard":
+            stages.append(_shard_stage(config, per_job, rate))
+        elif rule == "manifest":
+            cores = int(rate["manifest_cores"])
+            # Starting takes one core; the others are held all the same.
+            held = rate["start"] * cores + sum(s.rows for s in shards.plan(config)) / rate["manifest"]
+            stages.append(Stage(rule, 1, cores, 0, held / 3600, 0.0))
+        elif rule in LLM:
+            stages.append(Stage(rule, 1, 1, 0, rate["start"] / 3600, 0.0))
+        else:
+            gpus = device.count if rule == "train" else 1
+            held = gpus * (rate["start_torch"] + seconds[rule])
+            stages.append(Stage(rule, 1, 0, gpus, 0.0, held / 3600))
+    return stages
 
 
 def _shard_stage(config: Config, per_job: int, rate: dict[str, float]) -> Stage:

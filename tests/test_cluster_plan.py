@@ -163,6 +163,7 @@ def test_the_bill_and_the_overhead_by_hand(cluster):
     assert found.usd == pytest.approx(work + 0.01 * 90 + 0.02 * 72)
     assert found.overhead == pytest.approx((0.01 * 90 + 0.02 * 72) / work)
     assert found.jobs == 9
+    assert {stage.rule: stage.jobs for stage in found.stages} == jobs(SMALL, 6)
 
 
 def test_completions_count_program_and_prompt_and_equality_twice():
