@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cadmus.config import TEMPLATES, Config, read_yaml
 from cadmus.dataset import shards
@@ -39,7 +39,6 @@ COLUMNS = ("what", "rate", "unit", "source")
 UNITS = {
     **dict.fromkeys(TEMPLATES, "programs/s"),
     "manifest": "programs/s",
-    "manifest_cores": "cores",
     "start": "s",
     "start_torch": "s",
     "evaluation_share": "of training",
@@ -111,6 +110,18 @@ class ClusterPlan:
     usd: float
 
 
+class Profile(NamedTuple):
+    """What the profile of the workflow says of jobs.
+
+    Attributes:
+        chains_per_job: chains of shards, those of one template and split, in one job.
+        manifest_cores: of the job of the manifest.
+    """
+
+    chains_per_job: int
+    manifest_cores: int
+
+
 def plan_cluster(
     config: Config,
     planned: Plan,
@@ -126,14 +137,14 @@ def plan_cluster(
         planned: its :func:`cadmus.plan.plan`.
         devices, gpu: table and name of the GPU, see :func:`cadmus.plan.read_gpu`.
         rates: see :func:`read_rates`.
-        profile: see :func:`chains_per_job`.
+        profile: see :func:`read_profile`.
 
     Raises:
         InputError: the GPU, a rate or the profile is missing or wrong.
     """
     device = read_gpu(devices, config.train.ranks, gpu)
     rate = read_rates(rates)
-    stages = _stages(config, planned.flops, device, rate, chains_per_job(profile))
+    stages = _stages(config, planned.flops, device, rate, read_profile(profile))
     cpu_hours, gpu_hours = (
         sum(getattr(stage, name) for stage in stages) for name in ("cpu_hours", "gpu_hours")
     )
@@ -164,7 +175,7 @@ def jobs(config: Config, chains_per_job: int) -> dict[str, int]:
 
     Args:
         config: the run.
-        chains_per_job: see the function of this name.
+        chains_per_job: see :class:`Profile`.
     """
     rules = ("manifest", "train", *EXPERIMENTS, *(LLM if config.llm.models else ()))
     return {"shard": math.ceil(len(_chains(config)) / chains_per_job), **dict.fromkeys(rules, 1)}
@@ -195,35 +206,36 @@ def read_rates(path: Path) -> dict[str, float]:
             found[what] = float(row["rate"])
         except ValueError:
             found[what] = 0.0
-        whole = UNITS[what] == "cores"
-        # Written so that NaN is refused as well; half a core is none.
-        if not 0 < found[what] < math.inf or (whole and found[what] % 1):
-            wanted = "whole number" if whole else "number"
-            raise InputError(f"{path}: {what}: a {wanted} above 0 should stand here, not {row['rate']!r}")
+        # Written so that NaN is refused as well.
+        if not 0 < found[what] < math.inf:
+            raise InputError(f"{path}: {what}: a number above 0 should stand here, not {row['rate']!r}")
     missing = [what for what in UNITS if what not in found]
     if missing:
         raise InputError(f"{path}: has no row {missing[0]!r}")
     return found
 
 
-def chains_per_job(profile: Path) -> int:
-    """How many chains of shards, those of one template and split, a profile of Snakemake puts into a job.
+def read_profile(directory: Path) -> Profile:
+    """What a profile of Snakemake says of jobs.
 
     Args:
-        profile: a folder whose ``config.yaml`` has ``group-components: {shards: N}``.
+        directory: its ``config.yaml`` has ``group-components: {shards: N}`` and ``set-threads: {manifest:
+            N}``.
 
     Raises:
         InputError: it cannot be read, or says something else.
     """
-    path = profile / "config.yaml"
+    path = directory / "config.yaml"
     values: Any = read_yaml(path)
-    components = values.get("group-components") if isinstance(values, dict) else None
-    number = components.get("shards") if isinstance(components, dict) else None
-    if type(number) is not int or number < 1:
-        raise InputError(
-            f"{path}: group-components: {{shards: N}} should stand here, N a whole number above 0"
-        )
-    return number
+
+    def number(entry: str, key: str) -> int:
+        mapping = values.get(entry) if isinstance(values, dict) else None
+        found = mapping.get(key) if isinstance(mapping, dict) else None
+        if type(found) is not int or found < 1:
+            raise InputError(f"{path}: {entry}: {{{key}: N}} should stand here, N a whole number above 0")
+        return found
+
+    return Profile(number("group-components", "shards"), number("set-threads", "manifest"))
 
 
 def _chains(config: Config) -> dict[tuple[str, str], list[int]]:
@@ -235,7 +247,7 @@ def _chains(config: Config) -> dict[tuple[str, str], list[int]]:
 
 
 def _stages(
-    config: Config, flops: float, device: Device, rate: dict[str, float], per_job: int
+    config: Config, flops: float, device: Device, rate: dict[str, float], profile: Profile
 ) -> list[Stage]:
     """The rules of :func:`jobs`, in order.
 
@@ -244,7 +256,7 @@ def _stages(
         flops: of its training.
         device: the GPU, as many as the training has.
         rate: of :func:`read_rates`.
-        per_job: of :func:`chains_per_job`.
+        profile: of the workflow.
     """
     training_rate = device.teraflops * 1e12
     seconds = {
@@ -252,11 +264,11 @@ def _stages(
         **_experiment_seconds(config, training_rate, rate),
     }
     stages = []
-    for rule in jobs(config, per_job):
+    for rule in jobs(config, profile.chains_per_job):
         if rule == "shard":
-            stages.append(_shard_stage(config, per_job, rate))
+            stages.append(_shard_stage(config, profile.chains_per_job, rate))
         elif rule == "manifest":
-            cores = int(rate["manifest_cores"])
+            cores = profile.manifest_cores
             # Starting takes one core; the others are held all the same.
             held = rate["start"] * cores + sum(s.rows for s in shards.plan(config)) / rate["manifest"]
             stages.append(Stage(rule, 1, cores, 0, held / 3600, 0.0))

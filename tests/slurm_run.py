@@ -24,6 +24,8 @@ from typing import Any
 
 import polars as pl
 
+from cadmus.cluster_plan import jobs, read_profile
+from cadmus.config import load_config
 from cadmus.files import replacing
 from cadmus.provenance import commit
 from tests.slurm_cluster import SlurmCluster, ask, wait_for
@@ -80,6 +82,9 @@ def run(directory: Path) -> dict[str, Any]:
         snakemake.finish(1800)
     return {
         "commit": commit(),
+        "planned_jobs": sum(
+            jobs(load_config(ROOT / CONFIG), read_profile(ROOT / PROFILE).chains_per_job).values()
+        ),
         "slurm": ask("squeue", "--version"),
         "seconds": {"cluster": round(slurm_seconds), "local": round(time.monotonic() - started)},
         **events,

@@ -16,12 +16,12 @@ from cadmus.cli.plan import plan as command
 from cadmus.cluster_plan import (
     RATES,
     UNITS,
-    chains_per_job,
     checkpoint_bytes,
     experiment_tokens,
     jobs,
     local_jobs,
     plan_cluster,
+    read_profile,
     read_rates,
     regression_flops,
 )
@@ -45,7 +45,6 @@ HAND = {
     "equality": 100,
     "random": 10,
     "manifest": 10,
-    "manifest_cores": 4,
     "start_torch": 3,
     "evaluation_share": 0.5,
     "regression_share": 0.25,
@@ -95,7 +94,7 @@ def cluster(tmp_path, profile):
             replace(plan(run, devices), flops=flops),
             devices,
             rates_file(tmp_path / "rates.tsv"),
-            profile(f"group-components: {{shards: {chains}}}"),
+            profile(f"group-components: {{shards: {chains}}}\nset-threads: {{manifest: 4}}\n"),
         )
 
     return planned
@@ -309,7 +308,6 @@ def test_the_gpu_is_the_first_with_ranks_or_the_one_named(tmp_path):
         (lambda text: text.replace("equality\t100\t", "equality\tfast\t"), "equality: a number above 0"),
         (lambda text: text.replace("equality\t100\t", "equality\tnan\t"), "equality: a number above 0"),
         (lambda text: text.replace("equality\t100\t", "equality\t0\t"), "here, not '0'"),
-        (lambda text: text.replace("cores\t4\t", "cores\t4.5\t"), "a whole number above 0 .* not '4.5'"),
         (lambda text: text.replace("job_overhead\t9\ts", "job_overhead\t9\tmin"), "is 's', not 'min'"),
         (lambda text: re.sub("job_overhead.*\n", "", text), "has no row 'job_overhead'"),
         (lambda text: text.replace("job_overhead", "overhead"), "'overhead' is none of the rates basic_math"),
@@ -341,29 +339,34 @@ def test_a_wrong_table_of_rates_is_refused(tmp_path, change, message):
         "group-components: {shards: true}",
     ],
 )
-def test_a_profile_without_the_number_of_chains_is_refused(profile, text):
+def test_a_profile_without_its_numbers_is_refused(profile, text):
+    threads = "set-threads: {manifest: 8}"
     with pytest.raises(InputError, match=r"config.yaml: group-components: {shards: N} should stand here"):
-        chains_per_job(profile(text))
+        read_profile(profile(text if text in ("", "[]") else f"{text}\n{threads}"))
+    with pytest.raises(InputError, match=r"config.yaml: set-threads: {manifest: N} should stand here"):
+        read_profile(profile("group-components: {shards: 9}"))
 
 
 def test_a_profile_may_have_expressions(profile):
-    text = "executor: slurm\ngroup-components: {shards: 4}\ncores: ?threads * 2\n"
-    assert chains_per_job(profile(text)) == 4
+    text = (
+        "executor: slurm\ngroup-components: {shards: 4}\ncores: ?threads * 2\n"
+        "set-threads:\n  manifest: 8\n  ?for rule in [1]:\n    ?rule: 2\n"
+    )
+    assert read_profile(profile(text)) == (4, 8)
 
 
 def test_a_missing_profile_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"cannot read .*config.yaml: No such file"):
-        chains_per_job(tmp_path)
+        read_profile(tmp_path)
 
 
 def test_the_shipped_rates_are_read():
     assert set(read_rates(RATES)) == set(UNITS)
 
 
-def test_the_paper_takes_few_jobs_and_little_overhead(profile):
-    options = ["--profile", str(profile("group-components: {shards: 9}"))]
+def test_the_paper_takes_few_jobs_and_little_overhead():
     path = str(ROOT / "config/paper.yaml")
-    shown = CliRunner().invoke(command, [path, *options, "--json"], catch_exceptions=False).stdout
+    shown = CliRunner().invoke(command, [path, "--json"], catch_exceptions=False).stdout
     found = json.loads(shown)["cluster"]
     assert found["gpu"] == "H100"
     assert found["jobs"] == 11

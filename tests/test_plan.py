@@ -31,12 +31,6 @@ def config(**changes):
     return parse_config(values, "test")
 
 
-def with_profile(path):
-    """The options that give the plan a profile."""
-    (path / "config.yaml").write_text("group-components: {shards: 9}\n")
-    return ["--profile", str(path)]
-
-
 def only(**templates):
     """The tiny config with these templates alone."""
     values = load_config(TINY).model_dump()
@@ -111,7 +105,7 @@ CONFIGS = sorted([*(ROOT / "config").glob("*.yaml"), *(ROOT / "config/mixtures")
 def test_every_config_has_a_plan(path, tmp_path):
     planned = plan(load_config(path))
     assert planned.estimates
-    shown = CliRunner().invoke(command, [str(path), *with_profile(tmp_path)], catch_exceptions=False).stdout
+    shown = CliRunner().invoke(command, [str(path)], catch_exceptions=False).stdout
     assert f"{planned.parameters:,} parameters" in shown
     training, cluster = shown.split("on a cluster")
     assert training.count("H100") >= 1
@@ -165,19 +159,18 @@ def test_programs_that_never_fit_are_refused():
         plan(parse_config(values, "test"))
 
 
-def test_json_is_the_plan(tmp_path):
-    options = with_profile(tmp_path)
-    shown = CliRunner().invoke(command, [str(TINY), *options, "--json"], catch_exceptions=False).stdout
+def test_json_is_the_plan():
+    shown = CliRunner().invoke(command, [str(TINY), "--json"], catch_exceptions=False).stdout
     found, run = json.loads(shown), load_config(TINY)
-    cluster = asdict(plan_cluster(run, plan(run), profile=tmp_path))
+    cluster = asdict(plan_cluster(run, plan(run)))
     assert found.pop("cluster") == json.loads(json.dumps(cluster))
     assert found == json.loads(json.dumps(asdict(plan(run))))
 
 
-def test_planning_needs_no_torch(tmp_path):
+def test_planning_needs_no_torch():
     code = (
         "import sys; from cadmus.cli.main import cadmus; "
-        f"cadmus({['plan', str(TINY), *with_profile(tmp_path)]!r}, standalone_mode=False); "
+        f"cadmus({['plan', str(TINY)]!r}, standalone_mode=False); "
         "sys.exit(bool({'torch', 'deepspeed', 'polars', 'snakemake'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

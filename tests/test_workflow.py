@@ -14,6 +14,8 @@ import matplotlib.image
 import polars as pl
 import pytest
 
+from cadmus.cluster_plan import jobs as cluster_jobs
+from cadmus.cluster_plan import local_jobs
 from cadmus.config import TEMPLATES, load_config
 from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
@@ -151,6 +153,15 @@ def test_the_report_is_one_page_with_captions_and_config(checkout, tmp_path):
     assert "held_out_share" in text
     # It opens offline: nothing is loaded from elsewhere.
     assert not re.search(r"""(src=|<link[^>]* href=)["']https?:""", text)
+
+
+def test_the_plan_counts_the_jobs_of_the_workflow(checkout):
+    counted = jobs(checkout, "--forceall")
+    assert counted.pop("shard") == len(plan(CONFIG))
+    of_cluster = cluster_jobs(CONFIG, 9)
+    assert of_cluster.pop("shard") == 3
+    assert {rule: counted.pop(rule) for rule in of_cluster} == of_cluster
+    assert sum(counted.values()) == local_jobs(CONFIG)
 
 
 def test_a_second_run_has_nothing_to_do(checkout):
