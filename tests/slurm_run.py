@@ -108,11 +108,11 @@ def copy_checkout(directory: Path) -> Path:
 class Snakemake:
     """A run of Snakemake as its user starts it, with its output in a file."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, **variables: str) -> None:
         self.log = directory / "snakemake.log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
         # The copy is to run its own code, whatever is installed.
-        environment |= {"PYTHONPATH": str(directory)}
+        environment |= {"PYTHONPATH": str(directory), **variables}
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -306,7 +306,8 @@ def train_on_two_nodes(directory: Path) -> dict[str, Any]:
     started = time.monotonic()
     # The copied dataset is taken as it is.
     options = ["--rerun-triggers", "input", "--", str(RESULTS / "model")]
-    with Snakemake(directory, *cluster_arguments(PROFILE), *options) as snakemake:
+    # Both nodes are this machine: one core for each rank, as in the local run.
+    with Snakemake(directory, *cluster_arguments(PROFILE), *options, OMP_NUM_THREADS="1") as snakemake:
         snakemake.wait(lambda: running(snakemake.jobs("train")), 120, "the training on two nodes")
         (job,) = snakemake.jobs("train")
         nodes = ask("squeue", "--noheader", "--format=%D %N", f"--jobs={job}")
