@@ -56,6 +56,11 @@ if workflow.remote_exec:
 shell.prefix(STRICT)
 
 
+def memory(megabytes):
+    """Memory of a job, more when it is tried again."""
+    return lambda wildcards, attempt: attempt * megabytes
+
+
 def section(*names):
     """Values of the config that decide a result, as the parameter that makes Snakemake run it again."""
     values = RUN.model_dump()

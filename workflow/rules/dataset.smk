@@ -18,7 +18,7 @@ rule shard:
         "../envs/cadmus.yaml"
     resources:
         # Three times what was measured.
-        mem_mb=1_500 + RUN.dataset.shard_size // 1_000,
+        mem_mb=memory(1_500 + RUN.dataset.shard_size // 1_000),
     params:
         dataset=subpath(output[0], ancestor=2),
         config=section("seed", "dataset"),
@@ -40,7 +40,7 @@ rule manifest:
         "../envs/cadmus.yaml"
     threads: workflow.cores
     resources:
-        mem_mb=2_000 + sum(shard.rows for shard in SHARDS) * 60 // 10**6,
+        mem_mb=memory(2_000 + sum(shard.rows for shard in SHARDS) * 60 // 10**6),
     params:
         dataset=subpath(output[0], parent=True),
         config=section("seed", "dataset"),

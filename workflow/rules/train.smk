@@ -30,7 +30,7 @@ rule train:
     resources:
         nodes=1,
         gpu=RUN.train.ranks,
-        mem_mb=TRAIN_MEMORY,
+        mem_mb=memory(TRAIN_MEMORY),
     params:
         dataset=subpath(input.manifest, parent=True),
         config=section("seed", "model", "train"),
