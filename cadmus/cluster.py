@@ -15,6 +15,32 @@ PROFILE = "workflow/profiles/slurm/config.yaml"
 FORMAT = "%P|%c|%m|%G|%l"
 
 
+WAYS_OUT = (
+    (
+        r"(\S*python\S*): not found",
+        "a node does not see {}: the environment has to lie in a directory that all nodes share",
+    ),
+    (
+        r"(Missing files after \d+ seconds)",
+        "{}, though the job wrote them: raise latency-wait in the profile, or see whether all nodes share "
+        "this directory",
+    ),
+    (
+        r"(Invalid account[^'\n]*)",
+        "{}: set account in the profile to one of yours (`sacctmgr show associations user=$USER`)",
+    ),
+    (
+        r"(OUT_OF_MEMORY|oom-kill|Out Of Memory)",
+        "a job took more memory than it had asked for ({}): raise mem_mb under set-resources in the profile",
+    ),
+    (
+        r"(Unable to contact slurm controller)",
+        "{}: when it answers again, the same command goes on",
+    ),
+)
+"""What the log of a failed run may hold, and what to say of it, ``{}`` being the group."""
+
+
 class Node(NamedTuple):
     """A node as one partition sees it.
 
@@ -135,6 +161,12 @@ def check(demands: Iterable[Demand], partitions: dict[str, Partition]) -> None:
         problem = _problem(demand, partitions)
         if problem:
             raise InputError(f"rule {demand.rule}: {problem} in {PROFILE}")
+
+
+def ways_out(log: str) -> list[str]:
+    """What to do about the failures that the log of a run tells of, as far as the cluster is to blame."""
+    found = ((re.search(pattern, log), text) for pattern, text in WAYS_OUT)
+    return [text.format(match[1]) for match, text in found if match]
 
 
 def _problem(demand: Demand, partitions: dict[str, Partition]) -> str | None:

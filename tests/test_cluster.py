@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cadmus.cluster import Demand, check, parse_partitions, read_partitions
+from cadmus.cluster import Demand, check, parse_partitions, read_partitions, ways_out
 from cadmus.errors import InputError
 
 SINFO = """\
@@ -107,3 +107,31 @@ def test_where_there_is_no_slurm_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "sinfo").write_text(f"#!/bin/sh\nprintf '{SINFO}'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert list(read_partitions()) == ["cpu", "gpu", "old"]
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        (
+            "job00005/slurm_script: 4: /shared/.venv/bin/python3: not found\n",
+            "a node does not see /shared/.venv/bin/",
+        ),
+        ("MissingOutputException: ... Missing files after 5 seconds. This might", "raise latency-wait"),
+        (
+            "sbatch: error: Invalid account or account/partition combination specified'.",
+            "set account in the profile",
+        ),
+        ("SLURM-job '7' failed, SLURM status is: 'OUT_OF_MEMORY'.", "raise mem_mb under set-resources"),
+        ("failed: Unable to contact slurm controller (connect failure)", "the same command goes on"),
+    ],
+)
+def test_a_failure_of_the_cluster_has_a_way_out(log, line):
+    (found,) = ways_out(f"Error in rule shard:\n{log}\n")
+    assert line in found
+
+
+def test_a_failure_of_the_work_has_none():
+    assert (
+        ways_out("Error in rule train:\nLogfile results/tiny/logs/shard.log not found.\ncadmus: error: x\n")
+        == []
+    )

@@ -1,10 +1,11 @@
 # What a run through workflow/profiles/slurm needs besides the profile.
 
 import sys
+from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from cadmus.cluster import Demand, check, read_partitions
+from cadmus.cluster import Demand, check, read_partitions, ways_out
 from cadmus.errors import InputError
 
 
@@ -49,6 +50,8 @@ def check_cluster():
         WorkflowError: it has not; nothing is submitted.
     """
     demands = [demand(job) for job in workflow.dag.needrun_jobs() if not job.is_local]
+    # A wrong partition is that of all jobs, unless those with GPUs have their own.
+    demands.sort(key=lambda demand: demand.gpus)
     try:
         check(demands, read_partitions())
     except InputError as error:
@@ -58,3 +61,9 @@ def check_cluster():
 onstart:
     if workflow.executor_plugin.name == "slurm":
         check_cluster()
+
+
+onerror:
+    if workflow.executor_plugin.name == "slurm":
+        for line in ways_out(Path(log).read_text(errors="replace")):
+            print(f"cadmus: {line}", file=sys.stderr)
