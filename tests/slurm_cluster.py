@@ -21,6 +21,7 @@ PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 CONFIGURATION = Path("/etc/slurm")
 """Where it has to be: inside a job the plugin's own start forgets SLURM_CONF."""
 MARK = "# Written by the tests of Cadmus; removed when they end.\n"
+NODES = ("node1", "node2")
 GPUS = 8
 """Of each node."""
 REQUEUE_SECONDS = 10
@@ -64,7 +65,7 @@ class SlurmCluster:
         munge.chmod(0o755)
         for number in range(GPUS):
             os.mknod(self.directory / f"gpu{number}", 0o666 | 0o020000, os.makedev(1, 3))
-        for name in ("state", "spool-node1", "spool-node2"):
+        for name in ("state", *(f"spool-{node}" for node in NODES)):
             (self.directory / name).mkdir()
         CONFIGURATION.mkdir(exist_ok=True)
         (CONFIGURATION / "slurm.conf").write_text(MARK + self._slurm_conf())
@@ -75,7 +76,7 @@ class SlurmCluster:
         options = [f"--{option}={munge / name}" for option, name in places.items()]
         self._run("munged", "--foreground", f"--log-file={munge / 'log'}", *options)
         self.start_controller()
-        for node in ("node1", "node2"):
+        for node in NODES:
             self._run("slurmd", "-D", "-N", node, name=node)
         wait_for(lambda: ask("sinfo", "--noheader", "--format=%t %D") == "idle 2", 60, "the nodes to be idle")
 
@@ -117,6 +118,13 @@ class SlurmCluster:
             self.processes[name] = subprocess.Popen(
                 command, stdout=output, stderr=output, start_new_session=True
             )
+
+    def hide(self, path: Path) -> None:
+        """Start the daemons of the nodes anew, in a world in which a directory is empty."""
+        for node in NODES:
+            stop(self.processes.pop(node))
+            script = 'mount -t tmpfs none "$0" && exec slurmd -D -N "$1"'
+            self._run("unshare", "--mount", "sh", "-c", script, str(path), node, name=node)
 
     def start_controller(self) -> None:
         self._run("slurmctld", "-D")

@@ -79,6 +79,8 @@ def run(directory: Path) -> dict[str, Any]:
         events |= train_on_two_nodes(nodes)
         say("the overhead of a job")
         events |= {"overhead": overhead(nodes)}
+        say("what a user may get wrong")
+        events |= {"complaints": complaints(slurm, directory / "wrong")}
     slurm_seconds = time.monotonic() - started
     say("the local run")
     started = time.monotonic()
@@ -290,8 +292,34 @@ def train_on_two_nodes(directory: Path) -> dict[str, Any]:
     return {"two_nodes": {"job": job, "nodes": nodes, "seconds": round(time.monotonic() - started)}}
 
 
+def complaints(slurm: SlurmCluster, directory: Path) -> dict[str, str]:
+    """The line that a run ends with where the partition is wrong, and where the nodes have no environment.
+
+    Raises:
+        RuntimeError: there is no such line.
+    """
+    profile = copy_checkout(directory) / PROFILE / "config.yaml"
+    text = profile.read_text()
+    shard = str(RESULTS / "dataset/train/random-0000.parquet")
+
+    def complaint(beginning: str) -> str:
+        with Snakemake(directory, *cluster_arguments(PROFILE), "--retries", "0", "--", shard) as snakemake:
+            code = snakemake.process.wait(300)
+            lines = [line for line in snakemake.text().splitlines() if line.startswith(beginning)]
+        if not code or len(lines) != 1:
+            raise RuntimeError(f"Snakemake ended with {code} and said {lines}: {snakemake.log}")
+        return lines[0]
+
+    profile.write_text(text.replace("  partition: null\n", "  partition: fast\n"))
+    wrong_partition = complaint("rule shard: the cluster has no partition fast;")
+    profile.write_text(text)
+    slurm.hide(Path(sys.prefix))
+    no_environment = complaint("cadmus: a node does not see ")
+    return {"wrong_partition": wrong_partition, "no_environment": no_environment}
+
+
 def overhead(directory: Path) -> dict[str, float]:
-    """Seconds that the job of the manifest waited and took with nothing beside it, and those of its command."""
+    """Seconds that the job of the manifest waits and takes with nothing beside it, and its command alone."""
     manifest = str(RESULTS / "dataset/manifest.json")
     options = ["--rerun-triggers", "input", "--force", "--", manifest]
     with Snakemake(directory, *cluster_arguments(PROFILE), *options) as snakemake:

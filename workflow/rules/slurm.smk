@@ -65,5 +65,6 @@ onstart:
 
 onerror:
     if workflow.executor_plugin.name == "slurm":
-        for line in ways_out(Path(log).read_text(errors="replace")):
-            print(f"cadmus: {line}", file=sys.stderr)
+        for path in log:
+            for line in ways_out(Path(path).read_text(errors="replace")):
+                print(f"cadmus: {line}", file=sys.stderr)
