@@ -6,6 +6,7 @@ machine samples the dataset again.
 
 import ast
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 UNTRACKED = (
@@ -19,7 +20,8 @@ UNTRACKED = (
 """Modules that decide no result: what they say reaches the workflow as parameters."""
 
 
-def sources_of(*modules: str) -> list[Path]:
+@functools.cache
+def sources_of(*modules: str) -> tuple[Path, ...]:
     """The source files of modules of ``cadmus`` and of all modules of it that they import, sorted.
 
     A data file beside a module, which the module names, counts as well.
@@ -36,9 +38,10 @@ def sources_of(*modules: str) -> list[Path]:
         imports, files = _references(path)
         pending.extend(imports)
         data |= files
-    return sorted({*found.values(), *data})
+    return tuple(sorted({*found.values(), *data}))
 
 
+@functools.cache
 def _path(module: str) -> Path | None:
     """The file of a module; None when the name is something inside a module."""
     place = Path(__file__).parent.joinpath(*module.split(".")[1:])
@@ -49,14 +52,15 @@ def _path(module: str) -> Path | None:
 @functools.cache
 def _references(path: Path) -> tuple[list[str], set[Path]]:
     """What a file imports of ``cadmus``, and the data files that it names."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return _imports(tree), _named_files(tree, path.parent)
+    text = path.read_text(encoding="utf-8")
+    files = {file for file in path.parent.iterdir() if f'"{file.name}"' in text and file.is_file()}
+    return _imports(ast.parse(text)), files
 
 
 def _imports(tree: ast.Module) -> list[str]:
     """Names that may be modules of ``cadmus``, imported anywhere in a file."""
     names = []
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -64,7 +68,11 @@ def _imports(tree: ast.Module) -> list[str]:
     return [name for name in names if name.startswith("cadmus.")]
 
 
-def _named_files(tree: ast.Module, folder: Path) -> set[Path]:
-    """The files of ``folder`` whose name stands in the code."""
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    return {path for path in folder.iterdir() if path.name in texts and path.is_file()}
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements; several times as fast as ``ast.walk``, which looks into expressions as well."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            pending.extend(getattr(node, field, ()))

@@ -96,6 +96,7 @@ def run(directory: Path) -> dict[str, Any]:
         **events,
         **compare(local / RESULTS, cluster / RESULTS),
         "two_nodes_same_model": same_model(local / RESULTS, nodes / RESULTS),
+        "paper_dry_run_seconds": dry_run_seconds(local),
     }
 
 
@@ -344,6 +345,18 @@ def overhead(directory: Path) -> dict[str, float]:
         )
         seconds.append(time.monotonic() - started)
     return {"waiting": began - submitted, "job": ended - began, "command": round(min(seconds), 1)}
+
+
+def dry_run_seconds(directory: Path) -> float:
+    """Seconds of the dry run of the paper's workflow, the shortest of three."""
+    seconds = []
+    for _ in range(3):
+        started = time.monotonic()
+        arguments = ["--dry-run", "--cores", "2", "--configfile", "config/paper.yaml"]
+        with Snakemake(directory, *arguments) as snakemake:
+            snakemake.finish(60)
+        seconds.append(time.monotonic() - started)
+    return round(min(seconds), 2)
 
 
 def running(jobs: list[str]) -> list[str]:
