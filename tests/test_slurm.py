@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from cadmus.cli.train import train
 from cadmus.errors import InputError
 from cadmus.train import launch, slurm
 
@@ -119,3 +121,11 @@ def test_nodes_share_the_ranks_equally():
         InputError, match=r"train\.ranks: 3 ranks cannot be shared equally by the 2 nodes of job 1"
     ):
         launch.run_ranks(["true"], 3, slurm.Nodes(2, 0, "127.0.0.1:1", "1"))
+
+
+def test_ranks_that_do_not_divide_the_batch_are_refused(tmp_path):
+    places = ["dataset", "checkpoints", "output", "metrics"]
+    options = [text for place in places for text in (f"--{place}", str(tmp_path / place))]
+    arguments = ["--config", str(ROOT / "tests/tiny.yaml"), "--ranks", "3", *options]
+    with pytest.raises(InputError, match=r"^--ranks 3: train\.batch_size: 64 is not a multiple of ranks 3"):
+        CliRunner().invoke(train, arguments, catch_exceptions=False)
