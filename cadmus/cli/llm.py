@@ -2,13 +2,13 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from cadmus.cli.options import check_numbers_path, config_option
+from cadmus.cli.options import check_numbers_path, config_option, echo_table
 from cadmus.config import load_config
 from cadmus.errors import InputError
 
@@ -90,7 +90,7 @@ def estimate(config: Path, directory: Path | None, table: Path | None, as_json: 
     for name, cost in costs.items():
         counts = (f"{n:,}" for n in (cost.requests, cost.settled, cost.awaited, cost.to_send))
         rows.append((name, *counts, f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"))
-    _print_table(rows)
+    echo_table(rows)
     click.echo(f"\n{spent:.2f} USD spent; at most {most:.2f} USD, every answer being as long as it may be")
     if most > cap:
         click.echo(f"that is above llm.max_cost_usd, {cap:g}: what could exceed it is not sent")
@@ -236,7 +236,7 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
         rows.append(
             (*condition, accuracy, *(f"{row[name]:,}" for name in OUTCOMES), tokens, f"{row['usd']:.2f}")
         )
-    _print_table(rows)
+    echo_table(rows)
 
 
 @llm.command()
@@ -262,13 +262,6 @@ def _tell_lines(name: str, lines: Mapping[str, int]) -> None:
     counts = [f"{lines[what]:,} {told}" for what, told in _LINES.items() if lines.get(what)]
     if counts:
         click.echo(f"{name}: {', '.join(counts)}")
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
-        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        click.echo("  ".join([first.ljust(widths[0]), *cells]))
 
 
 COMMANDS = (llm,)

@@ -1,8 +1,8 @@
-"""Options and arguments that several commands share."""
+"""Options, arguments and ways of printing that several commands share."""
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,6 +33,14 @@ model_option = click.option(
 """For commands that take the model that comes with the checkout where none is named."""
 
 device_option = click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE")
+
+
+def echo_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns, the first aligned on the left and the others on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        click.echo("  ".join([first.ljust(widths[0]), *cells]).rstrip())
 
 
 def check_numbers_path(output: Path) -> None:

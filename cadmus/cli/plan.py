@@ -1,12 +1,13 @@
 """``cadmus plan``."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from cadmus.cli.options import echo_table
 
 if TYPE_CHECKING:
     from cadmus.cluster_plan import ClusterPlan
@@ -88,7 +89,7 @@ def plan(
         device = estimate.device
         name = f"{device.count} × {device.name}" if device.count > 1 else device.name
         rows.append((name, _time(estimate.hours), f"{estimate.usd:,.2f}"))
-    _show_table(rows)
+    echo_table(rows)
     click.echo()
     _show_cluster(cluster)
 
@@ -99,7 +100,7 @@ def _show_cluster(cluster: "ClusterPlan") -> None:
     stages = [(stage.rule, stage.jobs, stage.cpu_hours, stage.gpu_hours) for stage in cluster.stages]
     for name, jobs, *hours in (*stages, total):
         rows.append((name, f"{jobs:,}", *(f"{value:,.3f}" if value else "" for value in hours)))
-    _show_table(rows)
+    echo_table(rows)
     disk = ", ".join(f"{name} {_short(size)}B" for name, size in cluster.disk_bytes.items())
     lines = {
         "besides": f"{cluster.local_jobs} short jobs on the login node, not counted here",
@@ -113,14 +114,6 @@ def _show_cluster(cluster: "ClusterPlan") -> None:
     click.echo()
     for title, text in lines.items():
         click.echo(f"{title:<9} {text}")
-
-
-def _show_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """The first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, *cells in rows:
-        aligned = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-        click.echo("  ".join([f"{name:<{widths[0]}}", *aligned]).rstrip())
 
 
 def _short(number: float) -> str:
