@@ -30,9 +30,9 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
     Raises:
         InputError: the nodes cannot share so many ranks equally.
     """
-    if nodes is not None and count % nodes.count:
+    if nodes is not None and count % nodes.size:
         raise InputError(
-            f"train.ranks: {count} ranks cannot be shared equally by the {nodes.count} nodes of job "
+            f"train.ranks: {count} ranks cannot be shared equally by the {nodes.size} nodes of job "
             f"{nodes.job}"
         )
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -51,7 +51,7 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
             "rdzv_configs": {"rank": nodes.rank},
         }
     )
-    node_count = 1 if nodes is None else nodes.count
+    node_count = 1 if nodes is None else nodes.size
     settings = LaunchConfig(
         min_nodes=node_count,
         max_nodes=node_count,

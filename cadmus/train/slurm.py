@@ -15,13 +15,13 @@ class Nodes(NamedTuple):
     """The nodes that ``srun`` started this command on, once on each.
 
     Attributes:
-        count: how many.
+        size: how many.
         rank: which of them this is, from 0.
         endpoint: host and port of the first, where they meet.
         job: number of the job.
     """
 
-    count: int
+    size: int
     rank: int
     endpoint: str
     job: str
