@@ -76,7 +76,7 @@ def run(directory: Path) -> dict[str, Any]:
         events = Scenario(slurm, cluster).run()
         say("training on two nodes")
         shutil.copytree(cluster / RESULTS, nodes / RESULTS)
-        events |= train_on_two_nodes(nodes)
+        events |= train_on_two_nodes(slurm, nodes)
         say("the overhead of a job")
         events |= {"overhead": overhead(nodes)}
         say("what a user may get wrong")
@@ -271,8 +271,8 @@ def cluster_arguments(profile: str) -> list[str]:
     return ["--profile", profile, "--configfile", CONFIG, *polling]
 
 
-def train_on_two_nodes(directory: Path) -> dict[str, Any]:
-    """The training with one rank on each of two nodes, by the one line of the profile that says so."""
+def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
+    """The training on two nodes, one rank on each, by the one line of the profile that says so; interrupted."""
     profile = directory / PROFILE / "config.yaml"
     changed = profile.read_text().replace("train_nodes: 1\n", "train_nodes: 2\n")
     profile.write_text(changed)
@@ -287,10 +287,16 @@ def train_on_two_nodes(directory: Path) -> dict[str, Any]:
         snakemake.wait(lambda: running(snakemake.jobs("train")), 120, "the training on two nodes")
         (job,) = snakemake.jobs("train")
         nodes = ask("squeue", "--noheader", "--format=%D %N", f"--jobs={job}")
+        scenario = Scenario(slurm, directory)
+        scenario.wait_for_steps(snakemake, 100)
+        subprocess.run(["scancel", "--signal=TERM", job], check=True)
+        say(f"the training on two nodes, job {job}, was told to stop")
+        stopped = scenario.went_on(snakemake, 1)
         snakemake.finish(900)
     if nodes != "2 node[1-2]":
         raise RuntimeError(f"the training ran on {nodes}")
-    return {"two_nodes": {"job": job, "nodes": nodes, "seconds": round(time.monotonic() - started)}}
+    seconds = round(time.monotonic() - started)
+    return {"two_nodes": {"job": job, "nodes": nodes, "seconds": seconds, **stopped}}
 
 
 def complaints(slurm: SlurmCluster, directory: Path) -> dict[str, str]:
