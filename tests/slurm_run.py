@@ -272,7 +272,7 @@ def cluster_arguments(profile: str) -> list[str]:
 
 
 def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
-    """The training on two nodes, one rank on each, by the one line of the profile that says so; interrupted."""
+    """The training on two nodes, one rank on each, by one line of the profile; it is interrupted as well."""
     profile = directory / PROFILE / "config.yaml"
     changed = profile.read_text().replace("train_nodes: 1\n", "train_nodes: 2\n")
     profile.write_text(changed)
