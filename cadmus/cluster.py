@@ -101,7 +101,8 @@ def read_partitions() -> dict[str, Partition]:
     Raises:
         InputError: there is no SLURM here, or it does not answer.
     """
-    command = ["sinfo", "--Node", "--noheader", f"--format={FORMAT}"]
+    # Those that are hidden as well: a job may go there all the same.
+    command = ["sinfo", "--all", "--Node", "--noheader", f"--format={FORMAT}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except OSError:
