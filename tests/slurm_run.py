@@ -91,7 +91,7 @@ def run(directory: Path) -> dict[str, Any]:
         "planned_jobs": sum(
             jobs(load_config(ROOT / CONFIG), read_profile(ROOT / PROFILE).chains_per_job).values()
         ),
-        "slurm": ask("squeue", "--version"),
+        "slurm": ask("slurmctld", "-V"),
         "seconds": {"cluster": round(slurm_seconds), "local": round(time.monotonic() - started)},
         **events,
         **compare(local / RESULTS, cluster / RESULTS),
@@ -115,11 +115,11 @@ def copy_checkout(directory: Path) -> Path:
 class Snakemake:
     """A run of Snakemake as its user starts it, with its output in a file."""
 
-    def __init__(self, directory: Path, *arguments: str, **variables: str) -> None:
+    def __init__(self, directory: Path, *arguments: str) -> None:
         self.log = directory / "snakemake.log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
         # The copy is to run its own code, whatever is installed.
-        environment |= {"PYTHONPATH": str(directory), **variables}
+        environment |= {"PYTHONPATH": str(directory)}
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -275,15 +275,15 @@ def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
     """The training on two nodes, one rank on each, by one line of the profile; it is interrupted as well."""
     profile = directory / PROFILE / "config.yaml"
     changed = profile.read_text().replace("train_nodes: 1\n", "train_nodes: 2\n")
-    profile.write_text(changed)
+    # Both nodes are this machine: one core for each rank, as in the local run.
+    profile.write_text(changed.replace("  train: 16\n", "  train: 1\n"))
     for made in ("model", "training"):
         shutil.rmtree(directory / RESULTS / made)
     (directory / RESULTS / "logs/train.log").unlink()
     started = time.monotonic()
     # The copied dataset is taken as it is.
     options = ["--rerun-triggers", "input", "--", str(RESULTS / "model")]
-    # Both nodes are this machine: one core for each rank, as in the local run.
-    with Snakemake(directory, *cluster_arguments(PROFILE), *options, OMP_NUM_THREADS="1") as snakemake:
+    with Snakemake(directory, *cluster_arguments(PROFILE), *options) as snakemake:
         snakemake.wait(lambda: running(snakemake.jobs("train")), 120, "the training on two nodes")
         (job,) = snakemake.jobs("train")
         nodes = ask("squeue", "--noheader", "--format=%D %N", f"--jobs={job}")
