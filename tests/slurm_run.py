@@ -9,7 +9,6 @@ the local run.  What came of it goes to a JSON file.
 import argparse
 import hashlib
 import json
-import os
 import re
 import shutil
 import signal
@@ -25,13 +24,14 @@ from typing import Any
 import polars as pl
 
 from cadmus.cluster_plan import jobs, read_profile
-from cadmus.config import load_config
+from cadmus.config import Config, load_config
 from cadmus.files import replacing
 from cadmus.provenance import commit
+from tests.checkout import ROOT, copy_checkout, environment_of
 from tests.slurm_cluster import SlurmCluster, ask, wait_for
 
-ROOT = Path(__file__).parent.parent
-CONFIG = "tests/slurm.yaml"
+CONFIGS = ("tests/tiny.yaml", "tests/slurm.yaml")
+"""Of which the second changes what it names of the first."""
 PROFILE = "workflow/profiles/slurm"
 RESULTS = Path("results/slurm")
 TIMED = {"seconds", "tokens_per_second"}
@@ -84,13 +84,11 @@ def run(directory: Path) -> dict[str, Any]:
     slurm_seconds = time.monotonic() - started
     say("the local run")
     started = time.monotonic()
-    with Snakemake(local, "--cores", "2", "--configfile", CONFIG) as snakemake:
+    with Snakemake(local, "--cores", "2", "--configfile", *CONFIGS) as snakemake:
         snakemake.finish(1800)
     return {
         "commit": commit(),
-        "planned_jobs": sum(
-            jobs(load_config(ROOT / CONFIG), read_profile(ROOT / PROFILE).chains_per_job).values()
-        ),
+        "planned_jobs": planned_jobs(load_config(local / RESULTS / "config.yaml")),
         "slurm": ask("slurmctld", "-V"),
         "seconds": {"cluster": round(slurm_seconds), "local": round(time.monotonic() - started)},
         **events,
@@ -100,16 +98,13 @@ def run(directory: Path) -> dict[str, Any]:
     }
 
 
+def planned_jobs(config: Config) -> int:
+    """Jobs that `cadmus plan` reckons with."""
+    return sum(jobs(config, read_profile(ROOT / PROFILE).chains_per_job).values())
+
+
 def say(line: str) -> None:
     print(f"slurm-test: {time.strftime('%H:%M:%S')} {line}", flush=True)
-
-
-def copy_checkout(directory: Path) -> Path:
-    for folder in ("cadmus", "config", "tests", "workflow"):
-        shutil.copytree(
-            ROOT / folder, directory / folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
-        )
-    return directory
 
 
 class Snakemake:
@@ -117,9 +112,7 @@ class Snakemake:
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self.log = directory / "snakemake.log"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-        # The copy is to run its own code, whatever is installed.
-        environment |= {"PYTHONPATH": str(directory)}
+        environment = environment_of(directory)
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -268,7 +261,7 @@ class Scenario:
 def cluster_arguments(profile: str) -> list[str]:
     # Looked at more often than on a cluster that others use.
     polling = ["--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30"]
-    return ["--profile", profile, "--configfile", CONFIG, *polling]
+    return ["--profile", profile, "--configfile", *CONFIGS, *polling]
 
 
 def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
@@ -337,7 +330,7 @@ def overhead(directory: Path) -> dict[str, float]:
         datetime.fromisoformat(fields[name]).timestamp() for name in ("SubmitTime", "StartTime", "EndTime")
     )
     command = [sys.executable, "-m", "cadmus", "manifest", "--config", RESULTS / "config.yaml"]
-    environment = {**os.environ, "PYTHONPATH": str(directory)}
+    environment = environment_of(directory)
     seconds = []
     # SLURM's clock has whole seconds only, and starting a process takes longer the first time.
     for _ in range(3):

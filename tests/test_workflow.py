@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import matplotlib.image
 import polars as pl
@@ -23,10 +22,10 @@ from cadmus.figures import CAPTIONS, FIGURES, PAGES, TABLES
 from cadmus.llm.models import COLUMNS as MODEL_COLUMNS
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
+from tests.checkout import ROOT, copy_checkout, environment_of
 from tests.llm_server import LlmServer
 from tests.llm_solver import errs, solve
 
-ROOT = Path(__file__).parent.parent
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 
 
@@ -41,9 +40,7 @@ def snakemake(directory, *arguments, timeout=600, **variables):
         "tests/tiny.yaml",
         *arguments,
     ]
-    # A key of whoever runs the tests is not used.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    environment |= {"PYTHONPATH": str(directory), **variables}
+    environment = {**environment_of(directory), **variables}
     return subprocess.run(
         command, cwd=directory, env=environment, capture_output=True, text=True, timeout=timeout
     )
@@ -60,11 +57,7 @@ def jobs(directory, *arguments):
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
     """A copy of the checkout in which the tiny run was made."""
-    directory = tmp_path_factory.mktemp("checkout")
-    for folder in ("cadmus", "config", "tests", "workflow"):
-        shutil.copytree(
-            ROOT / folder, directory / folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
-        )
+    directory = copy_checkout(tmp_path_factory.mktemp("checkout"))
     done = snakemake(directory)
     assert done.returncode == 0, done.stdout + done.stderr
     return directory

@@ -30,16 +30,21 @@ if slurm_plugin:
 
 def demand(job):
     """What a job asks the cluster for."""
-    asked = {name: job.resources.get(name) for name in ("mem_mb", "gpu", "runtime")}
+
+    def number(resource):
+        asked = job.resources.get(resource)
+        # What depends on a file that is not there yet is a text.
+        return asked if isinstance(asked, int) else 0
+
     return Demand(
         job.rule.name,
         partition=str(job.resources.get("slurm_partition") or ""),
         nodes=job.resources.get("nodes") or 1,
         cores=job.threads,
-        memory=asked["mem_mb"] if isinstance(asked["mem_mb"], int) else 0,
-        gpus=asked["gpu"] or 0,
+        memory=number("mem_mb"),
+        gpus=number("gpu"),
         gpu_model=job.resources.get("gpu_model") or "",
-        minutes=asked["runtime"] if isinstance(asked["runtime"], int) else 0,
+        minutes=number("runtime"),
     )
 
 
