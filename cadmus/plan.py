@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cadmus import isa
-from cadmus.config import TEMPLATES, Config, Model
+from cadmus.config import TEMPLATES, Config, Dataset, Model
 from cadmus.dataset import shards
 from cadmus.dataset.sampler import seed_of
 from cadmus.errors import InputError
@@ -196,10 +196,17 @@ def average_programs(config: Config) -> dict[str, AverageProgram]:
     Raises:
         InputError: as there.
     """
+    return dict(_average_programs(config.seed, config.dataset.model_dump_json()))
+
+
+@functools.lru_cache(maxsize=1)
+def _average_programs(seed: int, dataset_json: str) -> dict[str, AverageProgram]:
+    """Drawn once for all that a plan asks of it; a config itself cannot be a key."""
+    dataset = Dataset.model_validate_json(dataset_json)
     averages = {}
     for name in TEMPLATES:
-        if getattr(config.dataset.templates, name).train:
-            drawn = _draw(config, name)
+        if getattr(dataset.templates, name).train:
+            drawn = _draw(seed, dataset, name)
             tokens = drawn.programs.lengths + 1
             pairs = tokens * (tokens + 1) / 2
             averages[name] = AverageProgram(
@@ -278,15 +285,15 @@ def block_matrices(sizes: Model) -> int:
     return 4 * sizes.width**2 + 2 * sizes.width * sizes.mlp
 
 
-def _draw(config: Config, name: str) -> Candidates:
+def _draw(seed: int, dataset: Dataset, name: str) -> Candidates:
     """A sample of the true programs of a template; of all candidates where hardly any is true."""
-    draw = Draw(np.random.default_rng(seed_of(config.seed, name, "plan", 0)), config.dataset)
+    draw = Draw(np.random.default_rng(seed_of(seed, name, "plan", 0)), dataset)
     drawn = DRAWN[name](draw, SAMPLE)
-    short = drawn.programs.lengths <= config.dataset.max_length
+    short = drawn.programs.lengths <= dataset.max_length
     if not short.any():
         raise InputError(
             f"dataset.templates.{name}: none of {SAMPLE} candidates has at most dataset.max_length "
-            f"{config.dataset.max_length} instructions; raise it"
+            f"{dataset.max_length} instructions; raise it"
         )
     true = short & verdicts(drawn.programs)
     rows = np.flatnonzero(true if true.any() else short)
