@@ -18,6 +18,7 @@ are named in passing or are decisions of ours (see docs/paper-notes.md).
 
 import hashlib
 import json
+import re
 import reprlib
 from dataclasses import dataclass
 
@@ -210,6 +211,27 @@ def check_program(program: str) -> str:
     return program
 
 
+def check_prefix(prefix: str) -> str:
+    """Return ``prefix`` if a model can go on with it: instructions, one at least, and no end.
+
+    Raises:
+        InputError: saying what it is instead.
+    """
+    if not prefix:
+        raise InputError("the prefix is empty; a model goes on from one instruction at least")
+    check_program(prefix)
+    if END in prefix:
+        raise InputError(
+            f"the prefix {reprlib.repr(prefix)} has its end {END} at position "
+            f"{prefix.index(END) + 1}; give what stands before it"
+        )
+    return prefix
+
+
+_DEFINITION = re.compile(r"\\(?P<body>[^;]*);?|;")
+"""A definition, which an end may close as well, or a stray `;`."""
+
+
 def split_definitions(program: str) -> tuple[str, list[str]]:
     r"""Return the top level of ``program`` and the bodies of its subroutines, in order.
 
@@ -219,12 +241,17 @@ def split_definitions(program: str) -> tuple[str, list[str]]:
     >>> split_definitions("9f\\41-*;27=.")
     ('9f27=', ['41-*'])
     """
-    rest = program.partition(END)[0]
-    top, opening, rest = rest.partition("\\")
-    bodies = []
-    while opening:
-        body, _, rest = rest.partition(";")
-        bodies.append(body.replace("\\", ""))
-        more, opening, rest = rest.partition("\\")
-        top += more
-    return top.replace(";", ""), bodies
+    program = program.partition(END)[0]
+    bodies = [match["body"] for match in _DEFINITION.finditer(program)]
+    return _DEFINITION.sub("", program), [body.replace("\\", "") for body in bodies if body is not None]
+
+
+def top_level(program: str) -> list[int]:
+    r"""The places, from 0, of the instructions of ``program`` that stand outside of definitions.
+
+    >>> top_level("9f\\41-*;27=.")
+    [0, 1, 8, 9, 10]
+    """
+    program = program.partition(END)[0]
+    left = _DEFINITION.sub(lambda match: "\0" * len(match[0]), program)
+    return [place for place, symbol in enumerate(left) if symbol != "\0"]

@@ -11,10 +11,10 @@ import torch
 from click.testing import CliRunner
 
 from cadmus import isa
-from cadmus.cli import options
 from cadmus.cli.complete import complete as command
 from cadmus.config import Model
 from cadmus.errors import InputError
+from cadmus.model import shipped
 from cadmus.model.export import save_export
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
@@ -136,16 +136,16 @@ def test_a_bad_model_is_refused(model, tmp_path, monkeypatch):
     other.mkdir()
     (other / "meta.json").write_text(json.dumps({"isa_digest": "0123"}))
     assert "speaks the instruction set 0123" in refused("1", "--model", other)
-    monkeypatch.setattr(options, "DEFAULT_MODEL", tmp_path / "models/laptop")
+    monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "models/laptop")
     message = refused("1")
     assert "there is no model in" in message
     assert "--model DIR" in message
-    monkeypatch.setattr(options, "DEFAULT_MODEL", model)
+    monkeypatch.setattr(shipped, "DEFAULT_MODEL", model)
     assert "verdict" in invoke("1")
 
 
 def test_the_default_model_lies_in_the_checkout():
-    assert options.DEFAULT_MODEL == ROOT / "models/laptop"
+    assert shipped.DEFAULT_MODEL == ROOT / "models/laptop"
 
 
 def test_a_real_process_needs_torch_and_nothing_heavier(model):

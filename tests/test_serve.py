@@ -21,11 +21,11 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from cadmus import isa, serve
-from cadmus.cli import options
 from cadmus.cli.complete import complete
-from cadmus.cli.serve import _listening
 from cadmus.cli.serve import serve as command
+from cadmus.cli.server import listening
 from cadmus.errors import InputError
+from cadmus.model import shipped
 from cadmus.model.inference import Cadmus
 from cadmus.model.sampling import Sampler
 from cadmus.programs import Programs
@@ -143,9 +143,9 @@ def test_greedy_answers_are_those_of_the_decoder(client, model):
 
 def test_the_shipped_model_answers_as_cadmus_complete_does():
     prefix = "62*4+54*4-"
-    directory = options.named_or_default(None)
-    shipped, length = options.load_with_length(directory)
-    with TestClient(serve.application(shipped, NAME, length)) as test_client:
+    directory = shipped.named_or_default(None)
+    model = Cadmus.load(directory)
+    with TestClient(serve.application(model, NAME, model.max_length)) as test_client:
         (choice,) = choices(test_client, prompt=prefix, logprobs=5)
     shown = json.loads(CliRunner().invoke(complete, [prefix, "--json"], catch_exceptions=False).output)
     assert choice["text"] == shown["completion"] == "="
@@ -671,7 +671,7 @@ def test_a_server_that_cannot_start_says_why(export, tmp_path, monkeypatch):
         assert "cannot listen on --host" in declined("--model", export, "--device", "cpu", "--host", host)
     assert "is no export of a model" in declined("--model", tmp_path / "none")
     assert "--device abacus: not to be had here" in declined("--model", export, "--device", "abacus")
-    monkeypatch.setattr(options, "DEFAULT_MODEL", tmp_path / "none")
+    monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
     assert "there is no model in" in declined()
 
 
@@ -687,7 +687,7 @@ def test_the_command_line_starts_without_a_server_package():
 
 
 def test_an_answer_is_sent_at_once():
-    with _listening("127.0.0.1", 0) as listener:
+    with listening("127.0.0.1", 0) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
@@ -695,9 +695,9 @@ def test_the_documents_show_what_the_shipped_model_says():
     text = Path(ROOT, "docs/serve.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     (body,) = re.findall(r"-d '(.*?)'", text)
-    directory = options.named_or_default(None)
-    shipped, length = options.load_with_length(directory)
-    with TestClient(serve.application(shipped, directory.name, length)) as test_client:
+    directory = shipped.named_or_default(None)
+    model = Cadmus.load(directory)
+    with TestClient(serve.application(model, directory.name, model.max_length)) as test_client:
         answers = json.loads(shown), test_client.post("/v1/completions", content=body).json()
     logprobs = []
     for answer in answers:
@@ -708,7 +708,7 @@ def test_the_documents_show_what_the_shipped_model_says():
     np.testing.assert_allclose(values[0], values[1], atol=1e-3)
     np.testing.assert_allclose(*(found.pop("token_logprobs") for found in logprobs), atol=1e-3)
     assert logprobs[0] == logprobs[1]
-    assert f"max_length={length + 2}\n" in text
+    assert f"max_length={model.max_length + 2}\n" in text
 
 
 def test_the_documents_state_the_limits():

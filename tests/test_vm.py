@@ -108,6 +108,7 @@ def test_values_stay_within_the_limits(program: str) -> None:
 def test_trace_ends_with_the_outputs(program: str) -> None:
     steps = reference.trace(program)
     assert "".join(step.symbol for step in steps) == isa.split_definitions(program)[0]
+    assert "".join(program[step.place] for step in steps) == isa.split_definitions(program)[0]
     assert (steps[-1].stack if steps else []) == reference.run(program).outputs
 
 

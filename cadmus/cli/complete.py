@@ -9,7 +9,7 @@ import click
 
 from cadmus import isa
 from cadmus.cli.machine import as_object, verdict
-from cadmus.cli.options import load_with_length, model_option, named_or_default, of_lines, program_command
+from cadmus.cli.options import model_option, of_lines, program_command
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.vm import reference
@@ -87,9 +87,11 @@ def complete(prefix: str, directory: Path | None, max_length: int | None, top: i
       cadmus sample equality | cut -c -10 | cadmus complete --json -
     """
     if prefix != "-":
-        _check_prefix(prefix)
-    model, trained_length = load_with_length(named_or_default(directory))
-    limit = max_length or trained_length
+        isa.check_prefix(prefix)
+    from cadmus.model.inference import Cadmus
+
+    model = Cadmus.load(directory)
+    limit = max_length or model.max_length
 
     def ask(text: str) -> Completion:
         return _complete(model, text, limit)
@@ -107,23 +109,12 @@ def complete(prefix: str, directory: Path | None, max_length: int | None, top: i
         _show(ask(prefix), top)
 
 
-def _check_prefix(prefix: str) -> None:
-    if not prefix:
-        raise InputError("the prefix is empty; a model goes on from one instruction at least")
-    isa.check_program(prefix)
-    if isa.END in prefix:
-        raise InputError(
-            f"the prefix {reprlib.repr(prefix)} has its end {isa.END} at position "
-            f"{prefix.index(isa.END) + 1}; give what stands before it"
-        )
-
-
 def _complete(model: "Cadmus", prefix: str, max_length: int) -> Completion:
     import numpy as np
 
     from cadmus.programs import Programs
 
-    _check_prefix(prefix)
+    isa.check_prefix(prefix)
     if len(prefix) > max_length:
         raise InputError(
             f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most "

@@ -4,18 +4,12 @@ import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
 from cadmus.errors import InputError
 from cadmus.files import check_writable
-
-if TYPE_CHECKING:
-    from cadmus.model.inference import Cadmus
-
-DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "laptop"
-"""The model that comes with a checkout."""
 
 Answer = TypeVar("Answer")
 
@@ -81,34 +75,6 @@ def of_lines(ask: Callable[[str], Answer]) -> Iterator[tuple[str, Answer]]:
             yield program, ask(program)
         except InputError as error:
             raise InputError(f"line {number}: {error}") from None
-
-
-def named_or_default(directory: Path | None) -> Path:
-    """The directory of the model that is named, or of the one that comes with the checkout.
-
-    Raises:
-        InputError: none is named, and the checkout has none.
-    """
-    if directory is None and not DEFAULT_MODEL.is_dir():
-        raise InputError(
-            f"there is no model in {DEFAULT_MODEL}; name an export with --model DIR, or train one: "
-            "`make run` gives results/quick/model"
-        )
-    return directory or DEFAULT_MODEL
-
-
-def load_with_length(directory: Path, device: str = "cpu") -> "tuple[Cadmus, int]":
-    """The model of an export, and the most instructions of a program that it was trained with.
-
-    Raises:
-        InputError: as :func:`cadmus.model.export.load_export`.
-    """
-    from cadmus.config import Dataset
-    from cadmus.model.export import read_metadata
-    from cadmus.model.inference import Cadmus
-
-    trained = read_metadata(directory).get("config", {}).get("dataset", {})
-    return Cadmus.load(directory, device), trained.get("max_length", Dataset().max_length)
 
 
 def usable_device(device: str | None) -> str:

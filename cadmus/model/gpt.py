@@ -120,11 +120,28 @@ class GPT(nn.Module):
         """
         x_RLD = self.embed_in(tokens_RL)
         yield x_RLD
+        rotation, bias_R1LS = self._rotation_and_bias(x_RLD, positions_RL, visible_RLS)
+        for block in self.layers:
+            x_RLD = block(x_RLD, positions_RL, rotation, bias_R1LS, cache)
+            yield x_RLD
+
+    def attention(self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLL: Tensor) -> Iterator[Tensor]:
+        """The shares in which tokens attend to tokens, of every block, each of shape (R, H, L, L).
+
+        Args:
+            tokens_RL, positions_RL, visible_RLL: as in :meth:`residual_stream`.
+        """
+        stream = self.residual_stream(tokens_RL, positions_RL, visible_RLL)
+        for block, x_RLD in zip(self.layers, stream, strict=False):
+            rotation, bias_R1LL = self._rotation_and_bias(x_RLD, positions_RL, visible_RLL)
+            yield block.attention.shares(block.input_layernorm(x_RLD), rotation, bias_R1LL)
+
+    def _rotation_and_bias(
+        self, x_RLD: Tensor, positions_RL: Tensor, visible_RLS: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], Tensor]:
         rotation = _rotation(positions_RL, self.sizes.width // self.sizes.heads, x_RLD.dtype)
         bias_RLS = torch.zeros_like(visible_RLS, dtype=x_RLD.dtype).masked_fill_(~visible_RLS, -math.inf)
-        for block in self.layers:
-            x_RLD = block(x_RLD, positions_RL, rotation, bias_RLS[:, None], cache)
-            yield x_RLD
+        return rotation, bias_RLS[:, None]
 
     def logits(self, x_RLD: Tensor) -> Tensor:
         """Logits of the next token from the output of the last block."""
@@ -168,15 +185,25 @@ class Attention(nn.Module):
         bias_R1LS: Tensor,
         cache: Cache | None,
     ) -> Tensor:
-        # GPT-NeoX keeps query, key and value of a head beside each other.
-        qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
-        queries_and_keys, values_RLH1K = qkv_RLH3K.split((2, 1), -2)
-        q_RHLK, k_RHLK = _Rotate.apply(queries_and_keys, *rotation).permute(3, 0, 2, 1, 4)
-        v_RHLK = values_RLH1K.squeeze(-2).transpose(1, 2)
+        q_RHLK, k_RHLK, v_RHLK = self._queries_keys_values(x_RLD, rotation)
         if cache is not None:
             k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
         attend = self.attend or (attend_written_out if x_RLD.device.type == "cpu" else attend_fused)
         return self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
+
+    def shares(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
+        """How much each token attends to each, shape (R, H, L, L)."""
+        q_RHLK, k_RHLK, _ = self._queries_keys_values(x_RLD, rotation)
+        return _shares(q_RHLK, k_RHLK, bias_R1LL)
+
+    def _queries_keys_values(
+        self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        # GPT-NeoX keeps query, key and value of a head beside each other.
+        qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
+        queries_and_keys, values_RLH1K = qkv_RLH3K.split((2, 1), -2)
+        q_RHLK, k_RHLK = _Rotate.apply(queries_and_keys, *rotation).permute(3, 0, 2, 1, 4)
+        return q_RHLK, k_RHLK, values_RLH1K.squeeze(-2).transpose(1, 2)
 
 
 class MLP(nn.Module):
@@ -197,7 +224,11 @@ def last(stream: Iterator[Tensor]) -> Tensor:
 def attend_written_out(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
     """Attention as in its formula, but that the queries are scaled already; on a CPU and in short rows
     several times faster than the fused one."""
-    return (q_RHLK @ k_RHSK.mT + bias_R1LS).softmax(-1) @ v_RHSK
+    return _shares(q_RHLK, k_RHSK, bias_R1LS) @ v_RHSK
+
+
+def _shares(q_RHLK: Tensor, k_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
+    return (q_RHLK @ k_RHSK.mT + bias_R1LS).softmax(-1)
 
 
 def attend_fused(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """A trained model that predicts, completes and shows its hidden states, in batches and in fp32."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -8,8 +8,11 @@ import numpy as np
 import torch
 
 from cadmus import isa
-from cadmus.model.export import load_export
+from cadmus.config import Dataset
+from cadmus.errors import InputError
+from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
+from cadmus.model.shipped import named_or_default
 from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
 from cadmus.programs import Programs, offsets_of
 
@@ -20,6 +23,8 @@ ALIKE = 16
 length: a cache is as long as its longest row."""
 COMPACT_BELOW = 0.5
 """Share of rows still being continued under which the finished ones are taken out of the batch."""
+Batch = Programs | Iterable[str]
+"""What a model is asked about."""
 Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 """How programs go on: called with logits of what may follow, shape (n, 65), and the indices of the n prompts
 that they are of, int64 of shape (n,); returns the token ids that follow, int64 of shape (n,)."""
@@ -31,33 +36,50 @@ def likeliest(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
 
 
 class Cadmus:
-    """A model and how many programs it is asked about at a time; answers do not depend on that number."""
+    """A model and how many programs it is asked about at a time; answers do not depend on that number.
 
-    def __init__(self, model: GPT, batch_size: int = 512) -> None:
+    Programs are given as a batch or as strings, always without the end ``.``; what is asked about them raises
+    InputError where a string is empty, has an end or is no program.
+
+    Attributes:
+        model: the network.
+        sizes: of it.
+        batch_size: most programs that are looked at together.
+        max_length: most instructions of a program that it was trained with.
+        device: where it is.
+    """
+
+    def __init__(self, model: GPT, batch_size: int = 512, max_length: int | None = None) -> None:
         self.model = model
         self.batch_size = batch_size
+        self.max_length = max_length or Dataset().max_length
         self.sizes = model.sizes
         self.device = next(model.parameters()).device
 
     @classmethod
     def load(
-        cls, directory: Path | str, device: torch.device | str = "cpu", batch_size: int = 512
+        cls,
+        directory: Path | str | None = None,
+        device: torch.device | str = "cpu",
+        batch_size: int = 512,
     ) -> "Cadmus":
-        """The model of an export.
+        """The model of an export; if None, the one that comes with the checkout.
 
         Raises:
-            InputError: as :func:`cadmus.model.export.load_export`.
+            InputError: as :func:`cadmus.model.export.load_export`, or the checkout has no model.
         """
-        return cls(load_export(directory, device), batch_size)
+        place = named_or_default(None if directory is None else Path(directory))
+        trained = read_metadata(place).get("config", {}).get("dataset", {})
+        return cls(load_export(place, device), batch_size, trained.get("max_length"))
 
     @torch.inference_mode()
-    def next_logits(self, prompts: Programs) -> np.ndarray:
+    def next_logits(self, prompts: Batch) -> np.ndarray:
         """Logits of the instruction after each prompt: float32, shape (n, 65).
 
         Raises:
             ValueError: a prompt is empty.
         """
-        _check_not_empty(prompts)
+        prompts = _batch(prompts)
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
         for rows in self._batches_by_length(prompts):
             logits[rows] = self._logits_behind(prompts.take(rows)).cpu().numpy()
@@ -65,14 +87,14 @@ class Cadmus:
 
     @torch.inference_mode()
     def complete(
-        self, prompts: Programs, max_length: int | np.ndarray, choose: Choose = likeliest
+        self, prompts: Batch, max_length: int | np.ndarray | None = None, choose: Choose = likeliest
     ) -> tuple[Programs, np.ndarray]:
         """Continue each prompt until the end ``.``.
 
         Args:
             prompts: n programs to continue.
             max_length: most instructions of prompt and completion together, for all or one for each: int64
-                of shape (n,).
+                of shape (n,); if None, as many as the model was trained with.
             choose: chooses the next instruction.  A program that has ended may be asked about again; the
                 answer is dropped.
 
@@ -83,7 +105,8 @@ class Cadmus:
         Raises:
             ValueError: a prompt is empty or longer than ``max_length``.
         """
-        _check_not_empty(prompts)
+        prompts = _batch(prompts)
+        max_length = self.max_length if max_length is None else max_length
         limits = np.broadcast_to(max_length, len(prompts))
         if (prompts.lengths > limits).any():
             raise ValueError(f"a prompt is longer than max_length {max_length}")
@@ -97,13 +120,13 @@ class Cadmus:
         return Programs(completions[inside], offsets_of(lengths)), ended
 
     @torch.inference_mode()
-    def log_probabilities(self, programs: Programs) -> list[np.ndarray]:
+    def log_probabilities(self, programs: Batch) -> list[np.ndarray]:
         """Log-probabilities of what follows each instruction: for each program float32, shape (tokens, 65).
 
         Raises:
             ValueError: a program is empty.
         """
-        _check_not_empty(programs)
+        programs = _batch(programs)
         found: list[np.ndarray] = [np.empty(0)] * len(programs)
         for rows in self._batches_by_length(programs):
             for part in _parts_of_few_tokens(programs.lengths[rows]):
@@ -114,7 +137,7 @@ class Cadmus:
         return found
 
     @torch.inference_mode()
-    def hidden_states(self, programs: Programs) -> Iterator[tuple[slice, np.ndarray]]:
+    def hidden_states(self, programs: Batch) -> Iterator[tuple[slice, np.ndarray]]:
         """The residual stream of programs of one length, a batch at a time.
 
         Yields:
@@ -124,12 +147,13 @@ class Cadmus:
         Raises:
             ValueError: the programs have different lengths or are empty.
         """
+        programs = _batch(programs)
         for part in self._parts_of_one_length(programs):
             stream = self._residual_stream(programs.take(np.arange(part.start, part.stop)))
             yield part, torch.stack(list(stream)).cpu().numpy()
 
     @torch.inference_mode()
-    def layer_logits(self, programs: Programs) -> Iterator[tuple[slice, np.ndarray]]:
+    def layer_logits(self, programs: Batch) -> Iterator[tuple[slice, np.ndarray]]:
         """What the model would say if the output of an earlier layer were that of its last one (logit lens).
 
         Yields:
@@ -139,12 +163,29 @@ class Cadmus:
         Raises:
             ValueError: the programs have different lengths or are empty.
         """
+        programs = _batch(programs)
         for part in self._parts_of_one_length(programs):
             stream = self._residual_stream(programs.take(np.arange(part.start, part.stop)))
             yield part, torch.stack([self.model.logits(x) for x in stream]).cpu().numpy()
 
     @torch.inference_mode()
-    def patched_logits(self, prompts: Programs, donors: Programs, layer: int, token: int) -> np.ndarray:
+    def attention(self, programs: Batch) -> Iterator[tuple[slice, np.ndarray]]:
+        """How much each token attends to each token before it and to itself, a batch at a time.
+
+        Yields:
+            Which programs, and float32 of shape (layers, programs, heads, tokens, tokens); the last dimension
+            are the tokens attended to, and sums to 1.
+
+        Raises:
+            ValueError: the programs have different lengths or are empty.
+        """
+        programs = _batch(programs)
+        for part in self._parts_of_one_length(programs):
+            rows = self._rows(programs.take(np.arange(part.start, part.stop)))
+            yield part, torch.stack(list(self.model.attention(*rows))).cpu().numpy()
+
+    @torch.inference_mode()
+    def patched_logits(self, prompts: Batch, donors: Batch, layer: int, token: int) -> np.ndarray:
         """Logits of the instruction after each prompt if one of its hidden states is another program's.
 
         Args:
@@ -158,6 +199,7 @@ class Cadmus:
         Raises:
             ValueError: the programs have different lengths or are empty.
         """
+        prompts, donors = _batch(prompts), _batch(donors)
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
         if not np.array_equal(prompts.lengths, donors.lengths):
             raise ValueError("a program and its donor have different lengths")
@@ -172,7 +214,6 @@ class Cadmus:
         return logits
 
     def _parts_of_one_length(self, programs: Programs) -> Iterator[slice]:
-        _check_not_empty(programs)
         if len(set(programs.lengths.tolist())) > 1:
             raise ValueError("the programs have different lengths")
         for start in range(0, len(programs), self.batch_size):
@@ -187,12 +228,16 @@ class Cadmus:
             yield order[part]
 
     def _residual_stream(self, batch: Programs, cache: Cache | None = None) -> Iterator[torch.Tensor]:
-        """Each program is a row; what fills it up comes after it, where the program does not look."""
+        return self.model.residual_stream(*self._rows(batch), cache)
+
+    def _rows(self, batch: Programs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Tokens, positions and what is visible, one program a row; what fills it up comes after it, where
+        the program does not look."""
         tokens = torch.from_numpy(padded_tokens(batch)).to(self.device)
         rows, length = tokens.shape
         positions = torch.arange(length, device=self.device).expand(rows, -1)
         visible = torch.ones(length, length, dtype=torch.bool, device=self.device).tril().expand(rows, -1, -1)
-        return self.model.residual_stream(tokens, positions, visible, cache)
+        return tokens, positions, visible
 
     def _complete_batch(
         self,
@@ -264,6 +309,17 @@ def _parts_of_few_tokens(lengths: np.ndarray) -> Iterator[slice]:
     return _parts(lengths, fit)
 
 
-def _check_not_empty(prompts: Programs) -> None:
-    if prompts.lengths.min(initial=1) == 0:
+def _batch(programs: Batch) -> Programs:
+    """The programs as a batch.
+
+    Raises:
+        InputError: a string is no program to go on with.
+        ValueError: a program of a batch is empty.
+    """
+    if isinstance(programs, str):
+        raise InputError(f"{programs!r} is one string; a model is asked about several: [{programs!r}]")
+    if not isinstance(programs, Programs):
+        programs = Programs.from_strings(map(isa.check_prefix, programs))
+    if programs.lengths.min(initial=1) == 0:
         raise ValueError("a program is empty: the model sees at least one instruction")
+    return programs

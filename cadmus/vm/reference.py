@@ -35,9 +35,10 @@ class Result(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One executed top-level instruction and the stack after it."""
+    """One executed top-level instruction, its place in the program, from 0, and the stack after it."""
 
     symbol: str
+    place: int
     stack: list[Value]
 
 
@@ -78,9 +79,9 @@ def trace(program: str) -> list[Step]:
     machine = _Machine(isa.check_program(program))
     stack: list[Value] = []
     steps = []
-    for symbol in machine.top:
+    for symbol, place in zip(machine.top, isa.top_level(program), strict=True):
         machine.execute(symbol, stack)
-        steps.append(Step(symbol, list(stack)))
+        steps.append(Step(symbol, place, list(stack)))
     return steps
 
 

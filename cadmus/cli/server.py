@@ -1,0 +1,69 @@
+"""What ``cadmus serve`` and ``cadmus explore`` share: a server on this machine until it is stopped."""
+
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cadmus.errors import InputError
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+GRACE = 30
+"""Seconds that requests have to be finished when the server is stopped."""
+
+
+def port_option(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option --port."""
+    return click.option(
+        "--port",
+        default=default,
+        show_default=True,
+        type=click.IntRange(0, 65535),
+        help="Port to listen on; 0 for any that is free.",
+    )
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        InputError: it cannot.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", error)
+        raise InputError(f"cannot listen on --host {host} --port {port}: {reason}; choose others") from None
+    # Head and body of an answer are sent apart; the second would wait 40 ms for word that the first came.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def address_of(listener: socket.socket, host: str) -> str:
+    """The address to ask, such as ``http://127.0.0.1:8000``."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listener.getsockname()[1]}"
+
+
+def run_server(app: "Starlette", listener: socket.socket) -> None:
+    """Answer until SIGINT or SIGTERM; ends the process."""
+    import uvicorn
+
+    settings = uvicorn.Config(
+        app, lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE
+    )
+    # Uvicorn finishes what it is at, and then raises the signal once more.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+    uvicorn.Server(settings).run([listener])
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)

@@ -1,0 +1,93 @@
+"""``from cadmus import run, sample, trace, Cadmus``."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import cadmus
+from cadmus import Cadmus, isa, run, sample, trace
+from cadmus.errors import InputError
+from cadmus.model.shipped import DEFAULT_MODEL
+from cadmus.programs import Programs
+from tests.test_model import FLOAT_NOISE
+
+
+def test_a_program_runs_and_shows_its_steps():
+    assert run("34+7=").true
+    assert [(step.symbol, step.place) for step in trace(r"\3*;5f.")] == [("5", 4), ("f", 5)]
+
+
+def test_sampled_programs_are_true_and_the_same_for_a_seed():
+    programs = sample("equality", 50)
+    assert len(set(programs)) == 50
+    assert all(run(program).true for program in programs)
+    assert programs == sample("equality", 50)
+    assert not set(programs) & set(sample("equality", 50, seed=2))
+    assert not set(programs) & set(sample("equality", 50, split="test"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("equalitty", 1), "no template 'equalitty'; the templates are"),
+        (("equality", -1), "n is -1; it is 0 or more"),
+    ],
+)
+def test_sample_says_what_is_wrong(arguments, message):
+    with pytest.raises(InputError, match=message):
+        sample(*arguments)
+
+
+def test_a_model_takes_strings_as_it_takes_a_batch():
+    model = Cadmus.load()
+    prompts = ["34+7", "12+0", "62*4+54*4-"]
+    batch = Programs.from_strings(prompts)
+    np.testing.assert_array_equal(model.next_logits(prompts), model.next_logits(batch))
+    completions, ended = model.complete(prompts)
+    assert (completions.to_strings(), ended.tolist()) == (["=", ">", "="], [True] * 3)
+    assert (completions.lengths + batch.lengths).max() <= model.max_length
+
+
+@pytest.mark.parametrize(
+    ("programs", "message"),
+    [
+        ("34+7", r"is one string; a model is asked about several: \['34\+7'\]"),
+        (["34+7=."], "has its end . at position 6"),
+        (["34", ""], "the prefix is empty"),
+        (["3q"], "unknown symbol 'q' at position 2"),
+    ],
+)
+def test_a_model_says_what_is_no_program(programs, message):
+    with pytest.raises(InputError, match=message):
+        Cadmus.load().next_logits(programs)
+
+
+def test_attention_is_that_of_transformers():
+    programs = ["941-*55*2+", "62*4+54*4-"]
+    ((rows, ours),) = Cadmus.load().attention(programs)
+    assert rows == slice(0, 2)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(DEFAULT_MODEL, attn_implementation="eager")
+    tokens = torch.tensor([[isa.TOKEN_ID[symbol] for symbol in program] for program in programs])
+    with torch.inference_mode():
+        expected = torch.stack(theirs(tokens, output_attentions=True).attentions)
+    np.testing.assert_allclose(ours, expected.numpy(), atol=FLOAT_NOISE)
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = (
+        "import sys, cadmus; cadmus.run('34+7='); "
+        "sys.exit(', '.join({'numpy', 'torch', 'pydantic', 'numba', 'polars'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_package_names_what_it_offers():
+    assert set(cadmus.__all__) <= set(dir(cadmus))
+    assert all(getattr(cadmus, name) for name in cadmus.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'smaple'"):
+        _ = cadmus.smaple
