@@ -666,9 +666,11 @@ def test_a_server_that_cannot_start_says_why(export, tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         message = declined("--model", export, "--device", "cpu", "--port", taken)
-    assert f"cannot listen on --host 127.0.0.1 --port {taken}: Address already in use" in message
+    assert f"cannot listen on 127.0.0.1, port {taken}: Address already in use" in message
     for host in ("no.such.host.invalid", "." * 300, "x" * 300):
-        assert "cannot listen on --host" in declined("--model", export, "--device", "cpu", "--host", host)
+        assert f"cannot listen on {host}, port" in declined(
+            "--model", export, "--device", "cpu", "--host", host
+        )
     assert "is no export of a model" in declined("--model", tmp_path / "none")
     assert "--device abacus: not to be had here" in declined("--model", export, "--device", "abacus")
     monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")

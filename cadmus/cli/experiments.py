@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cadmus.cli.options import check_numbers_path, device_option, usable_device
-from cadmus.config import Config, digest, load_config, parse_config
+from cadmus.config import Config, digest, load_config
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, produce
 
@@ -177,14 +177,12 @@ def _begin(config: Path | None, output: Path, directory: Path) -> Config:
     check_numbers_path(output)
     if config is not None:
         return load_config(config)
-    from cadmus.model.export import METADATA, read_metadata
+    from cadmus.model.export import METADATA, trained_config
 
-    metadata = read_metadata(directory)
-    if "config" not in metadata:
+    trained = trained_config(directory)
+    if trained is None:
         raise InputError(f"{directory / METADATA}: says nothing of a config; name one with --config")
-    # The settings of experiments are not the model's.
-    trained = {section: values for section, values in metadata["config"].items() if section != "evaluate"}
-    return parse_config(trained, str(directory / METADATA))
+    return trained
 
 
 def _held_out(config: Config, dataset: Path) -> "tuple[Table, pl.Expr]":

@@ -9,7 +9,7 @@ from cadmus import isa
 from cadmus.cli.options import of_lines, program_command
 from cadmus.errors import InputError
 from cadmus.vm import reference
-from cadmus.vm.reference import Number, Result, Value, show
+from cadmus.vm.reference import Result, show
 
 
 @program_command()
@@ -66,18 +66,9 @@ def as_object(program: str, result: Result) -> dict[str, Any]:
     """What JSON says of a program: the keys ``program``, ``outputs`` and ``true``."""
     return {
         "program": program,
-        "outputs": [_plain(value) for value in result.outputs],
+        "outputs": [reference.plain(value) for value in result.outputs],
         "true": result.true,
     }
-
-
-def _plain(value: Value) -> int | dict[str, int] | list[int | dict[str, int]] | None:
-    """A value as JSON writes it."""
-    if value is reference.NAN:
-        return None
-    if isinstance(value, Number):
-        return value._asdict() if value.decoration else value.value
-    return [_plain(number) for number in value]
 
 
 @click.command("isa")

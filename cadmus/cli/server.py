@@ -40,7 +40,7 @@ def listening(host: str, port: int) -> socket.socket:
         listener = socket.create_server(address[:2], family=family)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", error)
-        raise InputError(f"cannot listen on --host {host} --port {port}: {reason}; choose others") from None
+        raise InputError(f"cannot listen on {host}, port {port}: {reason}; choose another") from None
     # Head and body of an answer are sent apart; the second would wait 40 ms for word that the first came.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

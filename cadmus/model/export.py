@@ -118,6 +118,20 @@ def read_metadata(directory: Path | str) -> dict[str, Any]:
     return metadata
 
 
+def trained_config(directory: Path | str) -> config.Config | None:
+    """The config that a model was trained with, its experiments the defaults; None if ``meta.json`` has none.
+
+    Raises:
+        InputError: as :func:`read_metadata`, or the config is not valid.
+    """
+    noted = read_metadata(directory).get("config")
+    if noted is None:
+        return None
+    # The settings of experiments are not the model's.
+    trained = {section: values for section, values in noted.items() if section != "evaluate"}
+    return config.parse_config(trained, str(Path(directory) / METADATA))
+
+
 def weights_digest(directory: Path | str) -> str:
     """Sixteen hexadecimal digits of the SHA-256 of an export's weights, by which results name their model.
 

@@ -56,6 +56,16 @@ def show(value: Value) -> str:
     return f"{value.value}:{value.decoration}" if value.decoration else str(value.value)
 
 
+def plain(value: Value) -> int | dict[str, int] | list[int | dict[str, int]] | None:
+    """A value as JSON has it: null for NAN, a number, {"value": v, "decoration": d} when decorated, and a
+    list of these for a sequence."""
+    if value is NAN:
+        return None
+    if isinstance(value, Number):
+        return value._asdict() if value.decoration else value.value
+    return [plain(number) for number in value]
+
+
 def run(program: str) -> Result:
     """Execute a program.
 

@@ -1,0 +1,55 @@
+"""``cadmus explore``."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from cadmus.cli.options import device_option, model_option, usable_device
+from cadmus.cli.server import address_of, listening, port_option, run_server
+from cadmus.model.shipped import named_or_default
+
+LOOPBACK = "127.0.0.1"
+
+
+@click.command()
+@model_option
+@port_option(8765)
+@click.option("--browser/--no-browser", default=True, help="Open the page in the browser, or only serve it.")
+@device_option
+def explore(directory: Path | None, port: int, browser: bool, device: str | None) -> None:
+    """Serve a page to play with, to this machine alone, until Ctrl-C.
+
+    Type a program or sample one, step through the machine, and see what the model expects next, by layer
+    (logit lens), and what each of its heads attends to. Without --model it is the model that comes with
+    the checkout, in models/laptop.
+
+    \b
+    Examples:
+      cadmus explore
+      cadmus explore --model results/quick/model --no-browser
+    """
+    directory = named_or_default(directory)
+    with listening(LOOPBACK, port) as listener:
+        from cadmus.config import Dataset
+        from cadmus.explore.application import application
+        from cadmus.model.export import trained_config
+        from cadmus.model.inference import Cadmus
+
+        model = Cadmus.load(directory, usable_device(device))
+        trained = trained_config(directory)
+        app = application(model, directory.resolve().name, trained.dataset if trained else Dataset())
+        address = address_of(listener, LOOPBACK)
+        click.echo(f"explore {directory} at {address} (Ctrl-C stops)")
+        if browser and _has_screen():
+            click.launch(address)
+        run_server(app, listener)
+
+
+def _has_screen() -> bool:
+    """Without one, a browser would open in the terminal."""
+    return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
+
+
+COMMANDS = (explore,)
