@@ -13,8 +13,9 @@ run: .venv/installed
 	@$(BIN)/python workflow/scripts/remove_stale_lock.py
 	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG)
 
+# Two processes, as most tests leave a core idle; those of a file stay together, as they share what is set up.
 test: .venv/installed
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # The DAG through workflow/profiles/slurm on a SLURM cluster of this machine; as root, on Debian or Ubuntu.
 slurm-test: .venv/installed

@@ -1,27 +1,31 @@
 """``cadmus explore``: its answers, and the page in a real browser."""
 
 import base64
+import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import expect, sync_playwright
 from starlette.testclient import TestClient
 
 from cadmus import Cadmus, isa, run
+from cadmus.bench import exploring
+from cadmus.cli.bench import bench
 from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset
+from cadmus.errors import InputError
 from cadmus.explore.application import PAGE, application
 from cadmus.explore.inspection import read
 from tests.checkout import ROOT, environment_of
 from tests.test_model import FLOAT_NOISE
 
 PROGRAM = r"\3*;5f72:bE2<i15="
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = exploring.find_browser()
 START = 60
 """Seconds that the server may take to start on a busy machine."""
 
@@ -116,22 +120,28 @@ def address():
 
 
 @pytest.fixture
-def page(address):
-    """The page in a browser, which talks to nobody but the server and reports no error."""
+def browser():
+    """The path of one."""
+    if BROWSER is None and os.environ.get("CI"):
+        pytest.fail("there is no browser; `.ci/run` installs one")
     if BROWSER is None:
-        if os.environ.get("CI"):
-            pytest.fail("there is no browser; `.ci/run` installs one")
-        pytest.skip("there is no chromium or google-chrome")
+        pytest.skip(f"there is none of {', '.join(exploring.BROWSERS)}")
+    return BROWSER
+
+
+@pytest.fixture
+def page(address, browser):
+    """The page in a browser, which talks to nobody but the server and reports no error."""
     troubles = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
+        started = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+        opened = started.new_page(viewport={"width": 1280, "height": 900})
         opened.on("pageerror", lambda error: troubles.append(str(error)))
         opened.on("request", lambda asked: asked.url.startswith(address) or troubles.append(asked.url))
         opened.goto(f"{address}/#34%2B7%3D.")
         opened.wait_for_selector("#lens td")
         yield opened
-        browser.close()
+        started.close()
     assert [trouble for trouble in troubles if not trouble.startswith("data:")] == []
 
 
@@ -201,3 +211,20 @@ def test_the_page_says_what_is_wrong_and_loses_nothing(page):
     expect(page.locator("#verdict")).to_contain_text("false")
     assert page.locator("#error").inner_text() == ""
     assert page.url.endswith("#34%2B8%3D")
+
+
+def test_the_benchmark_has_the_keys_of_its_help(browser, monkeypatch):
+    monkeypatch.setattr(exploring, "PROGRAMS", 2)
+    measured = json.loads(CliRunner().invoke(bench, ["explore", "--json"], catch_exceptions=False).stdout)
+    described = CliRunner().invoke(bench, ["explore", "--help"]).stdout
+    assert all(key in described for key in measured)
+    assert 0 < measured["server_milliseconds"] <= measured["server_longest"]
+    assert 0 < measured["page_milliseconds"] <= measured["page_longest"]
+
+
+def test_the_benchmark_needs_a_browser_and_a_model(browser, monkeypatch, tmp_path):
+    with pytest.raises(InputError, match="is no export of a model"):
+        exploring.bench_explore(tmp_path)
+    monkeypatch.setattr(exploring, "BROWSERS", ("netscape",))
+    with pytest.raises(InputError, match="needs a browser, one of netscape"):
+        exploring.bench_explore(None)

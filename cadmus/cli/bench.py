@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import config_option
+from cadmus.cli.options import config_option, model_option
 
 
 @click.group()
@@ -230,6 +230,38 @@ def probe(model: Path, as_json: bool) -> None:
         f"{measured['tokens']} tokens, {measured['regularisations']} regularisations, "
         f"{measured['cores']} cores"
     )
+
+
+@bench.command("explore")
+@model_option
+@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+def explore_command(directory: Path | None, as_json: bool) -> None:
+    """How long the page of `cadmus explore` takes to answer, in a real browser.
+
+    Needs Chromium and the package playwright. In the page it is the time from the last key to the picture,
+    in which the page waits whether another key follows; on the server, that of the two requests behind it.
+
+    \b
+    Keys of the JSON object:
+      instructions, programs           of each program, and how many of them
+      server_milliseconds, server_longest
+                                       median and longest time of the requests
+      page_milliseconds, page_longest  the same from key to picture
+
+    \b
+    Example:
+      cadmus bench explore --json > docs/results/bench_explore.json
+    """
+    from cadmus.bench.exploring import bench_explore
+
+    measured = bench_explore(directory)
+    if as_json:
+        click.echo(json.dumps(measured))
+        return
+    for name in ("server", "page"):
+        typical, longest = measured[f"{name}_milliseconds"], measured[f"{name}_longest"]
+        click.echo(f"{name:<8}{typical:>7,.1f} ms, {longest:,.1f} ms at most")
+    click.echo(f"{measured['programs']} programs of {measured['instructions']} instructions")
 
 
 def _show_peers(what: str, figures: dict[str, float]) -> None:

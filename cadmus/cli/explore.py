@@ -34,12 +34,15 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
     with listening(LOOPBACK, port) as listener:
         from cadmus.config import Dataset
         from cadmus.explore.application import application
+        from cadmus.explore.inspection import inspect
         from cadmus.model.export import trained_config
         from cadmus.model.inference import Cadmus
 
         model = Cadmus.load(directory, usable_device(device))
         trained = trained_config(directory)
         app = application(model, directory.resolve().name, trained.dataset if trained else Dataset())
+        # What PyTorch prepares at its first run is not for the first who asks to wait for.
+        inspect(model, "0")
         address = address_of(listener, LOOPBACK)
         click.echo(f"explore {directory} at {address} (Ctrl-C stops)")
         if browser and _has_screen():

@@ -3,7 +3,7 @@
 const at = (id) => document.getElementById(id);
 const END = ".";
 const SHOWN = 8; // likeliest instructions
-const TYPING = 120; // ms without a key after which a program is looked at
+const TYPING = 40; // ms without a key after which a program is looked at
 
 let machine; // what /api/machine says
 let seen = null; // what /api/inspect says of the program
@@ -48,6 +48,14 @@ function likeliest(layer, place, count) {
     .slice(0, count);
 }
 
+function likeliestOne(layer, place) {
+  let best = 0;
+  for (let token = 1; token < machine.instructions.length; token++) {
+    if (probability(layer, place, token) > probability(layer, place, best)) best = token;
+  }
+  return [best, probability(layer, place, best)];
+}
+
 // ---- asking
 
 async function look(text) {
@@ -79,8 +87,7 @@ async function look(text) {
 async function lookAtLayer() {
   try {
     heads = unpacked(await ask("attention", { program: seen.program, layer: chosen.layer }));
-    drawTokens();
-    drawHeads();
+    drawAttention();
   } catch (error) {
     say(error.message);
   }
@@ -225,7 +232,7 @@ function drawLens() {
   for (let layer = layers - 1; layer >= 0; layer--) {
     const row = element("tr", {}, element("th", { textContent: layer ? `block ${layer}` : "embedding" }));
     for (let place = 0; place < tokens; place++) {
-      const [[token, share]] = likeliest(layer, place, 1);
+      const [token, share] = likeliestOne(layer, place);
       const own = follows(place);
       const cell = element("td", {
         textContent: symbolOf(token),
@@ -256,9 +263,14 @@ function drawHeads() {
     fill(pen, head, 1, 0);
     const button = element("button", {}, canvas, `head ${head + 1}`);
     button.classList.toggle("chosen", head === chosen.head);
-    button.addEventListener("click", () => { chosen.head = head; drawTokens(); drawHeads(); });
+    button.addEventListener("click", () => { chosen.head = head; drawAttention(); });
     return button;
   }));
+}
+
+function drawAttention() {
+  drawTokens();
+  drawHeads();
   drawEnlarged();
 }
 
@@ -268,13 +280,14 @@ function shade() {
 
 function fill(pen, head, size, margin) {
   const tokens = heads.shape[1];
-  const color = shade();
+  pen.fillStyle = `rgb(${shade()})`;
   for (let from = 0; from < tokens; from++) {
     for (let to = 0; to <= from; to++) {
-      pen.fillStyle = `rgba(${color}, ${attends(head, from, to)})`;
+      pen.globalAlpha = attends(head, from, to);
       pen.fillRect(margin + to * size, margin + from * size, size, size);
     }
   }
+  pen.globalAlpha = 1;
 }
 
 function drawEnlarged() {
