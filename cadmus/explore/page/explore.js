@@ -3,6 +3,7 @@
 const at = (id) => document.getElementById(id);
 const END = ".";
 const SHOWN = 8; // likeliest instructions
+const READABLE = 8; // pixels of an instruction below which only the chosen one is written at the attention
 const TYPING = 40; // ms without a key after which a program is looked at
 
 let machine; // what /api/machine says
@@ -194,7 +195,7 @@ function drawMachine() {
   for (const row of at("trace").tBodies[0].rows) {
     const current = Number(row.dataset.place) === step?.place;
     row.classList.toggle("chosen", current);
-    if (current) scrollInside(row, row.closest(".scroll"));
+    if (current) scrollInside(row.firstChild, row.closest(".scroll"));
   }
 }
 
@@ -202,6 +203,7 @@ function scrollInside(child, box) {
   const [inner, outer] = [child.getBoundingClientRect(), box.getBoundingClientRect()];
   if (inner.top < outer.top) box.scrollTop -= outer.top - inner.top;
   if (inner.bottom > outer.bottom) box.scrollTop += inner.bottom - outer.bottom;
+  if (inner.left < outer.left || inner.right > outer.right) box.scrollLeft += inner.left - outer.left - outer.width / 2;
 }
 
 function drawExpected() {
@@ -292,7 +294,7 @@ function fill(pen, head, size, margin) {
 
 function drawEnlarged() {
   const tokens = heads.shape[1];
-  const size = Math.max(9, Math.min(28, Math.floor(560 / tokens)));
+  const size = Math.max(2, Math.min(28, Math.floor(560 / tokens)));
   const margin = 24;
   const scale = window.devicePixelRatio || 1;
   const side = margin + tokens * size + 1;
@@ -303,10 +305,11 @@ function drawEnlarged() {
   pen.scale(scale, scale);
   fill(pen, chosen.head, size, margin);
   const style = getComputedStyle(document.documentElement);
-  pen.font = `${Math.min(14, size + 2)}px ui-monospace, monospace`;
+  pen.font = `${size < READABLE ? 14 : Math.min(14, size + 2)}px ui-monospace, monospace`;
   pen.textAlign = "center";
   pen.textBaseline = "middle";
   for (const [place, symbol] of [...seen.program].entries()) {
+    if (size < READABLE && place !== chosen.place) continue;
     pen.fillStyle = style.getPropertyValue(place === chosen.place ? "--accent" : "--ink");
     pen.fillText(symbol, margin + (place + 0.5) * size, margin / 2);
     pen.fillText(symbol, margin / 2, margin + (place + 0.5) * size);
@@ -353,9 +356,8 @@ function choose(place) {
   at("first").disabled = at("previous").disabled = chosen.place === 0;
   at("last").disabled = at("next").disabled = chosen.place === seen.program.length - 1;
   const button = at("tokens").children[chosen.place].firstChild;
-  const strip = at("tokens").parentElement;
-  const [inner, outer] = [button.getBoundingClientRect(), strip.getBoundingClientRect()];
-  if (inner.left < outer.left || inner.right > outer.right) strip.scrollLeft += inner.left - outer.left - outer.width / 2;
+  scrollInside(button, at("tokens").parentElement);
+  scrollInside(at("lens").tFoot.rows[0].cells[chosen.place + 1], at("lens").parentElement);
   if (focused) button.focus({ preventScroll: true });
 }
 
