@@ -6,7 +6,7 @@ CONFIG ?= config/quick.yaml
 CORES ?= all
 BIN := .venv/bin
 
-.PHONY: run test slurm-test lint clean
+.PHONY: run test slurm-test docs lint clean
 
 run: .venv/installed
 	@$(BIN)/cadmus config show $(CONFIG) > /dev/null
@@ -20,6 +20,10 @@ test: .venv/installed
 # The DAG through workflow/profiles/slurm on a SLURM cluster of this machine; as root, on Debian or Ubuntu.
 slurm-test: .venv/installed
 	$(BIN)/python -m tests.slurm_run --output docs/results/slurm.json
+
+# The documentation as a site, in site/; a broken link or anchor, or a page that nothing leads to, is an error.
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: .venv/installed
 	$(BIN)/ruff format --check .
@@ -35,4 +39,4 @@ lint: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv results .snakemake
+	rm -rf .venv results site .snakemake

@@ -72,25 +72,49 @@ def with_results(text: str, published: Path, root: Path) -> str:
 
 def render(published: Path, root: Path) -> str:
     """The results as Markdown: a figure, Table 3, and config and commit that they come from."""
-    run = json.loads((published / "run.json").read_text(encoding="utf-8"))
     place = published.relative_to(root).as_posix()
-    table = (published / "table3_accuracy.md").read_text(encoding="utf-8").strip()
-    config = f"[config](config/{run['name']}.yaml)"
-    minutes = run["training_seconds"] / 60
     return "\n".join(
         [
             "",
-            f"![The comparison grid of the run {run['name']}]({place}/comparison_grid.png)",
+            _image("comparison_grid", published, root),
             "",
-            table,
+            (published / "table3_accuracy.md").read_text(encoding="utf-8").strip(),
             "",
-            f"Run `{run['name']}` ({config}, digest `{run['config_digest']}`, "
-            f"commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
-            f"trained on {run['programs']:,} programs ({run['tokens']:,} tokens) "
-            f"in {run['steps']:,} steps and {minutes:.1f} minutes on {run['cores']} CPU cores. "
-            f"More figures of this run are in [{place}]({place}).",
+            f"{_origin(published)} More figures of this run are in [{place}]({place}).",
             "",
         ]
+    )
+
+
+def results_page(published: Path, root: Path) -> str:
+    """All published results of a run as a page of Markdown, with links from the root of the checkout."""
+    from cadmus.figures import FIGURES, TABLES
+
+    table = (published / "table3_accuracy.md").read_text(encoding="utf-8").strip()
+    parts = [f"# The run {published.name}", _origin(published), TABLES["table3_accuracy"], table]
+    for name, caption in FIGURES.items():
+        if (published / f"{name}.png").is_file():
+            title = name.replace("_", " ").capitalize()
+            parts += [f"## {title}", _image(name, published, root), caption]
+    return "\n\n".join(parts) + "\n"
+
+
+def _image(name: str, published: Path, root: Path) -> str:
+    """A figure of the run as Markdown."""
+    words = name.replace("_", " ")
+    path = published.relative_to(root).as_posix()
+    return f"![The {words} of the run {published.name}]({path}/{name}.png)"
+
+
+def _origin(published: Path) -> str:
+    """A sentence on where the results of a run come from."""
+    run = json.loads((published / "run.json").read_text(encoding="utf-8"))
+    minutes = run["training_seconds"] / 60
+    return (
+        f"Run `{run['name']}` ([config](config/{run['name']}.yaml), digest `{run['config_digest']}`, "
+        f"commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
+        f"trained on {run['programs']:,} programs ({run['tokens']:,} tokens) "
+        f"in {run['steps']:,} steps and {minutes:.1f} minutes on {run['cores']} CPU cores."
     )
 
 

@@ -11,12 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.cli.machine import run
 from cadmus.config import OPERATORS, TEMPLATES, Dataset, ExpressionTemplate, Values
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
@@ -450,15 +448,6 @@ def test_an_unknown_template_is_named():
 
 
 TEXT = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("program", "printed"),
-    re.findall(r"""```console\n\$ cadmus run --trace ['"]([^\n]*)['"]\n(.*?\n)```""", TEXT, re.DOTALL),
-)
-def test_the_examples_of_the_document_are_executed(program, printed):
-    assert CliRunner().invoke(run, ["--trace", program]).output == printed
-    assert printed.endswith("true\n")
 
 
 def test_the_document_explains_every_template():

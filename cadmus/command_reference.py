@@ -1,0 +1,63 @@
+"""The reference of the command line for the site, written from the commands themselves."""
+
+import inspect
+import re
+
+import click
+
+
+def reference() -> str:
+    """Every command as Markdown: how it is called, what it does, its arguments and options."""
+    from cadmus.cli.main import cadmus
+
+    return "\n".join(_describe(cadmus, click.Context(cadmus, info_name="cadmus"), 2))
+
+
+def _describe(command: click.Command, context: click.Context, level: int) -> list[str]:
+    """The section of a command and, below it, those of its subcommands."""
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    parts = [
+        f"{'#' * level} `{context.command_path}`\n",
+        f"```text\n{usage}\n```\n",
+        _prose(command.help or ""),
+        _options(command, context),
+    ]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None and not below.hidden:
+                inner = click.Context(below, info_name=name, parent=context)
+                parts += _describe(below, inner, level + 1 if context.parent else level)
+    return parts
+
+
+def _prose(text: str) -> str:
+    r"""Help as Markdown.  What stands behind ``\b`` keeps its lines, as code."""
+    paragraphs = []
+    for paragraph in inspect.cleandoc(text).split("\f")[0].split("\n\n"):
+        if not paragraph.startswith("\b\n"):
+            paragraphs.append(_plain(paragraph))
+            continue
+        title, _, lines = paragraph.removeprefix("\b\n").partition("\n")
+        language = "sh" if title.startswith("Example") else "text"
+        paragraphs.append(f"{_plain(title)}\n\n```{language}\n{inspect.cleandoc(chr(10) + lines)}\n```")
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def _options(command: click.Command, context: click.Context) -> str:
+    # What an argument is stands in the help of the command.
+    described = [
+        item for item in command.params if isinstance(item, click.Option) or getattr(item, "help", None)
+    ]
+    records = filter(None, (item.get_help_record(context) for item in described))
+    rows = [f"| `{names.replace('|', chr(92) + '|')}` | {_plain(text)} |" for names, text in records]
+    if not rows:
+        return ""
+    return "\n".join(["| option | meaning |", "| --- | --- |", *rows]) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text in which only backticks are markup."""
+    return re.sub(
+        r"(`[^`\n]*`)|([\\*_<>|\[\]&])", lambda hit: hit[1] or f"&#{ord(hit[2])};", text.replace("\n", " ")
+    )

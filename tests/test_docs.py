@@ -1,0 +1,54 @@
+"""What the pages show of the command line is what it prints, and the reference has all of it."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cadmus.cli.main import cadmus
+from cadmus.command_reference import reference
+from cadmus.vm import reference as machine
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+EXAMPLES = [
+    pytest.param(command, printed, id=f"{page.stem}: {command}")
+    for page in PAGES
+    for block in re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for command, printed in re.findall(r"^\$ cadmus (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(("command", "printed"), EXAMPLES)
+def test_the_examples_of_the_pages_are_executed(command, printed):
+    done = CliRunner().invoke(cadmus, shlex.split(command))
+    assert (done.exit_code, done.output) == (0, printed)
+
+
+@pytest.mark.parametrize(("page", "number"), [("docs/concepts.md", 9)])
+def test_programs_in_tables_are_true(page, number):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    rows = re.findall(r"^\|.*? `([^`]+)` \| `([^`]+)` \| ", text, re.MULTILINE)
+    assert len(rows) == number
+    for prompt, completion in rows:
+        assert machine.run(prompt + completion).true, prompt
+
+
+def test_the_reference_has_every_command_and_option():
+    text = reference()
+
+    def check(command: click.Command, context: click.Context) -> None:
+        section = text.split(f"# `{context.command_path}`\n")[1].split("\n#")[0]
+        for option in command.params:
+            assert isinstance(option, click.Argument) or all(name in section for name in option.opts)
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
+                check(below, click.Context(below, info_name=name, parent=context))
+
+    check(cadmus, click.Context(cadmus, info_name="cadmus"))
+    assert "# `cadmus llm submit`" in text
