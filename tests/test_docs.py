@@ -28,7 +28,7 @@ def test_the_examples_of_the_pages_are_executed(command, printed):
     assert (done.exit_code, done.output) == (0, printed)
 
 
-@pytest.mark.parametrize(("page", "number"), [("docs/concepts.md", 9)])
+@pytest.mark.parametrize(("page", "number"), [("README.md", 3), ("docs/concepts.md", 9)])
 def test_programs_in_tables_are_true(page, number):
     text = (ROOT / page).read_text(encoding="utf-8")
     rows = re.findall(r"^\|.*? `([^`]+)` \| `([^`]+)` \| ", text, re.MULTILINE)
