@@ -1,7 +1,9 @@
 """``from cadmus import run, sample, trace, Cadmus``."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from cadmus import Cadmus, isa, run, sample, trace
 from cadmus.errors import InputError
 from cadmus.model.shipped import DEFAULT_MODEL
 from cadmus.programs import Programs
+from tests.checkout import ROOT
 from tests.test_model import FLOAT_NOISE
 
 
@@ -91,3 +94,12 @@ def test_the_package_names_what_it_offers():
     assert all(getattr(cadmus, name) for name in cadmus.__all__)
     with pytest.raises(AttributeError, match="no attribute 'smaple'"):
         _ = cadmus.smaple
+
+
+def test_the_page_on_python_runs(capsys):
+    text = Path(ROOT, "docs/python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec("\n".join(blocks), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "True 1"
+    assert printed[6:8] == ["34+7 = True", "62*4+54*4- = True"]
