@@ -296,9 +296,7 @@ def _draw(seed: int, dataset: Dataset, name: str) -> Candidates:
             f"{dataset.max_length} instructions; raise it"
         )
     true = short & verdicts(drawn.programs)
-    rows = np.flatnonzero(true if true.any() else short)
-    programs, *columns = drawn
-    return Candidates(programs.take(rows), *(None if column is None else column[rows] for column in columns))
+    return drawn.take(np.flatnonzero(true if true.any() else short))
 
 
 def _stored_bytes(drawn: Candidates) -> float:
@@ -308,4 +306,5 @@ def _stored_bytes(drawn: Candidates) -> float:
         columns |= {"x": drawn.x.astype(np.int16), "y": drawn.y.astype(np.int16)}
     file = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), file, compression="zstd")
-    return file.getvalue().size / len(drawn.programs)
+    size: int = file.getvalue().size
+    return size / len(drawn.programs)

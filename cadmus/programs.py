@@ -67,7 +67,7 @@ class Programs:
     @property
     def lengths(self) -> np.ndarray:
         """Instructions in each program: int64, shape (n,)."""
-        return self.offsets[1:] - self.offsets[:-1]
+        return np.diff(self.offsets)
 
     def take(self, rows: np.ndarray) -> "Programs":
         """The programs at ``rows`` (indices, or a mask as long as the batch), in that order."""
@@ -142,7 +142,13 @@ def _lengths_of(piece: Piece) -> np.ndarray | int:
 
 
 @numba.njit(cache=True)
-def _copy_rows(source, source_offsets, rows, target, target_offsets):  # pragma: no cover - compiled
+def _copy_rows(
+    source: np.ndarray,
+    source_offsets: np.ndarray,
+    rows: np.ndarray,
+    target: np.ndarray,
+    target_offsets: np.ndarray,
+) -> None:  # pragma: no cover - compiled
     for i in range(len(rows)):
         start = source_offsets[rows[i]]
         for k in range(target_offsets[i + 1] - target_offsets[i]):
@@ -150,7 +156,13 @@ def _copy_rows(source, source_offsets, rows, target, target_offsets):  # pragma:
 
 
 @numba.njit(cache=True)
-def _copy_pieces(source, source_start, target, target_start, lengths):  # pragma: no cover - compiled
+def _copy_pieces(
+    source: np.ndarray,
+    source_start: np.ndarray,
+    target: np.ndarray,
+    target_start: np.ndarray,
+    lengths: np.ndarray,
+) -> None:  # pragma: no cover - compiled
     for i in range(len(lengths)):
         for k in range(lengths[i]):
             target[target_start[i] + k] = source[source_start[i] + k]
@@ -160,7 +172,9 @@ def _copy_pieces(source, source_start, target, target_start, lengths):  # pragma
 
 
 @numba.njit(cache=True)
-def _append_pieces(source, source_offsets, target, end):  # pragma: no cover - compiled
+def _append_pieces(
+    source: np.ndarray, source_offsets: np.ndarray, target: np.ndarray, end: np.ndarray
+) -> None:  # pragma: no cover - compiled
     for i in range(len(end)):
         at = end[i]
         for k in range(source_offsets[i], source_offsets[i + 1]):
@@ -170,7 +184,9 @@ def _append_pieces(source, source_offsets, target, end):  # pragma: no cover - c
 
 
 @numba.njit(cache=True)
-def _append_literal(literal, target, end):  # pragma: no cover - compiled
+def _append_literal(
+    literal: np.ndarray, target: np.ndarray, end: np.ndarray
+) -> None:  # pragma: no cover - compiled
     for i in range(len(end)):
         for k in range(len(literal)):
             target[end[i] + k] = literal[k]
@@ -178,7 +194,9 @@ def _append_literal(literal, target, end):  # pragma: no cover - compiled
 
 
 @numba.njit(cache=True)
-def _append_column(column, target, end):  # pragma: no cover - compiled
+def _append_column(
+    column: np.ndarray, target: np.ndarray, end: np.ndarray
+) -> None:  # pragma: no cover - compiled
     for i in range(len(end)):
         target[end[i]] = column[i]
         end[i] += 1

@@ -127,9 +127,12 @@ def _operations(programs: Programs) -> float:
 def _padded(programs: Programs, which: np.ndarray, length: int) -> PackedBatch:
     """One program a row."""
     rows = [pack_batch(programs.take(which[i : i + 1]), np.ones(1), length) for i in range(len(which))]
-    names = ("tokens", "positions", "segments", "targets", "completing")
     return PackedBatch(
-        *(torch.cat([getattr(row, name) for row in rows]) for name in names),
+        tokens=torch.cat([row.tokens for row in rows]),
+        positions=torch.cat([row.positions for row in rows]),
+        segments=torch.cat([row.segments for row in rows]),
+        targets=torch.cat([row.targets for row in rows]),
+        completing=torch.cat([row.completing for row in rows]),
         programs=len(rows),
         target_count=sum(row.target_count for row in rows),
     )
@@ -176,12 +179,15 @@ def _step(
 def _transformers_step(device: torch.device, of: PackedBatch, autocast: bool) -> Callable[[], object]:
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
-    model = GPTNeoXForCausalLM(GPTNeoXConfig(**transformers_config(SIZES))).to(device)
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**transformers_config(SIZES)))
+    # transformers wraps this method and takes its first argument for the model.
+    model.to(device)  # type: ignore[arg-type]
 
     def logits(tokens: Tensor, *_: Tensor) -> Tensor:
         """As rows of plain text; what belongs to another program is not masked."""
         with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-            return model(input_ids=tokens).logits
+            of_tokens: Tensor = model(input_ids=tokens).logits
+            return of_tokens
 
     return partial(_plain_step, logits, [_inputs(of, device)], _adam(model))
 
@@ -190,7 +196,8 @@ def _plain_step(
     logits: Callable[..., Tensor], inputs: list[list[Tensor]], optimizer: torch.optim.Optimizer
 ) -> None:
     for *given, targets in inputs:
-        (_loss(logits(*given), targets) / len(inputs)).backward()
+        loss = _loss(logits(*given), targets) / len(inputs)
+        loss.backward()  # type: ignore[no-untyped-call]  # as torch has it
     optimizer.step()
     optimizer.zero_grad()
 

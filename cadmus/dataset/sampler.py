@@ -118,7 +118,7 @@ def sample(
         surplus = max(0, counts.kept - count)
         counts.surplus += surplus
         counts.kept -= surplus
-        batches.append(_rows(kept, np.arange(len(kept.programs) - surplus)))
+        batches.append(kept.take(np.arange(len(kept.programs) - surplus)))
         if counts.kept < count and counts.sampled % (WINDOW * BATCH) == 0:
             of_window = counts.kept - kept_before
             kept_before = counts.kept
@@ -184,7 +184,7 @@ def _filter(
     short = candidates.programs.lengths <= dataset.max_length
     if not short.all():
         counts.too_long += int(np.sum(~short))
-        candidates = _rows(candidates, np.flatnonzero(short))
+        candidates = candidates.take(np.flatnonzero(short))
 
     true = compiled.verdicts(candidates.programs)
     hashed = hashes(candidates.programs)
@@ -194,7 +194,7 @@ def _filter(
     rows = np.flatnonzero(true & ours)
 
     if matched:
-        good = _rows(candidates, rows)
+        good = candidates.take(rows)
         by_rule = matches(dataset.rules_for(template).values(), good.programs, good.x, good.y)
         for name, hits in zip(matched, by_rule, strict=True):
             matched[name] += int(hits.sum())
@@ -214,14 +214,7 @@ def _filter(
         counts.duplicates += len(rows) - new
         rows = rows[first]
     counts.kept += len(rows)
-    return _rows(candidates, rows)
-
-
-def _rows(candidates: Candidates, rows: np.ndarray) -> Candidates:
-    return Candidates(
-        candidates.programs.take(rows),
-        *(None if column is None else column[rows] for column in candidates[1:]),
-    )
+    return candidates.take(rows)
 
 
 def _assemble(batches: list[Candidates], counts: Counts, matched: dict[str, int]) -> Sample:

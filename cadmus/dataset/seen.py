@@ -22,7 +22,7 @@ class Seen:
 
 
 @numba.njit(cache=True, nogil=True)
-def _add(table, hashes):  # pragma: no cover - compiled
+def _add(table: np.ndarray, hashes: np.ndarray) -> np.ndarray:  # pragma: no cover - compiled
     mask = np.uint64(len(table) - 1)
     new = np.zeros(len(hashes), np.bool_)
     for i in range(len(hashes)):

@@ -41,7 +41,7 @@ def split_of_hashes(hashed: np.ndarray, held_out_share: float) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _hash_rows(data, offsets):  # pragma: no cover - compiled
+def _hash_rows(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:  # pragma: no cover - compiled
     """FNV-1a, finished by the mixing function of MurmurHash3 so that all bits depend on all bytes."""
     result = np.empty(len(offsets) - 1, np.uint64)
     for row in range(len(result)):

@@ -11,7 +11,7 @@ from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.draw import comparator
-from cadmus.templates.expressions import expressions
+from cadmus.templates.expressions import short_expressions
 
 HALF = 5
 """Instructions in each of the two expressions."""
@@ -21,7 +21,8 @@ _PAIRS_AT_ONCE = 1 << 17
 
 def held_out(programs: Programs, held_out_share: float) -> np.ndarray:
     """Which programs belong to the test split: bool, shape (n,)."""
-    return split_of(programs, held_out_share) == TEST
+    belongs: np.ndarray = split_of(programs, held_out_share) == TEST
+    return belongs
 
 
 def held_out_comparisons(
@@ -42,7 +43,7 @@ def held_out_comparisons(
         The programs, and the index of the pair that each belongs to (int64).  A pair has fewer than
         ``programs_per_pair``, perhaps none, when its whole space of programs holds no more.
     """
-    table = expressions(HALF)
+    table = short_expressions(HALF)
     x_count, y_count = table.count(x), table.count(y)
     x_first, y_first = np.searchsorted(table.values, x), np.searchsorted(table.values, y)
     space = x_count * y_count
@@ -97,7 +98,7 @@ def held_out_sample(
     Raises:
         InputError: there are not so many.
     """
-    table = expressions(HALF)
+    table = short_expressions(HALF)
     first, stop = np.searchsorted(table.values, [values.low, values.high + 1])
     found = np.empty((2, 0), np.int64)
     programs = Programs.from_strings([])
@@ -124,7 +125,8 @@ def held_out_sample(
 
 def _counting(lengths: np.ndarray) -> np.ndarray:
     """0, 1 … length - 1 for each length, one run after another."""
-    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    counting: np.ndarray = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return counting
 
 
 def _coprime_near(step: np.ndarray, size: np.ndarray) -> np.ndarray:

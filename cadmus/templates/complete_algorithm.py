@@ -4,6 +4,7 @@ r"""Induction: examples of a function, then its definition.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def complete_algorithm(draw: Draw, n: int) -> Candidates:
     shares, functions, calls = zip(*kinds, strict=True)
     kind = draw.rng.choice(len(kinds), size=n, p=np.divide(shares, sum(shares)))
     count = draw.rng.integers(fields.examples[0], fields.examples[1] + 1, size=n)
-    body = _by_kind(kind, [lambda k, of=of: of(draw, k) for of in functions])
+    body = _by_kind(kind, [partial(of, draw) for of in functions])
     call = _by_kind(np.repeat(kind, count), calls)
 
     outcome = compiled.execute(join(definition(body.take(np.repeat(np.arange(n), count))), call))

@@ -15,6 +15,7 @@ from cadmus.config import OPERATORS, Dataset, ExpressionTemplate
 from cadmus.programs import Programs, interleave, join, offsets_of
 from cadmus.templates.numbers import Numbers
 from cadmus.vm import compiled
+from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE, Outcome
 
 
 class Candidates(NamedTuple):
@@ -30,6 +31,11 @@ class Candidates(NamedTuple):
     prompt_length: np.ndarray
     x: np.ndarray | None = None
     y: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray) -> "Candidates":
+        """The candidates at ``rows`` (indices), in that order."""
+        x, y = (None if column is None else column[rows] for column in (self.x, self.y))
+        return Candidates(self.programs.take(rows), self.prompt_length[rows], x, y)
 
 
 class Draw:
@@ -138,7 +144,8 @@ def only_where(piece: Programs, mask: np.ndarray) -> Programs:
 
 def comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The comparison that holds of each ``x`` and ``y``, one of ``<=>``: uint8, shape (n,)."""
-    return np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
+    symbols: np.ndarray = np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
+    return symbols
 
 
 def nothing(n: int) -> Programs:
@@ -187,31 +194,33 @@ def numeral(values: np.ndarray) -> Programs:
     return texts.take(values + zero)
 
 
-def writable(outcome: compiled.Outcome) -> np.ndarray:
+def writable(outcome: Outcome) -> np.ndarray:
     """Rows whose top value :func:`answer` can write: bool, shape (n,)."""
     return _writable(outcome.kind, outcome.length, outcome.values)
 
 
 @numba.njit(cache=True, nogil=True)
-def _writable(kind, length, values):  # pragma: no cover - compiled
-    fits = kind != compiled.NAN
+def _writable(
+    kind: np.ndarray, length: np.ndarray, values: np.ndarray
+) -> np.ndarray:  # pragma: no cover - compiled
+    fits: np.ndarray = kind != NAN
     for row in range(len(kind)):
         for place in range(max(1, length[row])):
             fits[row] &= -NUMERAL_MAX <= values[row, place] <= NUMERAL_MAX
     return fits
 
 
-def rows_of(outcome: compiled.Outcome, rows: np.ndarray) -> compiled.Outcome:
+def rows_of(outcome: Outcome, rows: np.ndarray) -> Outcome:
     """The outcomes of some programs: ``rows`` are indices or a mask."""
-    return compiled.Outcome(*(column[rows] for column in outcome))
+    return Outcome(*(column[rows] for column in outcome))
 
 
-def answer(outcome: compiled.Outcome, labels: np.ndarray | None = None) -> Programs:
+def answer(outcome: Outcome, labels: np.ndarray | None = None) -> Programs:
     """What makes a program true that leaves each top value: ``7=`` for 7, ``u1b2bY`` for a sequence.
 
     In the rows of the mask ``labels`` it is the label itself: ``!`` for 0, nothing for another value.
     """
-    kind = np.where(outcome.kind == compiled.SEQUENCE, 1, 0)
+    kind = np.where(outcome.kind == SEQUENCE, 1, 0)
     if labels is not None:
         kind[labels] = 2
     numbers, sequences, labelled = (rows_of(outcome, kind == which) for which in range(3))
@@ -226,7 +235,7 @@ def answer(outcome: compiled.Outcome, labels: np.ndarray | None = None) -> Progr
     )
 
 
-def _sequence_answer(outcome: compiled.Outcome) -> Programs:
+def _sequence_answer(outcome: Outcome) -> Programs:
     elements = []
     for place in range(int(outcome.length.max(initial=0))):
         plain = numeral(outcome.values[:, place])
@@ -244,7 +253,7 @@ def answered(prompt: Programs, labels: bool = False) -> Candidates:
     outcome = compiled.execute(prompt)
     rows = writable(outcome)
     prompt, outcome = prompt.take(rows), rows_of(outcome, rows)
-    given = answer(outcome, outcome.kind == compiled.NUMBER if labels else None)
+    given = answer(outcome, outcome.kind == NUMBER if labels else None)
     return Candidates(join(prompt, given), prompt.lengths)
 
 

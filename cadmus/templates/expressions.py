@@ -17,6 +17,7 @@ import numpy as np
 from cadmus.config import OPERATORS
 from cadmus.programs import Programs, interleave, join
 from cadmus.vm import compiled
+from cadmus.vm.outcome import NUMBER
 
 DIGITS = np.frombuffer(b"0123456789", np.uint8)
 SHAPES = {1: ("d",), 3: ("ddo",), 5: ("ddodo", "dddoo")}
@@ -48,7 +49,8 @@ class _ByValue:
         """How many expressions have each of ``values``: int64, of the same shape."""
         smallest, last = self.extent[0], len(self._below) - 1
         start, stop = (self._below[np.clip(values - smallest + above, 0, last)] for above in (0, 1))
-        return stop - start
+        counts: np.ndarray = stop - start
+        return counts
 
     def _draw(self, rng: np.random.Generator, values: np.ndarray) -> np.ndarray:
         """The number of an expression for each of ``values``, uniformly among those that have the value."""
@@ -71,22 +73,19 @@ class Expressions(_ByValue):
     Attributes:
         texts: uint8, shape (n, length), the expressions.
         values: int64, shape (n,), ascending.
+        before: int64, shape (n + 1,), the numbers from 0 to n.
         enumerated: expressions of this length, those that are NAN included.
     """
 
     texts: np.ndarray
     values: np.ndarray
+    before: np.ndarray
     enumerated: int
 
     @property
     def programs(self) -> Programs:
         """The n expressions."""
         return _fixed_length(self.texts)
-
-    @functools.cached_property
-    def before(self) -> np.ndarray:
-        """int64, shape (n + 1,), the numbers from 0 to n."""
-        return np.arange(len(self.values) + 1)
 
     def sample(self, rng: np.random.Generator, values: np.ndarray) -> Programs:
         """An expression for each of ``values``, uniformly among those that have the value.
@@ -134,23 +133,27 @@ class Composed(_ByValue):
         lengths = self.left_length[drawn]
         for left_length in range(1, self.length - 1, 2):
             of = drawn[lengths == left_length]
-            left = expressions(left_length, self.operators).sample(rng, self.left[of])
-            right = expressions(self.length - 1 - left_length, self.operators).sample(rng, self.right[of])
+            left = short_expressions(left_length, self.operators).sample(rng, self.left[of])
+            right_length = self.length - 1 - left_length
+            right = short_expressions(right_length, self.operators).sample(rng, self.right[of])
             pieces.append(join(left, right, self.operator[of]))
         return interleave(lengths // 2, pieces)
 
 
-@functools.cache
 def expressions(length: int, operators: str = OPERATORS) -> Expressions | Composed:
     """The expressions of ``length`` instructions (1, 3, 5 or 7) made of digits and ``operators``."""
-    if length not in SHAPES:
-        return _compose(length, operators)
+    return short_expressions(length, operators) if length in SHAPES else _compose(length, operators)
+
+
+@functools.cache
+def short_expressions(length: int, operators: str = OPERATORS) -> Expressions:
+    """Those of 1, 3 or 5 instructions, which are enumerated."""
     texts = np.concatenate([_enumerate(shape, operators) for shape in SHAPES[length]])
     outcome = compiled.execute(_fixed_length(texts))
-    rows = np.flatnonzero(outcome.kind == compiled.NUMBER)
+    rows = np.flatnonzero(outcome.kind == NUMBER)
     values = outcome.values[rows, 0].astype(np.int64)
     order = np.argsort(values, kind="stable")
-    return Expressions(texts[rows[order]], values[order], len(texts))
+    return Expressions(texts[rows[order]], values[order], np.arange(len(values) + 1), len(texts))
 
 
 def _enumerate(shape: str, operators: str) -> np.ndarray:
@@ -160,11 +163,13 @@ def _enumerate(shape: str, operators: str) -> np.ndarray:
     return np.stack([axis.ravel() for axis in axes], axis=1)
 
 
+@functools.cache
 def _compose(length: int, operators: str) -> Composed:
     """Every pair of values of shorter expressions under every operator, one example of each executed."""
     columns = []
     for left_length in range(1, length - 1, 2):
-        tables = expressions(left_length, operators), expressions(length - 1 - left_length, operators)
+        lengths = left_length, length - 1 - left_length
+        tables = [short_expressions(of, operators) for of in lengths]
         distinct = [np.unique(table.values, return_index=True, return_counts=True) for table in tables]
         grid = np.meshgrid(*(np.arange(len(of[0])) for of in distinct), indexing="ij")
         left, right = (axis.ravel() for axis in grid)
@@ -175,7 +180,7 @@ def _compose(length: int, operators: str) -> Composed:
         ]
         for operator in operators.encode():
             outcome = compiled.execute(join(*examples, bytes([operator])))
-            rows = np.flatnonzero(outcome.kind == compiled.NUMBER)
+            rows = np.flatnonzero(outcome.kind == NUMBER)
             columns.append(
                 (
                     outcome.values[rows, 0].astype(np.int64),
@@ -186,10 +191,11 @@ def _compose(length: int, operators: str) -> Composed:
                     distinct[0][2][left[rows]] * distinct[1][2][right[rows]],
                 )
             )
-    *parts, weights = (np.concatenate(column) for column in zip(*columns, strict=True))
-    order = np.argsort(parts[0], kind="stable")
+    values, *pieces, weights = (np.concatenate(column) for column in zip(*columns, strict=True))
+    order = np.argsort(values, kind="stable")
     before = np.concatenate([[0], np.cumsum(weights[order])])
-    return Composed(*(part[order] for part in parts), before, length, operators)
+    left, right, left_lengths, symbols = (piece[order] for piece in pieces)
+    return Composed(values[order], left, right, left_lengths, symbols, before, length, operators)
 
 
 def _fixed_length(texts: np.ndarray) -> Programs:
@@ -199,7 +205,9 @@ def _fixed_length(texts: np.ndarray) -> Programs:
 
 
 @numba.njit(cache=True, nogil=True)
-def _draw_between(random, values, smallest, below):  # pragma: no cover - compiled
+def _draw_between(
+    random: np.ndarray, values: np.ndarray, smallest: int, below: np.ndarray
+) -> np.ndarray:  # pragma: no cover - compiled
     """A number from ``below[v]`` to ``below[v + 1] - 1`` for each value, -1 where there is none."""
     numbers = np.full(len(values), -1, np.int64)
     for i in range(len(values)):
@@ -210,7 +218,7 @@ def _draw_between(random, values, smallest, below):  # pragma: no cover - compil
 
 
 @numba.njit(cache=True, nogil=True)
-def _gather(texts, rows):  # pragma: no cover - compiled
+def _gather(texts: np.ndarray, rows: np.ndarray) -> np.ndarray:  # pragma: no cover - compiled
     result = np.empty((len(rows), texts.shape[1]), np.uint8)
     for i in range(len(rows)):
         for k in range(texts.shape[1]):

@@ -72,7 +72,8 @@ class Numbers:
     def has(self, values: np.ndarray) -> np.ndarray:
         """Whether each of ``values`` lies in the range and has an expression: bool, of the same shape."""
         places = np.clip(values - self._low, 0, len(self._possible) - 1)
-        return self._possible[places] & (places == values - self._low)
+        found: np.ndarray = self._possible[places] & (places == values - self._low)
+        return found
 
 
 def alias_table(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -101,7 +102,9 @@ def alias_table(shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _alias_draw(random, keep, other, values):  # pragma: no cover - compiled
+def _alias_draw(
+    random: np.ndarray, keep: np.ndarray, other: np.ndarray, values: np.ndarray
+) -> np.ndarray:  # pragma: no cover - compiled
     result = np.empty(len(random), np.int64)
     for i in range(len(random)):
         scaled = random[i] * len(keep)
@@ -111,7 +114,9 @@ def _alias_draw(random, keep, other, values):  # pragma: no cover - compiled
 
 
 @numba.njit(cache=True, nogil=True)
-def _choose(random, places, up_to):  # pragma: no cover - compiled
+def _choose(
+    random: np.ndarray, places: np.ndarray, up_to: np.ndarray
+) -> np.ndarray:  # pragma: no cover - compiled
     """The first row of each column ``places[i]`` of ``up_to`` that ``random[i]`` is below."""
     which = np.zeros(len(random), np.uint8)
     for i in range(len(random)):

@@ -6,6 +6,7 @@ from cadmus.config import ExpressionTemplate
 from cadmus.programs import Programs, join
 from cadmus.templates.draw import Candidates, Draw, comparator, definition, nothing, only_where
 from cadmus.vm import compiled
+from cadmus.vm.outcome import NUMBER
 
 BEFORE, BETWEEN, AFTER = range(3)
 """Where a definition stands: before the call, between it and the expression, after the comparator."""
@@ -27,7 +28,7 @@ def subroutines(draw: Draw, n: int) -> Candidates:
     # Half the time the expression beside the call has the same value.
     outcome = compiled.execute(join(*definitions, call))
     x = outcome.values[:, 0].astype(np.int64)
-    fits = (outcome.kind == compiled.NUMBER) & draw.expressible(x, COMPARED)
+    fits = (outcome.kind == NUMBER) & draw.expressible(x, COMPARED)
     *definitions, call = (piece.take(fits) for piece in (*definitions, call))
     x, n = x[fits], int(fits.sum())
     y = np.where(draw.rng.random(n) < 0.5, x, draw.values(n, COMPARED))

@@ -76,8 +76,15 @@ def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) 
         completing,
         isa.END_ID,
     )
-    arrays = (torch.from_numpy(array) for array in (tokens, positions, segments, targets, completing))
-    return PackedBatch(*arrays, programs=len(programs), target_count=int(programs.lengths.sum()))
+    return PackedBatch(
+        torch.from_numpy(tokens),
+        torch.from_numpy(positions),
+        torch.from_numpy(segments),
+        torch.from_numpy(targets),
+        torch.from_numpy(completing),
+        programs=len(programs),
+        target_count=int(programs.lengths.sum()),
+    )
 
 
 def pack(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -95,7 +102,9 @@ def pack(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray, 
 
 
 @numba.njit(cache=True)
-def _best_fit(order, lengths, row_length):  # pragma: no cover - compiled
+def _best_fit(
+    order: np.ndarray, lengths: np.ndarray, row_length: int
+) -> tuple[np.ndarray, np.ndarray, int]:  # pragma: no cover - compiled
     rows = np.empty(len(lengths), np.int64)
     columns = np.empty(len(lengths), np.int64)
     room = np.empty(len(lengths), np.int64)
@@ -119,8 +128,18 @@ def _best_fit(order, lengths, row_length):  # pragma: no cover - compiled
 
 @numba.njit(cache=True)
 def _fill(
-    source, offsets, prompt_lengths, rows, columns, tokens, positions, segments, targets, completing, end
-):  # pragma: no cover - compiled
+    source: np.ndarray,
+    offsets: np.ndarray,
+    prompt_lengths: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    tokens: np.ndarray,
+    positions: np.ndarray,
+    segments: np.ndarray,
+    targets: np.ndarray,
+    completing: np.ndarray,
+    end: int,
+) -> None:  # pragma: no cover - compiled
     for i in range(len(rows)):
         length = offsets[i + 1] - offsets[i]
         for k in range(length + 1):

@@ -211,16 +211,17 @@ _ALL, _SORT, _REVERSE, _KEEP, _RANGE, _IDENTICAL = b"ASVKIY"
 _NO_NUMBER = 2**62  # a word that no number has, for a result that is NAN
 
 # Divisors are checked before they divide, so the checks that Python's error model adds are not needed.
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy"}
-_compile = numba.njit(**_OPTIONS)
-_compile_inline = numba.njit(forceinline=True, **_OPTIONS)
+_compile = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_compile
-def _measure(data, offsets, byte_class, longest, lengths):
+def _measure(
+    data: np.ndarray, offsets: np.ndarray, byte_class: np.ndarray, longest: int, lengths: np.ndarray
+) -> int:
     """Fill in ``lengths``; the position of the first byte that is no instruction, or the end of all."""
     for i in range(len(lengths)):
-        start, stop = offsets[i], offsets[i + 1]
+        start: int = offsets[i]
+        stop: int = offsets[i + 1]
         seen = 0
         for position in range(start, stop):
             seen |= byte_class[data[position]]
@@ -237,11 +238,25 @@ def _measure(data, offsets, byte_class, longest, lengths):
                 end += 1
             stop = end
         lengths[i] = stop - start if seen == 0 and stop - start <= longest else 0
-    return offsets[-1]
+    after_all: int = offsets[-1]
+    return after_all
 
 
 @_compile
-def _execute_batch(data, offsets, programs, stack, base, code, bodies, frames, table, limits, rows, outcome):
+def _execute_batch(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    programs: np.ndarray,
+    stack: np.ndarray,
+    base: int,
+    code: np.ndarray,
+    bodies: np.ndarray,
+    frames: np.ndarray,
+    table: np.ndarray,
+    limits: _Limits,
+    rows: np.ndarray,
+    outcome: Outcome,
+) -> None:
     """Execute the programs of the batch that ``programs`` lists.
 
     The outputs of each lie in the slots of the stack from ``base``.  ``code`` holds the instructions of one
@@ -262,7 +277,7 @@ def _execute_batch(data, offsets, programs, stack, base, code, bodies, frames, t
 
 
 @_compile
-def _all_true(stack, base, top):
+def _all_true(stack: np.ndarray, base: int, top: int) -> bool:
     for slot in range(base, top):
         if not _is_true(stack, slot):
             return False
@@ -270,7 +285,7 @@ def _all_true(stack, base, top):
 
 
 @_compile
-def _write(stack, slot, row, outcome):
+def _write(stack: np.ndarray, slot: int, row: int, outcome: Outcome) -> None:
     """Unpack one value into a row of the outcome, which is all 0 before."""
     values, decorations = outcome.values, outcome.decorations
     shape = stack[slot, 0]
@@ -283,7 +298,7 @@ def _write(stack, slot, row, outcome):
 
 
 @_compile
-def _read(data, start, stop, code, bodies):
+def _read(data: np.ndarray, start: int, stop: int, code: np.ndarray, bodies: np.ndarray) -> None:
     """Separate the top level from the definitions, as :func:`cadmus.isa.split_definitions` does."""
     bodies[:, 0] = -1
     top = 0
@@ -317,14 +332,22 @@ def _read(data, start, stop, code, bodies):
 
 
 @_compile
-def _define(bodies, row, first, stop):
+def _define(bodies: np.ndarray, row: int, first: int, stop: int) -> None:
     if row <= _SUBROUTINES:
         bodies[row, 0] = first
         bodies[row, 1] = stop
 
 
 @_compile
-def _run(stack, base, code, bodies, frames, table, limits):
+def _run(
+    stack: np.ndarray,
+    base: int,
+    code: np.ndarray,
+    bodies: np.ndarray,
+    frames: np.ndarray,
+    table: np.ndarray,
+    limits: _Limits,
+) -> int:
     """Execute the program that was read, from an empty stack, and return the slot above its outputs."""
     top = base
     depth = executed_in_calls = 0
@@ -359,7 +382,16 @@ def _run(stack, base, code, bodies, frames, table, limits):
 
 
 @_compile
-def _run_to_call(code, position, halt, stack, base, top, table, limits):
+def _run_to_call(
+    code: np.ndarray,
+    position: int,
+    halt: int,
+    stack: np.ndarray,
+    base: int,
+    top: int,
+    table: np.ndarray,
+    limits: _Limits,
+) -> tuple[int, int]:
     """Execute instructions up to ``halt`` or to a call whose inputs are all there; return where that is, and
     the new top."""
     while position < halt:
@@ -402,7 +434,7 @@ def _run_to_call(code, position, halt, stack, base, top, table, limits):
 
 
 @_compile
-def _any_nan(stack, bottom, top):
+def _any_nan(stack: np.ndarray, bottom: int, top: int) -> bool:
     found = False
     for slot in range(bottom, top):
         found |= stack[slot, 0] == NAN
@@ -410,7 +442,7 @@ def _any_nan(stack, bottom, top):
 
 
 @_compile
-def _begin_calls(symbol, stack, frames, bottom, depth):
+def _begin_calls(symbol: int, stack: np.ndarray, frames: np.ndarray, bottom: int, depth: int) -> None:
     """Note in the frame which calls an instruction will make; its result will replace its first input."""
     frames[depth, _SYMBOL] = symbol
     frames[depth, _RESULT] = bottom
@@ -446,14 +478,21 @@ def _begin_calls(symbol, stack, frames, bottom, depth):
 
 
 @_compile
-def _give_up(stack, frames, depth):
+def _give_up(stack: np.ndarray, frames: np.ndarray, depth: int) -> None:
     """The instruction of a frame gives NAN and makes no further call."""
     stack[frames[depth, _RESULT], 0] = NAN
     frames[depth, _ROUNDS] = frames[depth, _ROUND] = -1
 
 
 @_compile
-def _prepare_call(stack, bodies, frames, depth, limits, executed_in_calls):
+def _prepare_call(
+    stack: np.ndarray,
+    bodies: np.ndarray,
+    frames: np.ndarray,
+    depth: int,
+    limits: _Limits,
+    executed_in_calls: int,
+) -> bool:
     """Put the arguments of the next call in place; False when the instruction makes none any more and its
     result is in place."""
     symbol, result, index = frames[depth, _SYMBOL], frames[depth, _RESULT], frames[depth, _ROUND]
@@ -471,7 +510,7 @@ def _prepare_call(stack, bodies, frames, depth, limits, executed_in_calls):
 
 
 @_compile
-def _take_value(stack, frames, depth, slot):
+def _take_value(stack: np.ndarray, frames: np.ndarray, depth: int, slot: int) -> None:
     """Use the value of a call, which lies in ``slot``."""
     symbol, result, index = frames[depth, _SYMBOL], frames[depth, _RESULT], frames[depth, _ROUND]
     frames[depth, _ROUND] += 1
@@ -487,24 +526,24 @@ def _take_value(stack, frames, depth, slot):
 
 
 @_compile
-def _is_true(stack, slot):
+def _is_true(stack: np.ndarray, slot: int) -> bool:
     shape = stack[slot, 0]
     return shape >= SEQUENCE or (shape == NUMBER and _number(stack[slot, 1]) != 0)
 
 
 @_compile
-def _number(word):
+def _number(word: int) -> int:
     return word >> _DECORATION_BITS
 
 
 @_compile
-def _put_number(stack, slot, word):
+def _put_number(stack: np.ndarray, slot: int, word: int) -> None:
     stack[slot, 0] = NUMBER
     stack[slot, 1] = word
 
 
 @_compile
-def _put_integer(stack, slot, value, limits):
+def _put_integer(stack: np.ndarray, slot: int, value: int, limits: _Limits) -> None:
     """An integer without decoration, NAN when it is out of range."""
     inside = limits.integer_min <= value <= limits.integer_max
     stack[slot, 0] = NUMBER if inside else NAN
@@ -512,7 +551,7 @@ def _put_integer(stack, slot, value, limits):
 
 
 @_compile
-def _copy(stack, source, target):
+def _copy(stack: np.ndarray, source: int, target: int) -> None:
     shape = stack[source, 0]
     stack[target, 0] = shape
     stack[target, 1] = stack[source, 1]
@@ -521,7 +560,7 @@ def _copy(stack, source, target):
 
 
 @_compile
-def _elementwise(symbol, stack, left, right, limits):
+def _elementwise(symbol: int, stack: np.ndarray, left: int, right: int, limits: _Limits) -> None:
     """Lift an instruction on numbers to sequences of one length; a number broadcasts.
 
     ``left`` and ``right`` are the slots of the inputs, the same one when there is only one; the result
@@ -547,8 +586,8 @@ def _elementwise(symbol, stack, left, right, limits):
         stack[left, 1 + i] = word
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _of_numbers(symbol, left, right, limits):
+@_compile
+def _of_numbers(symbol: int, left: int, right: int, limits: _Limits) -> int:
     """The word of an element-wise instruction's result, _NO_NUMBER for NAN."""
     a, b = _number(left), _number(right)
     c = a
@@ -571,19 +610,19 @@ def _of_numbers(symbol, left, right, limits):
     elif symbol == _MINIMUM:
         c = min(a, b)
     elif symbol == _LESS:
-        c = np.int64(a < b)
+        c = int(a < b)
     elif symbol == _GREATER:
-        c = np.int64(a > b)
+        c = int(a > b)
     elif symbol == _EQUAL:
-        c = np.int64(a == b)
+        c = int(a == b)
     elif symbol == _AND:
-        c = np.int64((a != 0) & (b != 0))
+        c = int((a != 0) & (b != 0))
     elif symbol == _OR:
-        c = np.int64((a != 0) | (b != 0))
+        c = int((a != 0) | (b != 0))
     elif symbol == _NOT:
-        c = np.int64(a == 0)
+        c = int(a == 0)
     elif symbol == _TRUTH:
-        c = np.int64(a != 0)
+        c = int(a != 0)
     elif symbol == _SUCCESSOR:
         c = a + 1
     elif symbol == _HALVE:
@@ -603,7 +642,7 @@ def _of_numbers(symbol, left, right, limits):
 
 
 @_compile
-def _rearrange(symbol, stack, bottom, top):
+def _rearrange(symbol: int, stack: np.ndarray, bottom: int, top: int) -> None:
     """The instructions that only move values; the slot ``top`` is free."""
     if symbol in (_DUPLICATE, _OVER):
         _copy(stack, bottom, top)
@@ -616,7 +655,7 @@ def _rearrange(symbol, stack, bottom, top):
 
 
 @_compile
-def _of_sequences(symbol, stack, slot, limits):
+def _of_sequences(symbol: int, stack: np.ndarray, slot: int, limits: _Limits) -> None:
     """The instructions on sequences; the result replaces the first input, in ``slot``."""
     second = slot + 1
     length = stack[slot, 0] - SEQUENCE
@@ -649,7 +688,7 @@ def _of_sequences(symbol, stack, slot, limits):
         nonzero = 0
         for i in range(length):
             nonzero += _number(stack[slot, 1 + i]) != 0
-        _put_integer(stack, slot, np.int64(nonzero == length), limits)
+        _put_integer(stack, slot, int(nonzero == length), limits)
     elif symbol in (_LARGEST, _SMALLEST):
         _extreme(stack, slot, length, 1 if symbol == _LARGEST else -1)
     elif symbol == _SORT:
@@ -661,7 +700,7 @@ def _of_sequences(symbol, stack, slot, limits):
 
 
 @_compile
-def _identical(stack, slot, second):
+def _identical(stack: np.ndarray, slot: int, second: int) -> int:
     shape = stack[slot, 0]
     if stack[second, 0] != shape:
         return 0
@@ -672,7 +711,7 @@ def _identical(stack, slot, second):
 
 
 @_compile
-def _range(stack, slot, limits):
+def _range(stack: np.ndarray, slot: int, limits: _Limits) -> None:
     length = max(_number(stack[slot, 1]), 0)
     if stack[slot, 0] != NUMBER or length > limits.max_sequence_length:
         stack[slot, 0] = NAN
@@ -683,7 +722,7 @@ def _range(stack, slot, limits):
 
 
 @_compile
-def _index(stack, slot, second, length):
+def _index(stack: np.ndarray, slot: int, second: int, length: int) -> None:
     position = _number(stack[second, 1])
     if stack[second, 0] != NUMBER or position < -length or position >= length:
         stack[slot, 0] = NAN
@@ -692,7 +731,7 @@ def _index(stack, slot, second, length):
 
 
 @_compile
-def _concatenate(stack, slot, second, length, limits):
+def _concatenate(stack: np.ndarray, slot: int, second: int, length: int, limits: _Limits) -> None:
     added = stack[second, 0] - SEQUENCE
     if added < 0 or length + added > limits.max_sequence_length:
         stack[slot, 0] = NAN
@@ -703,7 +742,7 @@ def _concatenate(stack, slot, second, length, limits):
 
 
 @_compile
-def _keep(stack, slot, second, length):
+def _keep(stack: np.ndarray, slot: int, second: int, length: int) -> None:
     if stack[second, 0] != stack[slot, 0]:
         stack[slot, 0] = NAN
         return
@@ -716,7 +755,7 @@ def _keep(stack, slot, second, length):
 
 
 @_compile
-def _extreme(stack, slot, length, sign):
+def _extreme(stack: np.ndarray, slot: int, length: int, sign: int) -> None:
     """The first of the largest elements (``sign`` 1) or of the smallest (-1)."""
     if length == 0:
         stack[slot, 0] = NAN
@@ -729,7 +768,7 @@ def _extreme(stack, slot, length, sign):
 
 
 @_compile
-def _sort(stack, slot, length):
+def _sort(stack: np.ndarray, slot: int, length: int) -> None:
     """Insertion sort by value: stable, and fast on 16 elements."""
     for i in range(1, length):
         word = stack[slot, 1 + i]

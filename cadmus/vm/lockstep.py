@@ -75,7 +75,17 @@ def run(
 
 
 @_compile
-def _run(data, offsets, programs, lengths, inputs, literal, limits, rows, outcome):
+def _run(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    programs: np.ndarray,
+    lengths: np.ndarray,
+    inputs: np.ndarray,
+    literal: np.ndarray,
+    limits: np.ndarray,
+    rows: np.ndarray,
+    outcome: Outcome,
+) -> None:
     # Taking an array out of a tuple counts a reference, which is slow.
     true, count, kind, values = outcome.true, outcome.count, outcome.kind, outcome.values
     longest = lengths[-1]
@@ -113,7 +123,17 @@ def _run(data, offsets, programs, lengths, inputs, literal, limits, rows, outcom
 
 
 @_compile
-def _transpose(data, offsets, programs, lengths, first, lanes, steps, inputs, code):
+def _transpose(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    programs: np.ndarray,
+    lengths: np.ndarray,
+    first: int,
+    lanes: int,
+    steps: int,
+    inputs: np.ndarray,
+    code: np.ndarray,
+) -> bool:
     """Give each program a lane of ``code``, filled up with ends; whether there is a unary instruction."""
     has_unary = False
     for lane in range(_LANES):
@@ -130,7 +150,16 @@ def _transpose(data, offsets, programs, lengths, first, lanes, steps, inputs, co
 
 
 @_compile
-def _move(code, inputs, literal, stack, slot, top, left, pushed):
+def _move(
+    code: np.ndarray,
+    inputs: np.ndarray,
+    literal: np.ndarray,
+    stack: np.ndarray,
+    slot: np.ndarray,
+    top: np.ndarray,
+    left: np.ndarray,
+    pushed: np.ndarray,
+) -> None:
     """Bring the inputs in place, ``left`` being the one below the top, and the stack to its next height."""
     for lane in range(_LANES):
         symbol, here = code[lane], slot[lane]
@@ -142,7 +171,7 @@ def _move(code, inputs, literal, stack, slot, top, left, pushed):
 
 
 @_compile
-def _unary(code, top):
+def _unary(code: np.ndarray, top: np.ndarray) -> None:
     """Execute the instructions with one input; the others leave the top as it is."""
     for lane in range(_LANES):
         symbol, a = code[lane], top[lane]
@@ -160,7 +189,9 @@ def _unary(code, top):
 
 
 @_compile
-def _binary(code, pushed, left, top, limits):
+def _binary(
+    code: np.ndarray, pushed: np.ndarray, left: np.ndarray, top: np.ndarray, limits: np.ndarray
+) -> None:
     """Execute literals and the instructions with two inputs; the others leave the top as it is.
 
     Whatever the instruction, a result that is out of range is NaN, and so is one of a top that is NaN.  A
@@ -191,7 +222,7 @@ def _binary(code, pushed, left, top, limits):
 
 
 @_compile
-def _all_true(stack, slot, steps, all_true):
+def _all_true(stack: np.ndarray, slot: np.ndarray, steps: int, all_true: np.ndarray) -> None:
     """Whether no value of a lane is 0 or NaN; there is one at least."""
     all_true[:] = True
     for height in range(_BASE, _BASE + steps):

@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
     """
 
     true: np.ndarray
-    count: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]  # hides tuple.count, which is not wanted
     kind: np.ndarray
     length: np.ndarray
     values: np.ndarray

@@ -185,7 +185,7 @@ _CALLING = frozenset("fghFGRmwl")
 _EFFECTS = {row.symbol: (row.inputs, row.outputs) for row in isa.INSTRUCTIONS}
 
 
-def _integer(value: int) -> Value:
+def _integer(value: int) -> Number | None:
     return Number(value) if isa.INTEGER_MIN <= value <= isa.INTEGER_MAX else NAN
 
 
@@ -198,7 +198,7 @@ def _literal(value: Value) -> Callable[[], tuple[Value]]:
     return lambda: outputs
 
 
-def _elementwise(function: Callable[..., Value]) -> Callable[..., tuple[Value]]:
+def _elementwise(function: Callable[..., Number | None]) -> Callable[..., tuple[Value]]:
     """Lift a function of integers to sequences of one length; an integer broadcasts."""
 
     def lifted(*inputs: Value) -> tuple[Value]:
@@ -209,7 +209,8 @@ def _elementwise(function: Callable[..., Value]) -> Callable[..., tuple[Value]]:
             return (NAN,)
         columns = [value if isinstance(value, Sequence) else (value,) * min(lengths) for value in inputs]
         results = [function(*elements) for elements in zip(*columns, strict=True)]
-        return (NAN if any(result is NAN for result in results) else Sequence(results),)
+        numbers = [result for result in results if result is not NAN]
+        return (Sequence(numbers) if len(numbers) == len(results) else NAN,)
 
     return lifted
 
@@ -217,7 +218,7 @@ def _elementwise(function: Callable[..., Value]) -> Callable[..., tuple[Value]]:
 def _arithmetic(function: Callable[..., int | None]) -> Callable[..., tuple[Value]]:
     """An element-wise instruction on plain values: the result has no decoration, None is NAN."""
 
-    def on_numbers(*numbers: Number) -> Value:
+    def on_numbers(*numbers: Number) -> Number | None:
         result = function(*[number.value for number in numbers])
         return NAN if result is None else _integer(int(result))
 
@@ -260,7 +261,7 @@ def _range(length: Value) -> tuple[Value]:
     return (Sequence(Number(value) for value in range(length.value)),)
 
 
-def _decorate(number: Number, decoration: Number) -> Value:
+def _decorate(number: Number, decoration: Number) -> Number | None:
     if not 0 <= decoration.value <= isa.MAX_DECORATION:
         return NAN
     return Number(number.value, decoration.value)
