@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
@@ -60,7 +61,7 @@ def acceptance(survey: Survey) -> Figure:
 @style.styled
 def lengths(survey: Survey) -> Figure:
     """A histogram of the lengths of each template, and a line for its held-out programs."""
-    longest = survey.lengths["length"].max() or 1
+    longest = style.largest(survey.lengths["length"]) if len(survey.lengths) else 1
 
     def draw(axes: Axes, template: str) -> None:
         of_template = survey.lengths.filter(template=template)
@@ -185,7 +186,7 @@ def _panels(templates: Sequence[str], draw: Callable[[Axes, str], None], x: str)
     rows = -(-len(templates) // columns) or 1
     figure = Figure(figsize=(style.PAGE if columns > 1 else style.COLUMN, 0.5 + 1.35 * rows))
     grid = figure.subplots(rows, columns, squeeze=False)
-    labels: dict[str, object] = {}
+    labels: dict[str, Artist] = {}
     for axes, template in zip(grid.flat, templates, strict=False):
         draw(axes, template)
         axes.yaxis.set_major_formatter(_PERCENT)

@@ -1,6 +1,6 @@
 """Numbers files: what an experiment writes and a figure or table is drawn from."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +78,11 @@ def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
         InputError: the file is missing, damaged or empty, lacks a column, or has texts for numbers.
     """
     path = Path(path)
-    readers = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
+    readers: dict[str, Callable[[Path], pl.DataFrame]] = {
+        ".parquet": pl.read_parquet,
+        ".csv": pl.read_csv,
+        ".jsonl": pl.read_ndjson,
+    }
     if path.suffix not in readers:
         raise InputError(f"{path}: a numbers file ends in {', '.join(readers)}")
     if not path.is_file():

@@ -41,10 +41,10 @@ def training_range(grid: pl.DataFrame) -> tuple[int, int]:
     Raises:
         InputError: the grid lies wholly outside of the training range.
     """
-    inside = grid.filter("in_distribution")["x"]
+    inside = grid.filter("in_distribution")["x"].to_numpy()
     if not len(inside):
         raise InputError("the grid holds no pair within the training range; widen evaluate.grid")
-    return inside.min(), inside.max()
+    return int(inside.min()), int(inside.max())
 
 
 def by_distance(grid: pl.DataFrame) -> pl.DataFrame:

@@ -1,5 +1,7 @@
 """Accuracy at the comparator over X and Y, with the in-distribution square."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -15,7 +17,12 @@ from cadmus.figures import style
 from cadmus.llm.outcomes import COLUMNS as ANSWERS
 from cadmus.llm.outcomes import pixels
 
-_NO_PROGRAM = {"facecolor": "#D9D9D9", "edgecolor": "#999999", "linewidth": 0, "hatch": "//////"}
+_NO_PROGRAM: dict[str, Any] = {
+    "facecolor": "#D9D9D9",
+    "edgecolor": "#999999",
+    "linewidth": 0,
+    "hatch": "//////",
+}
 _COLUMNS_OF_PANELS = 3
 
 COLUMNS = (GRID, ANSWERS)
@@ -44,7 +51,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     asked = [] if llm is None else pixels(llm).partition_by("model", "symbols", maintain_order=True)
     for part in asked:
         name = f"{part['model'][0]}, {part['symbols'][0]} symbols"
-        programs, correct = part["programs"].sum(), part["correct"].sum()
+        programs, correct = (int(part[count].sum()) for count in ("programs", "correct"))
         if programs:
             limit = part["max_output_tokens"][0]
             told = f"{limit:,} tokens: {100 * correct / programs:.1f} %"
@@ -73,7 +80,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     bar = figure.colorbar(image, ax=axes_of_panels, format=style.PERCENT, shrink=0.8, pad=0.02)
     bar.outline.set_visible(False)
     bar.set_label("accuracy of the next token")
-    handles = [_square(square, ec="black", lw=1.4, ls=(0, (3, 2)))]
+    handles: list[Patch] = [_square(square, ec="black", lw=1.4, ls=(0, (3, 2)))]
     labels = ["in distribution"]
     if empty:
         handles.append(Patch(**_NO_PROGRAM))
@@ -97,7 +104,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
 
 def _map(axes: Axes, pixels: pl.DataFrame, square: tuple[int, int]) -> tuple[AxesImage, bool]:
     """Draw one condition; returns the image, and whether pixels have no program."""
-    first, last = pixels["x"].min(), pixels["x"].max()
+    x = pixels["x"].to_numpy()
+    first, last = int(x.min()), int(x.max())
     accuracy = np.full((last - first + 1, last - first + 1), np.nan)
     accuracy[pixels["y"] - first, pixels["x"] - first] = pixels["accuracy"]
     low, high = first - 0.5, last + 0.5
@@ -113,6 +121,6 @@ def _map(axes: Axes, pixels: pl.DataFrame, square: tuple[int, int]) -> tuple[Axe
     return image, bool(np.isnan(accuracy).any())
 
 
-def _square(ends: tuple[int, int], **line: object) -> Rectangle:
+def _square(ends: tuple[int, int], **line: Any) -> Rectangle:
     first, last = ends
     return Rectangle((first - 0.5, first - 0.5), last - first + 1, last - first + 1, fill=False, **line)

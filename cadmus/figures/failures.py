@@ -52,9 +52,9 @@ def page(completions: pl.DataFrame) -> str:
         failed = rows.filter(~pl.col("verified"))
         count = f"{len(failed):,} of {len(rows):,} failed" if len(rows) else "not tested"
         # Small templates have copies of a program.
-        failed = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
+        different = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
         sections.append(f"<h2>{template.replace('_', ' ')}: {count}</h2>")
-        sample = random.Random(template).sample(failed, min(SHOWN, len(failed)))
+        sample = random.Random(template).sample(different, min(SHOWN, len(different)))
         sections += map(_article, sample)
     return _PAGE.substitute(shown=SHOWN, sections="\n".join(sections))
 

@@ -25,7 +25,7 @@ def numbers(lens: pl.DataFrame) -> pl.DataFrame:
 def draw(lens: pl.DataFrame) -> Figure:
     """Layer × token heat maps of the numbers of :func:`cadmus.probe.lens.logit_lens`."""
     lens = numbers(lens)
-    layers = lens["layer"].max() + 1
+    layers = style.largest(lens["layer"]) + 1
     figure = Figure(figsize=(style.PAGE, 1.5 + 0.2 * layers))
     left, right = figure.subplots(1, 2, sharey=True)
     loss = panels.layer_map(left, lens, "loss", UNIFORM, ".1f")

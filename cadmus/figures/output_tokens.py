@@ -1,6 +1,10 @@
 """Accuracy against the maximum number of output tokens of LLMs, with Cadmus as a line."""
 
+from typing import Any
+
 import polars as pl
+from matplotlib.artist import Artist
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
@@ -41,7 +45,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     axes = figure.subplots()
     interval = as_text(cadmus["accuracy"][0], cadmus["low"][0], cadmus["high"][0])
     axes.axhspan(cadmus["low"][0], cadmus["high"][0], color=style.BLUE, alpha=0.2, lw=0)
-    handles = [
+    handles: list[Artist | ErrorbarContainer] = [
         axes.axhline(cadmus["accuracy"][0], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
     ]
     models = list(dict.fromkeys(rows["model"][0] for rows in series))
@@ -82,7 +86,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         axes.tick_params(axis="x", labelrotation=45 if len(ticks) > _MOST_LEVEL_TICKS else 0)
     else:
         ticks = [500, 1_000, reported.GPT5_OUTPUT_TOKENS, 4_000]
-        place = {"transform": axes.transAxes, "ha": "center", "style": "italic"}
+        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "style": "italic"}
         axes.text(0.5, 0.4, "no LLM was run", color=style.GREY, **place)
         axes.set_xlim(400, 5_000)
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

@@ -63,7 +63,7 @@ def layer_map(
         text: format of the numbers in the cells, where there are few layers.
         factor: what they are multiplied with.
     """
-    layers, tokens = rows["layer"].max() + 1, rows["token"].max()
+    layers, tokens = style.largest(rows["layer"]) + 1, style.largest(rows["token"])
     cells = np.full((layers, tokens), np.nan)
     cells[rows["layer"], rows["token"] - 1] = rows[column]
     image = axes.imshow(cells, origin="lower", aspect="auto", vmin=0, vmax=largest)

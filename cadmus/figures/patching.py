@@ -26,7 +26,8 @@ def draw(patches: pl.DataFrame) -> Figure:
     patches = numbers(patches)
     tokens = patches["token"].unique().sort().to_list()
     panels = figure.subplots(1, len(tokens), sharey=True, squeeze=False)[0]
-    shown = style.layer_names(patches["layer"].max() + 1, -(-(patches["layer"].max() + 1) // 10))
+    layers = style.largest(patches["layer"]) + 1
+    shown = style.layer_names(layers, -(-layers // 10))
     for axes, token, which in zip(panels, tokens, ("first", "second"), strict=True):
         of_token = patches.filter(token=token)
         for outcome, (label, color, marker) in LABELS.items():

@@ -20,7 +20,7 @@ def draw(probes: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(style.COLUMN, 2.6))
     axes = figure.subplots()
     final = numbers(probes)
-    tokens = final["token"].max()
+    tokens = style.largest(final["token"])
     for target, color, marker in (("x", style.BLUE, "o"), ("y", style.ORANGE, "s")):
         rows = final.filter(pl.col("target") == target)
         label = f"{target.upper()}, probe"

@@ -16,7 +16,7 @@ def numbers(probes: pl.DataFrame) -> pl.DataFrame:
 @style.styled
 def draw(probes: pl.DataFrame) -> Figure:
     """Layer × token heat maps of the accuracies of :func:`cadmus.probe.regression.probe`."""
-    layers = probes["layer"].max() + 1
+    layers = style.largest(probes["layer"]) + 1
     figure = Figure(figsize=(style.PAGE, 1.4 + 0.2 * layers))
     both = figure.subplots(1, 2, sharey=True)
     for axes, target in zip(both, ("x", "y"), strict=True):

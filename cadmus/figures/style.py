@@ -58,6 +58,11 @@ def not_tested(axes: Axes) -> None:
     axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=GREY)
 
 
+def largest(column: pl.Series) -> int:
+    """The largest of integers, of which there is one at least."""
+    return int(column.to_numpy().max())
+
+
 def layer_names(layers: int, step: int = 1) -> dict[int, str]:
     """What the outputs of layers are called, every ``step``-th of ``layers``."""
     return {layer: f"block {layer}" if layer else "embedding" for layer in range(0, layers, step)}

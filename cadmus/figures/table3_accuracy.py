@@ -1,5 +1,7 @@
 """Table 3: accuracy on each sub-problem, beside the paper's."""
 
+from typing import Any
+
 import polars as pl
 
 from cadmus.config import TEMPLATES
@@ -39,5 +41,5 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def _as_text(row: dict | None) -> str:
+def _as_text(row: dict[str, Any] | None) -> str:
     return "" if row is None else as_text(row["accuracy"], row["low"], row["high"])
