@@ -78,11 +78,18 @@ def _theirs(directory: Path, prompts: Programs, longest: int) -> Callable[[], li
     # A prompt ends where generation begins.
     seen = np.arange(width) >= width - prompts.lengths[:, None]
     tokens[seen] = TOKEN_OF_BYTE[prompts.data]
-    given = {"input_ids": torch.from_numpy(tokens), "attention_mask": torch.from_numpy(seen.astype(np.int64))}
+    mask = torch.from_numpy(seen.astype(np.int64))
     room = longest - prompts.lengths
 
     def complete() -> list[str]:
-        found = model.generate(**given, do_sample=False, max_new_tokens=int(room.max()))[:, width:].numpy()
+        # The class that ``from_pretrained`` is said to return has not all that ``generate`` is said to need.
+        whole = model.generate(  # type: ignore[misc]
+            input_ids=torch.from_numpy(tokens),
+            attention_mask=mask,
+            do_sample=False,
+            max_new_tokens=int(room.max()),
+        )
+        found = whole[:, width:].numpy()
         texts = []
         for row, most in zip(found, room, strict=True):
             text = BYTE_OF_TOKEN[row].tobytes().decode("ascii")

@@ -78,7 +78,8 @@ def _scikit_learn(features: np.ndarray, classes: np.ndarray, settings: config.Pr
             delayed(_fit)(features[token], classes, c, settings) for token, c in tasks
         )
     on_validation, on_test = np.array(hits).reshape(len(features), len(strengths), 2).transpose(2, 0, 1)
-    return on_test[np.arange(len(features)), on_validation.argmax(1)]
+    best: np.ndarray = on_test[np.arange(len(features)), on_validation.argmax(1)]
+    return best
 
 
 def _fit(features: np.ndarray, classes: np.ndarray, c: float, settings: config.Probe) -> tuple[int, int]:

@@ -110,7 +110,9 @@ def read_metadata(directory: Path | str) -> dict[str, Any]:
         raise InputError(f"{directory} is no export of a model: {path}: {error.strerror}") from None
     except ValueError:
         raise InputError(f"{path}: not valid JSON; export the model again") from None
-    found = metadata.get("isa_digest") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict):
+        metadata = {}
+    found = metadata.get("isa_digest")
     if found != isa.digest():
         raise InputError(
             f"{path}: the model speaks the instruction set {found}, this is {isa.digest()}; train it again"

@@ -84,14 +84,15 @@ class GPT(nn.Module):
         super().__init__()
         self.sizes = sizes
         self.embed_in = nn.Embedding(isa.VOCABULARY_SIZE, sizes.width)
-        self.layers = nn.ModuleList([Block(sizes, layer, attend) for layer in range(sizes.layers)])
+        blocks = [Block(sizes, layer, attend) for layer in range(sizes.layers)]
+        self.layers = nn.ModuleList(blocks)
         self.final_layer_norm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.lm_head = nn.Linear(sizes.width, isa.VOCABULARY_SIZE, bias=False)
         if sizes.tied:
             self.lm_head.weight = self.embed_in.weight
         self.apply(_initialise)
         # Each block adds twice to the residual stream; its variance is to start independent of the depth.
-        for block in self.layers:
+        for block in blocks:
             for projection in (block.attention.dense, block.mlp.dense_4h_to_h):
                 nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.layers))
 
@@ -145,7 +146,8 @@ class GPT(nn.Module):
 
     def logits(self, x_RLD: Tensor) -> Tensor:
         """Logits of the next token from the output of the last block."""
-        return self.lm_head(self.final_layer_norm(x_RLD))
+        logits_RLV: Tensor = self.lm_head(self.final_layer_norm(x_RLD))
+        return logits_RLV
 
 
 class Block(nn.Module):
@@ -165,7 +167,8 @@ class Block(nn.Module):
         cache: Cache | None,
     ) -> Tensor:
         x_RLD = x_RLD + self.attention(self.input_layernorm(x_RLD), positions_RL, rotation, bias_R1LS, cache)
-        return x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
+        x_RLD = x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
+        return x_RLD
 
 
 class Attention(nn.Module):
@@ -189,7 +192,8 @@ class Attention(nn.Module):
         if cache is not None:
             k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
         attend = self.attend or (attend_written_out if x_RLD.device.type == "cpu" else attend_fused)
-        return self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
+        x_RLD = self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
+        return x_RLD
 
     def shares(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
         """How much each token attends to each, shape (R, H, L, L)."""
@@ -202,7 +206,8 @@ class Attention(nn.Module):
         # GPT-NeoX keeps query, key and value of a head beside each other.
         qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
         queries_and_keys, values_RLH1K = qkv_RLH3K.split((2, 1), -2)
-        q_RHLK, k_RHLK = _Rotate.apply(queries_and_keys, *rotation).permute(3, 0, 2, 1, 4)
+        turned = _Rotate.apply(queries_and_keys, *rotation)  # type: ignore[no-untyped-call]  # as torch has it
+        q_RHLK, k_RHLK = turned.permute(3, 0, 2, 1, 4)
         return q_RHLK, k_RHLK, values_RLH1K.squeeze(-2).transpose(1, 2)
 
 
@@ -213,7 +218,8 @@ class MLP(nn.Module):
         self.dense_4h_to_h = nn.Linear(sizes.mlp, sizes.width)
 
     def forward(self, x_RLD: Tensor) -> Tensor:
-        return self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x_RLD)))
+        x_RLD = self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x_RLD)))
+        return x_RLD
 
 
 def last(stream: Iterator[Tensor]) -> Tensor:

@@ -38,7 +38,7 @@ def logit_lens(model: Any, n: int, values: Values, held_out_share: float, seed: 
     programs, _ = held_out_sample(rng, n, values, held_out_share, "evaluate.lens_programs")
     tokens = TOKEN_OF_BYTE[programs.data].reshape(n, -1)
     following = np.column_stack([tokens[:, 1:], np.full(n, isa.END_ID)])
-    sums = 0
+    sums = np.zeros((3, 1, 1))
     for rows, logits in model.layer_logits(programs):
         own = np.broadcast_to(following[rows], logits.shape[:-1])
         likeliest = logits.argmax(-1)

@@ -32,4 +32,5 @@ def majority(halves: Programs, values: np.ndarray) -> dict[str, np.ndarray]:
 
 def _best_guess(table: pl.DataFrame, seen: int) -> float:
     counts = table.group_by(pl.col("half").str.head(seen), "value").len()
-    return counts.group_by("half").agg(pl.col("len").max())["len"].sum() / len(table)
+    right = counts.group_by("half").agg(pl.col("len").max())["len"].sum()
+    return float(right / len(table))

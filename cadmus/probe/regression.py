@@ -22,7 +22,7 @@ from cadmus.probe import sizes
 from cadmus.probe.majority import majority
 from cadmus.probe.solver import Regressions
 from cadmus.programs import Programs
-from cadmus.templates.expressions import expressions
+from cadmus.templates.expressions import short_expressions
 
 
 def probe(
@@ -59,7 +59,7 @@ def probe(
         held_out_share,
         "evaluate.probe",
     )
-    table = expressions(HALF)
+    table = short_expressions(HALF)
     inside = (table.values >= values.low) & (table.values <= values.high)
     baseline = majority(table.programs.take(inside), table.values[inside])
     fitted = settings.train_programs + settings.validation_programs
@@ -168,7 +168,7 @@ def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, int,
     """Each layer, how many there are, and its hidden states: float32, shape (tokens, programs, width)."""
     first, layers = 0, 1
     while first < layers:
-        held = None
+        held: np.ndarray | None = None
         for rows, states in model.hidden_states(programs):
             if held is None:
                 layers, _, tokens, width = states.shape
@@ -176,6 +176,7 @@ def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, int,
                 count = sizes.layers_at_once(*shape)
                 held = np.empty((min(count, layers - first), *shape), np.float32)
             held[:, :, rows] = states[first : first + len(held)].swapaxes(1, 2)
+        assert held is not None, "there are programs"
         for place, of_layer in enumerate(held):
             yield first + place, layers, of_layer
         first += len(held)

@@ -94,4 +94,5 @@ def _turn(standard_PND: Tensor, counts_NK: Tensor) -> Tensor:
     variances_PD = ((total_PDD.double() @ turn_PDD) * turn_PDD).sum(1)
     # Features that are all constant have none.
     scale_P11 = variances_PD.mean(1).sqrt()[:, None, None]
-    return (turn_PDD / scale_P11.where(scale_P11 > 0, 1)).to(standard_PND.dtype)
+    scaled_PDD: Tensor = turn_PDD / scale_P11.where(scale_P11 > 0, 1)
+    return scaled_PDD.to(standard_PND.dtype)

@@ -176,6 +176,7 @@ def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
     share = rate_share(train, step)
     for group in engine.optimizer.param_groups:
         peak = train.matrix_learning_rate if group.get("use_muon") else train.learning_rate
+        assert peak is not None, "the config has a rate for muon"
         group["lr"] = peak * share
     return train.learning_rate * share
 

@@ -161,7 +161,7 @@ class _Training:
         train = self.config.train
         first = self.rank == 0
         snapshots = set() if snapshot_directory is None else snapshot_steps(train)
-        if snapshots and first:
+        if snapshot_directory is not None and snapshots and first:
             with _alone():
                 forget_after(snapshot_directory, self.step)
         with (
@@ -200,7 +200,7 @@ class _Training:
                     with _alone(), reported(metrics_path):
                         metrics.write(json.dumps(record) + "\n")
                 display.show(self.step, done.loss, done.tokens)
-                if self.step in snapshots:
+                if snapshot_directory is not None and self.step in snapshots:
                     self._export(snapshot_path(snapshot_directory, self.step))
                 if done.stop or self.step % train.checkpoint_every == 0 or self.step == train.steps:
                     with _alone():
@@ -319,7 +319,8 @@ def _metrics_file(path: Path, step: int) -> Iterator[TextIO]:
 def _step_of(line: str) -> float:
     """The step of a line of metrics; beyond all steps when the line was cut off."""
     try:
-        return json.loads(line)["step"]
+        step: float = json.loads(line)["step"]
+        return step
     except (ValueError, TypeError, KeyError):
         return math.inf
 

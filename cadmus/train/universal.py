@@ -19,7 +19,7 @@ _MOMENTUM = "momentum_buffer"
 
 def convertible(train: dict[str, Any]) -> bool:
     """Whether checkpoints of a training, the section train of its config, can be converted."""
-    return train["optimizer"] == "adam" or train["precision"] == "bf16"
+    return bool(train["optimizer"] == "adam" or train["precision"] == "bf16")
 
 
 def convert(checkpoint: Path, target: Path) -> None:
