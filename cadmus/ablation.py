@@ -123,7 +123,7 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
         "tokens": tokens,
         "flops": f"{flops_so_far(run, programs, tokens):.4g}",
         "seconds": round(seconds),
-        **{name: round(steps[name].tail(LAST).mean(), 5) for name in losses},
+        **{name: round(steps.select(name).tail(LAST).mean().item(), 5) for name in losses},
         **{
             f"{metric} {row['template']}": round(row["accuracy"], 4)
             for metric in METRICS

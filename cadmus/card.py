@@ -124,7 +124,7 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
     trained = graded.filter(pl.col("template").is_in(TEMPLATES)).unique("template")
     trained_on = int(trained["training_programs"].sum())
     worst = accuracy_by(graded, "template").filter(metric="verified").sort("accuracy").row(0, named=True)
-    last = steps["loss"].tail(max(1, len(steps) // 100))
+    last = steps.select("loss").tail(max(1, len(steps) // 100))
     held_out = ", ".join(f"`{name}`" for name in config.dataset.held_out)
     card = TEXT.substitute(
         name=config.name,
@@ -158,7 +158,7 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
                 "FLOPs": f"{flops:.3g} (forward and backward passes, padding left out)",
                 "time": f"{seconds:,.0f} s on {_device(noted)}",
                 "speed": f"{noted['tokens'] / seconds:,.0f} tokens/s, {flops / seconds:.3g} FLOP/s",
-                "last loss": f"{last.mean():.4f} nats a token, mean of the last {len(last)} steps",
+                "last loss": f"{last.mean().item():.4f} nats a token, mean of the last {len(last)} steps",
                 "made by": f"commit `{noted['commit']}`; "
                 + ", ".join(f"{name} {version}" for name, version in noted["versions"].items()),
             }

@@ -6,4 +6,5 @@ def cores() -> int:
     # Takes some hundredths of a second, which most commands can do without.
     import joblib
 
-    return joblib.cpu_count()
+    count: int = joblib.cpu_count()
+    return count

@@ -33,16 +33,23 @@ def _matches(rule: HeldOutRule, programs: Programs, x: np.ndarray | None, y: np.
         low, high = rule.length
         return (programs.lengths >= low) & (programs.lengths <= high)
     if rule.contains is not None:
-        return np.any([_contains(programs, piece.encode()) for piece in rule.contains], axis=0)
+        return _any([_contains(programs, piece.encode()) for piece in rule.contains])
     if x is None or y is None:
         return np.zeros(len(programs), np.bool_)
     combine = np.logical_or if rule.compared == "either" else np.logical_and
-    return combine(_among(x, rule.values or []), _among(y, rule.values or []))
+    matched: np.ndarray = combine(_among(x, rule.values or []), _among(y, rule.values or []))
+    return matched
 
 
 def _among(numbers: np.ndarray, values: list[int | list[int]]) -> np.ndarray:
     intervals = [value if isinstance(value, list) else [value] for value in values]
-    return np.any([(numbers >= bounds[0]) & (numbers <= bounds[-1]) for bounds in intervals], axis=0)
+    return _any([(numbers >= bounds[0]) & (numbers <= bounds[-1]) for bounds in intervals])
+
+
+def _any(masks: list[np.ndarray]) -> np.ndarray:
+    """Where one mask at least is true."""
+    found: np.ndarray = np.any(masks, axis=0)
+    return found
 
 
 def _contains(programs: Programs, piece: bytes) -> np.ndarray:

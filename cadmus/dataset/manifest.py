@@ -46,6 +46,7 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         del checked
         in_order = dict(zip(hashed, pool.map(_sorted, hashed.values()), strict=True))
     rules = _describe_rules(config, directory, files)
+    shared = _shared(in_order, config.dataset.splits)
     manifest = {
         "name": config.name,
         "digest": digest([[file["file"], file["sha256"]] for file in files]),
@@ -56,11 +57,11 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         "dataset": config.dataset.model_dump(),
         "splits": _describe(in_order, files, config.dataset.splits),
         **({"held_out": rules} if rules else {}),
-        "shared_between_splits": _shared(in_order, config.dataset.splits),
+        "shared_between_splits": shared,
         "files": files,
     }
-    if any(manifest["shared_between_splits"].values()):
-        raise Defect(f"{directory}: splits share programs: {manifest['shared_between_splits']}")
+    if any(shared.values()):
+        raise Defect(f"{directory}: splits share programs: {shared}")
     with replacing(directory / NAME) as temporary:
         temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return manifest
@@ -80,7 +81,9 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: not a readable manifest ({reason}); write it again") from None
-    missing = KEYS - set(manifest) if isinstance(manifest, dict) else KEYS
+    if not isinstance(manifest, dict):
+        manifest = {}
+    missing = KEYS - set(manifest)
     if missing:
         raise InputError(f"{path}: not a manifest, {min(missing)} is missing; write it again")
     if manifest["isa_digest"] != isa.digest():
@@ -144,7 +147,9 @@ def _check_rules(path: Path, shard: Shard, programs: Programs, columns: pa.Table
             raise Defect(f"{path}: {np.sum(hits)} programs match the rule dataset.held_out.{name}")
 
 
-def _describe_rules(config: Config, directory: Path, files: list[dict]) -> dict[str, dict[str, int]]:
+def _describe_rules(
+    config: Config, directory: Path, files: list[dict[str, Any]]
+) -> dict[str, dict[str, int]]:
     """For each rule, how many candidates of each template it matched.
 
     Raises:
@@ -169,7 +174,7 @@ def _describe_rules(config: Config, directory: Path, files: list[dict]) -> dict[
 
 
 def _describe(
-    in_order: dict[tuple[str, str], np.ndarray], files: list[dict], splits: tuple[str, ...]
+    in_order: dict[tuple[str, str], np.ndarray], files: list[dict[str, Any]], splits: tuple[str, ...]
 ) -> dict[str, dict[str, Any]]:
     """By split and template: programs, how many of them differ, and the fate of the candidates."""
     described: dict[str, dict[str, Any]] = {split: {} for split in splits}
