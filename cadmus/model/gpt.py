@@ -134,6 +134,7 @@ class GPT(nn.Module):
         """
         stream = self.residual_stream(tokens_RL, positions_RL, visible_RLL)
         for block, x_RLD in zip(self.layers, stream, strict=False):
+            assert isinstance(block, Block)
             rotation, bias_R1LL = self._rotation_and_bias(x_RLD, positions_RL, visible_RLL)
             yield block.attention.shares(block.input_layernorm(x_RLD), rotation, bias_R1LL)
 

@@ -61,9 +61,11 @@ def plain(value: Value) -> int | dict[str, int] | list[int | dict[str, int]] | N
     list of these for a sequence."""
     if value is NAN:
         return None
-    if isinstance(value, Number):
-        return value._asdict() if value.decoration else value.value
-    return [plain(number) for number in value]
+    return _plain_number(value) if isinstance(value, Number) else [_plain_number(number) for number in value]
+
+
+def _plain_number(number: Number) -> int | dict[str, int]:
+    return number._asdict() if number.decoration else number.value
 
 
 def run(program: str) -> Result:
