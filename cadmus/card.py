@@ -6,24 +6,21 @@ from string import Template
 from typing import Any
 
 import polars as pl
-import yaml
 
-from cadmus import isa
-from cadmus.config import TEMPLATES, parse_config
+from cadmus import hub, isa
+from cadmus.config import TEMPLATES, Config, parse_config
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.numbers import accuracy_by, read_numbers
+from cadmus.evaluate.numbers import METRICS, SOLVE, accuracy_by, read_numbers
 from cadmus.figures import table3_accuracy, tables
 from cadmus.files import replacing
-from cadmus.model.export import METADATA, WEIGHTS, read_metadata, weights_digest
+from cadmus.model import METADATA, WEIGHTS
+from cadmus.model.export import read_metadata, weights_digest
 from cadmus.plan import flops_so_far
 
-FRONT_MATTER = {
-    "license": "mit",
-    "library_name": "transformers",
-    "pipeline_tag": "text-generation",
-    "tags": ["program-synthesis", "stack-machine", "gpt_neox"],
-}
+TASK = "text-generation"
+METRIC_TYPES = {"exact": "exact_match"}
+"""What the hub calls a metric, where it is no plain share of right answers."""
 NEEDED = ("config", "data_digest", "steps", "programs", "tokens", "device", "cores")
 """What the card takes from ``meta.json`` besides what every export has."""
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
@@ -98,7 +95,7 @@ def write_model_card(directory: Path, completions: Path, metrics: Path, output: 
             data it takes from there.
         completions: what ``cadmus evaluate`` wrote of this model.
         metrics: the metrics of its training.
-        output: the file to write, for example README.md.
+        output: the file to write; README.md in ``directory`` is what the hub shows of a model.
 
     Raises:
         InputError: a file is missing, damaged, or of another model, or the card cannot be written.
@@ -126,7 +123,7 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
     worst = accuracy_by(graded, "template").filter(metric="verified").sort("accuracy").row(0, named=True)
     last = steps.select("loss").tail(max(1, len(steps) // 100))
     held_out = ", ".join(f"`{name}`" for name in config.dataset.held_out)
-    card = TEXT.substitute(
+    text = TEXT.substitute(
         name=config.name,
         parameters=f"{noted['parameters']:,}",
         vocabulary=isa.VOCABULARY_SIZE,
@@ -169,7 +166,50 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
         worst=as_text(worst["accuracy"], worst["low"], worst["high"]),
         isa_digest=noted["isa_digest"],
     )
-    return f"---\n{yaml.safe_dump(FRONT_MATTER, sort_keys=False)}---\n\n{card}"
+    return hub.card(_front_matter(config, graded, pl.read_parquet_metadata(completions).get("split")), text)
+
+
+def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> dict[str, Any]:
+    accuracies = accuracy_by(graded, "template").filter(pl.col("accuracy").is_not_null())
+    return {
+        "license": hub.LICENSE,
+        "library_name": "transformers",
+        "pipeline_tag": TASK,
+        "tags": [*hub.TAGS, "gpt_neox"],
+        "metrics": sorted({"accuracy", *METRIC_TYPES.values()}),
+        "model-index": [
+            {
+                "name": f"cadmus-{config.name}",
+                "results": [
+                    _result(config, template, split, of_template)
+                    for (template,), of_template in accuracies.group_by("template", maintain_order=True)
+                ],
+            }
+        ],
+    }
+
+
+def _result(config: Config, template: object, split: str | None, accuracies: pl.DataFrame) -> dict[str, Any]:
+    """What the hub is told of the accuracy on one template."""
+    of_dataset = "equality" if template == SOLVE else template
+    return {
+        "task": {"type": TASK, "name": "program completion"},
+        "dataset": {
+            # The hub wants an identifier, and where the dataset is uploaded to is not known here.
+            "type": f"cadmus-{config.name}",
+            "name": f"Cadmus, run {config.name}: {str(template).replace('_', ' ')}",
+            "config": of_dataset,
+            **({"split": split} if split else {}),
+        },
+        "metrics": [
+            {
+                "type": METRIC_TYPES.get(metric, "accuracy"),
+                "name": METRICS[metric],
+                "value": round(accuracy, 4),
+            }
+            for metric, accuracy in accuracies.select("metric", "accuracy").iter_rows()
+        ],
+    }
 
 
 def _completions(path: Path, directory: Path) -> pl.DataFrame:

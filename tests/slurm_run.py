@@ -275,7 +275,7 @@ def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
     (directory / RESULTS / "logs/train.log").unlink()
     started = time.monotonic()
     # The copied dataset is taken as it is.
-    options = ["--rerun-triggers", "input", "--", str(RESULTS / "model")]
+    options = ["--rerun-triggers", "input", "--", str(RESULTS / "model/meta.json")]
     with Snakemake(directory, *cluster_arguments(PROFILE), *options) as snakemake:
         snakemake.wait(lambda: running(snakemake.jobs("train")), 120, "the training on two nodes")
         (job,) = snakemake.jobs("train")

@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
-import yaml
 from click.testing import CliRunner
+from huggingface_hub import ModelCard
 
-from cadmus import config
+from cadmus import config, hub
 from cadmus.card import model_card, write_model_card
 from cadmus.cli.card import card as command
 from cadmus.config import load_config
@@ -52,7 +52,7 @@ def place(tmp_path):
         )
         for template, right in (("equality", 49), ("equality_solve", 30), ("random", 40))
     )
-    origin = {"model_digest": weights_digest(tmp_path / "model")}
+    origin = {"model_digest": weights_digest(tmp_path / "model"), "split": "test"}
     write_numbers(completions, tmp_path / "completions.parquet", origin)
     steps = [{"step": step, "loss": 4 - step / 10, "seconds": step / 4} for step in range(1, 21)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
@@ -64,13 +64,22 @@ def make(place):
 
 
 def test_the_front_matter_is_that_of_the_hub(place):
-    front, text = re.fullmatch(r"---\n(.*?)---\n\n(.*)", make(place), re.DOTALL).groups()
-    values = yaml.safe_load(front)
-    assert values["library_name"] == "transformers"
-    assert values["pipeline_tag"] == "text-generation"
-    assert values["license"] == "mit"
-    assert text.startswith("# Cadmus, run tiny\n")
-    assert "$" not in text
+    card = ModelCard(make(place))
+    assert card.data.library_name == "transformers"
+    assert card.data.pipeline_tag == "text-generation"
+    assert card.data.license == "mit"
+    assert card.text.strip().startswith("# Cadmus, run tiny\n")
+    assert card.text.rstrip().endswith(hub.CITATION.rstrip())
+    assert "$" not in card.text
+    told = {
+        (result.dataset_config, result.dataset_name, result.metric_name): result
+        for result in card.data.eval_results
+    }
+    assert len(told) == 9
+    result = told["equality", "Cadmus, run tiny: equality solve", "Verified"]
+    assert (result.task_type, result.metric_type, result.metric_value) == ("text-generation", "accuracy", 0.6)
+    assert result.dataset_split == "test"
+    assert told["random", "Cadmus, run tiny: random", "Exact"].metric_type == "exact_match"
 
 
 def test_every_number_is_that_of_a_file(place):
@@ -149,9 +158,11 @@ def test_files_that_do_not_fit_are_refused_in_one_line(place, damage, message):
 
 def test_the_command_writes_the_card(place):
     arguments = [str(place / "model"), "--completions", str(place / "completions.parquet")]
-    arguments += ["--metrics", str(place / "metrics.jsonl"), "--output"]
-    done = CliRunner().invoke(command, [*arguments, str(place / "README.md")], catch_exceptions=False)
+    arguments += ["--metrics", str(place / "metrics.jsonl")]
+    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert done.exit_code == 0
-    assert (place / "README.md").read_text() == make(place)
+    assert (place / "model/README.md").read_text() == make(place)
     with pytest.raises(InputError, match=r"is called something.md"):
-        CliRunner().invoke(command, [*arguments, str(place / "README.txt")], catch_exceptions=False)
+        CliRunner().invoke(
+            command, [*arguments, "--output", str(place / "README.txt")], catch_exceptions=False
+        )

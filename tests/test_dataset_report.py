@@ -1,16 +1,21 @@
 """The report of a dataset: its numbers, figures and text."""
 
+import re
 from pathlib import Path
 
 import matplotlib.image
 import polars as pl
 import pytest
+import yaml
 from click.testing import CliRunner
+from huggingface_hub import DatasetCard
 from matplotlib.colors import to_rgb
 
+from cadmus import hub
 from cadmus.cli.main import cadmus
 from cadmus.config import HELD_OUT, SPLITS, TEMPLATES, load_config, parse_config
 from cadmus.dataset import FIGURES
+from cadmus.dataset.card import _size_category
 from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.pictures import DRAW, TITLES
 from cadmus.dataset.report import write_report
@@ -99,7 +104,7 @@ def test_examples_are_whole_programs_that_are_true(tiny):
 def test_the_command_writes_the_report_and_its_figures(name, request):
     directory = request.getfixturevalue(name)
     done = CliRunner().invoke(cadmus, ["report", str(directory)], catch_exceptions=False)
-    assert done.output == f"{directory / 'report.md'}\n"
+    assert done.output == f"{directory / 'report.md'}\n{directory / 'README.md'}\n"
     text = (directory / "report.md").read_text()
     for figure in FIGURES:
         stem = directory / "report" / figure
@@ -128,10 +133,49 @@ def test_a_report_is_the_same_bytes_each_time(ruled):
     def written():
         write_report(ruled)
         return {path: path.read_bytes() for path in (ruled / "report").iterdir()} | {
-            "text": (ruled / "report.md").read_bytes()
+            name: (ruled / name).read_bytes() for name in ("report.md", "README.md")
         }
 
     assert written() == written()
+
+
+def test_the_card_describes_the_dataset(ruled):
+    write_report(ruled)
+    card = DatasetCard.load(ruled / "README.md")
+    assert card.data.license == "mit"
+    assert card.data.size_categories == ["n<1K"]
+    assert [config["config_name"] for config in card.data.configs] == [
+        "default",
+        "equality",
+        "basic_sequences",
+    ]
+    manifest = read_manifest(ruled)
+    assert f"- content: `{manifest['digest']}`" in card.text
+    counts = [sum(of["programs"] for of in split.values()) for split in manifest["splits"].values() if split]
+    assert f"| all | {' | '.join(map(str, counts))} |" in card.text
+    matched = sum(manifest["held_out"]["small"].values())
+    assert f"- small: `values: [[-20, -15]], compared: either`, matched {matched:,} candidates" in card.text
+    assert "$" not in card.text
+    example = pl.read_parquet(ruled / "train/equality-0000.parquet").row(0, named=True)
+    (line,) = re.findall(r"^equality  .*$", card.text, re.MULTILINE)
+    assert line.split() == [str(example[key]) for key in ("template", "program", "prompt_length", "x", "y")]
+
+
+def test_the_citation_is_that_of_the_checkout():
+    citation = yaml.safe_load((Path(__file__).parent.parent / "CITATION.cff").read_text())
+    paper = citation["preferred-citation"]
+    assert citation["license"].lower() == hub.LICENSE
+    for text in (paper["title"], paper["journal"], paper["url"], str(paper["year"])):
+        assert text in hub.CITATION
+    for author in paper["authors"]:
+        assert f"{author['family-names']}, {author['given-names']}" in hub.CITATION
+
+
+@pytest.mark.parametrize(
+    ("programs", "category"), [(999, "n<1K"), (1_000, "1K<n<10K"), (80_200_000, "10M<n<100M")]
+)
+def test_the_hub_is_told_how_large_the_dataset_is(programs, category):
+    assert _size_category(programs) == category
 
 
 def test_the_bars_of_acceptance_are_the_shares(tiny):

@@ -14,7 +14,8 @@ from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.numbers import accuracy_by
-from cadmus.model.export import WEIGHTS, save_export
+from cadmus.model import WEIGHTS
+from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.plan import flops_so_far
 from cadmus.train.snapshots import snapshot_path

@@ -27,7 +27,8 @@ from safetensors.torch import load_file
 
 from cadmus import config, isa
 from cadmus.cli.main import cadmus
-from cadmus.model.export import WEIGHTS, load_export, read_metadata
+from cadmus.model import WEIGHTS
+from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
 from cadmus.train import checkpoint, engine, kills, launch

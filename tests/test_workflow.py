@@ -12,6 +12,7 @@ import time
 import matplotlib.image
 import polars as pl
 import pytest
+from huggingface_hub import ModelCard
 
 from cadmus.cluster_plan import jobs as cluster_jobs
 from cadmus.cluster_plan import local_jobs
@@ -20,6 +21,7 @@ from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.figures import CAPTIONS, FIGURES, PAGES, TABLES
 from cadmus.llm.models import COLUMNS as MODEL_COLUMNS
+from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from tests.checkout import ROOT, copy_checkout, environment_of
@@ -82,6 +84,27 @@ def test_the_dataset_has_its_report(results):
         assert (results / f"dataset/report/{figure}.png").exists()
 
 
+def test_the_dataset_loads_as_its_card_says(results, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (results / "dataset/README.md").read_text(), re.DOTALL)
+    load, polars = (block.replace("DATASET", str(results / "dataset")) for block in blocks)
+    told = 'print(json.dumps([programs.num_rows, programs["train"].column_names, len(one_template)]))'
+    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-W", "error", "-c", f"import json\n{load}\n{told}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "dataset_info" not in done.stderr
+    manifest = json.loads((results / "dataset/manifest.json").read_text())
+    counts = {
+        name: sum(of["programs"] for of in split.values()) for name, split in manifest["splits"].items()
+    }
+    columns = ["template", "program", "prompt_length", "x", "y", "shard"]
+    one = manifest["splits"]["train"]["basic_math"]["programs"]
+    assert json.loads(done.stdout) == [counts, columns, one]
+    names = {}
+    exec(polars, names)
+    assert len(names["programs"]) == counts["train"]
+
+
 def test_the_model_was_trained_and_loads(results):
     lines = [json.loads(line) for line in (results / "training/metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, CONFIG.train.steps + 1))
@@ -108,10 +131,16 @@ def test_the_experiments_cover_what_they_should(results):
 
 
 def test_the_model_has_its_card(results):
-    text = (results / "model_card.md").read_text()
-    assert "# Cadmus, run tiny" in text
+    card = ModelCard.load(results / "model/README.md")
+    assert "# Cadmus, run tiny" in card.text
+    told = {(result.dataset_config, result.dataset_split) for result in card.data.eval_results}
+    assert told == {(template, "test") for template in TEMPLATES}
     for template in TEMPLATES:
-        assert f"| {template.replace('_', ' ')} |" in text
+        assert f"| {template.replace('_', ' ')} |" in card.text
+
+
+def test_the_model_is_a_directory_to_upload(results):
+    assert {path.name for path in (results / "model").iterdir()} == {*MODEL_FILES, "README.md"}
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -232,7 +261,7 @@ def test_an_interrupted_training_goes_on(checkout, results):
     text = text.replace("name: tiny", "name: stopped").replace("steps: 20", "steps: 300")
     (checkout / "stopped.yaml").write_text(text)
     command = [
-        *(sys.executable, "-m", "snakemake", "--cores", "2", "results/stopped/model", "--nolock"),
+        *(sys.executable, "-m", "snakemake", "--cores", "2", "results/stopped/model/meta.json", "--nolock"),
         *("--configfile", "stopped.yaml", "--rerun-triggers", "mtime"),
     ]
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
@@ -266,7 +295,7 @@ def test_an_interrupted_training_goes_on(checkout, results):
 
     # A job that fails says what the command said, though its output goes through a pipe.
     (stopped / "model/meta.json").write_text("{")
-    command[command.index("results/stopped/model")] = "results/stopped/experiments/grid.parquet"
+    command[command.index("results/stopped/model/meta.json")] = "results/stopped/experiments/grid.parquet"
     failed = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
     assert failed.returncode == 1
     assert "cadmus: error: results/stopped/model/meta.json: not valid JSON" in failed.stderr

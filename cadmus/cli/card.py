@@ -15,22 +15,29 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--metrics", type=_PATH, required=True, metavar="FILE", help="What `cadmus train` wrote beside it."
 )
-@click.option("--output", type=_PATH, required=True, metavar="FILE", help="The card to write, a .md file.")
-def card(model: Path, completions: Path, metrics: Path, output: Path) -> None:
+@click.option(
+    "--output",
+    type=_PATH,
+    metavar="FILE",
+    help="The card to write, a .md file; README.md in MODEL by default.",
+)
+def card(model: Path, completions: Path, metrics: Path, output: Path | None) -> None:
     """Write the model card of the export in the directory MODEL, for the Hugging Face hub.
 
     It says what the model is, what it was trained on and how, what that took, how accurate it is and what it
-    cannot do, from these files alone.
+    cannot do, from these files alone. With it the directory can be uploaded as it is.
 
     \b
     Example:
       cadmus card results/quick/model --completions results/quick/experiments/completions.parquet
-        --metrics results/quick/training/metrics.jsonl --output README.md
+        --metrics results/quick/training/metrics.jsonl
     """
+    from cadmus import hub
     from cadmus.card import write_model_card
     from cadmus.errors import InputError
     from cadmus.files import check_writable
 
+    output = output or model / hub.CARD
     if output.suffix != ".md":
         raise InputError(f"--output {output}: a model card is called something.md")
     check_writable(output)

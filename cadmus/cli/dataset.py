@@ -72,7 +72,9 @@ def manifest(config: Path, directory: Path) -> None:
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 def report(directory: Path) -> None:
-    """Describe the dataset in DIRECTORY: report.md, and figures in the folder report beside it.
+    """Describe the dataset in DIRECTORY: report.md, figures in the folder report beside it, and a card.
+
+    With the card, README.md, the directory can be uploaded to the Hugging Face hub as it is.
 
     \b
     Example:
@@ -80,7 +82,8 @@ def report(directory: Path) -> None:
     """
     from cadmus.dataset.report import write_report
 
-    click.echo(write_report(directory))
+    for path in write_report(directory):
+        click.echo(path)
 
 
 COMMANDS = (sample, shard, manifest, report)

@@ -56,7 +56,7 @@ def evaluate(config: Path | None, directory: Path, output: Path, device: str | N
     from cadmus.evaluate.completion import complete
 
     completions = complete(model, table, run.dataset.max_length, run.evaluate.programs)
-    _write(completions.with_columns(training_programs), output, run, directory)
+    _write(completions.with_columns(training_programs), output, run, directory, split=run.evaluate.split)
 
 
 @click.command()
@@ -177,7 +177,8 @@ def _begin(config: Path | None, output: Path, directory: Path) -> Config:
     check_numbers_path(output)
     if config is not None:
         return load_config(config)
-    from cadmus.model.export import METADATA, trained_config
+    from cadmus.model import METADATA
+    from cadmus.model.export import trained_config
 
     trained = trained_config(directory)
     if trained is None:
@@ -230,8 +231,8 @@ def _load(config: Config, directory: Path, device: str | None) -> Any:
     return Cadmus.load(directory, device, config.evaluate.batch_size)
 
 
-def _write(numbers: Any, output: Path, config: Config, directory: Path) -> None:
-    """Write the numbers with what they were made by."""
+def _write(numbers: Any, output: Path, config: Config, directory: Path, **noted: str) -> None:
+    """Write the numbers with what they were made by, and what else is ``noted``."""
     from cadmus.evaluate.numbers import write_numbers
     from cadmus.model.export import weights_digest
     from cadmus.provenance import commit
@@ -240,6 +241,7 @@ def _write(numbers: Any, output: Path, config: Config, directory: Path) -> None:
         "config_digest": digest(config.model_dump()),
         "model_digest": weights_digest(directory),
         "commit": commit(),
+        **noted,
     }
     write_numbers(numbers, output, metadata)
 

@@ -1,12 +1,14 @@
-"""The report of a dataset: ``report.md`` in its folder, with figures in ``report/`` beside it."""
+"""The report of a dataset: ``report.md`` in its folder, figures in ``report/``, and its card."""
 
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from cadmus import hub
 from cadmus.config import HELD_OUT
 from cadmus.dataset import FIGURES
+from cadmus.dataset.card import dataset_card
 from cadmus.dataset.pictures import DRAW, NUMBERS, TITLES, title
 from cadmus.dataset.survey import EXAMPLES, FATES, Survey, survey
 from cadmus.figures import style, tables
@@ -23,11 +25,11 @@ _CAPTIONS = {
 }
 
 
-def write_report(directory: Path | str) -> Path:
-    """Count what a finished dataset holds and write its report and figures.
+def write_report(directory: Path | str) -> tuple[Path, Path]:
+    """Count what a finished dataset holds and write its report with figures, and its card.
 
     Returns:
-        The path of the report.
+        The paths of the report and of the card.
 
     Raises:
         InputError: the dataset or a shard of it is missing, truncated or of another instruction set, or
@@ -40,9 +42,11 @@ def write_report(directory: Path | str) -> Path:
         style.save(DRAW[name](found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
         with replacing(stem.with_suffix(".csv")) as temporary:
             NUMBERS[name](found).write_csv(temporary)
-    with replacing(directory / NAME) as temporary:
-        temporary.write_text(_text(found), encoding="utf-8")
-    return directory / NAME
+    texts = {directory / NAME: _text(found), directory / hub.CARD: dataset_card(found)}
+    for path, text in texts.items():
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return directory / NAME, directory / hub.CARD
 
 
 def _text(found: Survey) -> str:
@@ -116,7 +120,6 @@ def _rules_table(manifest: dict[str, Any]) -> pl.DataFrame:
 
 
 def _examples(found: Survey) -> str:
-    """In columns of a block of text, as an instruction may be anything that Markdown or a table reads."""
     cells = [
         (
             title(template),
@@ -127,7 +130,4 @@ def _examples(found: Survey) -> str:
         for template, examples in found.examples.items()
         for example in examples
     ]
-    cells.insert(0, ("template", "prompt", "completion", "verdict"))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-    return "\n".join(["```text", *(line.rstrip() for line in lines), "```\n"])
+    return tables.columns([("template", "prompt", "completion", "verdict"), *cells]) + "\n"

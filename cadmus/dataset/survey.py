@@ -25,11 +25,13 @@ _INT16 = 1 << 15
 
 
 class Example(NamedTuple):
-    """A program, cut where a model takes over, and what the machine says of it."""
+    """A program, cut where a model takes over, what the machine says of it, and what it compares."""
 
     prompt: str
     completion: str
     verdict: bool
+    x: int | None
+    y: int | None
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,11 @@ def survey(directory: Path | str) -> Survey:
 
 
 def _examples(table: pa.Table) -> list[Example]:
-    rows = table.slice(0, EXAMPLES)
-    cut = zip(rows["program"].to_pylist(), rows["prompt_length"].to_pylist(), strict=True)
-    return [Example(text[:at], text[at:], reference.run(text).true) for text, at in cut]
+    rows = table.slice(0, EXAMPLES).select(["program", "prompt_length", "x", "y"]).to_pydict().values()
+    return [
+        Example(text[:at], text[at:], reference.run(text).true, x, y)
+        for text, at, x, y in zip(*rows, strict=True)
+    ]
 
 
 def _counts(manifest: dict[str, Any]) -> pl.DataFrame:

@@ -11,7 +11,8 @@ from cadmus.config import Evaluate, parse_config
 from cadmus.errors import InputError
 from cadmus.evaluate.completion import complete
 from cadmus.evaluate.numbers import accuracy_by
-from cadmus.model.export import METADATA, read_metadata
+from cadmus.model import METADATA
+from cadmus.model.export import read_metadata
 from cadmus.plan import flops_so_far
 
 

@@ -47,6 +47,16 @@ def render(table: pl.DataFrame) -> tuple[str, str]:
     return "\n".join(markdown) + "\n", "\n".join(latex) + "\n"
 
 
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of texts as columns of a Markdown block of text, the first one their head.
+
+    For programs: an instruction may be anything that Markdown or a table reads.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(["```text", *(line.rstrip() for line in lines), "```"])
+
+
 def save(table: pl.DataFrame, paths: Sequence[Path]) -> None:
     """Write a table, in the format that each path's suffix names.
 

@@ -18,11 +18,10 @@ from safetensors.torch import load_file, save_file
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.files import check_writable, reported
+from cadmus.model import CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
 from cadmus.provenance import commit, versions
 
-WEIGHTS = "model.safetensors"
-METADATA = "meta.json"
 MAX_POSITIONS = 256
 """Stated to ``transformers``; rotary positions have no limit of their own."""
 
@@ -56,9 +55,9 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             "commit": commit(),
             **metadata,
         },
-        "config.json": transformers_config(sizes),
-        "tokenizer.json": _tokenizer(),
-        "tokenizer_config.json": {
+        CONFIG: transformers_config(sizes),
+        TOKENIZER: _tokenizer(),
+        TOKENIZER_CONFIG: {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": isa.END,
             "pad_token": isa.END,

@@ -21,7 +21,7 @@ import numpy as np
 
 from cadmus import config, isa
 from cadmus.errors import Defect
-from cadmus.model.export import WEIGHTS
+from cadmus.model import WEIGHTS
 from cadmus.programs import Programs, offsets_of
 from cadmus.train.checkpoint import UNFINISHED, find_latest
 

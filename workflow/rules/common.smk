@@ -12,7 +12,9 @@ from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
 from cadmus.figures import CAPTIONS, FIGURES, FORMATS, PAGES, TABLES
 from cadmus.files import replacing
+from cadmus.hub import CARD
 from cadmus.llm.models import MODELS
+from cadmus.model import FILES as MODEL_FILES
 from cadmus.sources import sources_of
 
 
@@ -43,6 +45,7 @@ config["resolved"] = CONFIG.read_text()
 RESULTS = f"results/{RUN.name}"
 SHARDS = plan(RUN)
 DATASET = f"{RESULTS}/dataset"
+MODEL = f"{RESULTS}/model"
 # The package of this checkout, and the Python that runs Snakemake unless --sdm brings another. A prefix
 # takes the place of Snakemake's own, which stops a command at its first part that fails: without it, a
 # training that was interrupted would lose its checkpoints.
@@ -98,9 +101,13 @@ def numbers_options(wildcards, input):
     return " ".join(f"--numbers {path}" for path in input.numbers)
 
 
+def model_directory(wildcards, input):
+    return os.path.dirname(input.model[0])
+
+
 def targets():
-    """Every figure, table and page, and what they are made from; report of the dataset, card of the model."""
-    return [f"{DATASET}/report.md", f"{RESULTS}/model_card.md"] + [
+    """Every figure, table and page, and what they are made from; the cards of dataset and model."""
+    return [f"{DATASET}/{CARD}", f"{MODEL}/{CARD}"] + [
         f"{RESULTS}/{kind}s/{name}{suffix}"
         for kind, names in (("figure", FIGURES), ("table", TABLES), ("page", PAGES))
         for name in names

@@ -1,4 +1,4 @@
-# True programs: one job a shard, then the manifest over all of them, then the report.
+# True programs: one job a shard, then the manifest over all of them, then report and card.
 
 
 rule shard:
@@ -54,7 +54,7 @@ rule dataset_report:
         code=code("cadmus.dataset.report"),
     output:
         report(
-            f"{DATASET}/report.md",
+            [f"{DATASET}/report.md", f"{DATASET}/{CARD}"],
             category="Dataset",
         ),
         report(

@@ -17,10 +17,11 @@ rule completions:
     resources:
         gpu=1,
     params:
+        model=model_directory,
         dataset=subpath(input.manifest, parent=True),
         config=RUN.evaluate.model_dump(include={"split", "programs", "batch_size"}),
     shell:
-        "python -m cadmus evaluate --config {input.config} --model {input.model} --dataset {params.dataset}"
+        "python -m cadmus evaluate --config {input.config} --model {params.model} --dataset {params.dataset}"
         " --output {output} 2>&1 | tee -i {log}"
 
 
@@ -64,9 +65,10 @@ rule grid:
     resources:
         gpu=1,
     params:
+        model=model_directory,
         config=RUN.evaluate.grid.model_dump(),
     shell:
-        "python -m cadmus grid --config {input.config} --model {input.model} --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus grid --config {input.config} --model {params.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule probe:
@@ -84,9 +86,10 @@ rule probe:
     resources:
         gpu=1,
     params:
+        model=model_directory,
         config=RUN.evaluate.probe.model_dump(),
     shell:
-        "python -m cadmus probe --config {input.config} --model {input.model} --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus probe --config {input.config} --model {params.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule lens:
@@ -104,9 +107,10 @@ rule lens:
     resources:
         gpu=1,
     params:
+        model=model_directory,
         config=RUN.evaluate.lens_programs,
     shell:
-        "python -m cadmus lens --config {input.config} --model {input.model} --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus lens --config {input.config} --model {params.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule patch:
@@ -124,9 +128,10 @@ rule patch:
     resources:
         gpu=1,
     params:
+        model=model_directory,
         config=RUN.evaluate.patch_programs,
     shell:
-        "python -m cadmus patch --config {input.config} --model {input.model} --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus patch --config {input.config} --model {params.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule model_card:
@@ -137,13 +142,15 @@ rule model_card:
         code=code("cadmus.card"),
     output:
         report(
-            f"{RESULTS}/model_card.md",
+            f"{MODEL}/{CARD}",
             category="Model",
         ),
     log:
         f"{RESULTS}/logs/model_card.log",
     conda:
         "../envs/cadmus.yaml"
+    params:
+        model=model_directory,
     shell:
-        "python -m cadmus card {input.model} --completions {input.completions} --metrics {input.metrics} --output {output}"
+        "python -m cadmus card {params.model} --completions {input.completions} --metrics {input.metrics} --output {output}"
         " > {log} 2>&1"

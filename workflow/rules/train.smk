@@ -19,7 +19,8 @@ rule train:
         manifest=rules.manifest.output[0],
         code=code("cadmus.train.loop"),
     output:
-        model=directory(f"{RESULTS}/model"),
+        # One by one, as the card of the model comes to lie beside them.
+        model=[f"{MODEL}/{name}" for name in MODEL_FILES],
         snapshots=directory(f"{RESULTS}/training/snapshots"),
         metrics=f"{RESULTS}/training/metrics.jsonl",
     log:
@@ -33,16 +34,19 @@ rule train:
         mem_mb=memory(TRAIN_MEMORY),
     params:
         dataset=subpath(input.manifest, parent=True),
+        model=subpath(output[0], parent=True),
+        card=f"{MODEL}/{CARD}",
         config=section("seed", "model", "train"),
         checkpoints=f"{RESULTS}/training/checkpoints",
         metrics=f"{RESULTS}/training/metrics.partial.jsonl",
         snapshots=f"{RESULTS}/training/snapshots.partial",
-    # SIGTERM reaches every process of a job step; only the training is to act on it.
+    # SIGTERM reaches every process of a job step; only the training is to act on it. The card of an earlier model
+    # would be in the way of this one.
     shell:
-        "trap : TERM; "
+        "trap : TERM; rm -f {params.card}; "
         + SPREAD
         + " python -m cadmus train --config {input.config} --dataset {params.dataset}"
         " --checkpoints {params.checkpoints} --metrics {params.metrics} --snapshots {params.snapshots}"
-        " --output {output.model} --ranks {resources.gpu} 2>&1 | (trap '' TERM; exec tee -ia {log})"
+        " --output {params.model} --ranks {resources.gpu} 2>&1 | (trap '' TERM; exec tee -ia {log})"
         " && mv {params.metrics} {output.metrics} && mv {params.snapshots} {output.snapshots}"
         " && rm -r {params.checkpoints}"
