@@ -1,0 +1,36 @@
+"""The notebook of the documents: it runs, and the outputs in it are what comes out."""
+
+import re
+
+import nbformat
+import pytest
+
+from tests.notebook import NOTEBOOK, executed
+
+POINTS = 2
+"""Percentages may differ by so much between processors."""
+
+
+def texts(notebook):
+    return ["".join(output.get("text", "") for output in cell.get("outputs", [])) for cell in notebook.cells]
+
+
+def pictures(notebook):
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return sum("image/png" in output.get("data", {}) for output in outputs)
+
+
+def test_it_is_short():
+    assert len(nbformat.read(NOTEBOOK, as_version=4).cells) <= 20
+
+
+def test_its_outputs_are_current(tmp_path):
+    stored, made = nbformat.read(NOTEBOOK, as_version=4), executed(tmp_path)
+    for old, new in zip(texts(stored), texts(made), strict=True):
+        # What stands between the percentages, and these, in turns.
+        old, new = (re.split(r" *(\d+) %", text) for text in (old, new))
+        assert new[::2] == old[::2], "run `make notebook`"
+        assert [int(share) for share in new[1::2]] == pytest.approx(
+            [int(share) for share in old[1::2]], abs=POINTS
+        )
+    assert pictures(made) == pictures(stored) == 1
