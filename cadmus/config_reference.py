@@ -22,6 +22,26 @@ the default below.  `cadmus config show config/NAME.yaml` prints a file with all
 that says what is wrong with it.
 
 The tables are written from `cadmus/config.py` and the files by `cadmus config document`.
+
+Another Snakemake workflow can take this one as a module, with one of these files as its `config/config.yaml`:
+
+```python
+configfile: "config/config.yaml"
+
+
+module cadmus:
+    snakefile:
+        "/path/to/cadmus/workflow/Snakefile"
+    config:
+        config
+
+
+use rule * from cadmus
+```
+
+The rules call the Python package of the checkout that the path leads to.  Where the path is an address, as
+after `snakedeploy deploy-workflow`, the package has to be installed, in the same version, in the environment
+that runs Snakemake; `--sdm conda` does not bring it.
 """
 
 

@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 
 import matplotlib.image
 import polars as pl
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 
 from cadmus.cluster_plan import jobs as cluster_jobs
@@ -344,9 +346,38 @@ def test_llms_are_asked_when_there_is_a_key_and_the_figures_say_which_were_not(c
     assert {row["source"] for row in series().values()} == {"measured"}
 
 
-def test_the_workflow_passes_the_lint(checkout):
-    done = snakemake(checkout, "--lint")
+def test_the_workflow_passes_the_lint_with_the_packages_of_snakemake_alone(checkout, tmp_path):
+    """As the workflow catalog looks at it, in a clone without an environment."""
+    ours = ("deepspeed", "matplotlib", "numba", "polars", "sklearn", "torch")
+    blocked = f"import sys\nsys.modules.update(dict.fromkeys({ours}))\n"
+    (tmp_path / "sitecustomize.py").write_text(blocked)
+    done = snakemake(checkout, "--lint", PYTHONPATH=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_environment_of_the_rules_has_the_packages_that_they_need():
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        needed = {re.match(r"[\w-]+", line)[0] for line in tomllib.load(file)["project"]["dependencies"]}
+    *listed, pip = yaml.safe_load((ROOT / "workflow/envs/cadmus.yaml").read_text())["dependencies"]
+    there = {re.match(r"[\w-]+", line)[0] for line in listed + pip["pip"]}
+    # No rule serves a model.
+    assert needed - {"starlette", "uvicorn", "torch"} <= there
+    assert "pytorch" in there
+
+
+def test_the_workflow_is_a_module_of_another_one(tmp_path):
+    (tmp_path / "Snakefile").write_text(f"""
+module cadmus:
+    snakefile: "{ROOT}/workflow/Snakefile"
+    config: config
+use rule * from cadmus
+""")
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "tests/tiny.yaml", tmp_path / "tests")
+    table = "results/tiny/tables/table2_instructions.csv"
+    done = snakemake(tmp_path, "--", table, PYTHONPATH="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / table).exists()
 
 
 def test_the_workflow_is_formatted():

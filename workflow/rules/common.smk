@@ -6,6 +6,11 @@ from pathlib import Path
 
 import yaml
 
+# The package of this checkout. Where the workflow is a module of another one and comes from elsewhere, there is none,
+# and the package that is installed is taken.
+sys.path.insert(0, str(Path(str(workflow.current_basedir)).parents[1]))
+
+import cadmus
 from cadmus.config import TEMPLATES, parse_config, read_yaml
 from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
@@ -46,10 +51,10 @@ RESULTS = f"results/{RUN.name}"
 SHARDS = plan(RUN)
 DATASET = f"{RESULTS}/dataset"
 MODEL = f"{RESULTS}/model"
-# The package of this checkout, and the Python that runs Snakemake unless --sdm brings another. A prefix
+# The same package, and the Python that runs Snakemake unless --sdm brings another. A prefix
 # takes the place of Snakemake's own, which stops a command at its first part that fails: without it, a
 # training that was interrupted would lose its checkpoints.
-ROOT = Path(workflow.basedir).parent
+ROOT = Path(cadmus.__file__).parents[1]
 STRICT = f'set -euo pipefail; export PYTHONPATH="{ROOT}"; '
 if not workflow.deployment_settings.deployment_method:
     STRICT += f'export PATH="{Path(sys.executable).parent}:$PATH"; '
