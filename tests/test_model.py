@@ -180,6 +180,7 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     save_export(model, SIZES, tmp_path / "model", {"steps": 1})
     save_export(model, SIZES, tmp_path / "model", {"steps": 2})
     assert read_metadata(tmp_path / "model")["steps"] == 2
+    assert len({path.stat().st_mode for path in (tmp_path / "model").iterdir()}) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("dear")

@@ -195,7 +195,7 @@ def _columns() -> pl.DataFrame:
 
 
 def _examples(found: Survey) -> str:
-    cells = [("template", "program", "prompt_length", "x", "y")]
+    cells: list[tuple[str, ...]] = [("template", "program", "prompt_length", "x", "y")]
     for template, (example, *_) in found.examples.items():
         compared = ("null" if value is None else str(value) for value in (example.x, example.y))
         program = example.prompt + example.completion

@@ -74,6 +74,8 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             for name, content in files.items():
                 text = json.dumps(content, indent=2, ensure_ascii=False)
                 (temporary / name).write_text(text + "\n", encoding="utf-8")
+            # safetensors makes its file private; it should be as readable as the others.
+            (temporary / WEIGHTS).chmod((temporary / METADATA).stat().st_mode)
             if directory.exists():
                 directory.rename(replaced)
             temporary.rename(directory)
