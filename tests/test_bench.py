@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from torch.utils.flop_counter import FlopCounterMode
 
 from cadmus import isa
-from cadmus.bench import dataset, decoding, probing, training
+from cadmus.bench import dataset, decoding, probing, start, training
 from cadmus.bench import programs as bench
 from cadmus.cli.bench import bench as command
 from cadmus.config import TEMPLATES, Model, Probe
-from cadmus.errors import InputError
+from cadmus.errors import Defect, InputError
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
@@ -197,3 +197,18 @@ def test_a_process_that_fails_is_one_line() -> None:
     with pytest.raises(InputError, match="no such thing"):
         dataset._seconds("-c", "raise SystemExit('no such thing')")
     assert 0 < dataset._seconds("-c", "pass") < 5
+
+
+def test_start_json_has_the_keys_of_its_help(monkeypatch) -> None:
+    monkeypatch.setattr(start, "REPEATS", 1)
+    measured, described = json.loads(invoke("start", "--json")), invoke("start", "--help")
+    assert all(key in described for key in measured)
+    assert all(0 < measured[f"{name}_seconds"] < 10 for name in start.PROCESSES)
+    monkeypatch.setattr(start, "bench_start", lambda: measured)
+    assert [line.split()[0] for line in invoke("start").splitlines()] == [*start.PROCESSES, "median"]
+
+
+def test_a_process_that_does_not_start_is_no_measurement(monkeypatch) -> None:
+    monkeypatch.setitem(start.PROCESSES, "run", ("-c", "raise SystemExit('no such thing')"))
+    with pytest.raises(Defect, match="no such thing"):
+        start.bench_start()

@@ -167,13 +167,21 @@ def test_isa_json_is_the_table() -> None:
     }
 
 
-def test_running_a_program_imports_no_heavy_package() -> None:
+@pytest.mark.parametrize(
+    "arguments", [[], ["--help"], ["--version"], ["run", "34+7="], ["isa"], ["llm", "-h"]]
+)
+def test_the_command_starts_without_a_heavy_package(arguments: list[str]) -> None:
     script = (
-        "import sys; from cadmus.cli.main import cadmus; cadmus(['run', '1'], standalone_mode=False)\n"
-        "print(sorted({'numba', 'numpy', 'torch', 'polars', 'pyarrow', 'matplotlib'} & set(sys.modules)))"
+        "import sys; from cadmus.cli.main import main\n"
+        "sys.argv[0] = 'cadmus'\n"
+        "try:\n main()\n"
+        "finally:\n print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True)
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert {"cadmus", "click"} <= loaded
+    assert not loaded & {"joblib", "matplotlib", "numba", "numpy", "openai", "polars", "pyarrow", "pydantic"}
+    assert not loaded & {"sklearn", "starlette", "torch", "tqdm", "uvicorn", "yaml"}
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")

@@ -1,4 +1,4 @@
 """Measurements of speed, each made in the run that reports it: ``programs``, ``training``, ``decoding``,
-``probing``."""
+``probing``, ``start``."""
 
 Measured = dict[str, int | float]

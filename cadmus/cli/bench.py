@@ -264,6 +264,35 @@ def explore_command(directory: Path | None, as_json: bool) -> None:
     click.echo(f"{measured['programs']} programs of {measured['instructions']} instructions")
 
 
+@bench.command()
+@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+def start(as_json: bool) -> None:
+    """How long the command line takes to start, beside a Python that does nothing.
+
+    \b
+    Keys of the JSON object:
+      repeats                          repeats of each measurement, of which the medians are given
+      python_seconds                   on the clock, of `python -c pass`
+      import_seconds                   of `python -c 'import cadmus'`
+      help_seconds                     of `cadmus --help`
+      run_seconds                      of `cadmus run '34+7='`
+
+    \b
+    Examples:
+      cadmus bench start
+      cadmus bench start --json > docs/results/bench_start.json
+    """
+    from cadmus.bench.start import PROCESSES, bench_start
+
+    measured = bench_start()
+    if as_json:
+        click.echo(json.dumps(measured))
+        return
+    for name in PROCESSES:
+        click.echo(f"{name:<8}{measured[f'{name}_seconds']:>8.3f} s")
+    click.echo(f"median of {measured['repeats']} processes of each")
+
+
 def _show_peers(what: str, figures: dict[str, float]) -> None:
     from cadmus.bench.programs import ELSEWHERE
 

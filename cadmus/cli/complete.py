@@ -10,7 +10,6 @@ import click
 from cadmus import isa
 from cadmus.cli.machine import as_object, verdict
 from cadmus.cli.options import model_option, of_lines, program_command
-from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
@@ -54,7 +53,7 @@ class Completion(NamedTuple):
 @model_option
 @click.option(
     "--max-length",
-    type=click.IntRange(1, LONGEST_PROGRAM),
+    type=click.IntRange(1),
     metavar="N",
     help="Most instructions of the whole program; what the model was trained with if left out.",
 )
@@ -86,10 +85,13 @@ def complete(prefix: str, directory: Path | None, max_length: int | None, top: i
       cadmus complete 'u1b2b3b$' --model results/quick/model
       cadmus sample equality | cut -c -10 | cadmus complete --json -
     """
-    if prefix != "-":
-        isa.check_prefix(prefix)
+    from cadmus.config import LONGEST_PROGRAM
     from cadmus.model.inference import Cadmus
 
+    if max_length is not None and max_length > LONGEST_PROGRAM:
+        raise InputError(f"--max-length {max_length}: a program has at most {LONGEST_PROGRAM} instructions")
+    if prefix != "-":
+        isa.check_prefix(prefix)
     model = Cadmus.load(directory)
     limit = max_length or model.max_length
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cadmus.cli.options import check_numbers_path, device_option, usable_device
-from cadmus.config import Config, digest, load_config
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, produce
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from cadmus.config import Config
     from cadmus.dataset.reader import Table
 
 _PATH = click.Path(path_type=Path)
@@ -172,8 +172,10 @@ def figure(name: str, numbers: tuple[Path, ...], output: Path) -> None:
         click.echo(path)
 
 
-def _begin(config: Path | None, output: Path, directory: Path) -> Config:
+def _begin(config: Path | None, output: Path, directory: Path) -> "Config":
     """The config, once it is clear that the results will find their place."""
+    from cadmus.config import load_config
+
     check_numbers_path(output)
     if config is not None:
         return load_config(config)
@@ -186,7 +188,7 @@ def _begin(config: Path | None, output: Path, directory: Path) -> Config:
     return trained
 
 
-def _held_out(config: Config, dataset: Path) -> "tuple[Table, pl.Expr]":
+def _held_out(config: "Config", dataset: Path) -> "tuple[Table, pl.Expr]":
     """The programs to complete, and the column ``training_programs`` for tables with a ``template``."""
     import numpy as np
     import polars as pl
@@ -216,7 +218,7 @@ def _held_out(config: Config, dataset: Path) -> "tuple[Table, pl.Expr]":
     return table, programs.alias("training_programs")
 
 
-def _load(config: Config, directory: Path, device: str | None) -> Any:
+def _load(config: "Config", directory: Path, device: str | None) -> Any:
     from cadmus.model.export import read_metadata
     from cadmus.model.inference import Cadmus
 
@@ -231,8 +233,9 @@ def _load(config: Config, directory: Path, device: str | None) -> Any:
     return Cadmus.load(directory, device, config.evaluate.batch_size)
 
 
-def _write(numbers: Any, output: Path, config: Config, directory: Path, **noted: str) -> None:
+def _write(numbers: Any, output: Path, config: "Config", directory: Path, **noted: str) -> None:
     """Write the numbers with what they were made by, and what else is ``noted``."""
+    from cadmus.config import digest
     from cadmus.evaluate.numbers import write_numbers
     from cadmus.model.export import weights_digest
     from cadmus.provenance import commit

@@ -4,7 +4,6 @@ import sys
 import time
 
 import click
-from tqdm import tqdm
 
 from cadmus.cores import cores
 from cadmus.vm.reference import Result, show
@@ -45,6 +44,8 @@ def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
       cadmus fuzz --programs 10_000_000 --seed 1
       cadmus fuzz --programs 1_000_000_000 --jobs 2
     """
+    from tqdm import tqdm
+
     from cadmus import fuzz as fuzzing
 
     if jobs is None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
-from tqdm import tqdm
 
 
 @click.command()
@@ -32,6 +31,8 @@ def kills(kills: int, seed: int) -> None:
     Example:
       cadmus kills --kills 50 --seed 1
     """
+    from tqdm import tqdm
+
     from cadmus.train.kills import PHASES, survive
 
     start, happened = time.perf_counter(), 0

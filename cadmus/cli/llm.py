@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cadmus.cli.options import check_numbers_path, config_option, echo_table
-from cadmus.config import load_config
 from cadmus.errors import InputError
+
+if TYPE_CHECKING:
+    from cadmus.llm.comparison import Comparison
 
 _PATH = click.Path(path_type=Path)
 
@@ -60,10 +63,9 @@ _only = click.option(
 @_step
 def prepare(config: Path, directory: Path | None, table: Path | None) -> None:
     """Write the requests, as batch files that OpenAI and `vllm run-batch` take, one for each model."""
-    from cadmus.llm.comparison import Comparison
     from cadmus.llm.requests import prepare
 
-    run = Comparison(load_config(config), directory, table)
+    run = _comparison(config, directory, table)
     number = prepare(run.config, run.models, run.requests)
     click.echo(f"{number:,} requests to {', '.join(run.names)} in {run.requests}")
 
@@ -73,9 +75,7 @@ def prepare(config: Path, directory: Path | None, table: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def estimate(config: Path, directory: Path | None, table: Path | None, as_json: bool) -> None:
     """Say what the requests cost at most, and what was spent."""
-    from cadmus.llm.comparison import Comparison
-
-    run = Comparison(load_config(config), directory, table).read()
+    run = _comparison(config, directory, table).read()
     costs = run.costs()
     spent = sum(cost.spent_usd for cost in costs.values())
     most = sum(cost.usd for cost in costs.values())
@@ -108,9 +108,8 @@ def submit(config: Path, directory: Path | None, table: Path | None, only: tuple
     import openai
 
     from cadmus.llm import batches, client, costs, direct
-    from cadmus.llm.comparison import Comparison
 
-    run = Comparison(load_config(config), directory, table).read()
+    run = _comparison(config, directory, table).read()
     chosen = run.chosen(only)
     settings = client.options()
     with run.writing(chosen):
@@ -169,9 +168,7 @@ def collect(
     Lines are matched by what they are answers to, never by their order. What a batch left unanswered is sent
     again by the next submit.
     """
-    from cadmus.llm.comparison import Comparison
-
-    run = Comparison(load_config(config), directory, table).read()
+    run = _comparison(config, directory, table).read()
     chosen = run.chosen(only)
     if files:
         with run.writing(chosen):
@@ -210,13 +207,12 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
     """Grade the answers by execution; what was not answered is told apart."""
     from cadmus.config import digest
     from cadmus.evaluate.numbers import write_numbers
-    from cadmus.llm.comparison import Comparison
     from cadmus.llm.outcomes import OUTCOMES, summary
     from cadmus.llm.score import score
     from cadmus.provenance import commit
 
     check_numbers_path(output)
-    run = Comparison(load_config(config), directory, table).read()
+    run = _comparison(config, directory, table).read()
     answers = score(run.index, run.by_key, run.replies, run.models)
     metadata = {
         "config_digest": digest(run.config.model_dump()),
@@ -245,6 +241,13 @@ def prompts() -> None:
     from cadmus.llm.prompt import document
 
     click.echo(document(), nl=False)
+
+
+def _comparison(config: Path, directory: Path | None, table: Path | None) -> "Comparison":
+    from cadmus.config import load_config
+    from cadmus.llm.comparison import Comparison
+
+    return Comparison(load_config(config), directory, table)
 
 
 _LINES = {
