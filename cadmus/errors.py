@@ -5,6 +5,8 @@ belongs to a model's answer: whoever grades it catches and counts it, no user se
 :class:`Defect` is ours; it keeps its traceback.
 """
 
+from collections.abc import Iterable
+
 
 class CadmusError(Exception):
     """Base of the errors that Cadmus raises on purpose."""
@@ -28,3 +30,18 @@ class ModelOutputError(CadmusError):
 
 class Defect(CadmusError):
     """An invariant of Cadmus itself does not hold; please report it."""
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """What to say of a name that is none of ``names``: the nearest of them or, if none is near, all.
+
+    >>> meant("equalty", ["equality", "random"])
+    "did you mean 'equality'?"
+    >>> meant("sums", ["equality", "random"])
+    'there are equality, random'
+    """
+    import difflib
+
+    names = list(names)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"

@@ -86,17 +86,18 @@ def complete(prefix: str, directory: Path | None, max_length: int | None, top: i
       cadmus sample equality | cut -c -10 | cadmus complete --json -
     """
     from cadmus.config import LONGEST_PROGRAM
-    from cadmus.model.inference import Cadmus
 
     if max_length is not None and max_length > LONGEST_PROGRAM:
         raise InputError(f"--max-length {max_length}: a program has at most {LONGEST_PROGRAM} instructions")
     if prefix != "-":
         isa.check_prefix(prefix)
+    from cadmus.model.inference import Cadmus
+
     model = Cadmus.load(directory)
     limit = max_length or model.max_length
 
     def ask(text: str) -> Completion:
-        return _complete(model, text, limit)
+        return continued(model, text, limit)
 
     def as_line(completion: Completion) -> str:
         return json.dumps(_as_object(completion, top))
@@ -111,37 +112,50 @@ def complete(prefix: str, directory: Path | None, max_length: int | None, top: i
         _show(ask(prefix), top)
 
 
-def _complete(model: "Cadmus", prefix: str, max_length: int) -> Completion:
-    import numpy as np
+def continued(model: "Cadmus", prefix: str, max_length: int) -> Completion:
+    """A prefix and how a model goes on, with at most ``max_length`` instructions of both together.
 
-    from cadmus.programs import Programs
-
+    Raises:
+        InputError: the prefix is empty, too long or has an end.
+    """
     isa.check_prefix(prefix)
     if len(prefix) > max_length:
         raise InputError(
             f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most "
             f"{max_length}; --max-length allows more"
         )
-    continuations, ended = model.complete(Programs.from_strings([prefix]), max_length)
+    continuations, ended = model.complete([prefix], max_length)
     (continuation,) = continuations.to_strings()
     program = prefix + continuation
-    (log_probabilities,) = model.log_probabilities(Programs.from_strings([program]))
     # One step for each instruction written and one for the end, which was asked for only if there was room.
     steps = len(continuation) + bool(ended[0])
     first = len(prefix) - 1
-    probabilities = np.exp(log_probabilities[first : first + steps])
+    probabilities = probabilities_of(model, program)[first : first + steps]
     return Completion(prefix, continuation, bool(ended[0]), reference.run(program), probabilities)
 
 
-def _likeliest(probabilities: "np.ndarray", top: int) -> list[tuple[str, float]]:
+def probabilities_of(model: "Cadmus", program: str) -> "np.ndarray":
+    """Probabilities of what follows each instruction of a program: float32, shape (instructions, 65)."""
+    import numpy as np
+
+    (log_probabilities,) = model.log_probabilities([program])
+    return np.exp(log_probabilities)
+
+
+def likeliest(probabilities: "np.ndarray", top: int) -> list[tuple[str, float]]:
     """The ``top`` likeliest instructions of a step and their probabilities."""
     tokens = (-probabilities).argsort(kind="stable")[:top].tolist()
     return [(isa.INSTRUCTIONS[token].symbol, float(probabilities[token])) for token in tokens]
 
 
+def with_share(symbol: str, share: float) -> str:
+    """An instruction and its probability, in columns of one width."""
+    return f"{symbol} {100 * share:5.1f} %"
+
+
 def _as_object(completion: Completion, top: int) -> dict[str, object]:
     steps = [
-        [{"instruction": symbol, "probability": round(share, 6)} for symbol, share in _likeliest(row, top)]
+        [{"instruction": symbol, "probability": round(share, 6)} for symbol, share in likeliest(row, top)]
         for row in completion.probabilities
     ]
     return {
@@ -164,8 +178,7 @@ def _show(completion: Completion, top: int) -> None:
         return
     click.echo("\nstep  likeliest first")
     for step, row in enumerate(completion.probabilities, start=1):
-        cells = [f"{symbol} {100 * share:5.1f} %" for symbol, share in _likeliest(row, top)]
-        click.echo(f"{step:>4}  {'   '.join(cells)}")
+        click.echo(f"{step:>4}  {'   '.join(with_share(*guess) for guess in likeliest(row, top))}")
 
 
 COMMANDS = (complete,)

@@ -62,6 +62,11 @@ def verdict(result: Result) -> str:
     return "true" if result.true else "false"
 
 
+def coloured_verdict(result: Result) -> str:
+    """:func:`verdict`, green or red on a terminal."""
+    return click.style(verdict(result), fg="green" if result.true else "red")
+
+
 def as_object(program: str, result: Result) -> dict[str, Any]:
     """What JSON says of a program: the keys ``program``, ``outputs`` and ``true``."""
     return {

@@ -19,14 +19,17 @@ from cadmus.cli import (
     machine,
     plan,
     readme,
+    repl,
     serve,
     train,
 )
+from cadmus.cli.options import colour, complain
 from cadmus.errors import InputError
 from cadmus.files import REFUSALS
 
 MODULES = (
     machine,
+    repl,
     dataset,
     plan,
     train,
@@ -62,7 +65,7 @@ for module in MODULES:
 def main() -> None:
     """Run the command line; bad input ends with one line on standard error and exit code 2."""
     try:
-        sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False))
+        sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False, color=colour()))
     except InputError as error:
         _fail(str(error), 2)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -87,5 +90,5 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    click.echo(f"cadmus: error: {message}", err=True)
+    complain(message)
     sys.exit(code)

@@ -1,6 +1,7 @@
 """Options, arguments and ways of printing that several commands share."""
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,29 @@ model_option = click.option(
 """For commands that take the model that comes with the checkout where none is named."""
 
 device_option = click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE")
+
+
+def template_names() -> list[str]:
+    """The templates, found by their files, as :mod:`cadmus.config` takes too long to load for a Tab.
+
+    The file of a template holds a function of its name that draws candidates.
+    """
+    files = sorted(Path(__file__).parents[1].joinpath("templates").glob("*.py"))
+    return [
+        file.stem for file in files if f"\ndef {file.stem}(draw: Draw," in file.read_text(encoding="utf-8")
+    ]
+
+
+def colour() -> bool | None:
+    """Whether colours are shown: as NO_COLOR or FORCE_COLOR ask, else None: where there is a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
+
+
+def complain(message: str) -> None:
+    """Say on standard error what is wrong."""
+    click.echo(f"{click.style('cadmus: error:', fg='red')} {message}", err=True, color=colour())
 
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:
