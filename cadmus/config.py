@@ -5,7 +5,6 @@ A file under ``config/`` names a run and its scale; everything it leaves out has
 classes by ``cadmus config --write`` and a test holds them current.
 """
 
-import difflib
 import hashlib
 import itertools
 import json
@@ -26,7 +25,7 @@ from pydantic import (
 )
 
 from cadmus import isa
-from cadmus.errors import InputError
+from cadmus.errors import InputError, meant
 
 
 def _whole_number(value: Any) -> Any:
@@ -282,7 +281,7 @@ class HeldOutRule(Section):
     def _check_templates(cls, templates: list[str] | None) -> list[str] | None:
         for template in templates or []:
             if template not in TEMPLATES:
-                raise ValueError(f"no template {template!r}; the templates are {', '.join(TEMPLATES)}")
+                raise ValueError(f"no template {template!r}; {meant(template, TEMPLATES)}")
         return templates
 
     @model_validator(mode="after")
@@ -704,6 +703,12 @@ def read_yaml(path: Path | str) -> Any:
     try:
         # The loader is a safe one.
         return yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
+    except FileNotFoundError as error:
+        near = {
+            str(file) for folder in (Path(path).parent, Path("config")) for file in folder.glob("[!.]*.yaml")
+        }
+        hint = f"; {meant(str(path), sorted(near))}" if near else ""
+        raise InputError(f"cannot read the config {path}: {error.strerror}{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"cannot read the config {path}: {reason}") from None
@@ -722,10 +727,7 @@ def _describe(error: ValidationError, values: Any) -> str:
     first = problems[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        valid = _fields(first["loc"][:-1])
-        close = difflib.get_close_matches(str(first["loc"][-1]), valid, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(valid)}"
-        text = f"{key}: no such key; {hint}"
+        text = f"{key}: no such key; {meant(str(first['loc'][-1]), _fields(first['loc'][:-1]))}"
     elif first["type"] == "missing":
         text = f"{key}: is missing"
     else:

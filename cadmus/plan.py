@@ -15,7 +15,7 @@ from cadmus import isa
 from cadmus.config import TEMPLATES, Config, Dataset, Model
 from cadmus.dataset import shards
 from cadmus.dataset.sampler import seed_of
-from cadmus.errors import InputError
+from cadmus.errors import InputError, meant
 from cadmus.files import read_table
 from cadmus.templates import TEMPLATES as DRAWN
 from cadmus.templates import Candidates, Draw
@@ -247,7 +247,7 @@ def read_gpu(path: Path, ranks: int, name: str | None = None) -> Device:
             return replace(_of_row(row, path, ranks)[0], count=ranks)
     if name is None:
         raise InputError(f"{path}: no device has the word ranks in the column counts")
-    raise InputError(f"{path}: no device {name!r}; there are {', '.join(row['device'] for row in rows)}")
+    raise InputError(f"{path}: no device {name!r}; {meant(name, (row['device'] for row in rows))}")
 
 
 def _of_row(row: dict[str, str], path: Path, ranks: int) -> list[Device]:

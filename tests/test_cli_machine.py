@@ -111,7 +111,7 @@ def test_run_prints_the_lines_before_a_bad_one(form: list[str]) -> None:
         (["run", "--trace", "-"], b"1", "--trace shows one program"),
         (["run", "--trace", "--json", "1"], b"", "--trace shows one program"),
         (["run"], b"", "Missing argument 'PROGRAM'"),
-        (["run", "1", "2"], b"", "unexpected extra argument"),
+        (["run", "1", "2"], b"", "a program is one argument"),
         (["isa", "--yaml"], b"", "no such option --yaml"),
     ],
 )

@@ -29,7 +29,7 @@ def changed(path, value):
     [
         ("train.stepz", 3, "train.stepz: no such key; did you mean 'steps'?"),
         ("trian", {}, "trian: no such key; did you mean 'train'?"),
-        ("dataset.templates.sums", {}, "dataset.templates.sums: no such key; valid are basic_math, equality"),
+        ("dataset.templates.sums", {}, "dataset.templates.sums: no such key; there are basic_math, equality"),
         ("train.steps", "many", "train.steps: input should be a valid integer, not 'many'"),
         (
             "evaluate.probe.inverse_regularisation",

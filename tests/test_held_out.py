@@ -227,7 +227,7 @@ def test_a_split_without_programs_of_a_template_is_described(tmp_path):
         ({"values": [[2, 1]]}, "the lower end 2 is above the upper end 1"),
         ({"contains": ["*."]}, "'*.' is no piece of a program"),
         ({"contains": [""]}, "'' is no piece of a program"),
-        ({"length": [1, 2], "templates": ["sums"]}, "no template 'sums'; the templates are basic_math"),
+        ({"length": [1, 2], "templates": ["sums"]}, "no template 'sums'; there are basic_math"),
         ({"length": [1, 2], "compared": "both"}, "compared: goes with values only"),
         ({"lenght": [1, 2]}, "dataset.held_out.rule.lenght: no such key; did you mean 'length'?"),
     ],

@@ -443,7 +443,7 @@ def test_a_template_that_keeps_nothing_stops():
 
 
 def test_an_unknown_template_is_named():
-    with pytest.raises(InputError, match=r"no template 'equalty'; the templates are basic_math, "):
+    with pytest.raises(InputError, match=r"no template 'equalty'; did you mean 'equality'"):
         sample(Dataset(), 1, "equalty", "train", 0, 10)
 
 

@@ -4,28 +4,29 @@ from pathlib import Path
 
 import click
 
-_PATH = click.Path(path_type=Path)
+from cadmus.cli.options import CONFIG, DIRECTORY, PATH, WholeNumber
 
 
 @click.command()
-@click.argument("config", type=_PATH)
-@click.argument("variants", type=_PATH)
-@click.option("--dataset", type=_PATH, required=True, metavar="DIR", help="Dataset of the config.")
-@click.option("--runs", type=_PATH, required=True, metavar="DIR", help="Where the trainings happen.")
-@click.option("--output", type=_PATH, required=True, metavar="FILE", help="CSV file, one row a variant.")
+@click.argument("config", type=CONFIG)
+@click.argument("variants", type=PATH)
+@click.option("--dataset", type=DIRECTORY, required=True, metavar="DIR", help="Dataset of the config.")
+@click.option("--runs", type=DIRECTORY, required=True, metavar="DIR", help="Where the trainings happen.")
+@click.option("--output", type=PATH, required=True, metavar="FILE", help="CSV file, one row a variant.")
 @click.option(
-    "--jobs", default=1, show_default=True, type=click.IntRange(1), metavar="N", help="Trainings at a time."
+    "--jobs", default=1, show_default=True, type=WholeNumber(1), metavar="N", help="Trainings at a time."
 )
 def ablate(config: Path, variants: Path, dataset: Path, runs: Path, output: Path, jobs: int) -> None:
-    """Train the file CONFIG with each change of the file VARIANTS, and compare what comes out.
+    """Train variants of a config and compare what comes out.
 
-    VARIANTS is YAML: under each name, the fields of the sections model and train that differ. All trainings
-    share the dataset, and the cores. Killed and started again, this goes on with what is missing.
+    The file CONFIG is trained with each change of the file VARIANTS, which is YAML: under each name, the
+    fields of the sections model and train that differ. All trainings share the dataset, and the cores. Killed
+    and started again, this goes on with what is missing.
 
     \b
     Example:
       snakemake --cores all --configfile config/ablation.yaml -- results/ablation/dataset/manifest.json
-      cadmus ablate config/ablation.yaml config/variants/fast.yaml --dataset results/ablation/dataset
+      cadmus ablate config/ablation.yaml config/variants/fast.yaml --dataset results/ablation/dataset \\
         --runs results/ablation/runs --output results/ablation/fast.csv --jobs 2
     """
     from cadmus.ablation import ablate as run_all

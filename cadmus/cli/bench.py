@@ -5,16 +5,26 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import config_option, model_option
+from cadmus.cli.options import EXISTING, config_option, model_option
+
+_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object."
+)
 
 
 @click.group()
 def bench() -> None:
-    """Measure speed on this machine."""
+    """Measure speed on this machine.
+
+    \b
+    Examples:
+      cadmus bench vm
+      cadmus bench decode models/laptop --json
+    """
 
 
 @bench.command()
-@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+@_json_option
 def vm(as_json: bool) -> None:
     """Speed of the compiled and of the readable machine, on one core.
 
@@ -38,6 +48,11 @@ def vm(as_json: bool) -> None:
                                      candidates (not instructions) a second
       candidates_ratio               compiled / reference
       candidates_true_share          share of them that are true
+
+    \b
+    Examples:
+      cadmus bench vm
+      cadmus bench vm --json > docs/results/bench_vm.json
     """
     from cadmus.bench.programs import PEER_CANDIDATES, PEER_INSTRUCTIONS, bench_vm
 
@@ -62,7 +77,7 @@ def vm(as_json: bool) -> None:
 
 
 @bench.command()
-@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+@_json_option
 def templates(as_json: bool) -> None:
     """True programs a second of each template, on one core.
 
@@ -76,6 +91,11 @@ def templates(as_json: bool) -> None:
       repeats                          repeats of each measurement
       TEMPLATE_kept_per_second         programs kept a second, for each TEMPLATE
       TEMPLATE_candidates_per_second   candidates drawn for them a second
+
+    \b
+    Examples:
+      cadmus bench templates
+      cadmus bench templates --json > docs/results/bench_templates.json
     """
     from cadmus.bench.programs import PEER_SAMPLES, bench_templates
     from cadmus.config import TEMPLATES
@@ -94,12 +114,13 @@ def templates(as_json: bool) -> None:
 
 @bench.command()
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+@_json_option
 def dataset(config: Path, as_json: bool) -> None:
-    """Speed of making a whole dataset, each shard by a process as in the workflow.
+    """Speed of making a whole dataset, shard by shard.
 
-    Seconds are those of the processor. A rate leaves out the start of a process. What is written goes to a
-    temporary folder: the dataset of config/paper.yaml takes a gigabyte and some minutes.
+    Each shard is made by a process, as in the workflow. Seconds are those of the processor. A rate leaves out
+    the start of a process. What is written goes to a temporary folder: the dataset of config/paper.yaml takes
+    a gigabyte and some minutes.
 
     \b
     Keys of the JSON object:
@@ -109,6 +130,11 @@ def dataset(config: Path, as_json: bool) -> None:
       start_seconds                    of a shard's process, from the small shards of validation and test
       start_torch_seconds              of a process that loads torch and the probes
       seconds                          of all shards and the manifest
+
+    \b
+    Examples:
+      cadmus bench dataset --config config/quick.yaml
+      cadmus bench dataset --config config/quick.yaml --json > docs/results/bench_dataset.json
     """
     from cadmus.bench.dataset import bench_dataset
 
@@ -121,9 +147,9 @@ def dataset(config: Path, as_json: bool) -> None:
 
 
 @bench.command()
-@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+@_json_option
 def train(as_json: bool) -> None:
-    """Speed of a training step of five million parameters, on this machine.
+    """Speed of a training step of five million parameters.
 
     One process trains on the same programs in several ways in turn: as `cadmus train` does, with other forms
     of attention, without packing, and with the GPT-NeoX of transformers. Tokens are those of the programs and
@@ -146,6 +172,11 @@ def train(as_json: bool) -> None:
     program in a row of the longest); transformers_fp32, transformers_bf16 (autocast), in rows as cadmus has
     them, and transformers_padded_fp32, transformers_padded_bf16. Those in bf16 are left out where a training
     is in fp32.
+
+    \b
+    Examples:
+      cadmus bench train
+      cadmus bench train --json > docs/results/bench_train.json
     """
     from cadmus.bench.training import bench_train
 
@@ -169,12 +200,13 @@ def train(as_json: bool) -> None:
 
 
 @bench.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+@click.argument("model", type=EXISTING)
+@_json_option
 def decode(model: Path, as_json: bool) -> None:
-    """Speed of greedy completion by the exported MODEL, beside `generate` of transformers.
+    """Speed of completion by MODEL, beside transformers.
 
-    Both complete the same held-out prompts of all templates in one batch, in fp32.
+    Greedy completion by the export is compared with `generate` of transformers. Both complete the same
+    held-out prompts of all templates in one batch, in fp32.
 
     \b
     Keys of the JSON object:
@@ -182,6 +214,11 @@ def decode(model: Path, as_json: bool) -> None:
       cadmus_programs_per_second, transformers_programs_per_second
       ratio                            the first by the second
       same_completions                 share of the prompts on which both wrote the same
+
+    \b
+    Examples:
+      cadmus bench decode models/laptop
+      cadmus bench decode models/laptop --json > docs/results/bench_decode.json
     """
     from cadmus.bench.decoding import bench_decode
 
@@ -198,12 +235,13 @@ def decode(model: Path, as_json: bool) -> None:
 
 
 @bench.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+@click.argument("model", type=EXISTING)
+@_json_option
 def probe(model: Path, as_json: bool) -> None:
-    """Speed of the probes on the exported MODEL, beside LogisticRegression of scikit-learn.
+    """Speed of the probes on MODEL, beside scikit-learn.
 
-    Both fit X on the output of the final block, at each token and with each regularisation, on all cores.
+    The probes are compared with LogisticRegression. Both fit X on the output of the final block, at each
+    token and with each regularisation, on all cores.
 
     \b
     Keys of the JSON object:
@@ -214,6 +252,11 @@ def probe(model: Path, as_json: bool) -> None:
                                        on test programs, the mean over the tokens
       mean_difference, largest_difference
                                        between the two accuracies at a token
+
+    \b
+    Examples:
+      cadmus bench probe models/laptop
+      cadmus bench probe models/laptop --json > docs/results/bench_probe.json
     """
     from cadmus.bench.probing import bench_probe
 
@@ -234,12 +277,13 @@ def probe(model: Path, as_json: bool) -> None:
 
 @bench.command("explore")
 @model_option
-@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+@_json_option
 def explore_command(directory: Path | None, as_json: bool) -> None:
-    """How long the page of `cadmus explore` takes to answer, in a real browser.
+    """How long the page of `cadmus explore` takes to answer.
 
-    Needs Chromium and the package playwright. In the page it is the time from the last key to the picture,
-    in which the page waits whether another key follows; on the server, that of the two requests behind it.
+    It is opened in a real browser, which needs Chromium and the package playwright. In the page it is the
+    time from the last key to the picture, in which the page waits whether another key follows; on the
+    server, that of the two requests behind it.
 
     \b
     Keys of the JSON object:
@@ -265,9 +309,11 @@ def explore_command(directory: Path | None, as_json: bool) -> None:
 
 
 @bench.command()
-@click.option("--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object.")
+@_json_option
 def start(as_json: bool) -> None:
-    """How long the command line takes to start, beside a Python that does nothing.
+    """How long the command line takes to start.
+
+    A Python that does nothing is measured beside it.
 
     \b
     Keys of the JSON object:

@@ -4,32 +4,32 @@ from pathlib import Path
 
 import click
 
-_PATH = click.Path(path_type=Path)
+from cadmus.cli.options import EXISTING, PATH
 
 
 @click.command()
-@click.argument("model", type=_PATH)
+@click.argument("model", type=EXISTING)
 @click.option(
-    "--completions", type=_PATH, required=True, metavar="FILE", help="What `cadmus evaluate` wrote of it."
+    "--completions", type=PATH, required=True, metavar="FILE", help="What `cadmus evaluate` wrote of it."
 )
 @click.option(
-    "--metrics", type=_PATH, required=True, metavar="FILE", help="What `cadmus train` wrote beside it."
+    "--metrics", type=PATH, required=True, metavar="FILE", help="What `cadmus train` wrote beside it."
 )
 @click.option(
     "--output",
-    type=_PATH,
+    type=PATH,
     metavar="FILE",
     help="The card to write, a .md file; README.md in MODEL by default.",
 )
 def card(model: Path, completions: Path, metrics: Path, output: Path | None) -> None:
-    """Write the model card of the export in the directory MODEL, for the Hugging Face hub.
+    """Write the model card of the export in MODEL, from files alone.
 
-    It says what the model is, what it was trained on and how, what that took, how accurate it is and what it
-    cannot do, from these files alone. With it the directory can be uploaded as it is.
+    It is for the Hugging Face hub, to which the directory can be uploaded with it as it is, and says what the
+    model is, what it was trained on and how, what that took, how accurate it is and what it cannot do.
 
     \b
     Example:
-      cadmus card results/quick/model --completions results/quick/experiments/completions.parquet
+      cadmus card results/quick/model --completions results/quick/experiments/completions.parquet \\
         --metrics results/quick/training/metrics.jsonl
     """
     from cadmus import hub

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from cadmus import isa
-from cadmus.cli.machine import as_object, verdict
-from cadmus.cli.options import model_option, of_lines, program_command
+from cadmus.cli.machine import as_object, coloured_verdict
+from cadmus.cli.options import WholeNumber, heading, json_option, model_option, of_lines, program_command
 from cadmus.errors import InputError
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
@@ -53,7 +53,7 @@ class Completion(NamedTuple):
 @model_option
 @click.option(
     "--max-length",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     metavar="N",
     help="Most instructions of the whole program; what the model was trained with if left out.",
 )
@@ -61,17 +61,18 @@ class Completion(NamedTuple):
     "--top",
     default=5,
     show_default=True,
-    type=click.IntRange(1, isa.VOCABULARY_SIZE),
+    type=WholeNumber(1, isa.VOCABULARY_SIZE),
     metavar="K",
     help="How many instructions to show at each step.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@json_option
 def complete(prefix: str, directory: Path | None, max_length: int | None, top: int, as_json: bool) -> None:
-    """Let a model go on with PREFIX, always with the likeliest instruction, and run what comes out.
+    """Let a model go on with PREFIX, and run what comes out.
 
-    Shown are the completion, with its end . if the model ended it, the outputs of the whole program and
-    whether it is true, and for each step the instructions that the model held most likely. Without --model
-    it is the model that comes with the checkout, in models/laptop.
+    The model always takes the likeliest instruction. Shown are the completion, with its end . if the model
+    ended it, the outputs of the whole program and whether it is true, and for each step the instructions that
+    the model held most likely. Without --model it is the model that comes with the checkout, in
+    models/laptop.
 
     With - for PREFIX, one prefix is read from each line of the standard input, and a line is printed for
     each: the whole program and its verdict or, with --json, an object.
@@ -104,8 +105,8 @@ def complete(prefix: str, directory: Path | None, max_length: int | None, top: i
 
     if prefix == "-":
         for _, completion in of_lines(ask):
-            brief = f"{completion.program}{completion.end} {verdict(completion.result)}"
-            print(as_line(completion) if as_json else brief, flush=True)
+            brief = f"{completion.program}{completion.end} {coloured_verdict(completion.result)}"
+            click.echo(as_line(completion) if as_json else brief)
     elif as_json:
         click.echo(as_line(ask(prefix)))
     else:
@@ -173,10 +174,10 @@ def _show(completion: Completion, top: int) -> None:
     click.echo(f"prefix      {completion.prefix}")
     click.echo(f"completion  {written}{cut_off}")
     click.echo(f"outputs     {' '.join(map(show, completion.result.outputs))}".rstrip())
-    click.echo(f"verdict     {verdict(completion.result)}")
+    click.echo(f"verdict     {coloured_verdict(completion.result)}")
     if not len(completion.probabilities):
         return
-    click.echo("\nstep  likeliest first")
+    click.echo(heading("\nstep  likeliest first"))
     for step, row in enumerate(completion.probabilities, start=1):
         click.echo(f"{step:>4}  {'   '.join(with_share(*guess) for guess in likeliest(row, top))}")
 

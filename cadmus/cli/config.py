@@ -1,30 +1,57 @@
 """``cadmus config``."""
 
+import json
 from pathlib import Path
 
 import click
 
+from cadmus.cli.options import CONFIG, DIRECTORY, json_option
+
 
 @click.group()
 def config() -> None:
-    """Look at configurations."""
+    """Show a config with its defaults, or write their documentation.
+
+    \b
+    Examples:
+      cadmus config show config/quick.yaml
+      cadmus config document
+    """
 
 
 @config.command()
-@click.argument("file", type=click.Path(path_type=Path))
-def show(file: Path) -> None:
-    """Print the config FILE with all its defaults, or what is wrong with it."""
+@click.argument("file", type=CONFIG)
+@json_option
+def show(file: Path, as_json: bool) -> None:
+    """Print FILE with all its defaults, or what is wrong with it.
+
+    \b
+    Examples:
+      cadmus config show config/laptop.yaml
+      cadmus config show config/laptop.yaml --json | jq .train.steps
+    """
     import yaml
 
     from cadmus.config import load_config
 
-    click.echo(yaml.safe_dump(load_config(file).model_dump(), sort_keys=False), nl=False)
+    values = load_config(file).model_dump()
+    if as_json:
+        click.echo(json.dumps(values, indent=2))
+    else:
+        click.echo(yaml.safe_dump(values, sort_keys=False), nl=False)
 
 
 @config.command()
-@click.argument("root", default=".", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("root", default=".", type=DIRECTORY)
 def document(root: Path) -> None:
-    """Write config/README.md and the JSON schema of the checkout in ROOT from cadmus/config.py."""
+    """Write config/README.md and the JSON schema in ROOT.
+
+    ROOT is a checkout, whose cadmus/config.py says what they say.
+
+    \b
+    Example:
+      cadmus config document
+    """
     from cadmus.config_reference import documents
     from cadmus.errors import InputError
     from cadmus.files import replacing

@@ -1,52 +1,107 @@
 """``cadmus sample``, ``cadmus shard``, ``cadmus manifest`` and ``cadmus report``."""
 
+import json
 from pathlib import Path
 
 import click
 
-from cadmus.cli.options import config_option
+from cadmus.cli.options import (
+    CONFIG,
+    DIRECTORY,
+    WholeNumber,
+    config_option,
+    one_of,
+    split_names,
+    template_names,
+)
 
 
 @click.command()
-@click.argument("template")
-@click.option("-n", "--programs", "count", default=10, show_default=True, type=click.IntRange(min=0))
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0))
+@click.argument("template", shell_complete=one_of(template_names))
+@click.option(
+    "-n",
+    "--programs",
+    "count",
+    default=10,
+    show_default=True,
+    type=WholeNumber(min=0),
+    metavar="N",
+    help="How many programs.",
+)
+@click.option(
+    "--seed",
+    default=1,
+    show_default=True,
+    type=WholeNumber(min=0),
+    metavar="SEED",
+    help="Decides which programs.",
+)
 @click.option(
     "--split",
     default="train",
     show_default=True,
-    help="train, validation, test, or held_out where the config has rules",
+    metavar="SPLIT",
+    shell_complete=one_of(split_names),
+    help="train, validation, test, or held_out where the config has rules.",
 )
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="A config file, for other ranges and lengths."
-)
-def sample(template: str, count: int, seed: int, split: str, config: Path | None) -> None:
+@click.option("--config", type=CONFIG, metavar="FILE", help="A config file, for other ranges and lengths.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each program.")
+def sample(template: str, count: int, seed: int, split: str, config: Path | None, as_json: bool) -> None:
     """Print true programs of TEMPLATE, one a line.
+
+    An object has the keys template, program, prompt (what a model is given of it), and x and y, the numbers
+    that are compared, null where the template has none.
 
     \b
     Examples:
       cadmus sample less_greater -n 5 --seed 7
       cadmus sample complete_algorithm -n 3 | cadmus run -
+      cadmus sample equality --json | jq -r .prompt | cadmus complete -
     """
     from cadmus.config import Dataset, load_config
     from cadmus.dataset import sampler
 
     dataset = load_config(config).dataset if config else Dataset()
     drawn = sampler.sample(dataset, seed, template, split, 0, count)
-    for program in drawn.programs.to_strings():
-        click.echo(program)
+    programs = drawn.programs.to_strings()
+    if not as_json:
+        click.echo("".join(f"{program}\n" for program in programs), nl=False)
+        return
+    none = [None] * len(programs)
+    values = (none if column is None else column.tolist() for column in (drawn.x, drawn.y))
+    for program, prompt_length, x, y in zip(programs, drawn.prompt_length.tolist(), *values, strict=True):
+        prompt = program[:prompt_length]
+        click.echo(json.dumps({"template": template, "program": program, "prompt": prompt, "x": x, "y": y}))
 
 
 @click.command()
 @config_option
-@click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--template", required=True)
-@click.option("--split", required=True)
-@click.option("--number", required=True, type=click.IntRange(min=0), help="number of the shard, from 0")
+@click.argument("directory", type=DIRECTORY)
+@click.option(
+    "--template",
+    required=True,
+    metavar="TEMPLATE",
+    shell_complete=one_of(template_names),
+    help="The template that its programs are of.",
+)
+@click.option(
+    "--split",
+    required=True,
+    metavar="SPLIT",
+    shell_complete=one_of(split_names),
+    help="The split that it belongs to: train, validation, test or held_out.",
+)
+@click.option(
+    "--number", required=True, type=WholeNumber(min=0), metavar="N", help="Number of the shard, from 0."
+)
 def shard(config: Path, directory: Path, template: str, split: str, number: int) -> None:
     """Sample one shard of the dataset in DIRECTORY.
 
     It holds none of the programs of the shards with lower numbers, which are there already.
+
+    \b
+    Example:
+      cadmus shard results/quick/dataset --template equality --split train --number 0
     """
     from cadmus.config import load_config
     from cadmus.dataset.shards import write_shard
@@ -56,9 +111,14 @@ def shard(config: Path, directory: Path, template: str, split: str, number: int)
 
 @click.command()
 @config_option
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=DIRECTORY)
 def manifest(config: Path, directory: Path) -> None:
-    """Check the shards of the dataset in DIRECTORY and write its manifest.json."""
+    """Check the shards in DIRECTORY and write its manifest.json.
+
+    \b
+    Example:
+      cadmus manifest results/quick/dataset --config config/quick.yaml
+    """
     from cadmus.config import load_config
     from cadmus.dataset.manifest import write_manifest
 
@@ -70,11 +130,12 @@ def manifest(config: Path, directory: Path) -> None:
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=DIRECTORY)
 def report(directory: Path) -> None:
-    """Describe the dataset in DIRECTORY: report.md, figures in the folder report beside it, and a card.
+    """Describe the dataset in DIRECTORY: report.md, figures and a card.
 
-    With the card, README.md, the directory can be uploaded to the Hugging Face hub as it is.
+    The figures are put in the folder report beside it. With the card, README.md, the directory can be uploaded
+    to the Hugging Face hub as it is.
 
     \b
     Example:

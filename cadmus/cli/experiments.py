@@ -1,12 +1,23 @@
 """The experiments, ``cadmus evaluate`` and those after it, and ``cadmus figure``."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cadmus.cli.options import check_numbers_path, device_option, usable_device
+from cadmus.cli.options import (
+    CONFIG,
+    DIRECTORY,
+    EXISTING,
+    PATH,
+    check_numbers_path,
+    device_option,
+    json_option,
+    one_of,
+    usable_device,
+)
 from cadmus.errors import InputError
 from cadmus.figures import NAMES, produce
 
@@ -16,17 +27,15 @@ if TYPE_CHECKING:
     from cadmus.config import Config
     from cadmus.dataset.reader import Table
 
-_PATH = click.Path(path_type=Path)
-
 
 def _experiment(command: Callable[..., None]) -> Callable[..., None]:
     """The options that all experiments on models have."""
     for option in (
         device_option,
-        click.option("--output", type=_PATH, required=True, metavar="FILE", help="Parquet file to write."),
+        click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file to write."),
         click.option(
             "--config",
-            type=_PATH,
+            type=CONFIG,
             metavar="FILE",
             help="Config; by default the model's own, with default experiments.",
         ),
@@ -36,10 +45,10 @@ def _experiment(command: Callable[..., None]) -> Callable[..., None]:
 
 
 _model = click.option(
-    "--model", "directory", type=_PATH, required=True, metavar="DIR", help="Exported model."
+    "--model", "directory", type=EXISTING, required=True, metavar="DIR", help="Exported model."
 )
 _dataset = click.option(
-    "--dataset", type=_PATH, required=True, metavar="DIR", help="Dataset with the held-out split."
+    "--dataset", type=DIRECTORY, required=True, metavar="DIR", help="Dataset with the held-out split."
 )
 
 
@@ -47,8 +56,18 @@ _dataset = click.option(
 @_experiment
 @_model
 @_dataset
-def evaluate(config: Path | None, directory: Path, output: Path, device: str | None, dataset: Path) -> None:
-    """Completions of held-out programs of each sub-problem, graded by execution (Table 3)."""
+@json_option
+def evaluate(
+    config: Path | None, directory: Path, output: Path, device: str | None, dataset: Path, as_json: bool
+) -> None:
+    """Complete held-out programs and grade them by execution.
+
+    Table 3, accuracy by length and by examples, and the page of failures are made from the completions.
+
+    \b
+    Example:
+      cadmus evaluate --model models/laptop --dataset results/laptop/dataset --output completions.parquet
+    """
     run = _begin(config, output, directory)
     table, training_programs = _held_out(run, dataset)
     model = _load(run, directory, device)
@@ -58,15 +77,26 @@ def evaluate(config: Path | None, directory: Path, output: Path, device: str | N
     completions = complete(model, table, run.dataset.max_length, run.evaluate.programs)
     _write(completions.with_columns(training_programs), output, run, directory, split=run.evaluate.split)
 
+    from cadmus.evaluate.numbers import accuracy_by
+
+    numbers = accuracy_by(completions, "template")
+    _tell(numbers if as_json else numbers.filter(metric="verified"), "template", as_json)
+
 
 @click.command()
 @_experiment
 @click.option(
-    "--snapshots", type=_PATH, required=True, metavar="DIR", help="What `cadmus train --snapshots` wrote."
+    "--snapshots", type=DIRECTORY, required=True, metavar="DIR", help="What `cadmus train --snapshots` wrote."
 )
 @_dataset
 def curve(config: Path | None, snapshots: Path, output: Path, device: str | None, dataset: Path) -> None:
-    """Accuracy on each sub-problem against the compute of the training, from its snapshots."""
+    """Accuracy against the compute of a training, from its snapshots.
+
+    \b
+    Example:
+      cadmus curve --snapshots results/quick/training/snapshots --dataset results/quick/dataset \\
+        --output accuracy_by_compute.parquet
+    """
     from cadmus.train.snapshots import find_snapshots
 
     found = find_snapshots(snapshots)
@@ -86,13 +116,18 @@ def curve(config: Path | None, snapshots: Path, output: Path, device: str | None
 @click.command()
 @_experiment
 @_model
-def grid(config: Path | None, directory: Path, output: Path, device: str | None) -> None:
-    """Accuracy at the comparator for every pair of values."""
+@json_option
+def grid(config: Path | None, directory: Path, output: Path, device: str | None, as_json: bool) -> None:
+    """Accuracy at the comparator for every pair of values.
+
+    \b
+    Example:
+      cadmus grid --model models/laptop --output comparison_grid.parquet
+    """
     run = _begin(config, output, directory)
     model = _load(run, directory, device)
 
     from cadmus.evaluate.grid import comparison_grid
-    from cadmus.evaluate.intervals import as_text
     from cadmus.evaluate.regions import summary
 
     numbers = comparison_grid(
@@ -104,16 +139,21 @@ def grid(config: Path | None, directory: Path, output: Path, device: str | None)
             f"{run.evaluate.grid.high}; choose a range that meets dataset.values"
         )
     _write(numbers, output, run, directory)
-    for row in summary(numbers).iter_rows(named=True):
-        accuracy = as_text(row["accuracy"], row["low"], row["high"])
-        click.echo(f"{row['region'].replace('_', ' ')}: {accuracy} of {row['programs']:,} programs")
+    _tell(summary(numbers), "region", as_json)
 
 
 @click.command()
 @_experiment
 @_model
 def probe(config: Path | None, directory: Path, output: Path, device: str | None) -> None:
-    """Logistic regressions for the two compared values, on every layer and token."""
+    """Read the compared values off every layer and token.
+
+    By logistic regressions, for X and for Y.
+
+    \b
+    Example:
+      cadmus probe --model models/laptop --output probe.parquet
+    """
     run = _begin(config, output, directory)
     model = _load(run, directory, device)
 
@@ -128,7 +168,14 @@ def probe(config: Path | None, directory: Path, output: Path, device: str | None
 @_experiment
 @_model
 def lens(config: Path | None, directory: Path, output: Path, device: str | None) -> None:
-    """What each layer would say next if it were the last one (logit lens)."""
+    """What each layer would say next if it were the last one.
+
+    This is known as the logit lens.
+
+    \b
+    Example:
+      cadmus lens --model models/laptop --output logit_lens.parquet
+    """
     run = _begin(config, output, directory)
     model = _load(run, directory, device)
 
@@ -143,7 +190,14 @@ def lens(config: Path | None, directory: Path, output: Path, device: str | None)
 @_experiment
 @_model
 def patch(config: Path | None, directory: Path, output: Path, device: str | None) -> None:
-    """Whose comparator follows when a hidden state of one comparison is put into another."""
+    """Exchange hidden states and see whose comparator follows.
+
+    The state at the end of an expression is put into another comparison (activation patching).
+
+    \b
+    Example:
+      cadmus patch --model models/laptop --output patching.parquet
+    """
     run = _begin(config, output, directory)
     model = _load(run, directory, device)
 
@@ -155,19 +209,27 @@ def patch(config: Path | None, directory: Path, output: Path, device: str | None
 
 
 @click.command(epilog=f"Figures, tables and pages: {', '.join(NAMES)}.")
-@click.argument("name")
+@click.argument("name", shell_complete=one_of(lambda: NAMES))
 @click.option(
-    "--numbers", type=_PATH, multiple=True, metavar="FILE", help="Numbers file; again for a second one."
+    "--numbers", type=PATH, multiple=True, metavar="FILE", help="Numbers file; again for a second one."
 )
 @click.option(
     "--output",
-    type=_PATH,
+    type=PATH,
     required=True,
     metavar="DIR_OR_FILE",
     help="Directory, or the path of one of the files; the other formats are put beside it.",
 )
 def figure(name: str, numbers: tuple[Path, ...], output: Path) -> None:
-    """Make a figure (.pdf, .png, .csv), table (.csv, .md, .tex) or page (.html) from its numbers alone."""
+    """Make the figure, table or page NAME from its numbers alone.
+
+    A figure is written as .pdf, .png and .csv, a table as .csv, .md and .tex, a page as .html.
+
+    \b
+    Examples:
+      cadmus figure comparison_grid --numbers comparison_grid.parquet --output figures
+      cadmus figure table2_instructions --output table2.md
+    """
     for path in produce(name, list(numbers), output):
         click.echo(path)
 
@@ -247,6 +309,18 @@ def _write(numbers: Any, output: Path, config: "Config", directory: Path, **note
         **noted,
     }
     write_numbers(numbers, output, metadata)
+
+
+def _tell(numbers: "pl.DataFrame", of_what: str, as_json: bool) -> None:
+    """Print accuracies: a line each, called by the column ``of_what``, or all columns as JSON."""
+    from cadmus.evaluate.intervals import as_text
+
+    if as_json:
+        click.echo(json.dumps(numbers.to_dicts(), indent=2))
+        return
+    for row in numbers.iter_rows(named=True):
+        accuracy = as_text(row["accuracy"], row["low"], row["high"])
+        click.echo(f"{row[of_what].replace('_', ' ')}: {accuracy} of {row['programs']:,} programs")
 
 
 COMMANDS = (evaluate, curve, grid, probe, lens, patch, figure)

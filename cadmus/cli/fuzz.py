@@ -5,6 +5,7 @@ import time
 
 import click
 
+from cadmus.cli.options import WholeNumber
 from cadmus.cores import cores
 from cadmus.vm.reference import Result, show
 
@@ -14,24 +15,38 @@ MINUTE = 60.0
 
 @click.command()
 @click.option(
-    "--programs", default=1_000_000, show_default=True, type=click.IntRange(min=1), help="How many programs."
+    "--programs",
+    default=1_000_000,
+    show_default=True,
+    type=WholeNumber(min=1),
+    metavar="N",
+    help="How many programs.",
 )
 @click.option(
-    "--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Decides which programs."
+    "--seed",
+    default=0,
+    show_default=True,
+    type=WholeNumber(min=0),
+    metavar="SEED",
+    help="Decides which programs.",
 )
 @click.option(
-    "--jobs", default=None, type=click.IntRange(min=1), help="Processes; one for each core if left out."
+    "--jobs",
+    default=None,
+    type=WholeNumber(min=1),
+    metavar="N",
+    help="Processes; one for each core if left out.",
 )
 @click.option(
     "--first-chunk",
     default=0,
     show_default=True,
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     metavar="K",
     help="Begin with this chunk of the seed, to go on with a run that was interrupted.",
 )
 def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
-    """Run random and mutated programs on both machines and compare all that they leave.
+    """Run random programs on both machines and compare the outcomes.
 
     The programs are uniform, number programs, programs with definitions and calls, programs that spend the
     budget of calls, and mutations of what the templates give. The same seed gives the same programs whatever

@@ -7,20 +7,28 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from cadmus.cli.options import WholeNumber
+
 
 @click.command()
 @click.option(
-    "--kills", default=50, show_default=True, type=click.IntRange(min=1), help="How many, over all runs."
+    "--kills",
+    default=50,
+    show_default=True,
+    type=WholeNumber(min=1),
+    metavar="N",
+    help="How many, over all runs.",
 )
 @click.option(
     "--seed",
     default=0,
     show_default=True,
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
+    metavar="SEED",
     help="Decides the moments of the kills.",
 )
 def kills(kills: int, seed: int) -> None:
-    """Kill short trainings at random moments, continue them and compare what they end in.
+    """Kill trainings at random moments and compare what they end in.
 
     A tiny model is trained on random programs, once without a kill. Then the same run is killed by SIGKILL
     at moments drawn uniformly from its duration, continued after each kill, and begun again when it is over

@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import check_numbers_path, config_option, echo_table
+from cadmus.cli.options import DIRECTORY, PATH, check_numbers_path, config_option, echo_table, json_option
 from cadmus.errors import InputError
 
 if TYPE_CHECKING:
     from cadmus.llm.comparison import Comparison
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.group()
 def llm() -> None:
-    """Ask large language models about the programs of the comparison grid.
+    """Put the comparison grid to large language models.
 
     The steps are prepare, estimate, submit, collect and score. Each can be taken again at any time: what is
     answered is not asked again. The config names the models (llm.models), which config/llms.tsv describes.
@@ -38,13 +36,13 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option(
             "--table",
-            type=_PATH,
+            type=PATH,
             metavar="FILE",
             help="A table of language models, in place of config/llms.tsv.",
         ),
         click.option(
             "--directory",
-            type=_PATH,
+            type=DIRECTORY,
             metavar="DIR",
             help="Where requests and replies lie; results/NAME/llm by default, NAME being that of the run.",
         ),
@@ -62,7 +60,14 @@ _only = click.option(
 @llm.command()
 @_step
 def prepare(config: Path, directory: Path | None, table: Path | None) -> None:
-    """Write the requests, as batch files that OpenAI and `vllm run-batch` take, one for each model."""
+    """Write the requests to each model as a batch file.
+
+    OpenAI and `vllm run-batch` take these files.
+
+    \b
+    Example:
+      cadmus llm prepare --config config/mine.yaml
+    """
     from cadmus.llm.requests import prepare
 
     run = _comparison(config, directory, table)
@@ -72,9 +77,14 @@ def prepare(config: Path, directory: Path | None, table: Path | None) -> None:
 
 @llm.command()
 @_step
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@json_option
 def estimate(config: Path, directory: Path | None, table: Path | None, as_json: bool) -> None:
-    """Say what the requests cost at most, and what was spent."""
+    """Say what the requests cost at most, and what was spent.
+
+    \b
+    Example:
+      cadmus llm estimate --config config/mine.yaml
+    """
     run = _comparison(config, directory, table).read()
     costs = run.costs()
     spent = sum(cost.spent_usd for cost in costs.values())
@@ -100,10 +110,16 @@ def estimate(config: Path, directory: Path | None, table: Path | None, as_json: 
 @_step
 @_only
 def submit(config: Path, directory: Path | None, table: Path | None, only: tuple[str, ...]) -> None:
-    """Send what is neither answered nor under way: as batches, or one by one, as the table says.
+    """Send what is neither answered nor under way.
 
-    The key is that of OPENAI_API_KEY, the server OpenAI's or that of OPENAI_BASE_URL. Nothing is sent that
-    could bring the cost above llm.max_cost_usd. Ctrl-C stops when the requests under way are answered.
+    It is sent as batches or one by one, as the table says. The key is that of OPENAI_API_KEY, the server
+    OpenAI's or that of OPENAI_BASE_URL. Nothing is sent that could bring the cost above llm.max_cost_usd.
+    Ctrl-C stops when the requests under way are answered.
+
+    \b
+    Examples:
+      OPENAI_API_KEY=… cadmus llm submit --config config/mine.yaml
+      OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_API_KEY=none cadmus llm submit --config config/mine.yaml
     """
     import openai
 
@@ -149,10 +165,15 @@ def submit(config: Path, directory: Path | None, table: Path | None, only: tuple
 @llm.command()
 @_step
 @_only
-@click.argument("files", nargs=-1, type=_PATH, metavar="[FILE]...")
+@click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
 @click.option("--wait", is_flag=True, help="Go on until all batches have ended.")
 @click.option(
-    "--every", default=30.0, show_default=True, type=click.FloatRange(0.01), help="Seconds between looks."
+    "--every",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0.01),
+    metavar="SECONDS",
+    help="Seconds between looks.",
 )
 def collect(
     config: Path,
@@ -163,10 +184,15 @@ def collect(
     wait: bool,
     every: float,
 ) -> None:
-    """Fetch the results of batches; or take them from each FILE, which `vllm run-batch` wrote.
+    """Fetch the results of batches, or take them from each FILE.
 
-    Lines are matched by what they are answers to, never by their order. What a batch left unanswered is sent
-    again by the next submit.
+    A FILE is what `vllm run-batch` wrote. Lines are matched by what they are answers to, never by their
+    order. What a batch left unanswered is sent again by the next submit.
+
+    \b
+    Examples:
+      cadmus llm collect --config config/mine.yaml --wait
+      cadmus llm collect --config config/mine.yaml results.jsonl
     """
     run = _comparison(config, directory, table).read()
     chosen = run.chosen(only)
@@ -202,9 +228,17 @@ def collect(
 
 @llm.command()
 @_step
-@click.option("--output", type=_PATH, required=True, metavar="FILE", help="Parquet file to write.")
-def score(config: Path, directory: Path | None, table: Path | None, output: Path) -> None:
-    """Grade the answers by execution; what was not answered is told apart."""
+@click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file to write.")
+@json_option
+def score(config: Path, directory: Path | None, table: Path | None, output: Path, as_json: bool) -> None:
+    """Grade the answers by execution.
+
+    What was not answered is told apart.
+
+    \b
+    Example:
+      cadmus llm score --config config/mine.yaml --output llm.parquet
+    """
     from cadmus.config import digest
     from cadmus.evaluate.numbers import write_numbers
     from cadmus.llm.outcomes import OUTCOMES, summary
@@ -222,6 +256,9 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
         ),
     }
     write_numbers(answers, output, metadata)
+    if as_json:
+        click.echo(json.dumps(summary(answers).to_dicts(), indent=2))
+        return
     rows: list[tuple[str, ...]] = [
         ("model", "symbols", "tokens", "accuracy", *OUTCOMES, "output tokens", "USD")
     ]
@@ -237,7 +274,12 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
 
 @llm.command()
 def prompts() -> None:
-    """Print the prompts in both kinds of symbols: docs/llm-prompts.md."""
+    """Print the prompts in both kinds of symbols: docs/llm-prompts.md.
+
+    \b
+    Example:
+      cadmus llm prompts > docs/llm-prompts.md
+    """
     from cadmus.llm.prompt import document
 
     click.echo(document(), nl=False)

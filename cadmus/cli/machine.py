@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from cadmus import isa
-from cadmus.cli.options import of_lines, program_command
+from cadmus.cli.options import heading, json_option, of_lines, program_command
 from cadmus.errors import InputError
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
@@ -15,7 +15,7 @@ from cadmus.vm.reference import Result, show
 @program_command()
 @click.argument("program")
 @click.option("--trace", is_flag=True, help="Show the stack after each instruction of the top level.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@json_option
 def run(program: str, trace: bool, as_json: bool) -> None:
     """Execute PROGRAM and print its outputs and whether it is true.
 
@@ -42,19 +42,22 @@ def run(program: str, trace: bool, as_json: bool) -> None:
         raise InputError("--trace shows one program as text; leave out --json, and give a program for -")
     if program == "-":
         for line, result in of_lines(reference.run):
-            print(json.dumps(as_object(line, result)) if as_json else verdict(result), flush=True)
+            if as_json:
+                print(json.dumps(as_object(line, result)), flush=True)
+            else:
+                click.echo(coloured_verdict(result))
     elif as_json:
         click.echo(json.dumps(as_object(program, reference.run(program))))
     elif trace:
         steps = reference.trace(program)
-        click.echo("instruction  stack")
+        click.echo(heading("instruction  stack"))
         for step in steps:
             click.echo(f"{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
-        click.echo(verdict(reference.run(program)))
+        click.echo(coloured_verdict(reference.run(program)))
     else:
         result = reference.run(program)
         click.echo(" ".join(map(show, result.outputs)))
-        click.echo(verdict(result))
+        click.echo(coloured_verdict(result))
 
 
 def verdict(result: Result) -> str:
@@ -82,7 +85,9 @@ def as_object(program: str, result: Result) -> dict[str, Any]:
 )
 @click.option("--markdown", "form", flag_value="markdown", help="Print the manual, docs/isa.md.")
 def isa_command(form: str | None) -> None:
-    """Print the instructions: symbol, effect on the stack, meaning, alternate symbol.
+    """Print the table of the 65 instructions.
+
+    It has the symbol, its effect on the stack, its meaning, and its alternate symbol.
 
     \b
     Examples:
@@ -102,9 +107,9 @@ def isa_command(form: str | None) -> None:
         header = ("symbol", "effect", "meaning", "alternate")
         cells = [(row.symbol, row.effect, row.meaning, row.alternate or "") for row in isa.INSTRUCTIONS]
         widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-        for line in (header, *cells):
-            padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-            click.echo("  ".join(padded).rstrip())
+        for number, row in enumerate((header, *cells)):
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            click.echo(heading(line) if number == 0 else line)
 
 
 COMMANDS = (run, isa_command)

@@ -3,31 +3,81 @@
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from cadmus.errors import InputError
 from cadmus.files import check_writable
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 Answer = TypeVar("Answer")
+
+
+class WholeNumber(click.IntRange):
+    """A range of numbers, called by its name in errors."""
+
+    name = "whole number"
+
+
+class _ConfigFile(click.Path):
+    """A file; Tab offers the YAML files here and one folder below, where there are any."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from glob import glob
+
+        from click.shell_completion import CompletionItem
+
+        found = sorted({*glob(f"{incomplete}*.yaml"), *glob(f"{incomplete}*/*.yaml")})
+        return [*map(CompletionItem, found)] or super().shell_complete(ctx, param, incomplete)
+
+
+PATH = click.Path(path_type=Path)
+DIRECTORY = click.Path(path_type=Path, file_okay=False)
+EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
+"""A directory that is read, such as an export."""
+CONFIG = _ConfigFile(path_type=Path)
+
+
+def one_of(
+    names: Callable[[], Iterable[str]],
+) -> "Callable[[click.Context, click.Parameter, str], list[str]]":
+    """What Tab offers for an argument that is one of ``names``."""
+
+    def matching(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return matching
+
 
 config_option = click.option(
     "--config",
     default=Path("config/quick.yaml"),
     show_default=True,
-    type=click.Path(path_type=Path),
+    type=CONFIG,
+    metavar="FILE",
     help="The config file of the run.",
 )
 
-model_option = click.option(
-    "--model", "directory", type=click.Path(path_type=Path), metavar="DIR", help="An exported model."
-)
+model_option = click.option("--model", "directory", type=EXISTING, metavar="DIR", help="An exported model.")
 """For commands that take the model that comes with the checkout where none is named."""
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+
 device_option = click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE")
+
+
+def split_names() -> tuple[str, ...]:
+    """The splits that a dataset may have."""
+    from cadmus.config import HELD_OUT, SPLITS
+
+    return *SPLITS, HELD_OUT
 
 
 def template_names() -> list[str]:
@@ -54,11 +104,20 @@ def complain(message: str) -> None:
 
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns, the first aligned on the left and the others on the right."""
+    """Print rows in columns, the first aligned on the left and the others on the right.
+
+    The first row is the heading.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *others in rows:
+    for number, (first, *others) in enumerate(rows):
         cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        click.echo("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+        line = "  ".join([first.ljust(widths[0]), *cells]).rstrip()
+        click.echo(heading(line) if number == 0 else line)
+
+
+def heading(line: str) -> str:
+    """The first line of a table, bold on a terminal."""
+    return click.style(line, bold=True)
 
 
 def check_numbers_path(output: Path) -> None:
@@ -76,7 +135,18 @@ class _TakesAnyProgram(click.Command):
     """A command whose argument may begin with ``-``; only a lone ``-h`` is an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, ["--help"] if args == ["-h"] else args)
+        given = ["--help"] if args == ["-h"] else list(args)
+        try:
+            return super().parse_args(ctx, given)
+        except click.UsageError as error:
+            if type(error) is not click.UsageError:
+                raise
+        # There are several arguments, of which one may be an option that there is not.
+        known = {name for param in self.get_params(ctx) for name in param.opts}
+        for word in args:
+            if word.startswith("--") and word != "--" and word.partition("=")[0] not in known:
+                raise click.NoSuchOption(word, possibilities=known, ctx=ctx)
+        raise click.UsageError(f"{' '.join(args)}: a program is one argument, in quotes", ctx)
 
 
 program_command = functools.partial(

@@ -7,27 +7,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import echo_table
+from cadmus.cli.options import CONFIG, DIRECTORY, PATH, echo_table, json_option
 
 if TYPE_CHECKING:
     from cadmus.cluster_plan import ClusterPlan
 
 
 @click.command()
-@click.argument("config", type=click.Path(path_type=Path))
+@click.argument("config", type=CONFIG)
 @click.option(
     "--devices",
-    type=click.Path(path_type=Path),
+    type=PATH,
+    metavar="FILE",
     help="A table of devices with their speeds and prices, in place of config/devices.tsv.",
 )
 @click.option(
     "--rates",
-    type=click.Path(path_type=Path),
+    type=PATH,
+    metavar="FILE",
     help="A table of rates, in place of config/rates.tsv.",
 )
 @click.option(
     "--profile",
-    type=click.Path(path_type=Path),
+    type=DIRECTORY,
+    metavar="DIR",
     help="The folder of a profile of Snakemake, in place of workflow/profiles/slurm.",
 )
 @click.option(
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="The device that the cluster has; by default the first with ranks in the column counts.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@json_option
 def plan(
     config: Path,
     devices: Path | None,
@@ -44,11 +47,11 @@ def plan(
     gpu: str | None,
     as_json: bool,
 ) -> None:
-    """Say what the run of the file CONFIG takes before it starts: compute, tokens, disk, hours, cost.
+    """Say what a run takes before it starts: compute, hours, cost.
 
-    What is marked with about comes from a small sample of each template. The hours of the training are
-    FLOPs over what a device achieves, and the cost is hours times its price, both of which stand in
-    config/devices.tsv; the prices are assumptions.
+    CONFIG is its config file. What is marked with about comes from a small sample of each template. The hours
+    of the training are FLOPs over what a device achieves, and the cost is hours times its price, both of
+    which stand in config/devices.tsv; the prices are assumptions.
 
     Then follows the whole workflow on a SLURM cluster: jobs, and the hours for which these hold cores and
     GPUs, by rule; disk at most; the bill; and the overhead, what jobs hold besides for the scheduler. The

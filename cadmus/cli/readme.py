@@ -4,12 +4,14 @@ from pathlib import Path
 
 import click
 
+from cadmus.cli.options import DIRECTORY, EXISTING
+
 
 @click.command()
-@click.argument("results", type=click.Path(path_type=Path))
-@click.option("--root", default=".", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("results", type=DIRECTORY)
+@click.option("--root", default=".", type=EXISTING, metavar="DIR", help="The checkout.")
 def readme(results: Path, root: Path) -> None:
-    """Copy the results of the run in RESULTS to docs/results and show them in the README.
+    """Publish the run in RESULTS in docs/results and the README.
 
     \b
     Example:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import complain, model_option
+from cadmus.cli.options import WholeNumber, complain, model_option
 from cadmus.cli.session import HELP, MARK, Session
 from cadmus.errors import InputError
 from cadmus.model.shipped import named_or_default
@@ -32,12 +32,12 @@ HISTORY = 1000
     "--seed",
     default=1,
     show_default=True,
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     metavar="SEED",
     help="Decides what ,sample draws.",
 )
 def repl(directory: Path | None, no_model: bool, seed: int) -> None:
-    """Type a program instruction by instruction and see the stack, and what a model expected.
+    """Type a program and see the stack and what a model expected.
 
     For each instruction there is a row: the instruction; the stack after it, or the definition that it
     belongs to; the guess of the model before it saw the instruction; and the instruction again with the

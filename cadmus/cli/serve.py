@@ -15,15 +15,18 @@ from cadmus.model.shipped import named_or_default
 
 @click.command()
 @model_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to listen on.")
 @port_option(8000)
-@click.option("--name", help="What requests call the model; the name of its directory if left out.")
+@click.option(
+    "--name", metavar="NAME", help="What requests call the model; the name of its directory if left out."
+)
 @device_option
 def serve(directory: Path | None, host: str, port: int, name: str | None, device: str | None) -> None:
-    """Answer the OpenAI API for completions, with log-probabilities, until Ctrl-C.
+    """Answer the OpenAI API for completions until Ctrl-C.
 
-    Without --model it is the model that comes with the checkout, in models/laptop. There is no
-    authentication: whoever reaches the port may ask. docs/serve.md says what is supported.
+    Answers can have log-probabilities. Without --model it is the model that comes with the checkout, in
+    models/laptop. There is no authentication: whoever reaches the port may ask. docs/serve.md says what is
+    supported.
 
     \b
     Examples:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cadmus.cli.options import WholeNumber
 from cadmus.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def port_option(default: int) -> Callable[[Callable[..., Any]], Callable[..., An
         "--port",
         default=default,
         show_default=True,
-        type=click.IntRange(0, 65535),
+        type=WholeNumber(0, 65535),
+        metavar="PORT",
         help="Port to listen on; 0 for any that is free.",
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cadmus import isa
 from cadmus.cli.complete import continued, likeliest, probabilities_of, with_share
 from cadmus.cli.machine import coloured_verdict
-from cadmus.cli.options import template_names
+from cadmus.cli.options import heading, template_names
 from cadmus.errors import InputError, meant
 from cadmus.vm import reference
 from cadmus.vm.reference import show
@@ -93,7 +93,7 @@ class Session:
         shares = probabilities_of(self._model(), self.program) if self._model and self.program else None
         if start == 0:
             self._stack_width = STACK_WIDTH
-            yield self._row("instruction", "stack", *(("guess", "truth") if self._model else ()))
+            yield heading(self._row("instruction", "stack", *(("guess", "truth") if self._model else ())))
         for place in range(start, len(instructions)):
             symbol = instructions[place]
             state = _state(instructions[: place + 1])

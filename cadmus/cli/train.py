@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import config_option
+from cadmus.cli.options import DIRECTORY, PATH, WholeNumber, config_option
 from cadmus.errors import InputError
 from cadmus.files import check_writable
 
@@ -14,31 +14,34 @@ from cadmus.files import check_writable
 @click.command()
 @config_option
 @click.option(
-    "--dataset", type=click.Path(path_type=Path), required=True, help="Directory of the sampled programs."
+    "--dataset", type=DIRECTORY, required=True, metavar="DIR", help="Directory of the sampled programs."
 )
 @click.option(
     "--checkpoints",
-    type=click.Path(path_type=Path),
+    type=DIRECTORY,
     required=True,
+    metavar="DIR",
     help="Directory of this run's checkpoints; training goes on from the last one there.",
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=DIRECTORY,
     required=True,
+    metavar="DIR",
     help="Directory that the model is exported to.",
 )
 @click.option(
-    "--metrics", type=click.Path(path_type=Path), required=True, help="File of the losses, one line a step."
+    "--metrics", type=PATH, required=True, metavar="FILE", help="File of the losses, one line a step."
 )
 @click.option(
     "--snapshots",
-    type=click.Path(path_type=Path),
+    type=DIRECTORY,
+    metavar="DIR",
     help="Directory for exports on the way, as many as train.snapshots says; none without.",
 )
 @click.option(
     "--ranks",
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     default=0,
     metavar="N",
     help="Processes, over all nodes, in place of train.ranks; 0 is train.ranks.",
@@ -62,8 +65,14 @@ def train(
     """Train a model on a dataset and export it.
 
     Stopped by SIGTERM or Ctrl-C it saves a checkpoint and ends with exit code 1; run again, it goes on
-    from there and gives the same model.  With train.ranks above 1 it starts that many processes; started by
+    from there and gives the same model. With train.ranks above 1 it starts that many processes; started by
     srun once on each of several nodes, those of its node.
+
+    \b
+    Example:
+      cadmus train --config config/quick.yaml --dataset results/quick/dataset \\
+        --checkpoints results/quick/training/checkpoints --output results/quick/model \\
+        --metrics results/quick/training/metrics.jsonl
     """
     from cadmus.config import load_config, parse_config
     from cadmus.dataset.manifest import read_manifest

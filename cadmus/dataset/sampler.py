@@ -10,7 +10,7 @@ from cadmus.config import HELD_OUT, Dataset
 from cadmus.dataset.held_out import matches
 from cadmus.dataset.seen import Seen
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
-from cadmus.errors import InputError
+from cadmus.errors import InputError, meant
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES, Candidates, Draw
 from cadmus.vm import compiled
@@ -102,7 +102,7 @@ def sample(
     """
     check_template(template)
     if split not in dataset.splits:
-        raise InputError(f"no split {split!r}; the splits are {', '.join(dataset.splits)}")
+        raise InputError(f"no split {split!r}; {meant(split, dataset.splits)}")
     draw = Draw(np.random.default_rng(seed_of(seed, template, split, shard)), dataset)
     counts = Counts()
     matched = dict.fromkeys(dataset.rules_for(template), 0)
@@ -135,7 +135,7 @@ def check_template(template: str) -> None:
     InputError: there is no template of this name.
     """
     if template not in TEMPLATES:
-        raise InputError(f"no template {template!r}; the templates are {', '.join(TEMPLATES)}")
+        raise InputError(f"no template {template!r}; {meant(template, TEMPLATES)}")
 
 
 def _hopeless(

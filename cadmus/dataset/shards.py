@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cadmus.config import HELD_OUT, TEMPLATES, Config
-from cadmus.errors import InputError
+from cadmus.errors import InputError, meant
 
 
 class Shard(NamedTuple):
@@ -70,6 +70,8 @@ def write_shard(config: Config, directory: Path, template: str, split: str, numb
     from cadmus.programs import Programs
 
     check_template(template)
+    if split not in config.dataset.splits:
+        raise InputError(f"no split {split!r}; {meant(split, config.dataset.splits)}")
     shards = [shard for shard in plan(config) if shard[:2] == (template, split)]
     if number >= len(shards):
         raise InputError(

@@ -86,13 +86,13 @@ def produce(name: str, numbers: list[Path], output: Path) -> list[Path]:
     """
     import importlib
 
-    from cadmus.errors import InputError
+    from cadmus.errors import InputError, meant
     from cadmus.evaluate.numbers import read_numbers
     from cadmus.figures import style, tables
     from cadmus.files import replacing
 
     if name not in NAMES:
-        raise InputError(f"no figure, table or page {name!r}; there are {', '.join(NAMES)}")
+        raise InputError(f"no figure, table or page {name!r}; {meant(name, NAMES)}")
     module = importlib.import_module(f"cadmus.figures.{name}")
     most = len(module.COLUMNS)
     least = most - getattr(module, "OPTIONAL", 0)

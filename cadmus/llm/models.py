@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cadmus.errors import InputError
+from cadmus.errors import InputError, meant
 from cadmus.files import read_table
 from cadmus.llm.prompt import prompt
 
@@ -98,7 +98,7 @@ def read_models(path: Path, names: Sequence[str]) -> list[LanguageModel]:
         )
     for name in names:
         if name not in found:
-            raise InputError(f"llm.models: no model {name!r} in {path}; there are {', '.join(found)}")
+            raise InputError(f"llm.models: no model {name!r} in {path}; {meant(name, found)}")
     return [found[name] for name in names]
 
 

@@ -1,0 +1,201 @@
+"""The command line as a whole: its help, what it says of mistakes, completion and colours."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cadmus import isa
+from cadmus.cli.main import SECTIONS, cadmus
+from cadmus.config import SPLITS, TEMPLATES
+from cadmus.figures import NAMES
+from tests.terminal import ROOT, Terminal
+
+
+def walk(command: click.Command, path: str = "cadmus") -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from walk(below, f"{path} {name}")
+
+
+COMMANDS = dict(walk(cadmus))
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    settings = {name: value for name, value in os.environ.items() if not name.endswith("_COLOR")}
+    command = [sys.executable, "-m", "cadmus", *arguments]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=settings | environment,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_command_has_examples_and_explains_its_options(path) -> None:
+    command = COMMANDS[path]
+    text = inspect.cleandoc(command.help or "")
+    _, _, examples = text.replace("Example:", "Examples:").partition("\b\nExamples:\n")
+    lines = examples.split("\n\n")[0].splitlines()
+    assert any(f"{path} " in f"{line} " for line in lines), "an example of this command"
+    # They are shown as they are, in a terminal of 80 columns and as blocks of code.
+    assert all(line.startswith("  ") for line in lines)
+    assert command.get_short_help_str(64)[-3:] != "...", "the first sentence fits into the list"
+    for option in command.params:
+        if isinstance(option, click.Option):
+            assert option.help, option.opts
+            assert option.help.endswith("."), option.opts
+            context = click.Context(command)
+            assert option.is_flag or option.metavar or option.make_metavar(context) == "", option.opts
+        elif len(command.params) > 1 and option.nargs == 1:
+            assert option.make_metavar(click.Context(command)).strip("[]{}") in text.replace("\b", ""), (
+                option.name
+            )
+
+
+def test_the_help_lists_every_command_once_under_its_heading() -> None:
+    shown = CliRunner().invoke(cadmus, ["-h"]).stdout
+    listed = [
+        line.split()[0] for line in shown.partition("The machine:")[2].splitlines() if line.startswith("  ")
+    ]
+    assert sorted(listed) == sorted(cadmus.commands)
+    assert [line[:-1] for line in shown.splitlines() if line[:-1] in SECTIONS] == list(SECTIONS)
+    assert shown == CliRunner().invoke(cadmus, ["--help"]).stdout
+
+
+def test_the_version_says_what_decides_about_results() -> None:
+    import torch
+
+    shown = CliRunner().invoke(cadmus, ["--version"]).stdout
+    for version in (isa.digest(), sys.version.split()[0], torch.__version__):
+        assert version in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["smaple"], "no such command 'smaple'; did you mean 'sample'? (`cadmus --help` lists them)"),
+        (
+            ["llm", "prepair"],
+            "no such command 'prepair'; did you mean 'prepare'? (`cadmus llm --help` lists them)",
+        ),
+        (["isa", "--jsno"], "no such option --jsno; did you mean --json? (`cadmus isa --help` lists them)"),
+        (["run", "--trce", "34+7="], "no such option --trce; did you mean --trace? (`cadmus run --help`"),
+        (["run", "34", "+", "7"], "34 + 7: a program is one argument, in quotes"),
+        (["complete", "1", "--tpo", "3"], "no such option --tpo; did you mean --top?"),
+        (["complete", ""], "the prefix is empty"),
+        (["complete", "1", "--top", "0"], "0 is not in the range 1<=x<=65"),
+        (["complete", "1", "--max-length", "300"], "a program has at most 250 instructions"),
+        (["complete", "1", "--model", "nope"], "Directory 'nope' does not exist"),
+        (["sample", "equalty"], "no template 'equalty'; did you mean 'equality'?"),
+        (["sample", "equality", "--split", "tset"], "no split 'tset'; did you mean 'test'?"),
+        (["sample", "equality", "-n", "x"], "'x' is not a valid whole number"),
+        (["sample", "equality", "-n", "-3"], "-3 is not in the range x>=0"),
+        (
+            ["shard", "x", "--template", "equality", "--split", "tran", "--number", "0"],
+            "no split 'tran'; did you",
+        ),
+        (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
+        (["config", "show", "config"], "cannot read the config config: Is a directory"),
+        (["config", "show", "nope"], "No such file or directory; there are config/"),
+        (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
+        (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are comparison_grid"),
+        (
+            ["figure", "patchin", "--output", "x"],
+            "no figure, table or page 'patchin'; did you mean 'patching'?",
+        ),
+        (["completion", "csh"], "'csh' is not one of 'bash', 'zsh', 'fish'"),
+        (["completion"], "Missing argument 'SHELL'"),
+    ],
+)
+def test_a_mistake_is_one_line_with_what_was_meant(arguments, message) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("cadmus: error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(("program", "code"), [("34+7=", 0), ("34+8=", 0), ("q", 2)])
+def test_the_exit_code_is_that_of_the_help(program, code) -> None:
+    assert run("run", program).returncode == code
+
+
+def completions(*words: str) -> list[str]:
+    """What Tab offers for the last word."""
+    *_, last = words
+    done = run(
+        _CADMUS_COMPLETE="bash_complete", COMP_WORDS=" ".join(["cadmus", *words]), COMP_CWORD=str(len(words))
+    )
+    assert done.stderr == "", last
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["sa"], ["sample"]),
+        (["llm", "pr"], ["prepare", "prompts"]),
+        (["run", "--tr"], ["--trace"]),
+        (["sample", "eq"], ["equality"]),
+        (["sample", "equality", "--split", "t"], [split for split in SPLITS if split[0] == "t"]),
+        (["shard", "--template", ""], sorted(TEMPLATES)),
+        (["figure", "comp"], ["comparison_grid"]),
+        (["plan", "config/qu"], ["config/quick.yaml"]),
+        (["completion", "z"], ["zsh"]),
+    ],
+)
+def test_tab_completes(words, offered) -> None:
+    assert completions(*words) == offered
+
+
+def test_tab_completes_every_figure() -> None:
+    assert completions("figure", "") == list(NAMES)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_asks_this_command(shell) -> None:
+    done = run("completion", shell)
+    assert done.returncode == 0
+    assert f"_CADMUS_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_colours_are_for_terminals() -> None:
+    assert "\x1b[32mtrue\x1b[0m" in Terminal("run", "34+7=").rest()
+    assert "\x1b[31mfalse\x1b[0m" in Terminal("run", "34+8=").rest()
+    assert "\x1b[31mcadmus: error:\x1b[0m" in Terminal("run", "q").rest()
+    assert "\x1b[1minstruction" in Terminal("run", "--trace", "1").rest()
+    assert "\x1b" not in Terminal("run", "--trace", "34+7=", NO_COLOR="1").rest()
+    assert "\x1b" not in Terminal("run", "q", NO_COLOR="1").rest()
+    for arguments in (["run", "34+7="], ["run", "q"], ["isa"]):
+        done = run(*arguments)
+        assert "\x1b" not in done.stdout + done.stderr
+    assert "\x1b[32mtrue" in run("run", "34+7=", FORCE_COLOR="1").stdout
+
+
+def test_sample_json_says_what_is_asked_of_a_model() -> None:
+    shown = CliRunner().invoke(cadmus, ["sample", "less_greater", "-n", "3", "--json"]).stdout
+    plain = CliRunner().invoke(cadmus, ["sample", "less_greater", "-n", "3"]).stdout
+    rows = [json.loads(line) for line in shown.splitlines()]
+    assert [row["program"] for row in rows] == plain.splitlines()
+    for row in rows:
+        assert row["template"] == "less_greater"
+        assert row["program"] == row["prompt"] + ("<" if row["x"] < row["y"] else ">")
+
+
+def test_config_show_json_is_the_config() -> None:
+    import yaml
+
+    arguments = ["config", "show", "config/quick.yaml"]
+    shown = CliRunner().invoke(cadmus, [*arguments, "--json"]).stdout
+    assert json.loads(shown) == yaml.safe_load(CliRunner().invoke(cadmus, arguments).stdout)
