@@ -99,14 +99,10 @@ def test_training_programs_come_from_the_manifest(place, tmp_path) -> None:
 
 @pytest.mark.parametrize("command", ["evaluate", "curve", "grid", "probe", "lens", "patch"])
 def test_bad_input_is_one_line_and_leaves_nothing(place, tmp_path, command: str) -> None:
+    models = "snapshots" if command == "curve" else "model"
     cases = {
         "--output": invoke(place, command, tmp_path / "a.csv"),
-        str(tmp_path / "absent"): invoke(
-            place,
-            command,
-            tmp_path / "a.parquet",
-            **{"snapshots" if command == "curve" else "model": tmp_path / "absent"},
-        ),
+        str(place / "dataset"): invoke(place, command, tmp_path / "a.parquet", **{models: place / "dataset"}),
         "--device nowhere": invoke(place, command, tmp_path / "a.parquet", device="nowhere"),
     }
     if command in ("evaluate", "curve"):

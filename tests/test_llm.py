@@ -420,7 +420,9 @@ def test_a_model_that_the_server_does_not_have_is_told(make, serve):
     server = serve()
     run = make("chat", "stranger")
     assert "has no model 'gpt-unknown'; it has gpt-test; nothing was sent" in run.refused("submit")
-    assert "--model nobody: llm.models has chat, stranger" in run.refused("submit", "--model", "nobody")
+    assert "--model nobody: not in llm.models; there are chat, stranger" in run.refused(
+        "submit", "--model", "nobody"
+    )
     assert not seen_any(server)
     run.step("submit", "--model", "chat")
     assert seen(server, run, "chat") == [1] * 2 * PAIRS
