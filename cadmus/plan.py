@@ -17,6 +17,7 @@ from cadmus.dataset import shards
 from cadmus.dataset.sampler import seed_of
 from cadmus.errors import InputError, meant
 from cadmus.files import read_table
+from cadmus.progress import progress
 from cadmus.templates import TEMPLATES as DRAWN
 from cadmus.templates import Candidates, Draw
 from cadmus.vm.compiled import verdicts
@@ -204,7 +205,7 @@ def _average_programs(seed: int, dataset_json: str) -> dict[str, AverageProgram]
     """Drawn once for all that a plan asks of it; a config itself cannot be a key."""
     dataset = Dataset.model_validate_json(dataset_json)
     averages = {}
-    for name in TEMPLATES:
+    for name in progress("sample", TEMPLATES, unit="template"):
         if getattr(dataset.templates, name).train:
             drawn = _draw(seed, dataset, name)
             tokens = drawn.programs.lengths + 1

@@ -14,6 +14,7 @@ UNTRACKED = (
     "cadmus.config",
     "cadmus.errors",
     "cadmus.files",
+    "cadmus.progress",
     # The list of templates; a shard depends on its own template.
     "cadmus.templates",
 )

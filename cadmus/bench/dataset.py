@@ -12,6 +12,7 @@ from cadmus.bench import Measured
 from cadmus.config import SPLITS, load_config
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
+from cadmus.progress import progress
 
 
 def bench_dataset(config: Path) -> Measured:
@@ -33,7 +34,7 @@ def bench_dataset(config: Path) -> Measured:
         def measured(command: str, *options: str) -> float:
             return _seconds("-m", "cadmus", command, "--config", str(config), folder, *options)
 
-        for shard in shards:
+        for shard in progress("shards", shards, unit="shard"):
             options = "--template", shard.template, "--split", shard.split, "--number", str(shard.number)
             seconds[shard.template, shard.split].append(measured("shard", *options))
         manifest = measured("manifest")

@@ -14,6 +14,7 @@ from cadmus.dataset.sampler import sample
 from cadmus.model.inference import Cadmus
 from cadmus.model.tokens import BYTE_OF_TOKEN, TOKEN_OF_BYTE
 from cadmus.programs import Programs, stack
+from cadmus.progress import progress
 from cadmus.templates import TEMPLATES
 
 EACH = 64
@@ -38,7 +39,7 @@ def bench_decode(directory: Path) -> Measured:
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     completions = {}
-    for _ in range(REPEATS):
+    for _ in progress("repeats", range(REPEATS)):
         for name, complete in ways.items():
             start = time.perf_counter()
             completions[name] = complete()

@@ -17,6 +17,7 @@ import numpy as np
 from cadmus import isa
 from cadmus.bench import Measured
 from cadmus.errors import InputError
+from cadmus.progress import progress
 
 INSTRUCTIONS = 40
 PROGRAMS = 30
@@ -80,13 +81,13 @@ def bench_explore(model: Path | None) -> Measured:
         if said is None:
             raise InputError(server.stderr.read().strip().removeprefix("cadmus: error: "))
         try:
-            of_server = [_milliseconds(said[1], program) for program in programs]
+            of_server = [_milliseconds(said[1], program) for program in progress("server", programs)]
             with sync_playwright() as playwright:
                 opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
                 page = opened.new_page()
                 page.goto(said[1])
                 page.wait_for_selector("#lens td")
-                of_page = [float(page.evaluate(TYPE, program)) for program in programs]
+                of_page = [float(page.evaluate(TYPE, program)) for program in progress("page", programs)]
                 opened.close()
         finally:
             server.send_signal(signal.SIGINT)

@@ -18,6 +18,7 @@ from cadmus.cores import cores
 from cadmus.evaluate.comparisons import held_out_sample
 from cadmus.model.inference import Cadmus
 from cadmus.probe.regression import prefix_numbers, score
+from cadmus.progress import progress
 
 TARGET = "x"
 SETTINGS = config.Probe()
@@ -75,7 +76,8 @@ def _scikit_learn(features: np.ndarray, classes: np.ndarray, settings: config.Pr
     tasks = [(token, c) for token in range(len(features)) for c in strengths]
     with threadpool_limits(1):
         hits = Parallel(cores(), prefer="threads")(
-            delayed(_fit)(features[token], classes, c, settings) for token, c in tasks
+            delayed(_fit)(features[token], classes, c, settings)
+            for token, c in progress("scikit-learn", tasks, unit="fit")
         )
     on_validation, on_test = np.array(hits).reshape(len(features), len(strengths), 2).transpose(2, 0, 1)
     best: np.ndarray = on_test[np.arange(len(features)), on_validation.argmax(1)]

@@ -9,6 +9,7 @@ import numpy as np
 from cadmus import isa
 from cadmus.bench import Measured
 from cadmus.programs import Programs
+from cadmus.progress import progress
 from cadmus.vm import compiled, reference
 
 NUMBER_SYMBOLS = "0123456789+-*/%xn<>="
@@ -84,7 +85,7 @@ def bench_templates() -> Measured:
     from cadmus.templates import TEMPLATES
 
     result: Measured = {"programs": TEMPLATE_PROGRAMS, "repeats": REPEATS}
-    for template in TEMPLATES:
+    for template in progress("templates", TEMPLATES, unit="template"):
         sample(Dataset(), 0, template, "train", 0, 1)
         kept, drawn = [], []
         for shard in range(1, REPEATS + 1):
@@ -119,7 +120,7 @@ def _rates(many: Programs, amount: int) -> tuple[float, float]:
             amount / _seconds(lambda: compiled.verdicts(many)),
             amount * len(few) / len(many) / _seconds(lambda: [reference.run(program) for program in texts]),
         )
-        for _ in range(REPEATS)
+        for _ in progress("repeats", range(REPEATS))
     ]
     fast, readable = (statistics.median(column) for column in zip(*rates, strict=True))
     return fast, readable

@@ -7,6 +7,7 @@ import time
 
 from cadmus.bench import Measured
 from cadmus.errors import Defect
+from cadmus.progress import progress
 
 REPEATS = 15
 PROCESSES = {
@@ -24,7 +25,7 @@ def bench_start() -> Measured:
     They take turns, so that what else the machine does meets all of them.
     """
     seconds: dict[str, list[float]] = {name: [] for name in PROCESSES}
-    for _ in range(REPEATS):
+    for _ in progress("repeats", range(REPEATS)):
         for name, arguments in PROCESSES.items():
             start = time.perf_counter()
             done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)

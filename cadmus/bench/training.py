@@ -18,6 +18,7 @@ from cadmus.model.export import transformers_config
 from cadmus.model.gpt import GPT, attend_fused, attend_written_out
 from cadmus.plan import parameter_count, training_flops
 from cadmus.programs import Programs, stack
+from cadmus.progress import progress
 from cadmus.templates import TEMPLATES
 from cadmus.train import engine
 from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
@@ -208,7 +209,7 @@ def _adam(model: nn.Module) -> torch.optim.Optimizer:
 
 def _seconds(steps: dict[str, Callable[[], object]], device: torch.device) -> dict[str, float]:
     taken: dict[str, list[float]] = {name: [] for name in steps}
-    for repeat in range(REPEATS + 1):
+    for repeat in progress("repeats", range(REPEATS + 1)):
         for name, step in steps.items():
             # A step of a training follows one like it.
             step()

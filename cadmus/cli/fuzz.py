@@ -7,6 +7,7 @@ import click
 
 from cadmus.cli.options import WholeNumber
 from cadmus.cores import cores
+from cadmus.progress import progress
 from cadmus.vm.reference import Result, show
 
 MINUTE = 60.0
@@ -59,8 +60,6 @@ def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
       cadmus fuzz --programs 10_000_000 --seed 1
       cadmus fuzz --programs 1_000_000_000 --jobs 2
     """
-    from tqdm import tqdm
-
     from cadmus import fuzz as fuzzing
 
     if jobs is None:
@@ -68,7 +67,7 @@ def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
     jobs = min(jobs, -(-programs // fuzzing.CHUNK))
     start, agreed, said = time.perf_counter(), 0, 0
     disagreement = None
-    with tqdm(total=programs, unit="program", unit_scale=True, disable=None) as bar:
+    with progress("fuzz", total=programs, unit="program") as bar:
 
         def count(more: int) -> None:
             nonlocal agreed, said

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from cadmus.cli.options import WholeNumber
+from cadmus.progress import progress
 
 
 @click.command()
@@ -39,14 +40,12 @@ def kills(kills: int, seed: int) -> None:
     Example:
       cadmus kills --kills 50 --seed 1
     """
-    from tqdm import tqdm
-
     from cadmus.train.kills import PHASES, survive
 
     start, happened = time.perf_counter(), 0
     with (
         TemporaryDirectory(prefix="cadmus-kills-") as directory,
-        tqdm(total=kills, unit="kill", disable=None) as bar,
+        progress("kills", total=kills, unit="kill") as bar,
     ):
 
         def count() -> None:

@@ -11,6 +11,7 @@ import click
 
 from cadmus.errors import InputError
 from cadmus.files import check_writable
+from cadmus.progress import progress
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -163,7 +164,10 @@ def of_lines(ask: Callable[[str], Answer]) -> Iterator[tuple[str, Answer]]:
     Raises:
         InputError: naming the line, where ``ask`` raises one.
     """
-    for number, line in enumerate(sys.stdin.buffer, start=1):
+    lines: Iterable[bytes] = sys.stdin.buffer
+    if sys.stderr.isatty() and not sys.stdout.isatty():
+        lines = progress("lines", lines, unit="line")
+    for number, line in enumerate(lines, start=1):
         program = line.decode("utf-8", "replace").rstrip("\r\n")
         try:
             yield program, ask(program)

@@ -22,6 +22,7 @@ from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import Defect, InputError
 from cadmus.files import replacing
 from cadmus.programs import Programs
+from cadmus.progress import progress
 
 NAME = "manifest.json"
 KEYS = {"digest", "isa_digest", "config_digest", "splits", "files"}
@@ -38,7 +39,9 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
     """
     # Reading, hashing and sorting do not hold Python's lock.
     with ThreadPoolExecutor(cores()) as pool:
-        checked = list(pool.map(functools.partial(_check, config, directory), plan(config)))
+        shards = plan(config)
+        checking = pool.map(functools.partial(_check, config, directory), shards)
+        checked = list(progress("check", checking, len(shards), "shard"))
         files = [file for file, _ in checked]
         hashed: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
         for file, of_shard in checked:

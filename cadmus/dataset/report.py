@@ -13,6 +13,7 @@ from cadmus.dataset.pictures import DRAW, NUMBERS, TITLES, title
 from cadmus.dataset.survey import EXAMPLES, FATES, Survey, survey
 from cadmus.figures import style, tables
 from cadmus.files import replacing
+from cadmus.progress import progress
 
 NAME = "report.md"
 FOLDER = "report"
@@ -37,7 +38,7 @@ def write_report(directory: Path | str) -> tuple[Path, Path]:
     """
     directory = Path(directory)
     found = survey(directory)
-    for name in FIGURES:
+    for name in progress("draw", FIGURES, unit="figure"):
         stem = directory / FOLDER / name
         style.save(DRAW[name](found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
         with replacing(stem.with_suffix(".csv")) as temporary:

@@ -12,6 +12,7 @@ from cadmus.dataset.seen import Seen
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import InputError, meant
 from cadmus.programs import Programs, stack
+from cadmus.progress import progress
 from cadmus.templates import TEMPLATES, Candidates, Draw
 from cadmus.vm import compiled
 
@@ -111,22 +112,24 @@ def sample(
     for hashed in earlier:
         seen.add(hashed)
     kept_before = 0
-    while counts.kept < count:
-        candidates = TEMPLATES[template](draw, BATCH)
-        kept = _filter(candidates, template, split, dataset, seen, counts, matched)
-        counts.sampled += BATCH
-        surplus = max(0, counts.kept - count)
-        counts.surplus += surplus
-        counts.kept -= surplus
-        batches.append(kept.take(np.arange(len(kept.programs) - surplus)))
-        if counts.kept < count and counts.sampled % (WINDOW * BATCH) == 0:
-            of_window = counts.kept - kept_before
-            kept_before = counts.kept
-            if of_window < LEAST_ACCEPTANCE * WINDOW * BATCH:
-                rules = dataset.rules_for(template).values()
-                if split == HELD_OUT and not any(rule.templates for rule in rules):
-                    break
-                raise _hopeless(dataset, template, split, count, counts, matched, of_window)
+    with progress(f"sample {template}", total=count, unit="program") as bar:
+        while counts.kept < count:
+            candidates = TEMPLATES[template](draw, BATCH)
+            kept = _filter(candidates, template, split, dataset, seen, counts, matched)
+            counts.sampled += BATCH
+            surplus = max(0, counts.kept - count)
+            counts.surplus += surplus
+            counts.kept -= surplus
+            bar.update(counts.kept - bar.n)
+            batches.append(kept.take(np.arange(len(kept.programs) - surplus)))
+            if counts.kept < count and counts.sampled % (WINDOW * BATCH) == 0:
+                of_window = counts.kept - kept_before
+                kept_before = counts.kept
+                if of_window < LEAST_ACCEPTANCE * WINDOW * BATCH:
+                    rules = dataset.rules_for(template).values()
+                    if split == HELD_OUT and not any(rule.templates for rule in rules):
+                        break
+                    raise _hopeless(dataset, template, split, count, counts, matched, of_window)
     return _assemble(batches, counts, matched)
 
 

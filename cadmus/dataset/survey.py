@@ -14,6 +14,7 @@ from cadmus import isa
 from cadmus.dataset import parquet
 from cadmus.dataset.manifest import read_manifest
 from cadmus.programs import Programs
+from cadmus.progress import progress
 from cadmus.vm import reference
 
 EXAMPLES = 3
@@ -69,7 +70,7 @@ def survey(directory: Path | str) -> Survey:
     lengths, values, symbols = zeros.copy(), zeros.copy(), zeros.copy()
     examples: dict[str, list[Example]] = {}
     size = 0
-    for file in manifest["files"]:
+    for file in progress("read", manifest["files"], unit="shard"):
         path, place = directory / file["file"], (file["split"], file["template"])
         table = parquet.read(path, ["program", "prompt_length", "x", "y"])
         programs = Programs.from_arrow(table["program"])

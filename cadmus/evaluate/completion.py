@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from tqdm import tqdm
 
 from cadmus import isa
 from cadmus.config import TEMPLATES
@@ -28,6 +27,7 @@ from cadmus.errors import Defect
 from cadmus.evaluate.numbers import SOLVE
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs, join
+from cadmus.progress import progress
 from cadmus.vm.compiled import verdicts
 
 DROP = "_"
@@ -51,7 +51,7 @@ def complete(model: Any, table: Any, max_length: int, limit: int | None = None) 
     tasks = list(_tasks(table, limit))
     return pl.concat(
         _graded(model, name, programs, prompt_length, max_length)
-        for name, programs, prompt_length in tqdm(tasks, desc="complete", delay=2, disable=None)
+        for name, programs, prompt_length in progress("complete", tasks)
     )
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from tqdm import tqdm
 
 from cadmus.config import Evaluate, parse_config
 from cadmus.errors import InputError
@@ -14,6 +13,7 @@ from cadmus.evaluate.numbers import accuracy_by
 from cadmus.model import METADATA
 from cadmus.model.export import read_metadata
 from cadmus.plan import flops_so_far
+from cadmus.progress import progress
 
 
 def accuracy_by_compute(
@@ -36,7 +36,7 @@ def accuracy_by_compute(
         InputError: a snapshot does not say how long it was trained.
     """
     rows = []
-    for path in tqdm(snapshots, desc="snapshots", delay=2, disable=None):
+    for path in progress("snapshots", snapshots):
         noted = read_metadata(path)
         missing = [key for key in ("config", "steps", "programs", "tokens") if key not in noted]
         if missing:

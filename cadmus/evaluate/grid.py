@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from tqdm import tqdm
 
 from cadmus.config import Grid, Values
 from cadmus.evaluate.comparisons import HALF, held_out_comparisons
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs
+from cadmus.progress import progress
 from cadmus.templates.draw import comparator
 
 _PROGRAMS_AT_ONCE = 8_192
@@ -54,7 +54,7 @@ def comparison_grid(
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
     predicted = np.empty(len(programs), np.int64)
-    for first in tqdm(range(0, len(programs), _PROGRAMS_AT_ONCE), desc="grid", delay=2, disable=None):
+    for first in progress("grid", range(0, len(programs), _PROGRAMS_AT_ONCE)):
         rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))
         predicted[rows] = model.next_logits(prompts.take(rows)).argmax(axis=1)
     tested = np.bincount(pair, minlength=len(x))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import openai
-from tqdm import tqdm
 
 from cadmus.config import Llm
 from cadmus.errors import InputError, ModelOutputError
@@ -20,6 +19,7 @@ from cadmus.llm import client as clients
 from cadmus.llm.answers import read_reply
 from cadmus.llm.replies import FINAL, Replies
 from cadmus.llm.requests import Request
+from cadmus.progress import progress
 
 ATTEMPTS = 8
 """How often a request is sent when the server fails."""
@@ -81,7 +81,7 @@ class _Sender:
         async with openai.AsyncOpenAI(**clients.options()) as client:
             self.server = clients.server(client)
             self.asking = _endpoints(client)
-            with tqdm(total=len(self.requests), desc="requests", delay=2, disable=None) as bar:
+            with progress("requests", total=len(self.requests)) as bar:
                 await asyncio.gather(*(self._work(pending, bar) for _ in range(self.settings.concurrency)))
         if self.problem is not None:
             raise self.problem

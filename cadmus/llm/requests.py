@@ -21,6 +21,7 @@ from cadmus.evaluate.grid import grid_programs
 from cadmus.evaluate.numbers import write_numbers
 from cadmus.files import replacing
 from cadmus.llm.models import URLS, LanguageModel
+from cadmus.progress import progress
 
 INDEX = "index.parquet"
 """What each request is about: one row each, in the order of the files of requests."""
@@ -112,7 +113,7 @@ def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) ->
             for condition in conditions(config.llm, [model]):
                 rows = asked.filter(pl.col("number") < condition.programs_per_pair)
                 keys = []
-                for program in rows["program"]:
+                for program in progress(f"requests to {model.name}", rows["program"]):
                     body = model.body(program[: 2 * HALF], condition.symbols, condition.max_output_tokens)
                     url = URLS[model.endpoint]
                     keys.append(key_of(url, body))

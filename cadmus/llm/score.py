@@ -14,6 +14,7 @@ from cadmus.llm.prompt import read_answer
 from cadmus.llm.replies import Replies
 from cadmus.llm.requests import Request
 from cadmus.programs import Programs
+from cadmus.progress import progress
 from cadmus.vm.compiled import verdicts
 
 
@@ -39,7 +40,8 @@ def score(
     """
     by_name = {model.name: model for model in models}
     rows = []
-    for name, symbols, key in index.select("model", "symbols", "key").iter_rows():
+    asked = index.select("model", "symbols", "key").iter_rows()
+    for name, symbols, key in progress("score", asked, len(index), "request"):
         rows.append(_graded(requests[name][key], replies[name], by_name[name], symbols))
     schema = {
         "completion": pl.String,

@@ -14,6 +14,7 @@ from cadmus.config import Values
 from cadmus.evaluate.comparisons import held_out_sample
 from cadmus.evaluate.numbers import with_accuracy
 from cadmus.model.tokens import TOKEN_OF_BYTE
+from cadmus.progress import progress
 
 
 def logit_lens(model: Any, n: int, values: Values, held_out_share: float, seed: int) -> pl.DataFrame:
@@ -39,15 +40,17 @@ def logit_lens(model: Any, n: int, values: Values, held_out_share: float, seed: 
     tokens = TOKEN_OF_BYTE[programs.data].reshape(n, -1)
     following = np.column_stack([tokens[:, 1:], np.full(n, isa.END_ID)])
     sums = np.zeros((3, 1, 1))
-    for rows, logits in model.layer_logits(programs):
-        own = np.broadcast_to(following[rows], logits.shape[:-1])
-        likeliest = logits.argmax(-1)
-        highest = logits.max(-1, keepdims=True)
-        total = np.log(np.exp(logits - highest).sum(-1)) + highest[..., 0]
-        loss = total - np.take_along_axis(logits, own[..., None], -1)[..., 0]
-        # Sums over the programs: float64, shape (3, layers + 1, tokens).
-        found = np.stack([loss, likeliest == likeliest[-1], likeliest == own])
-        sums = sums + found.sum(2, dtype=np.float64)
+    with progress("lens", total=n, unit="program") as bar:
+        for rows, logits in model.layer_logits(programs):
+            own = np.broadcast_to(following[rows], logits.shape[:-1])
+            likeliest = logits.argmax(-1)
+            highest = logits.max(-1, keepdims=True)
+            total = np.log(np.exp(logits - highest).sum(-1)) + highest[..., 0]
+            loss = total - np.take_along_axis(logits, own[..., None], -1)[..., 0]
+            # Sums over the programs: float64, shape (3, layers + 1, tokens).
+            found = np.stack([loss, likeliest == likeliest[-1], likeliest == own])
+            sums = sums + found.sum(2, dtype=np.float64)
+            bar.update(logits.shape[1])
     loss, agreeing, correct = sums
     layers, positions = np.indices(loss.shape)
     return with_accuracy(

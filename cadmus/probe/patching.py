@@ -18,6 +18,7 @@ from cadmus.evaluate.comparisons import HALF, held_out_sample
 from cadmus.evaluate.intervals import wilson
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.probe.sizes import DRAWN_PER_PAIR
+from cadmus.progress import progress
 from cadmus.templates.draw import comparator
 
 OUTCOMES = ("own", "hybrid", "donor", "other")
@@ -60,7 +61,7 @@ def patching(
         counted = known[pair].all(0)
         (program, donor), hybrid = pair[:, counted], hybrid[counted]
         answers = np.stack([own[program], hybrid, own[donor]])
-        for layer in range(layers + 1):
+        for layer in progress(f"patch token {token}", range(layers + 1)):
             predicted = model.patched_logits(
                 prompts.take(program), prompts.take(donor), layer, token - 1
             ).argmax(-1)

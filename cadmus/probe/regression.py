@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from cadmus.config import Probe, Values
 from cadmus.evaluate.comparisons import HALF, held_out_sample
@@ -22,6 +21,7 @@ from cadmus.probe import sizes
 from cadmus.probe.majority import majority
 from cadmus.probe.solver import Regressions
 from cadmus.programs import Programs
+from cadmus.progress import progress
 from cadmus.templates.expressions import short_expressions
 
 
@@ -66,9 +66,9 @@ def probe(
     exchanged = np.random.default_rng([seed, *b"control"]).permutation(fitted)
     prefixes = prefix_numbers(programs)
     rows = []
-    with tqdm(desc="probe", unit="layer", delay=2, disable=None) as progress:
+    with progress("probe", unit="layer") as bar:
         for layer, layers, states in _states_by_layer(model, programs):
-            progress.total = layers
+            bar.total = layers
             features = torch.from_numpy(states).to(device)
             for target, classes in targets.items():
                 correct, strengths = score(features, classes, prefixes, settings)
@@ -88,7 +88,7 @@ def probe(
                         }
                     )
                 )
-            progress.update()
+            bar.update()
     return (
         with_accuracy(pl.concat(rows))
         .select(
