@@ -12,7 +12,7 @@ DELAY = 2.0
 
 def progress(
     what: str, items: Iterable[Any] | None = None, total: int | None = None, unit: str = "it"
-) -> "tqdm":
+) -> "tqdm[Any]":
     """A bar called ``what`` that goes through ``items``, or is told of ``total`` units by its ``update``."""
     from tqdm import tqdm
 

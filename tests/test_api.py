@@ -36,7 +36,7 @@ def test_sampled_programs_are_true_and_the_same_for_a_seed():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("equalitty", 1), "no template 'equalitty'; the templates are"),
+        (("equalitty", 1), "no template 'equalitty'; did you mean 'equality'"),
         (("equality", -1), "n is -1; it is 0 or more"),
     ],
 )

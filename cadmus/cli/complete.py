@@ -140,7 +140,8 @@ def probabilities_of(model: "Cadmus", program: str) -> "np.ndarray":
     import numpy as np
 
     (log_probabilities,) = model.log_probabilities([program])
-    return np.exp(log_probabilities)
+    probabilities: np.ndarray = np.exp(log_probabilities)
+    return probabilities
 
 
 def likeliest(probabilities: "np.ndarray", top: int) -> list[tuple[str, float]]:

@@ -134,8 +134,8 @@ def manifest(config: Path, directory: Path) -> None:
 def report(directory: Path) -> None:
     """Describe the dataset in DIRECTORY: report.md, figures and a card.
 
-    The figures are put in the folder report beside it. With the card, README.md, the directory can be uploaded
-    to the Hugging Face hub as it is.
+    The figures are put in the folder report beside it. With the card, README.md, the directory can be
+    uploaded to the Hugging Face hub as it is.
 
     \b
     Example:
