@@ -1,5 +1,6 @@
 """The commands of the experiments, on untrained models."""
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -54,7 +55,7 @@ def place(tmp_path_factory) -> Path:
     return place
 
 
-def invoke(place: Path, command: str, output: Path, **replaced: str) -> Result:
+def invoke(place: Path, command: str, output: Path, as_json: bool = False, **replaced: str) -> Result:
     options = {"config": place / "config.yaml", "output": output}
     options |= {"snapshots": place / "snapshots"} if command == "curve" else {"model": place / "model"}
     if command in ("evaluate", "curve"):
@@ -62,7 +63,7 @@ def invoke(place: Path, command: str, output: Path, **replaced: str) -> Result:
     arguments = [
         text for name, value in {**options, **replaced}.items() for text in (f"--{name}", str(value))
     ]
-    return CliRunner().invoke(cadmus, [command, *arguments])
+    return CliRunner().invoke(cadmus, [command, *arguments, *["--json"] * as_json])
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,18 @@ def test_bad_input_is_one_line_and_leaves_nothing(place, tmp_path, command: str)
         assert named in str(result.exception)
         assert "\n" not in str(result.exception)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("command", "rows"), [("evaluate", 10), ("grid", 3)])
+def test_accuracies_are_told_as_lines_or_as_json(place, tmp_path, command: str, rows: int) -> None:
+    told = invoke(place, command, tmp_path / "a.parquet")
+    as_json = invoke(place, command, tmp_path / "a.parquet", as_json=True)
+    numbers = json.loads(as_json.stdout)
+    assert len(numbers) == rows
+    for line in told.stdout.splitlines():
+        name = line.partition(":")[0].replace(" ", "_")
+        (programs,) = {row["programs"] for row in numbers if name in row.values() and row["programs"]} or {0}
+        assert line.endswith(f" of {programs} programs")
 
 
 def test_a_curve_is_of_the_snapshots_in_their_order(place, tmp_path) -> None:

@@ -14,7 +14,6 @@ from cadmus.cli.options import (
     PATH,
     check_numbers_path,
     device_option,
-    json_option,
     one_of,
     usable_device,
 )
@@ -51,12 +50,14 @@ _dataset = click.option(
     "--dataset", type=DIRECTORY, required=True, metavar="DIR", help="Dataset with the held-out split."
 )
 
+_json = click.option("--json", "as_json", is_flag=True, help="Print the accuracies as a JSON list.")
+
 
 @click.command()
 @_experiment
 @_model
 @_dataset
-@json_option
+@_json
 def evaluate(
     config: Path | None, directory: Path, output: Path, device: str | None, dataset: Path, as_json: bool
 ) -> None:
@@ -116,7 +117,7 @@ def curve(config: Path | None, snapshots: Path, output: Path, device: str | None
 @click.command()
 @_experiment
 @_model
-@json_option
+@_json
 def grid(config: Path | None, directory: Path, output: Path, device: str | None, as_json: bool) -> None:
     """Accuracy at the comparator for every pair of values.
 

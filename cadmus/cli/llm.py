@@ -229,7 +229,7 @@ def collect(
 @llm.command()
 @_step
 @click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file to write.")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as a JSON list.")
 def score(config: Path, directory: Path | None, table: Path | None, output: Path, as_json: bool) -> None:
     """Grade the answers by execution.
 
