@@ -64,7 +64,7 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
         from cadmus.dataset import sampler
 
         # As many shards as are asked for, of one program each.
-        drawn = sampler.sample(Dataset(), seed, template, "train", next(numbers), 1)
+        drawn = sampler.sample(Dataset(), seed, template, "test", next(numbers), 1)
         (program,) = drawn.programs.to_strings()
         return program
 

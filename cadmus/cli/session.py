@@ -24,7 +24,7 @@ COMMANDS = {
     "next": "what the model expects, and what would make the program true if it ended there",
     "complete": "let the model finish the program",
     "trace": "the whole program again",
-    "sample TEMPLATE": "a true program of the template, typed for you but for its end",
+    "sample TEMPLATE": "a true program of the template, of the test split, typed for you but for its end",
     "undo [N]": "take the last instruction back, or the last N, or an end",
     "clear": "forget the program",
     "help": "these lines",
