@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds until what is waited for is taken not to come."""
 
 

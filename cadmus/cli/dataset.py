@@ -132,10 +132,10 @@ def manifest(config: Path, directory: Path) -> None:
 @click.command()
 @click.argument("directory", type=DIRECTORY)
 def report(directory: Path) -> None:
-    """Describe the dataset in DIRECTORY: report.md, figures and a card.
+    """Describe the dataset in DIRECTORY: report, figures and card.
 
-    The figures are put in the folder report beside it. With the card, README.md, the directory can be
-    uploaded to the Hugging Face hub as it is.
+    The report is report.md; the figures are put in the folder report beside it. With the card, README.md, the
+    directory can be uploaded to the Hugging Face hub as it is.
 
     \b
     Example:
