@@ -8,14 +8,14 @@ from typing import Any
 import polars as pl
 
 from cadmus import hub, isa
-from cadmus.config import TEMPLATES, Config, parse_config
+from cadmus.config import TEMPLATES, Config
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text
 from cadmus.evaluate.numbers import METRICS, SOLVE, accuracy_by, read_numbers
 from cadmus.figures import table3_accuracy, tables
 from cadmus.files import replacing
 from cadmus.model import METADATA, WEIGHTS
-from cadmus.model.export import read_metadata, weights_digest
+from cadmus.model.export import read_metadata, trained_config, weights_digest
 from cadmus.plan import flops_so_far
 
 TASK = "text-generation"
@@ -112,7 +112,8 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
     for key in NEEDED:
         if key not in noted:
             raise InputError(f"{place}: says nothing of {key}; a card is for a model that was trained here")
-    config = parse_config(noted["config"], str(place))
+    config = trained_config(directory)
+    assert config is not None, "noted, as was just seen"
     graded = _completions(completions, directory)
     steps = _metrics(metrics, noted["steps"])
     seconds = steps["seconds"][-1]

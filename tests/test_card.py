@@ -63,6 +63,15 @@ def make(place):
     return model_card(place / "model", place / "completions.parquet", place / "metrics.jsonl")
 
 
+def test_settings_of_experiments_that_are_no_more_do_not_matter(place):
+    expected = make(place)
+    path = place / "model/meta.json"
+    noted = json.loads(path.read_text())
+    noted["config"]["evaluate"]["probe"]["max_iterations"] = 9
+    path.write_text(json.dumps(noted))
+    assert make(place) == expected
+
+
 def test_the_front_matter_is_that_of_the_hub(place):
     card = ModelCard(make(place))
     assert card.data.library_name == "transformers"
