@@ -41,7 +41,8 @@ def listening(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", error)
+        # What create_server adds to the reason says the same address again.
+        reason = str(getattr(error, "strerror", error)).partition(" (while")[0]
         raise InputError(f"cannot listen on {host}, port {port}: {reason}; choose another") from None
     # Head and body of an answer are sent apart; the second would wait 40 ms for word that the first came.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
