@@ -33,7 +33,7 @@ from tests.llm_solver import errs, solve
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 
 
-def snakemake(directory, *arguments, timeout=600, **variables):
+def snakemake(directory, *arguments, timeout=900, **variables):
     command = [
         sys.executable,
         "-m",
