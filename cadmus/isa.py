@@ -241,17 +241,23 @@ def split_definitions(program: str) -> tuple[str, list[str]]:
     >>> split_definitions("9f\\41-*;27=.")
     ('9f27=', ['41-*'])
     """
-    program = program.partition(END)[0]
-    bodies = [match["body"] for match in _DEFINITION.finditer(program)]
-    return _DEFINITION.sub("", program), [body.replace("\\", "") for body in bodies if body is not None]
+    top, bodies = places(program)
+    return "".join(program[place] for place in top), ["".join(program[k] for k in body) for body in bodies]
 
 
-def top_level(program: str) -> list[int]:
-    r"""The places, from 0, of the instructions of ``program`` that stand outside of definitions.
+def places(program: str) -> tuple[list[int], list[list[int]]]:
+    r"""Where, from 0, the instructions stand that :func:`split_definitions` returns.
 
-    >>> top_level("9f\\41-*;27=.")
-    [0, 1, 8, 9, 10]
+    >>> places("9f\\41-*;27=.")
+    ([0, 1, 8, 9, 10], [[3, 4, 5, 6]])
     """
     program = program.partition(END)[0]
-    left = _DEFINITION.sub(lambda match: "\0" * len(match[0]), program)
-    return [place for place, symbol in enumerate(left) if symbol != "\0"]
+    top: list[int] = []
+    bodies = []
+    start = 0
+    for match in _DEFINITION.finditer(program):
+        top += range(start, match.start())
+        start = match.end()
+        if match["body"] is not None:
+            bodies.append([place for place in range(*match.span("body")) if program[place] != "\\"])
+    return [*top, *range(start, len(program))], bodies

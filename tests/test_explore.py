@@ -47,7 +47,7 @@ def array(packed):
 
 
 def test_a_program_is_shown_as_the_machine_and_the_model_see_it(client, model):
-    found = client.get("/api/inspect", params={"program": PROGRAM + "."}).json()
+    found = client.get("/api/inspect", params={"program": PROGRAM + ".", "calls": "false"}).json()
     assert (found["program"], found["ended"], found["true"]) == (PROGRAM, True, run(PROGRAM).true)
     assert [step["place"] for step in found["steps"]] == list(range(4, len(PROGRAM)))
     assert found["steps"][1]["stack"] == [15]
@@ -75,11 +75,11 @@ def test_a_program_is_completed(client):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("inspect?program=34q", "unknown symbol 'q' at position 3"),
-        ("inspect?program=", "the program is empty; type instructions"),
-        ("inspect?program=.", "the program is empty"),
+        ("inspect?program=34q&calls=false", "unknown symbol 'q' at position 3"),
+        ("inspect?program=&calls=false", "the program is empty; type instructions"),
+        ("inspect?program=.&calls=false", "the program is empty"),
         ("inspect", "program: is missing"),
-        ("inspect?program=" + "1" * (LONGEST_PROGRAM + 1), f"at most {LONGEST_PROGRAM}"),
+        ("inspect?calls=false&program=" + "1" * (LONGEST_PROGRAM + 1), f"at most {LONGEST_PROGRAM}"),
         ("attention?program=34&layer=0", "there is no block 0; the model has blocks 1 to 6"),
         ("attention?program=34&layer=x", "layer: 'x' is no number"),
         ("complete?program=34.", "has its end . at position 3"),
@@ -102,7 +102,7 @@ def test_it_is_for_this_machine_alone(client):
 
 def test_the_longest_program_is_read(client):
     assert read("1" * LONGEST_PROGRAM + ".") == "1" * LONGEST_PROGRAM
-    longest = {"program": "1" * LONGEST_PROGRAM}
+    longest = {"program": "1" * LONGEST_PROGRAM, "calls": "true"}
     assert client.get("/api/inspect", params=longest).status_code == 200
 
 
@@ -161,6 +161,9 @@ def test_the_page_steps_through_a_program(page, model):
         page.keyboard.press("ArrowRight")
     assert page.locator("#meaning").inner_text().startswith("f call 0")
     assert texts(page, "#stack .value") == ["15"]
+    assert texts(page, "#trace tr.chosen td") == ["f", "15"]
+    page.check("#calls")
+    expect(page.locator("#trace tr.inside td:nth-child(2)")).to_have_text(["3", "*"])
     assert texts(page, "#trace tr.chosen td") == ["f", "15"]
     # What it expects there is what the model says.
     (found,) = model.log_probabilities([PROGRAM])

@@ -103,7 +103,7 @@ def bench_explore(model: Path | None) -> Measured:
 
 def _milliseconds(address: str, program: str) -> float:
     """From asking for what the page asks for to having it."""
-    paths = [("inspect", {}), ("attention", {"layer": "1"})]
+    paths = [("inspect", {"calls": "false"}), ("attention", {"layer": "1"})]
 
     def ask(path: str, fields: dict[str, str]) -> None:
         query = urllib.parse.urlencode({"program": program, **fields})

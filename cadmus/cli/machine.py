@@ -15,8 +15,9 @@ from cadmus.vm.reference import Result, show
 @program_command()
 @click.argument("program")
 @click.option("--trace", is_flag=True, help="Show the stack after each instruction of the top level.")
+@click.option("--calls", is_flag=True, help="With --trace, also of each instruction inside calls.")
 @json_option
-def run(program: str, trace: bool, as_json: bool) -> None:
+def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
     """Execute PROGRAM and print its outputs and whether it is true.
 
     The outputs stand in one line, the top of the stack last: 7, 7:3 (with the decoration 3), [1 2:1 3] and
@@ -32,6 +33,7 @@ def run(program: str, trace: bool, as_json: bool) -> None:
     Examples:
       cadmus run '34+7='
       cadmus run --trace '\\E*;4Im'
+      cadmus run --trace --calls '4f\\1-ER;'
       cadmus run --json 'u1b2b'
       printf '34+7=\\n34+8=\\n' | cadmus run --json -
 
@@ -40,6 +42,8 @@ def run(program: str, trace: bool, as_json: bool) -> None:
     """
     if trace and (as_json or program == "-"):
         raise InputError("--trace shows one program as text; leave out --json, and give a program for -")
+    if calls and not trace:
+        raise InputError("--calls says what --trace shows; give both")
     if program == "-":
         for line, result in of_lines(reference.run):
             if as_json:
@@ -49,10 +53,11 @@ def run(program: str, trace: bool, as_json: bool) -> None:
     elif as_json:
         click.echo(json.dumps(as_object(program, reference.run(program))))
     elif trace:
-        steps = reference.trace(program)
         click.echo(heading("instruction  stack"))
-        for step in steps:
-            click.echo(f"{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
+        for step in reference.trace(program, calls=calls):
+            # What is inside a call stands before the instruction that calls, farther to the right.
+            inside = "  " * step.depth
+            click.echo(f"{inside}{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
         click.echo(coloured_verdict(reference.run(program)))
     else:
         result = reference.run(program)

@@ -61,8 +61,8 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
         sampler.check_template(template)
         return {"program": random.choice(stock(template)) + isa.END}
 
-    def inspect(program: str) -> dict[str, Any]:
-        return inspection.inspect(model, program)
+    def inspect(program: str, calls: str) -> dict[str, Any]:
+        return inspection.inspect(model, program, calls == "true")
 
     def attention(program: str, layer: str) -> dict[str, Any]:
         if not layer.isdecimal():
@@ -97,7 +97,7 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
             *(Route(path, file) for path in FILES),
             Route("/api/machine", answering(lambda: machine)),
             Route("/api/sample", answering(sample, "template")),
-            Route("/api/inspect", answering(inspect, "program")),
+            Route("/api/inspect", answering(inspect, "program", "calls")),
             Route("/api/attention", answering(attention, "program", "layer")),
             Route("/api/complete", answering(complete, "program")),
         ],

@@ -12,19 +12,20 @@ from cadmus.model.inference import Cadmus
 from cadmus.vm import reference
 
 
-def inspect(model: Cadmus, text: str) -> dict[str, Any]:
+def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
     """A program as the machine executes it and as a model reads it.
 
     Args:
         model: that reads it.
         text: a program, with or without its end ``.``.
+        calls: whether the steps inside calls are listed too, before the instruction that calls.
 
     Returns:
         program (without the end), ended (whether the end was there), true, outputs (as
-        :func:`cadmus.vm.reference.plain` writes them), steps (for each instruction of the top level its
-        place, from 0, and the stack after it) and lens: the probabilities of every instruction to be the
-        next one, by what each layer says (0 is the embedding, the last one is what the model says), shape
-        (layers + 1, tokens, 65).
+        :func:`cadmus.vm.reference.plain` writes them), steps (for each executed instruction its place, from
+        0, how many calls it is inside of, and the stack after it) and lens: the probabilities of every
+        instruction to be the next one, by what each layer says (0 is the embedding, the last one is what the
+        model says), shape (layers + 1, tokens, 65).
 
     Raises:
         InputError: it is no program, or too long.
@@ -39,8 +40,12 @@ def inspect(model: Cadmus, text: str) -> dict[str, Any]:
         "true": result.true,
         "outputs": [reference.plain(value) for value in result.outputs],
         "steps": [
-            {"place": step.place, "stack": [reference.plain(value) for value in step.stack]}
-            for step in reference.trace(program)
+            {
+                "place": step.place,
+                "depth": step.depth,
+                "stack": [reference.plain(value) for value in step.stack],
+            }
+            for step in reference.trace(program, calls=calls)
         ],
         "lens": packed(shares / shares.sum(-1, keepdims=True)),
     }

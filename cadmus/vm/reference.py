@@ -35,10 +35,18 @@ class Result(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One executed top-level instruction, its place in the program, from 0, and the stack after it."""
+    """One executed instruction.
+
+    Attributes:
+        symbol: the instruction.
+        place: where it stands in the program, from 0.
+        depth: how many calls it is inside of, 0 at the top level.
+        stack: of its call, or of the top level, after it.
+    """
 
     symbol: str
     place: int
+    depth: int
     stack: list[Value]
 
 
@@ -82,19 +90,20 @@ def run(program: str) -> Result:
     return Result(outputs, bool(outputs) and all(map(is_true, outputs)))
 
 
-def trace(program: str) -> list[Step]:
+def trace(program: str, *, calls: bool = False) -> list[Step]:
     """The stack after each top-level instruction, in order.
+
+    Args:
+        program: to execute.
+        calls: whether what is executed inside calls is listed too, before the instruction that calls.
 
     Raises:
         InputError: a character is no instruction.
     """
-    machine = _Machine(isa.check_program(program))
-    stack: list[Value] = []
-    steps = []
-    for symbol, place in zip(machine.top, isa.top_level(program), strict=True):
-        machine.execute(symbol, stack)
-        steps.append(Step(symbol, place, list(stack)))
-    return steps
+    steps: list[Step] = []
+    machine = _Machine(isa.check_program(program), steps.append)
+    machine.execute(machine.top, [])
+    return steps if calls else [step for step in steps if step.depth == 0]
 
 
 class _BudgetSpent(Exception):
@@ -102,13 +111,18 @@ class _BudgetSpent(Exception):
 
 
 class _Machine:
-    def __init__(self, program: str) -> None:
-        self.top, self.subroutines = isa.split_definitions(program)
+    def __init__(self, program: str, watch: Callable[[Step], None] | None = None) -> None:
+        self.program = program
+        self.top, self.subroutines = isa.places(program)
+        self.watch = watch
         self.executed_in_calls = 0
 
-    def execute(self, body: str, stack: list[Value], current: int | None = None, depth: int = 0) -> None:
-        """Execute the instructions of ``body``, which belongs to the subroutine ``current``, on ``stack``."""
-        for symbol in body:
+    def execute(
+        self, body: list[int], stack: list[Value], current: int | None = None, depth: int = 0
+    ) -> None:
+        """Execute the instructions at the places ``body``, of the subroutine ``current``, on ``stack``."""
+        for place in body:
+            symbol = self.program[place]
             if depth > 0:
                 if self.executed_in_calls >= isa.CALL_BUDGET:
                     raise _BudgetSpent
@@ -124,6 +138,8 @@ class _Machine:
                 stack.append(self._calling(symbol, values, current, depth))
             else:
                 stack.extend(_OPERATIONS[symbol](*values))
+            if self.watch:
+                self.watch(Step(symbol, place, depth, list(stack)))
 
     def _call(self, subroutine: int, arguments: list[Value], depth: int) -> Value:
         if (

@@ -67,11 +67,12 @@ async function look(text) {
   try {
     const fields = { program: text };
     const [found, shares] = await Promise.all([
-      ask("inspect", fields, mine.signal),
+      ask("inspect", { ...fields, calls: at("calls").checked }, mine.signal),
       ask("attention", { ...fields, layer: chosen.layer }, mine.signal),
     ]);
     // Who types goes on at the end; who changes something stays where that is.
-    const fresh = !seen || found.program.startsWith(seen.program);
+    const longer = seen && found.program !== seen.program && found.program.startsWith(seen.program);
+    const fresh = !seen || longer;
     seen = found;
     lens = unpacked(found.lens);
     heads = unpacked(shares);
@@ -147,7 +148,7 @@ function pieces(value) {
 }
 
 function drawTokens() {
-  const executed = new Set(seen.steps.map((step) => step.place));
+  const executed = new Set(seen.steps.filter((step) => step.depth === 0).map((step) => step.place));
   const texts = [...seen.program, ...(seen.ended ? [END] : [])];
   at("tokens").replaceChildren(...texts.map((symbol, place) => {
     const last = lens.shape[0] - 1;
@@ -172,15 +173,17 @@ function drawTrace() {
   at("trace").tBodies[0].replaceChildren(...seen.steps.map((step, i) => {
     const stack = element("td");
     step.stack.forEach((value, k) => stack.append(k ? "  " : "", valueBox(value)));
-    const row = element("tr", {}, element("th", { textContent: i + 1 }), element("td", { textContent: seen.program[step.place] }), stack);
-    row.dataset.place = step.place;
+    const symbol = element("td", { textContent: seen.program[step.place] });
+    const row = element("tr", {}, element("th", { textContent: i + 1 }), symbol, stack);
+    row.classList.toggle("inside", step.depth > 0);
+    for (const cell of [symbol, stack]) cell.style.paddingLeft = `${1.2 * step.depth}em`;
     row.addEventListener("click", () => choose(step.place));
     return row;
   }));
 }
 
 // The machine after the instructions up to a place; inside a definition nothing is executed.
-const stepAt = (place) => seen.steps.findLast((step) => step.place <= place);
+const stepAt = (place) => seen.steps.findLast((step) => step.depth === 0 && step.place <= place);
 
 function drawMachine() {
   const step = stepAt(chosen.place);
@@ -192,8 +195,8 @@ function drawMachine() {
     defined ? " · part of a definition, not executed here" : "",
   );
   at("stack").replaceChildren(...(step?.stack.length ? step.stack.map(valueBox) : ["The stack is empty."]));
-  for (const row of at("trace").tBodies[0].rows) {
-    const current = Number(row.dataset.place) === step?.place;
+  for (const [i, row] of [...at("trace").tBodies[0].rows].entries()) {
+    const current = seen.steps[i] === step;
     row.classList.toggle("chosen", current);
     if (current) scrollInside(row.firstChild, row.closest(".scroll"));
   }
@@ -393,6 +396,7 @@ async function begin() {
   });
   at("complete").addEventListener("click", (event) => replaceProgram(event.target, "complete", { program: at("program").value.trim() }));
   at("sample").addEventListener("click", (event) => replaceProgram(event.target, "sample", { template: at("template").value }));
+  at("calls").addEventListener("change", () => look(at("program").value.trim()));
   at("layer").addEventListener("change", (event) => { chosen.layer = Number(event.target.value); if (seen) lookAtLayer(); });
   for (const [id, move] of Object.entries(MOVES)) at(id).addEventListener("click", () => seen && choose(move()));
   document.addEventListener("keydown", (event) => {
