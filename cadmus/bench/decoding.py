@@ -83,8 +83,7 @@ def _theirs(directory: Path, prompts: Programs, longest: int) -> Callable[[], li
     room = longest - prompts.lengths
 
     def complete() -> list[str]:
-        # The class that ``from_pretrained`` is said to return has not all that ``generate`` is said to need.
-        whole = model.generate(  # type: ignore[misc]
+        whole = model.generate(
             input_ids=torch.from_numpy(tokens),
             attention_mask=mask,
             do_sample=False,

@@ -181,8 +181,7 @@ def _transformers_step(device: torch.device, of: PackedBatch, autocast: bool) ->
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
     model = GPTNeoXForCausalLM(GPTNeoXConfig(**transformers_config(SIZES)))
-    # transformers wraps this method and takes its first argument for the model.
-    model.to(device)  # type: ignore[arg-type]
+    model.to(device)
 
     def logits(tokens: Tensor, *_: Tensor) -> Tensor:
         """As rows of plain text; what belongs to another program is not masked."""
