@@ -7,8 +7,8 @@ import nbformat
 from nbclient import NotebookClient
 
 from cadmus.files import replacing
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parent.parent
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
 # Small products of matrices: a thread is faster than several that wait for each other where other work runs.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

@@ -7,9 +7,9 @@ import select
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.checkout import ROOT
+
 PATIENCE = 60.0
 """Seconds until what is waited for is taken not to come."""
 

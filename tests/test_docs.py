@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from pathlib import Path
 
 import click
 import pytest
@@ -11,8 +10,8 @@ from click.testing import CliRunner
 from cadmus.cli.main import cadmus
 from cadmus.command_reference import reference
 from cadmus.vm import reference as machine
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 EXAMPLES = [
     pytest.param(typed, command, printed, id=f"{page.stem}: {command}")

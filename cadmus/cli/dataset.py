@@ -11,6 +11,7 @@ from cadmus.cli.options import (
     WholeNumber,
     config_option,
     one_of,
+    seed_option,
     split_names,
     template_names,
 )
@@ -28,14 +29,7 @@ from cadmus.cli.options import (
     metavar="N",
     help="How many programs.",
 )
-@click.option(
-    "--seed",
-    default=1,
-    show_default=True,
-    type=WholeNumber(min=0),
-    metavar="SEED",
-    help="Decides which programs.",
-)
+@seed_option(1, "which programs")
 @click.option(
     "--split",
     default="train",

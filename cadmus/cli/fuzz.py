@@ -5,7 +5,7 @@ import time
 
 import click
 
-from cadmus.cli.options import WholeNumber
+from cadmus.cli.options import WholeNumber, seed_option
 from cadmus.cores import cores
 from cadmus.progress import progress
 from cadmus.vm.reference import Result, show
@@ -23,14 +23,7 @@ MINUTE = 60.0
     metavar="N",
     help="How many programs.",
 )
-@click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=WholeNumber(min=0),
-    metavar="SEED",
-    help="Decides which programs.",
-)
+@seed_option(0, "which programs")
 @click.option(
     "--jobs",
     default=None,

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from cadmus.cli.options import WholeNumber
+from cadmus.cli.options import WholeNumber, seed_option
 from cadmus.progress import progress
 
 
@@ -20,14 +20,7 @@ from cadmus.progress import progress
     metavar="N",
     help="How many, over all runs.",
 )
-@click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=WholeNumber(min=0),
-    metavar="SEED",
-    help="Decides the moments of the kills.",
-)
+@seed_option(0, "the moments of the kills")
 def kills(kills: int, seed: int) -> None:
     """Kill trainings at random moments and compare what they end in.
 

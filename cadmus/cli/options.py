@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -70,6 +70,19 @@ model_option = click.option("--model", "directory", type=EXISTING, metavar="DIR"
 """For commands that take the model that comes with the checkout where none is named."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+
+
+def seed_option(default: int, decides: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option --seed, which ``decides`` something."""
+    return click.option(
+        "--seed",
+        default=default,
+        show_default=True,
+        type=WholeNumber(min=0),
+        metavar="SEED",
+        help=f"Decides {decides}.",
+    )
+
 
 device_option = click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import WholeNumber, complain, model_option
+from cadmus.cli.options import complain, model_option, seed_option
 from cadmus.cli.session import HELP, MARK, Session
 from cadmus.errors import InputError
 from cadmus.model.shipped import named_or_default
@@ -28,14 +28,7 @@ HISTORY = 1000
 @click.command()
 @model_option
 @click.option("--no-model", is_flag=True, help="Show what the machine does alone, without guesses.")
-@click.option(
-    "--seed",
-    default=1,
-    show_default=True,
-    type=WholeNumber(min=0),
-    metavar="SEED",
-    help="Decides what ,sample draws.",
-)
+@seed_option(1, "what ,sample draws")
 def repl(directory: Path | None, no_model: bool, seed: int) -> None:
     """Type a program and see the stack and what a model expected.
 

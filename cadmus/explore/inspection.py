@@ -4,6 +4,7 @@ import base64
 from typing import Any
 
 import numpy as np
+import torch
 
 from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM
@@ -33,7 +34,6 @@ def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
     program = read(text)
     result = reference.run(program)
     ((_, logits),) = model.layer_logits([program])
-    shares = np.exp(logits[:, 0] - logits[:, 0].max(-1, keepdims=True))
     return {
         "program": program,
         "ended": isa.END in text,
@@ -47,7 +47,7 @@ def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
             }
             for step in reference.trace(program, calls=calls)
         ],
-        "lens": packed(shares / shares.sum(-1, keepdims=True)),
+        "lens": packed(torch.from_numpy(logits[:, 0]).softmax(-1).numpy()),
     }
 
 

@@ -121,7 +121,7 @@ class GPT(nn.Module):
         """
         x_RLD = self.embed_in(tokens_RL)
         yield x_RLD
-        rotation, bias_R1LS = self._rotation_and_bias(x_RLD, positions_RL, visible_RLS)
+        rotation, bias_R1LS = self._rotation_and_bias(positions_RL, visible_RLS, x_RLD.dtype)
         for block in self.layers:
             x_RLD = block(x_RLD, positions_RL, rotation, bias_R1LS, cache)
             yield x_RLD
@@ -132,17 +132,18 @@ class GPT(nn.Module):
         Args:
             tokens_RL, positions_RL, visible_RLL: as in :meth:`residual_stream`.
         """
+        dtype = self.embed_in.weight.dtype
+        rotation, bias_R1LL = self._rotation_and_bias(positions_RL, visible_RLL, dtype)
         stream = self.residual_stream(tokens_RL, positions_RL, visible_RLL)
         for block, x_RLD in zip(self.layers, stream, strict=False):
             assert isinstance(block, Block)
-            rotation, bias_R1LL = self._rotation_and_bias(x_RLD, positions_RL, visible_RLL)
             yield block.attention.shares(block.input_layernorm(x_RLD), rotation, bias_R1LL)
 
     def _rotation_and_bias(
-        self, x_RLD: Tensor, positions_RL: Tensor, visible_RLS: Tensor
+        self, positions_RL: Tensor, visible_RLS: Tensor, dtype: torch.dtype
     ) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        rotation = _rotation(positions_RL, self.sizes.width // self.sizes.heads, x_RLD.dtype)
-        bias_RLS = torch.zeros_like(visible_RLS, dtype=x_RLD.dtype).masked_fill_(~visible_RLS, -math.inf)
+        rotation = _rotation(positions_RL, self.sizes.width // self.sizes.heads, dtype)
+        bias_RLS = torch.zeros_like(visible_RLS, dtype=dtype).masked_fill_(~visible_RLS, -math.inf)
         return rotation, bias_RLS[:, None]
 
     def logits(self, x_RLD: Tensor) -> Tensor:
