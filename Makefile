@@ -6,7 +6,7 @@ CONFIG ?= config/quick.yaml
 CORES ?= all
 BIN := .venv/bin
 
-.PHONY: run test notebook slurm-test docs lint clean
+.PHONY: run test gpu-test notebook slurm-test docs lint clean
 
 run: .venv/installed
 	@$(BIN)/cadmus config show $(CONFIG) > /dev/null
@@ -16,6 +16,10 @@ run: .venv/installed
 # Two processes, as most tests leave a core idle; those of a file stay together, as they share what is set up.
 test: .venv/installed
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# What needs a GPU, and is left out by `make test`.
+gpu-test: .venv/installed
+	$(BIN)/pytest tests/gpu.py
 
 # The outputs of docs/notebook.ipynb anew.
 notebook: .venv/installed

@@ -1,9 +1,17 @@
-"""How the tests are shared between processes (``make test``)."""
+"""How the tests are shared between processes (``make test``), none of which sees a GPU but ``gpu.py``."""
+
+import os
 
 import pytest
 
 FIRST = ("test_workflow.py", "test_train.py", "test_ablation.py", "test_bench.py", "test_dataset_report.py")
 """Files that take minutes; were one of them last, the other process would wait for it."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # There are tests of two ranks, which would need a GPU each.
+    if not any(argument.endswith("gpu.py") for argument in config.args):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -74,10 +74,10 @@ def test_templates_prints_a_table_and_the_peers() -> None:
 LITTLE_TRAINING = """
 import json
 from cadmus.bench import training
-from cadmus.config import Model
-training.SIZES = Model(layers=1, width=32, heads=2, mlp=64)
-training.BATCH, training.REPEATS, training.MATMUL = 36, 1, 64
-print(json.dumps(training.bench_train()))
+from cadmus.config import load_config
+training.REPEATS, training.MATMUL = 1, 64
+run = load_config("tests/tiny.yaml")
+print(json.dumps(training.bench_train(run, 36)))
 """
 
 
@@ -86,13 +86,16 @@ def test_train_json_has_the_keys_of_its_help(monkeypatch) -> None:
     # DeepSpeed wants a process of its own.
     done = subprocess.run([sys.executable, "-c", LITTLE_TRAINING], capture_output=True, text=True, check=True)
     measured = json.loads(done.stdout.splitlines()[-1])
-    monkeypatch.setattr(training, "bench_train", lambda: measured)
+    monkeypatch.setattr(training, "bench_train", lambda run, count: measured)
     assert json.loads(invoke("train", "--json")) == measured
     lines = invoke("train").splitlines()
     assert len(lines) == 1 + sum(key.endswith("_fill") for key in measured) + 2
     assert all(isinstance(value, int | float) for value in measured.values()), "the object is flat"
     ways = [key.removesuffix("_fill") for key in measured if key.endswith("_fill")]
     assert all(way in described for way in ways)
+    on_gpu = {f"{name}_64" for name in training.forms(torch.device("cuda"))}
+    assert {f"{name}_64" for name in training.forms(torch.device("cpu"))} < on_gpu
+    assert all(way in described for way in on_gpu)
     for way in ways:
         assert measured[f"{way}_programs_per_second"] > 0
         assert 0 < measured[f"{way}_fill"] <= 1
@@ -124,9 +127,9 @@ def test_decode_json_has_the_keys_of_its_help_and_both_ways_agree(monkeypatch, t
 
 
 def test_the_operations_of_a_step_are_those_of_its_matrices(monkeypatch) -> None:
-    monkeypatch.setattr(training, "SIZES", Model(layers=3, width=32, heads=2, mlp=96))
+    sizes = Model(layers=3, width=32, heads=2, mlp=96)
     programs = Programs.from_strings(["1", "34+7="])
-    model = GPT(training.SIZES)
+    model = GPT(sizes)
     lengths = [2, 6]
     with FlopCounterMode(display=False) as counter:
         for length in lengths:
@@ -135,7 +138,7 @@ def test_the_operations_of_a_step_are_those_of_its_matrices(monkeypatch) -> None
     # Written out, attention computes what lies above the diagonal as well.
     above = sum(length * length - length * (length + 1) / 2 for length in lengths)
     attention = 6 * 2 * 3 * 32 * above
-    assert counter.get_total_flops() == pytest.approx(training._operations(programs) + attention)
+    assert counter.get_total_flops() == pytest.approx(training._operations(sizes, programs) + attention)
 
 
 def test_probe_json_has_the_keys_of_its_help_and_both_ways_agree(monkeypatch, tmp_path) -> None:

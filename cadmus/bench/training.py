@@ -14,8 +14,9 @@ from torch.nn import functional as F
 from cadmus import config
 from cadmus.bench import Measured
 from cadmus.dataset.sampler import sample
+from cadmus.model.attention import FLEX, FUSED, VARIABLE, WRITTEN_OUT, Form
 from cadmus.model.export import transformers_config
-from cadmus.model.gpt import GPT, attend_fused, attend_written_out
+from cadmus.model.gpt import GPT
 from cadmus.plan import parameter_count, training_flops
 from cadmus.programs import Programs, stack
 from cadmus.progress import progress
@@ -25,7 +26,7 @@ from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
 
 SIZES = config.Model(layers=4, width=320, heads=5, mlp=1280)
 """Five million parameters."""
-BATCH = 256
+PROGRAMS = 256
 """Programs of a step."""
 ROW_LENGTHS = (64, 128)
 REPEATS = 15
@@ -35,6 +36,7 @@ PRODUCTS = 50
 """Such products in a step; they take about as long as a step of training."""
 BUCKETS = 8
 """Groups of programs of like length, instead of packed rows."""
+Step = Callable[[], object]
 
 
 class Way(NamedTuple):
@@ -42,45 +44,72 @@ class Way(NamedTuple):
 
     Attributes:
         name: a key of what is measured.
-        step: makes a step.
+        start: makes the model; returns what makes a step.
         tokens: tokens of the programs and their ends.
         computed: tokens computed, padding included.
     """
 
     name: str
-    step: Callable[[], object]
+    start: Callable[[], Step]
     tokens: int
     computed: int
 
 
-def bench_train() -> Measured:
-    """Steps of training on :data:`BATCH` true programs of all templates, in turn, each way the median of
-    :data:`REPEATS`, before each of which is one that does not count.
+class Attending(NamedTuple):
+    """A form of attention, with or without the blocks being compiled."""
+
+    form: Form
+    compiled: bool
+
+
+def forms(device: torch.device) -> dict[str, Attending]:
+    """The forms of attention that train on a device."""
+    masked = {"written_out": Attending(WRITTEN_OUT, False), "fused": Attending(FUSED, False)}
+    if device.type == "cpu":
+        return masked
+    return masked | {
+        "variable": Attending(VARIABLE, False),
+        "fused_compiled": Attending(FUSED, True),
+        "variable_compiled": Attending(VARIABLE, True),
+        "flex_compiled": Attending(FLEX, True),
+    }
+
+
+def bench_train(run: config.Config | None = None, count: int = PROGRAMS) -> Measured:
+    """Steps of training on true programs of all templates, each way the median of :data:`REPEATS`, before
+    each of which is one that does not count.  On a CPU the ways take turns; a GPU has one of them at a time.
 
     The share of the machine is of the operations that the model needs for the tokens of the programs (see
     :func:`cadmus.plan.training_flops`), beside the rate of products of square matrices, in the precision that
     a training has on it.
+
+    Args:
+        run: of which the model and the templates are; if None, :data:`SIZES` and the templates as they are
+            by default.
+        count: programs of a step.
     """
+    sizes, dataset = (SIZES, config.Dataset()) if run is None else (run.model, run.dataset)
+    programs = _programs(dataset, count)
+    longest = int(programs.lengths.max()) + 1
     device = engine.start_process()
     try:
-        train = engine.with_precision(config.Train(recipe="paper", steps=1, batch_size=BATCH), device)
+        train = engine.with_precision(config.Train(recipe="paper", steps=1, batch_size=count), device)
         dtype = torch.bfloat16 if train.precision == "bf16" else torch.float32
-        programs = _programs()
-        longest = int(programs.lengths.max()) + 1
-        rows = {length: pack_batch(programs, np.ones(BATCH), length) for length in ROW_LENGTHS}
+        rows = {length: pack_batch(programs, np.ones(count), max(length, longest)) for length in ROW_LENGTHS}
         packed = rows[ROW_LENGTHS[0]]
-        padded = _padded(programs, np.arange(BATCH), longest)
+        padded = _padded(programs, np.arange(count), longest)
+        buckets = _buckets(programs)
         ways = [
-            Way("cadmus", _engine_step(device, packed, train), packed.token_count, packed.tokens.numel()),
+            _way("cadmus", [packed], partial(_engine_step, sizes, device, packed, train)),
             *(
-                Way(f"{name}_{length}", _step(device, [of], attend, dtype), of.token_count, of.tokens.numel())
+                _way(f"{name}_{length}", [of], partial(_step, sizes, device, [of], attending, dtype))
                 for length, of in rows.items()
-                for name, attend in (("written_out", attend_written_out), ("fused", attend_fused))
+                for name, attending in forms(device).items()
             ),
-            _buckets(programs, device, dtype),
-            Way("padded", _engine_step(device, padded, train), padded.token_count, padded.tokens.numel()),
+            _way("buckets", buckets, partial(_step, sizes, device, buckets, None, dtype)),
+            _way("padded", [padded], partial(_engine_step, sizes, device, padded, train)),
             *(
-                Way(name, _transformers_step(device, of, autocast), of.token_count, of.tokens.numel())
+                _way(name, [of], partial(_transformers_step, sizes, device, of, autocast))
                 for name, of, autocast in (
                     ("transformers_fp32", packed, False),
                     ("transformers_bf16", packed, True),
@@ -91,17 +120,17 @@ def bench_train() -> Measured:
             ),
         ]
         products, operations_of_products = _products(device, dtype)
-        seconds = _seconds({"products": products} | {way.name: way.step for way in ways}, device)
+        seconds = _seconds({"products": lambda: products} | {way.name: way.start for way in ways}, device)
         matmul = operations_of_products / seconds["products"]
     finally:
         engine.stop_process()
-    parameters = parameter_count(SIZES)
-    operations = _operations(programs)
-    measured: Measured = {"parameters": parameters, "programs": BATCH, "tokens": packed.token_count}
-    measured |= {"repeats": REPEATS, "threads": torch.get_num_threads(), "bits": 8 * dtype.itemsize}
+    operations = _operations(sizes, programs)
+    measured: Measured = {"parameters": parameter_count(sizes), "programs": count}
+    measured |= {"tokens": packed.token_count, "repeats": REPEATS, "threads": torch.get_num_threads()}
+    measured["bits"] = 8 * dtype.itemsize
     for way in ways:
         measured[f"{way.name}_tokens_per_second"] = round(way.tokens / seconds[way.name])
-        measured[f"{way.name}_programs_per_second"] = round(BATCH / seconds[way.name])
+        measured[f"{way.name}_programs_per_second"] = round(count / seconds[way.name])
         measured[f"{way.name}_fill"] = round(way.tokens / way.computed, 3)
     measured["matmul_gflop_per_second"] = round(matmul / 1e9)
     measured["cadmus_gflop_per_second"] = round(operations / seconds["cadmus"] / 1e9)
@@ -112,17 +141,17 @@ def bench_train() -> Measured:
     return measured
 
 
-def _programs() -> Programs:
+def _programs(dataset: config.Dataset, count: int) -> Programs:
     """The same number of true programs of each template, in an order without meaning."""
-    each = -(-BATCH // len(TEMPLATES))
-    drawn = [sample(config.Dataset(), 0, template, "train", 0, each).programs for template in TEMPLATES]
-    return stack(drawn).take(np.random.default_rng(0).permutation(each * len(TEMPLATES))[:BATCH])
+    each = -(-count // len(TEMPLATES))
+    drawn = [sample(dataset, 0, template, "train", 0, each).programs for template in TEMPLATES]
+    return stack(drawn).take(np.random.default_rng(0).permutation(each * len(TEMPLATES))[:count])
 
 
-def _operations(programs: Programs) -> float:
+def _operations(sizes: config.Model, programs: Programs) -> float:
     """Floating-point operations of a step, those of the model alone."""
     lengths = programs.lengths + 1
-    return training_flops(SIZES, float(lengths.sum()), float(np.sum(lengths * (lengths + 1) / 2)))
+    return training_flops(sizes, float(lengths.sum()), float(np.sum(lengths * (lengths + 1) / 2)))
 
 
 def _padded(programs: Programs, which: np.ndarray, length: int) -> PackedBatch:
@@ -139,12 +168,14 @@ def _padded(programs: Programs, which: np.ndarray, length: int) -> PackedBatch:
     )
 
 
-def _buckets(programs: Programs, device: torch.device, dtype: torch.dtype) -> Way:
+def _buckets(programs: Programs) -> list[PackedBatch]:
     groups = np.array_split(np.argsort(programs.lengths, kind="stable"), BUCKETS)
-    padded = [_padded(programs, group, int(programs.lengths[group].max()) + 1) for group in groups]
-    computed = sum(of.tokens.numel() for of in padded)
-    tokens = sum(of.token_count for of in padded)
-    return Way("buckets", _step(device, padded, None, dtype), tokens, computed)
+    return [_padded(programs, group, int(programs.lengths[group].max()) + 1) for group in groups]
+
+
+def _way(name: str, batches: list[PackedBatch], start: Callable[[], Step]) -> Way:
+    tokens, computed = sum(of.token_count for of in batches), sum(of.tokens.numel() for of in batches)
+    return Way(name, start, tokens, computed)
 
 
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -155,9 +186,9 @@ def _inputs(of: PackedBatch, device: torch.device) -> list[Tensor]:
     return [tensor.to(device) for tensor in (of.tokens, of.positions, of.segments, of.targets)]
 
 
-def _engine_step(device: torch.device, of: PackedBatch, train: config.Train) -> Callable[[], object]:
+def _engine_step(sizes: config.Model, device: torch.device, of: PackedBatch, train: config.Train) -> Step:
     """Through DeepSpeed, as in a training."""
-    started = engine.initialise(GPT(SIZES), train, 1)
+    started = engine.initialise(GPT(sizes), train, 1)
     *given, targets = _inputs(of, device)
 
     def step() -> None:
@@ -168,19 +199,24 @@ def _engine_step(device: torch.device, of: PackedBatch, train: config.Train) -> 
 
 
 def _step(
+    sizes: config.Model,
     device: torch.device,
     batches: list[PackedBatch],
-    attend: Callable[..., Tensor] | None,
+    attending: Attending | None,
     dtype: torch.dtype,
-) -> Callable[[], object]:
-    model = GPT(SIZES, attend).to(device, dtype)
+) -> Step:
+    model = GPT(sizes, attending and attending.form).to(device, dtype)
+    if attending and attending.compiled:
+        for block in model.layers:
+            # The number of rows is another at each step of a training.
+            block.compile(dynamic=True)
     return partial(_plain_step, model, [_inputs(of, device) for of in batches], _adam(model))
 
 
-def _transformers_step(device: torch.device, of: PackedBatch, autocast: bool) -> Callable[[], object]:
+def _transformers_step(sizes: config.Model, device: torch.device, of: PackedBatch, autocast: bool) -> Step:
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
-    model = GPTNeoXForCausalLM(GPTNeoXConfig(**transformers_config(SIZES)))
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**transformers_config(sizes)))
     model.to(device)
 
     def logits(tokens: Tensor, *_: Tensor) -> Tensor:
@@ -206,18 +242,23 @@ def _adam(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
 
 
-def _seconds(steps: dict[str, Callable[[], object]], device: torch.device) -> dict[str, float]:
-    taken: dict[str, list[float]] = {name: [] for name in steps}
-    for repeat in progress("repeats", range(REPEATS + 1)):
-        for name, step in steps.items():
-            # A step of a training follows one like it.
-            step()
-            _wait(device)
-            start = time.perf_counter()
-            step()
-            _wait(device)
-            if repeat:
-                taken[name].append(time.perf_counter() - start)
+def _seconds(starts: dict[str, Callable[[], Step]], device: torch.device) -> dict[str, float]:
+    """Seconds of a step of each."""
+    taken: dict[str, list[float]] = {name: [] for name in starts}
+    # A GPU has no room for all models, and little else to do meanwhile.
+    groups = {"all ways": list(starts)} if device.type == "cpu" else {name: [name] for name in starts}
+    for title, names in groups.items():
+        steps = {name: starts[name]() for name in names}
+        for repeat in progress(title, range(REPEATS + 1), unit="repeats"):
+            for name, step in steps.items():
+                # A step of a training follows one like it.
+                step()
+                _wait(device)
+                start = time.perf_counter()
+                step()
+                _wait(device)
+                if repeat:
+                    taken[name].append(time.perf_counter() - start)
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
@@ -226,7 +267,7 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _products(device: torch.device, dtype: torch.dtype) -> tuple[Callable[[], object], float]:
+def _products(device: torch.device, dtype: torch.dtype) -> tuple[Step, float]:
     """Products of square matrices, and their operations."""
     size = MATMUL if device.type == "cpu" else 8 * MATMUL
     a, b = torch.randn(2, size, size, device=device).to(dtype)

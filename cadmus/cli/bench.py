@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import EXISTING, config_option, model_option
+from cadmus.cli.options import CONFIG, EXISTING, WholeNumber, config_option, model_option
 
 _json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print what is measured as one flat JSON object."
@@ -147,9 +147,18 @@ def dataset(config: Path, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option(
+    "--config",
+    type=CONFIG,
+    metavar="FILE",
+    help="A config file, of which the model and the templates are. Five million parameters without it.",
+)
+@click.option(
+    "--programs", "count", type=WholeNumber(min=1), metavar="N", help="Programs of a step, 256 by default."
+)
 @_json_option
-def train(as_json: bool) -> None:
-    """Speed of a training step of five million parameters.
+def train(config: Path | None, count: int | None, as_json: bool) -> None:
+    """Speed of a training step.
 
     One process trains on the same programs in several ways in turn: as `cadmus train` does, with other forms
     of attention, without packing, and with the GPT-NeoX of transformers. Tokens are those of the programs and
@@ -168,19 +177,24 @@ def train(as_json: bool) -> None:
       cadmus_share_of_matmul           the one by the other
       cadmus_over_WAY                  how many times as fast cadmus is
     Ways: cadmus (packed rows, DeepSpeed); written_out_64, fused_64, written_out_128, fused_128
-    (attention in rows of so many tokens, without DeepSpeed); buckets (programs of like length); padded (each
-    program in a row of the longest); transformers_fp32, transformers_bf16 (autocast), in rows as cadmus has
-    them, and transformers_padded_fp32, transformers_padded_bf16. Those in bf16 are left out where a training
-    is in fp32.
+    (attention in rows of so many tokens, without DeepSpeed), and on a GPU also variable_64
+    (of variable length), fused_compiled_64, variable_compiled_64, flex_compiled_64 (with
+    torch.compile) and those of 128; buckets (programs of like length); padded (each program in a
+    row of the longest); transformers_fp32, transformers_bf16 (autocast), in rows as cadmus has
+    them, and transformers_padded_fp32, transformers_padded_bf16. Those in bf16 are left out where
+    a training is in fp32. A row is at least as long as the longest program.
 
     \b
     Examples:
       cadmus bench train
       cadmus bench train --json > docs/results/bench_train.json
+      cadmus bench train --config config/paper.yaml --programs 512
     """
-    from cadmus.bench.training import bench_train
+    from cadmus.bench.training import PROGRAMS, bench_train
+    from cadmus.config import load_config
 
-    measured = bench_train()
+    run = None if config is None else load_config(config)
+    measured = bench_train(run, PROGRAMS if count is None else count)
     if as_json:
         click.echo(json.dumps(measured))
         return

@@ -10,7 +10,7 @@ K width of a head, V vocabulary.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadmus import config, isa
+from cadmus.model.attention import Attend, Form, bias_of, masked_form, shares
 
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
@@ -27,8 +28,6 @@ INITIAL_DEVIATION = 0.02
 
 SPARE = 16
 """Places that a cache has beyond those that are needed when it is made or grows."""
-Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""A form of attention: scaled queries, keys, values and the bias in, what is attended to out."""
 
 
 class Cache:
@@ -77,14 +76,16 @@ class GPT(nn.Module):
 
     Args:
         sizes: its sizes.
-        attend: the form of attention; if None, the one that is fastest on the device of the input.
+        form: of attention in :meth:`forward`; if None, the one with a mask that is fastest on the device of
+            the input.
     """
 
-    def __init__(self, sizes: config.Model, attend: Attend | None = None) -> None:
+    def __init__(self, sizes: config.Model, form: Form | None = None) -> None:
         super().__init__()
         self.sizes = sizes
+        self.form = form
         self.embed_in = nn.Embedding(isa.VOCABULARY_SIZE, sizes.width)
-        blocks = [Block(sizes, layer, attend) for layer in range(sizes.layers)]
+        blocks = [Block(sizes, layer) for layer in range(sizes.layers)]
         self.layers = nn.ModuleList(blocks)
         self.final_layer_norm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.lm_head = nn.Linear(sizes.width, isa.VOCABULARY_SIZE, bias=False)
@@ -104,10 +105,10 @@ class GPT(nn.Module):
             positions_RL: place of each token in its program, from 0.
             segments_RL: which program of the row a token belongs to; tokens see only their own.
         """
-        same_RLL = segments_RL[:, :, None] == segments_RL[:, None, :]
-        length = tokens_RL.shape[1]
-        visible_RLL = same_RLL & torch.ones(length, length, dtype=torch.bool, device=same_RLL.device).tril()
-        return self.logits(last(self.residual_stream(tokens_RL, positions_RL, visible_RLL)))
+        x_RLD = self.embed_in(tokens_RL)
+        form = self.form or masked_form(x_RLD.device)
+        seen = form.prepare(positions_RL, segments_RL, x_RLD.dtype)
+        return self.logits(last(self._stream(x_RLD, positions_RL, form, seen)))
 
     def residual_stream(
         self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLS: Tensor, cache: Cache | None = None
@@ -120,10 +121,16 @@ class GPT(nn.Module):
             cache: where earlier tokens are remembered and these are added.
         """
         x_RLD = self.embed_in(tokens_RL)
+        bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
+        return self._stream(x_RLD, positions_RL, masked_form(x_RLD.device), bias_R1LS, cache)
+
+    def _stream(
+        self, x_RLD: Tensor, positions_RL: Tensor, form: Form, seen: Any, cache: Cache | None = None
+    ) -> Iterator[Tensor]:
         yield x_RLD
-        rotation, bias_R1LS = self._rotation_and_bias(positions_RL, visible_RLS, x_RLD.dtype)
+        rotation = self._rotation(positions_RL, x_RLD.dtype)
         for block in self.layers:
-            x_RLD = block(x_RLD, positions_RL, rotation, bias_R1LS, cache)
+            x_RLD = block(x_RLD, positions_RL, rotation, form.attend, seen, cache)
             yield x_RLD
 
     def attention(self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLL: Tensor) -> Iterator[Tensor]:
@@ -132,19 +139,15 @@ class GPT(nn.Module):
         Args:
             tokens_RL, positions_RL, visible_RLL: as in :meth:`residual_stream`.
         """
-        dtype = self.embed_in.weight.dtype
-        rotation, bias_R1LL = self._rotation_and_bias(positions_RL, visible_RLL, dtype)
         stream = self.residual_stream(tokens_RL, positions_RL, visible_RLL)
+        dtype = self.embed_in.weight.dtype
+        rotation, bias_R1LL = self._rotation(positions_RL, dtype), bias_of(visible_RLL, dtype)
         for block, x_RLD in zip(self.layers, stream, strict=False):
             assert isinstance(block, Block)
             yield block.attention.shares(block.input_layernorm(x_RLD), rotation, bias_R1LL)
 
-    def _rotation_and_bias(
-        self, positions_RL: Tensor, visible_RLS: Tensor, dtype: torch.dtype
-    ) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        rotation = _rotation(positions_RL, self.sizes.width // self.sizes.heads, dtype)
-        bias_RLS = torch.zeros_like(visible_RLS, dtype=dtype).masked_fill_(~visible_RLS, -math.inf)
-        return rotation, bias_RLS[:, None]
+    def _rotation(self, positions_RL: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        return _rotation(positions_RL, self.sizes.width // self.sizes.heads, dtype)
 
     def logits(self, x_RLD: Tensor) -> Tensor:
         """Logits of the next token from the output of the last block."""
@@ -153,10 +156,10 @@ class GPT(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, sizes: config.Model, layer: int, attend: Attend | None) -> None:
+    def __init__(self, sizes: config.Model, layer: int) -> None:
         super().__init__()
         self.input_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
-        self.attention = Attention(sizes, layer, attend)
+        self.attention = Attention(sizes, layer)
         self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.mlp = MLP(sizes)
 
@@ -165,20 +168,22 @@ class Block(nn.Module):
         x_RLD: Tensor,
         positions_RL: Tensor,
         rotation: tuple[Tensor, Tensor],
-        bias_R1LS: Tensor,
+        attend: Attend,
+        seen: Any,
         cache: Cache | None,
     ) -> Tensor:
-        x_RLD = x_RLD + self.attention(self.input_layernorm(x_RLD), positions_RL, rotation, bias_R1LS, cache)
+        x_RLD = x_RLD + self.attention(
+            self.input_layernorm(x_RLD), positions_RL, rotation, attend, seen, cache
+        )
         x_RLD = x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
         return x_RLD
 
 
 class Attention(nn.Module):
-    def __init__(self, sizes: config.Model, layer: int, attend: Attend | None) -> None:
+    def __init__(self, sizes: config.Model, layer: int) -> None:
         super().__init__()
         self.heads = sizes.heads
         self.layer = layer
-        self.attend = attend
         self.query_key_value = nn.Linear(sizes.width, 3 * sizes.width)
         self.dense = nn.Linear(sizes.width, sizes.width)
 
@@ -187,20 +192,20 @@ class Attention(nn.Module):
         x_RLD: Tensor,
         positions_RL: Tensor,
         rotation: tuple[Tensor, Tensor],
-        bias_R1LS: Tensor,
+        attend: Attend,
+        seen: Any,
         cache: Cache | None,
     ) -> Tensor:
         q_RHLK, k_RHLK, v_RHLK = self._queries_keys_values(x_RLD, rotation)
         if cache is not None:
-            k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
-        attend = self.attend or (attend_written_out if x_RLD.device.type == "cpu" else attend_fused)
-        x_RLD = self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
+            k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, seen.shape[-1])
+        x_RLD = self.dense(attend(q_RHLK, k_RHLK, v_RHLK, seen).transpose(1, 2).flatten(2))
         return x_RLD
 
     def shares(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
         """How much each token attends to each, shape (R, H, L, L)."""
         q_RHLK, k_RHLK, _ = self._queries_keys_values(x_RLD, rotation)
-        return _shares(q_RHLK, k_RHLK, bias_R1LL)
+        return shares(q_RHLK, k_RHLK, bias_R1LL)
 
     def _queries_keys_values(
         self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor]
@@ -227,21 +232,6 @@ class MLP(nn.Module):
 def last(stream: Iterator[Tensor]) -> Tensor:
     """The last tensor of a stream, without holding the others."""
     return deque(stream, maxlen=1).pop()
-
-
-def attend_written_out(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
-    """Attention as in its formula, but that the queries are scaled already; on a CPU and in short rows
-    several times faster than the fused one."""
-    return _shares(q_RHLK, k_RHSK, bias_R1LS) @ v_RHSK
-
-
-def _shares(q_RHLK: Tensor, k_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
-    return (q_RHLK @ k_RHSK.mT + bias_R1LS).softmax(-1)
-
-
-def attend_fused(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
-    """The same by PyTorch's fused kernel, for GPUs."""
-    return F.scaled_dot_product_attention(q_RHLK, k_RHSK, v_RHSK, bias_R1LS, scale=1.0)
 
 
 def _rotation(positions_RL: Tensor, head_width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,122 @@
+"""What needs a GPU; ``make gpu-test`` runs it, the other tests do without one.
+
+The forms of attention that only a GPU has, training and inference there are held to those of the CPU.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from cadmus import config
+from cadmus.bench.training import Attending, forms
+from cadmus.model.attention import WRITTEN_OUT
+from cadmus.model.gpt import GPT
+from cadmus.model.inference import Cadmus
+from cadmus.train import kills
+from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
+from tests.test_golden_losses import GOLDEN, RUNS
+from tests.test_train import assert_close_model, go_back, losses, run_config
+
+if not torch.cuda.is_available():
+    pytest.exit("there is no GPU", returncode=2)
+
+GPU = torch.device("cuda")
+SIZES = config.Model(layers=2, width=128, heads=2, mlp=512)
+BF16_NOISE = 0.02
+"""Difference of logits and gradients in bf16 from those in fp32, as a share of their size."""
+FP32_NOISE = 2e-3
+"""Difference of losses between the devices, after ten steps in fp32."""
+RESUMED_NOISE = 5e-4
+"""The same between two runs on one GPU in bf16, whose sums have no fixed order."""
+
+
+@pytest.fixture(scope="module")
+def batch() -> PackedBatch:
+    programs = kills.random_programs(100, 4, 60)
+    return pack_batch(programs, np.ones(len(programs)), 128)
+
+
+def of_programs(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:
+    """The logits that a loss is taken of, and the gradients of the matrices; of vectors they are rougher."""
+    device = model.embed_in.weight.device
+    inputs = [tensor.to(device) for tensor in (batch.tokens, batch.positions, batch.segments)]
+    targets = batch.targets.to(device)
+    logits = model(*inputs).float()[targets != NO_TARGET]
+    torch.nn.functional.cross_entropy(logits, targets[targets != NO_TARGET]).backward()
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.ndim > 1]
+    return [logits, *gradients]
+
+
+def model_with(form, dtype: torch.dtype) -> GPT:
+    torch.manual_seed(0)
+    return GPT(SIZES, form).to(GPU, dtype)
+
+
+@pytest.mark.parametrize("name", forms(GPU))
+def test_the_forms_of_attention_are_equal(name: str, batch: PackedBatch) -> None:
+    expected = of_programs(model_with(WRITTEN_OUT, torch.float32), batch)
+    attending: Attending = forms(GPU)[name]
+    model = model_with(attending.form, torch.bfloat16)
+    if attending.compiled:
+        for block in model.layers:
+            block.compile(dynamic=True)
+    for found, right in zip(of_programs(model, batch), expected, strict=True):
+        assert (found.float() - right).norm() < BF16_NOISE * right.norm()
+
+
+def train(directory: Path, **settings) -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / "config.yaml").write_text(yaml.safe_dump(run_config(**settings)))
+    # DeepSpeed wants a process of its own.
+    subprocess.run([sys.executable, "-m", "tests.train_process", directory], check=True, timeout=300)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_losses_are_those_of_a_cpu(tmp_path: Path, run: str) -> None:
+    train(tmp_path, **RUNS[run])
+    np.testing.assert_allclose(losses(tmp_path), json.loads(GOLDEN.read_text())[run], rtol=0, atol=FP32_NOISE)
+
+
+@pytest.mark.parametrize("recipe", ["paper", "fast"])
+def test_a_training_in_bf16_goes_on(tmp_path: Path, recipe: str) -> None:
+    train(tmp_path / "whole", recipe=recipe)
+    train(tmp_path / "parts", recipe=recipe)
+    before = losses(tmp_path / "parts")
+    go_back(tmp_path / "parts", 5)
+    train(tmp_path / "parts", recipe=recipe)
+    assert losses(tmp_path / "parts")[:5] == before[:5]
+    np.testing.assert_allclose(
+        losses(tmp_path / "parts"), losses(tmp_path / "whole"), rtol=0, atol=RESUMED_NOISE
+    )
+    assert_close_model(tmp_path / "parts", tmp_path / "whole", 5e-3)
+
+
+def test_the_shipped_model_answers_as_on_a_cpu() -> None:
+    prompts = ["62*4+54*4-", "34+7", "12+0", "tb9b:", "\\9+;"] * 20
+    on_cpu, on_gpu = Cadmus.load(), Cadmus.load(device="cuda")
+    np.testing.assert_allclose(on_gpu.next_logits(prompts), on_cpu.next_logits(prompts), atol=1e-2)
+    completions = [model.complete(prompts)[0].to_strings() for model in (on_cpu, on_gpu)]
+    assert list(completions[0]) == list(completions[1])
+
+
+def test_every_way_of_training_is_measured() -> None:
+    code = """
+import json
+from cadmus.bench import training
+from cadmus.config import load_config
+training.REPEATS, training.MATMUL = 1, 64
+print(json.dumps(training.bench_train(load_config("tests/tiny.yaml"), 36)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout.splitlines()[-1])
+    for name in forms(GPU):
+        assert measured[f"{name}_64_programs_per_second"] > 0
+        assert measured[f"{name}_128_programs_per_second"] > 0
