@@ -52,8 +52,9 @@ def start_process() -> torch.device:
     logger.setLevel(logging.WARNING)
     # Said at every loading of a converted checkpoint; tensors are not split between ranks here.
     logger.addFilter(lambda record: not record.getMessage().startswith("MPU is not provided"))
-    # Optional: all-reduces through shared memory, of which the compilation takes most of a minute.
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    # Optional: all-reduces through shared memory, of which the compilation takes most of a minute. DeepSpeed
+    # would look what else could be compiled, and warn of each op where there is a GPU and no compiler.
+    deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
     deepspeed.init_distributed("nccl" if on_gpu else "gloo", verbose=False)
     return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
 
