@@ -25,7 +25,7 @@ from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
 from cadmus.train import checkpoint, engine
 from cadmus.train.batches import Batches
-from cadmus.train.packing import NO_TARGET, pack_batch
+from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
 from cadmus.train.snapshots import forget_after, snapshot_path, snapshot_steps
 
 LOG_SECONDS = 10.0
@@ -114,6 +114,21 @@ class _Step(NamedTuple):
     stop: bool
 
 
+class _Batch(NamedTuple):
+    """What a rank trains on in one step.
+
+    Attributes:
+        micro_batches: its own share of the programs, packed.
+        targets, completing: tokens to predict, over all ranks: all of them, and those in completions.
+        weight: of all these targets together.
+    """
+
+    micro_batches: list[PackedBatch]
+    targets: int
+    completing: int
+    weight: float
+
+
 class _Training:
     def __init__(
         self,
@@ -156,6 +171,7 @@ class _Training:
                 self.step, self.progress = checkpoint.load(self.engine, latest, convert)
             converted = f", converted for train.ranks {self.world_size}" if convert else ""
             self.log(f"resuming after step {self.step} from {latest}{converted}")
+        self.upcoming = self._prepare(self.step)
 
     def run(self, export_directory: Path, metrics_path: Path, snapshot_directory: Path | None) -> None:
         train = self.config.train
@@ -220,24 +236,28 @@ class _Training:
         self._export(export_directory)
         self.log(f"exported the model of step {self.step} to {export_directory}")
 
-    def _train_step(self, stop: bool) -> _Step:
+    def _prepare(self, step: int) -> _Batch:
         train = self.config.train
-        batch = self.batches.batch(self.step)
+        batch = self.batches.batch(step)
         lengths = self.programs.offsets[batch + 1] - self.programs.offsets[batch]
         targets = int(lengths.sum())
         # The first instruction is no target.
         completing = targets - int(np.maximum(self.prompt_lengths[batch].astype(np.int64) - 1, 0).sum())
-        weight = completing + train.prompt_weight * (targets - completing)
         share = train.batch_size // self.world_size
         mine = batch[self.rank * share : (self.rank + 1) * share]
-        micro_batches = np.split(mine, share // (train.micro_batch_size or share))
+        micro_batches = [
+            pack_batch(self.programs.take(indices), self.prompt_lengths[indices], self.row_length)
+            for indices in np.split(mine, share // (train.micro_batch_size or share))
+        ]
+        weight = completing + train.prompt_weight * (targets - completing)
+        return _Batch(micro_batches, targets, completing, weight)
+
+    def _train_step(self, stop: bool) -> _Step:
+        train, batch = self.config.train, self.upcoming
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
         # Sums over the ranks: of all losses, of those in completions, and of the ranks that want to stop.
         totals = torch.tensor([0.0, 0.0, stop], dtype=torch.float64, device=self.device)
-        computed = used = 0
-        for indices in micro_batches:
-            packed = pack_batch(self.programs.take(indices), self.prompt_lengths[indices], self.row_length)
-            computed, used = computed + packed.tokens.numel(), used + packed.token_count
+        for packed in batch.micro_batches:
             tokens, positions, segments, expected, in_completion = (
                 array.to(self.device, non_blocking=True)
                 for array in (
@@ -252,22 +272,25 @@ class _Training:
             losses = F.cross_entropy(
                 logits.flatten(0, 1), expected.flatten(), ignore_index=NO_TARGET, reduction="none"
             )
-            of_all, of_completions = losses.sum(), losses[in_completion.flatten()].sum()
+            of_all, of_completions = losses.sum(), (losses * in_completion.flatten()).sum()
             totals[0] += of_all.detach()
             totals[1] += of_completions.detach()
             loss = train.prompt_weight * of_all + (1 - train.prompt_weight) * of_completions
             # The weights are those of the whole batch; DeepSpeed takes the mean over the ranks.
-            self.engine.backward(loss * (self.world_size / weight), scale_wrt_gas=False)
+            self.engine.backward(loss * (self.world_size / batch.weight), scale_wrt_gas=False)
             self.engine.step()
         if self.world_size > 1:
             distributed.all_reduce(totals)
+        # A GPU is still computing; only the totals are waited for.
+        self.upcoming = self._prepare(self.step + 1)
         of_all, of_completions, stopping = totals.tolist()
         return _Step(
-            of_all / targets,
-            of_completions / completing,
+            of_all / batch.targets,
+            of_completions / batch.completing,
             learning_rate,
-            targets + train.batch_size,
-            used / computed,
+            batch.targets + train.batch_size,
+            sum(packed.token_count for packed in batch.micro_batches)
+            / sum(packed.tokens.numel() for packed in batch.micro_batches),
             stopping > 0,
         )
 
