@@ -128,7 +128,7 @@ class GPT(nn.Module):
         self, x_RLD: Tensor, positions_RL: Tensor, form: Form, seen: Any, cache: Cache | None = None
     ) -> Iterator[Tensor]:
         yield x_RLD
-        rotation = self._rotation(positions_RL, x_RLD.dtype)
+        rotation = _rotation(positions_RL, self.sizes, x_RLD.dtype)
         for block in self.layers:
             x_RLD = block(x_RLD, positions_RL, rotation, form.attend, seen, cache)
             yield x_RLD
@@ -141,13 +141,10 @@ class GPT(nn.Module):
         """
         stream = self.residual_stream(tokens_RL, positions_RL, visible_RLL)
         dtype = self.embed_in.weight.dtype
-        rotation, bias_R1LL = self._rotation(positions_RL, dtype), bias_of(visible_RLL, dtype)
+        rotation, bias_R1LL = _rotation(positions_RL, self.sizes, dtype), bias_of(visible_RLL, dtype)
         for block, x_RLD in zip(self.layers, stream, strict=False):
             assert isinstance(block, Block)
             yield block.attention.shares(block.input_layernorm(x_RLD), rotation, bias_R1LL)
-
-    def _rotation(self, positions_RL: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        return _rotation(positions_RL, self.sizes.width // self.sizes.heads, dtype)
 
     def logits(self, x_RLD: Tensor) -> Tensor:
         """Logits of the next token from the output of the last block."""
@@ -234,12 +231,13 @@ def last(stream: Iterator[Tensor]) -> Tensor:
     return deque(stream, maxlen=1).pop()
 
 
-def _rotation(positions_RL: Tensor, head_width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _rotation(positions_RL: Tensor, sizes: config.Model, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Factors that turn queries and keys by the rotary angles and scale the queries by 1 / sqrt(K).
 
     Returns:
         What the elements are multiplied with, and the elements half a head away; shape (R, L, 1, 2, K).
     """
+    head_width = sizes.width // sizes.heads
     # Not a buffer: casting the model to bf16 would round the frequencies.
     powers = torch.arange(0, head_width, 2, device=positions_RL.device) / head_width
     angles = positions_RL[:, :, None, None, None] / ROTARY_BASE**powers
