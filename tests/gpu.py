@@ -4,7 +4,6 @@ The forms of attention that only a GPU has, training and inference there are hel
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.train import kills
 from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
+from tests.test_bench import LITTLE_TRAINING
 from tests.test_golden_losses import GOLDEN, RUNS
 from tests.test_train import assert_close_model, go_back, losses, run_config
 
@@ -54,19 +54,15 @@ def of_programs(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:
     return [logits, *gradients]
 
 
-def model_with(form, dtype: torch.dtype) -> GPT:
+def model_with(attending: Attending, dtype: torch.dtype) -> GPT:
     torch.manual_seed(0)
-    return GPT(SIZES, form).to(GPU, dtype)
+    return attending.model(SIZES).to(GPU, dtype)
 
 
 @pytest.mark.parametrize("name", forms(GPU))
 def test_the_forms_of_attention_are_equal(name: str, batch: PackedBatch) -> None:
-    expected = of_programs(model_with(WRITTEN_OUT, torch.float32), batch)
-    attending: Attending = forms(GPU)[name]
-    model = model_with(attending.form, torch.bfloat16)
-    if attending.compiled:
-        for block in model.layers:
-            block.compile(dynamic=True)
+    expected = of_programs(model_with(Attending(WRITTEN_OUT, False), torch.float32), batch)
+    model = model_with(forms(GPU)[name], torch.bfloat16)
     for found, right in zip(of_programs(model, batch), expected, strict=True):
         assert (found.float() - right).norm() < BF16_NOISE * right.norm()
 
@@ -107,14 +103,7 @@ def test_the_shipped_model_answers_as_on_a_cpu() -> None:
 
 
 def test_every_way_of_training_is_measured() -> None:
-    code = """
-import json
-from cadmus.bench import training
-from cadmus.config import load_config
-training.REPEATS, training.MATMUL = 1, 64
-print(json.dumps(training.bench_train(load_config("tests/tiny.yaml"), 36)))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
+    done = subprocess.run([sys.executable, "-c", LITTLE_TRAINING], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout.splitlines()[-1])
     for name in forms(GPU):

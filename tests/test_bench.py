@@ -126,7 +126,7 @@ def test_decode_json_has_the_keys_of_its_help_and_both_ways_agree(monkeypatch, t
     assert "100.00% of 27 completions the same" in invoke("decode", str(tmp_path / "model"))
 
 
-def test_the_operations_of_a_step_are_those_of_its_matrices(monkeypatch) -> None:
+def test_the_operations_of_a_step_are_those_of_its_matrices() -> None:
     sizes = Model(layers=3, width=32, heads=2, mlp=96)
     programs = Programs.from_strings(["1", "34+7="])
     model = GPT(sizes)

@@ -16,7 +16,7 @@ from torch.nn.attention import varlen
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.model import gpt, inference
-from cadmus.model.attention import FLEX, FUSED, VARIABLE, WRITTEN_OUT
+from cadmus.model.attention import FLEX, FUSED, VARIABLE, WRITTEN_OUT, attend_fused, attend_written_out
 from cadmus.model.export import load_export, read_metadata, save_export
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
@@ -107,6 +107,16 @@ def test_positions_matter():
     model = random_model()
     with torch.inference_mode():
         assert not torch.allclose(alone(model, "12-")[-1], alone(model, "21-")[-1], atol=1e-3)
+
+
+def test_both_masked_forms_of_attention_are_equal():
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 4, 9, 16, requires_grad=True)
+    bias = torch.zeros(2, 1, 9, 9).masked_fill_(~torch.ones(9, 9, dtype=torch.bool).tril(), -torch.inf)
+    written_out, fused = attend_written_out(q, k, v, bias), attend_fused(q, k, v, bias)
+    torch.testing.assert_close(written_out, fused, atol=1e-6, rtol=1e-6)
+    gradients = [torch.autograd.grad(form.square().sum(), (q, k, v)) for form in (written_out, fused)]
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-5)
 
 
 def variable_attention(query, key, value, starts, other_starts, longest, other, *, scale, window_size):

@@ -61,6 +61,15 @@ class Attending(NamedTuple):
     form: Form
     compiled: bool
 
+    def model(self, sizes: config.Model) -> GPT:
+        """A new model that attends so."""
+        model = GPT(sizes, self.form)
+        if self.compiled:
+            for block in model.layers:
+                # The number of rows is another at each step of a training.
+                block.compile(dynamic=True)
+        return model
+
 
 def forms(device: torch.device) -> dict[str, Attending]:
     """The forms of attention that train on a device."""
@@ -205,11 +214,7 @@ def _step(
     attending: Attending | None,
     dtype: torch.dtype,
 ) -> Step:
-    model = GPT(sizes, attending and attending.form).to(device, dtype)
-    if attending and attending.compiled:
-        for block in model.layers:
-            # The number of rows is another at each step of a training.
-            block.compile(dynamic=True)
+    model = (attending.model(sizes) if attending else GPT(sizes)).to(device, dtype)
     return partial(_plain_step, model, [_inputs(of, device) for of in batches], _adam(model))
 
 
