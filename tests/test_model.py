@@ -16,7 +16,15 @@ from torch.nn.attention import varlen
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.model import gpt, inference
-from cadmus.model.attention import FLEX, FUSED, VARIABLE, WRITTEN_OUT, attend_fused, attend_written_out
+from cadmus.model.attention import (
+    FLEX,
+    FUSED,
+    VARIABLE,
+    WRITTEN_OUT,
+    attend_fused,
+    attend_written_out,
+    bias_of,
+)
 from cadmus.model.export import load_export, read_metadata, save_export
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
@@ -112,7 +120,7 @@ def test_positions_matter():
 def test_both_masked_forms_of_attention_are_equal():
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 2, 4, 9, 16, requires_grad=True)
-    bias = torch.zeros(2, 1, 9, 9).masked_fill_(~torch.ones(9, 9, dtype=torch.bool).tril(), -torch.inf)
+    bias = bias_of(torch.ones(2, 9, 9, dtype=torch.bool).tril(), q.dtype)
     written_out, fused = attend_written_out(q, k, v, bias), attend_fused(q, k, v, bias)
     torch.testing.assert_close(written_out, fused, atol=1e-6, rtol=1e-6)
     gradients = [torch.autograd.grad(form.square().sum(), (q, k, v)) for form in (written_out, fused)]
