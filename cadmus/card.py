@@ -42,13 +42,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("MODEL")
 model = AutoModelForCausalLM.from_pretrained("MODEL")
-prefix = tokenizer("34+7", return_tensors="pt", return_token_type_ids=False)
+prefix = tokenizer("62*4+54*4-", return_tensors="pt", return_token_type_ids=False)
 program = model.generate(**prefix, do_sample=False, max_new_tokens=$max_length)
 print(tokenizer.decode(program[0]))
 ```
 
 With Cadmus, which also runs the program and shows the probabilities of each step:
-`cadmus complete '34+7' --model MODEL`.
+`cadmus complete '62*4+54*4-' --model MODEL`.
 
 ## Model
 

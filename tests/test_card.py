@@ -128,7 +128,7 @@ def test_rules_of_the_dataset_are_named(place):
 def test_the_example_of_the_card_runs(place, capsys):
     (code,) = re.findall(r"```python\n(.*?)```", make(place), re.DOTALL)
     exec(code.replace("MODEL", str(place / "model")), {})
-    assert capsys.readouterr().out.startswith("34+7")
+    assert capsys.readouterr().out.startswith("62*4+54*4-")
 
 
 def _edit(place, **changes):

@@ -42,7 +42,7 @@ def test_transformers_gives_the_same_logits():
 
 
 @pytest.mark.parametrize(
-    ("prefix", "completion"), [("34+7", "=."), ("12+0", ">."), ("62*4+54*4-", "=."), ("u1b2b3b$", "6=.")]
+    ("prefix", "completion"), [("62*4+54*4-", "=."), ("81*5+92*3-", "<."), ("u1b2b3b$", "6=.")]
 )
 def test_it_completes_examples_of_the_documents(prefix, completion):
     lines = CliRunner().invoke(command, [prefix], catch_exceptions=False).output.splitlines()
