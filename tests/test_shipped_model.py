@@ -42,7 +42,14 @@ def test_transformers_gives_the_same_logits():
 
 
 @pytest.mark.parametrize(
-    ("prefix", "completion"), [("62*4+54*4-", "=."), ("81*5+92*3-", "<."), ("u1b2b3b$", "6=.")]
+    ("prefix", "completion"),
+    [
+        ("62*4+54*4-", "=."),
+        (r"\41-*;6f44*2+", "=."),
+        ("u1b2b3bfu2b3bf!u1b2b3b4bf", r"\L2>;."),
+        ("81*5+92*3-", "<."),
+        ("u1b2b3b$", "6=."),
+    ],
 )
 def test_it_completes_examples_of_the_documents(prefix, completion):
     lines = CliRunner().invoke(command, [prefix], catch_exceptions=False).output.splitlines()
