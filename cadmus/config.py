@@ -448,9 +448,13 @@ class Train(Section):
         Field(description="bf16 where the processor or GPU computes in it, fp32 elsewhere, when null"),
     ] = None
     ranks: Annotated[
-        Positive,
-        Field(description="training processes, one for each GPU; over all nodes where there are several"),
-    ] = 1
+        Integer | Literal["auto"],
+        Field(
+            description="training processes over all nodes; `auto` is one per GPU or, on a machine without "
+            "GPUs, one per core, as far as they divide the batch"
+        ),
+    ] = "auto"
+    compile: Annotated[bool, Field(description="compile the blocks with torch.compile on a GPU")] = True
     checkpoint_every: Annotated[Positive, Field(description="steps between checkpoints")] = 250
     keep_checkpoints: Annotated[Positive, Field(description="checkpoints kept, the newest first")] = 2
     snapshots: Annotated[
@@ -461,6 +465,14 @@ class Train(Section):
             "evenly spaced in the logarithm of the steps",
         ),
     ] = 9
+
+    @field_validator("ranks", mode="before")
+    @classmethod
+    def _check_ranks(cls, given: Any) -> Any:
+        ranks = _whole_number(given)
+        if ranks != "auto" and (type(ranks) is not int or ranks < 1):
+            raise ValueError(f"must be auto or an integer of at least 1, got {given!r}")
+        return ranks
 
     @model_validator(mode="before")
     @classmethod
@@ -473,12 +485,13 @@ class Train(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "Train":
-        if self.batch_size % self.ranks:
+        least_ranks = 1 if self.ranks == "auto" else self.ranks
+        if self.batch_size % least_ranks:
             raise ValueError(f"batch_size: {self.batch_size} is not a multiple of ranks {self.ranks}")
-        if self.micro_batch_size and self.batch_size // self.ranks % self.micro_batch_size:
+        if not self.divides(least_ranks):
             raise ValueError(
                 f"micro_batch_size: {self.micro_batch_size} does not divide the "
-                f"{self.batch_size // self.ranks} programs of a rank"
+                f"{self.batch_size // least_ranks} programs of a rank"
             )
         if self.optimizer == "muon" and self.matrix_learning_rate is None:
             raise ValueError("matrix_learning_rate: the optimizer muon needs one")
@@ -489,6 +502,11 @@ class Train(Section):
         if self.optimizer == "muon" and self.zero_stage != 1:
             raise ValueError(f"zero_stage: the optimizer muon needs stage 1, not {self.zero_stage}")
         return self
+
+    def divides(self, ranks: int) -> bool:
+        """Whether so many ranks get the same number of programs each, in whole micro-batches."""
+        share, rest = divmod(self.batch_size, ranks)
+        return not rest and not share % (self.micro_batch_size or share)
 
 
 class Grid(Section):
