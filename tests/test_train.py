@@ -212,8 +212,13 @@ def test_learning_rate_schedules():
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"recipe": "paper"}, {"recipe": "paper", "precision": "fp32", "micro_batch_size": 8}],
-    ids=["muon", "adam", "adam-fp32-accumulated"],
+    [
+        {},
+        {"precision": "fp32"},
+        {"recipe": "paper"},
+        {"recipe": "paper", "precision": "fp32", "micro_batch_size": 8},
+    ],
+    ids=["muon", "muon-fp32", "adam", "adam-fp32-accumulated"],
 )
 def test_ten_steps_are_five_and_five(tmp_path, fields):
     assert train(tmp_path / "whole", run_config(**fields)) == 0
@@ -424,9 +429,17 @@ def test_every_zero_stage_on_two_ranks_gives_the_losses_of_one(tmp_path, precisi
         assert_close_model(two, one, WEIGHTS_NO_DIFFERENCE[precision])
 
 
-@pytest.mark.parametrize("stage", [2, 3])
-def test_two_ranks_resume_bit_for_bit(tmp_path, stage):
-    values = run_config(recipe="paper", learning_rate=1e-3, zero_stage=stage, ranks=2)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"recipe": "paper", "zero_stage": 2},
+        {"recipe": "paper", "zero_stage": 3},
+        {"recipe": "fast", "precision": "fp32"},
+    ],
+    ids=["adam-2", "adam-3", "muon-fp32"],
+)
+def test_two_ranks_resume_bit_for_bit(tmp_path, fields):
+    values = run_config(learning_rate=1e-3, ranks=2, **fields)
     assert train_ranks(tmp_path / "whole", values) == 0
     shutil.copytree(tmp_path / "whole", tmp_path / "parts")
     go_back(tmp_path / "parts", 5)
@@ -443,8 +456,9 @@ def test_two_ranks_resume_bit_for_bit(tmp_path, stage):
         ({"recipe": "paper", "precision": "fp32", "zero_stage": 2}, NO_DIFFERENCE),
         ({"recipe": "paper", "precision": "fp32", "zero_stage": 3}, NO_DIFFERENCE),
         ({"recipe": "fast", "precision": "bf16"}, 5e-4),
+        ({"recipe": "fast", "precision": "fp32"}, 5e-4),
     ],
-    ids=["adam-1", "adam-2", "adam-3", "muon-bf16"],
+    ids=["adam-1", "adam-2", "adam-3", "muon-bf16", "muon-fp32"],
 )
 def test_another_number_of_ranks_goes_on(tmp_path, fields, tolerance):
     values = run_config(
@@ -461,44 +475,17 @@ def test_another_number_of_ranks_goes_on(tmp_path, fields, tolerance):
         assert len(losses(tmp_path)) == 12
         np.testing.assert_allclose(losses(tmp_path), whole, atol=tolerance)
         before = tmp_path / "checkpoints" / f"step-{step:08d}"
-        said = f"resuming after step {step} from {before}, converted for train.ranks {ranks}"
+        said = f"resuming after step {step} from {before}"
         assert (tmp_path / "log").read_text().splitlines().count(said) == 1
         assert not list((tmp_path / "checkpoints").glob("unfinished-*"))
-
-
-def test_another_number_of_ranks_is_refused_where_it_cannot_be_converted(tmp_path):
-    values = run_config(precision="fp32", steps=2)
-    assert train(tmp_path, values) == 0
-    newest = checkpoint.find_latest(tmp_path / "checkpoints")
-    values["train"]["ranks"] = 2
-    assert train_ranks(tmp_path, values) == 2
-    assert (tmp_path / "error").read_text() == (
-        f"{newest} has train.ranks 1, this run has 2; the optimizer muon can go on with others in bf16 "
-        f"only: set ranks 1 or delete {newest.parent}"
-    )
-    # With another difference that one is named.
-    values["train"]["steps"] = 3
-    assert train_ranks(tmp_path, values) == 2
-    assert "has train.steps 2, this run has 3" in (tmp_path / "error").read_text()
-
-
-@pytest.mark.parametrize("pattern", ["*zero_pp_rank_1*optim_states.pt", "mp_rank*.pt"])
-def test_a_damaged_checkpoint_of_another_number_of_ranks_is_named(tmp_path, pattern):
-    values = run_config(steps=2, ranks=2)
-    assert train_ranks(tmp_path, values) == 0
-    newest = checkpoint.find_latest(tmp_path / "checkpoints")
-    os.truncate(next(newest.glob(pattern)), 300)
-    values["train"]["ranks"] = 1
-    assert train_ranks(tmp_path, values) == 2
-    assert (tmp_path / "error").read_text().startswith(f"{newest}: damaged (")
-    assert not list((tmp_path / "checkpoints").glob("unfinished-*"))
 
 
 def test_a_checkpoint_says_what_it_is(tmp_path):
     values = run_config(steps=2)
     assert train(tmp_path, values) == 0
     described = json.loads((checkpoint.find_latest(tmp_path / "checkpoints") / "meta.json").read_text())
-    assert config.parse_config(described["config"], "meta.json") == config.parse_config(values, "test")
+    assert described["config"]["train"].pop("ranks") == 1
+    assert described["config"]["train"].items() >= values["train"].items()
     assert described["step"] == 2
     assert described["instruction_set"] == isa.digest()
     assert described["data"] == "data"
@@ -745,7 +732,13 @@ def _train_without_space(directory: Path, data_digest: str) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "keep"),
-    [("meta.json", 20), ("*optim_states.pt", 0), ("mp_rank*.pt", 500), ("mp_rank*.pt", None)],
+    [
+        ("meta.json", 20),
+        ("state.safetensors", 0),
+        ("state.safetensors", 500),
+        ("state.safetensors", 50_000),
+        ("state.safetensors", None),
+    ],
 )
 def test_a_damaged_checkpoint_is_named_and_the_one_before_serves(tmp_path, pattern, keep):
     assert train(tmp_path, run_config()) == 0

@@ -1,36 +1,37 @@
 """Checkpoints that a run is resumed from.
 
-A checkpoint is a directory ``step-00001000`` that DeepSpeed fills.  It gets that name once it is whole and on
-the disk, so whatever bears it can be resumed from, also after the machine went down.  ``latest`` names the
-newest one for DeepSpeed's own tools.
+A checkpoint is a directory ``step-00001000`` with the training state (:mod:`cadmus.train.state`) as
+safetensors and ``meta.json``.  It gets that name once it is complete and flushed to the disk, so whatever has
+the name can be resumed from, even after a power cut, with any number of ranks.
 """
 
-import contextlib
 import fcntl
-import io
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch.distributed
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
 from cadmus import config, isa
 from cadmus.errors import InputError
-from cadmus.files import flush, flush_directory, replacing, reported
+from cadmus.files import flush, flush_directory, reported
 from cadmus.provenance import commit, versions
-from cadmus.train import universal
+from cadmus.train import state
 
 METADATA = "meta.json"
+STATE = "state.safetensors"
 LOCK = "lock"
 UNFINISHED = "unfinished-"
-CADENCE = {"checkpoint_every", "keep_checkpoints", "snapshots"}
-"""The fields of the section train that do not change the losses."""
-RANKS = "train.ranks"
-"""The one difference with which a checkpoint can still be resumed from: losses differ by rounding."""
+FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "compile"}
+"""Fields of the section train that may change when a run resumes: they change losses by rounding at most."""
 
 
 def describe(run: config.Config, data_digest: str, world_size: int) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def _identity(description: dict[str, Any]) -> dict[str, Any]:
         "data": description["data"],
         "seed": values["seed"],
         **{f"model.{key}": value for key, value in values["model"].items()},
-        **{f"train.{key}": value for key, value in values["train"].items() if key not in CADENCE},
+        **{f"train.{key}": value for key, value in values["train"].items() if key not in FREE},
     }
 
 
@@ -93,60 +94,48 @@ def save(
         directory: holds the checkpoints of this run and nothing else.
         step: how many steps are done.
         description: as :func:`describe` gives it.
-        progress: what :func:`load` is to return beside the step.
+        progress: what :func:`opened` is to give beside the step.
         keep: at least 1.
 
     Raises:
         InputError: there is no space or no permission; other ranks may not know.
     """
-    name = f"step-{step:08d}"
-    writing = directory / f"{UNFINISHED}{name}"
-    try:
-        with reported(directory / name):
-            _save(engine, writing, name, step, description, progress, keep)
-    except InputError:
-        # What is of no use should not take the last space.
-        shutil.rmtree(writing, ignore_errors=True)
-        raise
-
-
-def _save(
-    engine: Any,
-    writing: Path,
-    name: str,
-    step: int,
-    description: dict[str, Any],
-    progress: dict[str, Any],
-    keep: int,
-) -> None:
-    directory = writing.parent
-    first = torch.distributed.get_rank() == 0
-    if first:
-        shutil.rmtree(writing, ignore_errors=True)
-    torch.distributed.barrier()
-    engine.save_checkpoint(str(directory), tag=writing.name, save_latest=False)
-    torch.distributed.barrier()
-    if first:
+    tensors = state.gather(engine)
+    if torch.distributed.get_rank() == 0:
         metadata = {
             "step": step,
+            "adam_steps": state.count_adam_steps(engine),
             "progress": progress,
             **description,
             "versions": versions(),
             "commit": commit(),
         }
-        (writing / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-        # The files first: a name must not outlive a power cut that what it names does not.
-        flush_directory(writing)
-        _remove(directory / name)
-        writing.rename(directory / name)
-        with replacing(directory / "latest") as temporary:
-            temporary.write_text(name, encoding="utf-8")
-        flush(directory)
+        name = f"step-{step:08d}"
+        writing = directory / f"{UNFINISHED}{name}"
+        try:
+            with reported(directory / name):
+                _write(writing, directory / name, tensors, metadata)
+        except InputError:
+            # What is of no use should not take the last space.
+            shutil.rmtree(writing, ignore_errors=True)
+            raise
         for old in _finished(directory)[:-keep]:
             _remove(old)
         for abandoned in directory.glob(f"{UNFINISHED}*"):
             shutil.rmtree(abandoned, ignore_errors=True)
     torch.distributed.barrier()
+
+
+def _write(writing: Path, checkpoint: Path, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+    shutil.rmtree(writing, ignore_errors=True)
+    writing.mkdir(parents=True)
+    save_file(tensors, writing / STATE)
+    (writing / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
+    # The files first: a name must not outlive a power cut that what it names does not.
+    flush_directory(writing)
+    _remove(checkpoint)
+    writing.rename(checkpoint)
+    flush(checkpoint.parent)
 
 
 def find_latest(directory: Path) -> Path | None:
@@ -155,86 +144,59 @@ def find_latest(directory: Path) -> Path | None:
     return finished[-1] if finished else None
 
 
-def check(checkpoint: Path, description: dict[str, Any]) -> bool:
-    """Check that resuming from a checkpoint gives the losses of this run.
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint that is open for reading.
 
-    Returns:
-        Whether it has to be converted, being of another number of ranks.
+    Attributes:
+        step: how many steps are done.
+        adam_steps: how many Adam has counted.
+        progress: as it was saved.
+    """
+
+    path: Path
+    step: int
+    adam_steps: int
+    progress: dict[str, Any]
+    _file: Any
+
+    def tensor(self, name: str) -> Tensor:
+        """A tensor of the training state.
+
+        Args:
+            name: a :func:`cadmus.train.state.key`.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        try:
+            tensor: Tensor = self._file.get_tensor(name)
+            return tensor
+        except SafetensorError as error:
+            raise _damaged(self.path / STATE, error) from None
+
+
+@contextmanager
+def opened(checkpoint: Path, description: dict[str, Any]) -> Iterator[Saved]:
+    """Open a checkpoint of the run that ``description`` describes.
 
     Raises:
         InputError: it belongs to a run with other data, model or training, or is damaged.
     """
-    found, expected = _metadata(checkpoint)["identity"], _identity(description)
-    different = [key for key in {**expected, **found} if found.get(key) != expected.get(key)]
-    for key in different:
-        if key != RANKS:
+    metadata = _metadata(checkpoint)
+    found, expected = metadata["identity"], _identity(description)
+    for key in {**expected, **found}:
+        if found.get(key) != expected.get(key):
             raise InputError(
                 f"{checkpoint} has {key} {found.get(key)}, this run has {expected.get(key)}; "
                 f"delete {checkpoint.parent} or give the run another name"
             )
-    if different and not universal.convertible(description["config"]["train"]):
-        raise InputError(
-            f"{checkpoint} has {RANKS} {found[RANKS]}, this run has {expected[RANKS]}; "
-            "the optimizer muon can go on with others in bf16 only: "
-            f"set ranks {found[RANKS]} or delete {checkpoint.parent}"
-        )
-    return bool(different)
-
-
-def load(engine: Any, checkpoint: Path, convert: bool = False) -> tuple[int, dict[str, Any]]:
-    """Put the engine back to where it was; returns the steps done and the progress that was saved.
-
-    Args:
-        engine: DeepSpeed's, made for the same value of ``convert``.
-        checkpoint: one that :func:`check` accepted.
-        convert: what :func:`check` returned.
-
-    Raises:
-        InputError: a file is missing or damaged, or there is no space; other ranks may not know.
-    """
-    metadata = _metadata(checkpoint)
-    with _converted(checkpoint) if convert else contextlib.nullcontext(checkpoint) as source:
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed prints the names of its variables
-                engine.load_checkpoint(str(source.parent), tag=source.name)
-        except Exception as error:
-            # Whatever is missing or cut off shows in an error of its own of DeepSpeed, torch or pickle.
-            raise _damaged(checkpoint, error) from None
-    return metadata["step"], metadata["progress"]
-
-
-def _convert(checkpoint: Path, target: Path) -> None:
     try:
-        universal.convert(checkpoint, target)
-    except FileNotFoundError as error:
-        # Of what is read; whatever is written is made.
-        raise _damaged(checkpoint, error) from None
-
-
-@contextmanager
-def _converted(checkpoint: Path) -> Iterator[Path]:
-    """A checkpoint converted by the first rank for all of them, as long as the context lasts.
-
-    The checkpoint itself stays until newer ones of this number of ranks take its place.
-    """
-    directory = checkpoint.with_name(f"{UNFINISHED}universal-{checkpoint.name}")
-    first = torch.distributed.get_rank() == 0
-    try:
-        if first:
-            shutil.rmtree(directory, ignore_errors=True)
-            try:
-                with reported(directory):
-                    _convert(checkpoint, directory / checkpoint.name)
-            except InputError:
-                raise
-            except Exception as error:
-                raise _damaged(checkpoint, error) from None
-        torch.distributed.barrier()
-        yield directory / checkpoint.name
-        torch.distributed.barrier()
-    finally:
-        if first:
-            shutil.rmtree(directory, ignore_errors=True)
+        file = safe_open(checkpoint / STATE, "pt")
+    except (OSError, SafetensorError) as error:
+        raise _damaged(checkpoint / STATE, error) from None
+    with file:
+        yield Saved(checkpoint, metadata["step"], metadata["adam_steps"], metadata["progress"], file)
 
 
 def _metadata(checkpoint: Path) -> dict[str, Any]:
@@ -242,6 +204,7 @@ def _metadata(checkpoint: Path) -> dict[str, Any]:
         metadata = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))
         return {
             "step": metadata["step"],
+            "adam_steps": metadata["adam_steps"],
             "progress": metadata["progress"],
             "identity": _identity(metadata),
         }

@@ -9,7 +9,6 @@ import warnings
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from cadmus import config
 from cadmus.cores import cores
@@ -50,8 +49,6 @@ def start_process() -> torch.device:
     from deepspeed.utils import logger
 
     logger.setLevel(logging.WARNING)
-    # Said at every loading of a converted checkpoint; tensors are not split between ranks here.
-    logger.addFilter(lambda record: not record.getMessage().startswith("MPU is not provided"))
     # Optional: all-reduces through shared memory, of which the compilation takes most of a minute. DeepSpeed
     # would look what else could be compiled, and warn of each op where there is a GPU and no compiler.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
@@ -97,13 +94,12 @@ def stop_process() -> None:
     torch.distributed.destroy_process_group()
 
 
-def deepspeed_config(train: config.Train, world_size: int, convert: bool = False) -> dict[str, Any]:
+def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
     """All that DeepSpeed is told; everything it can derive itself is left out.
 
     Args:
         train: which optimizer, batch and stage, and the precision of :func:`with_precision`.
         world_size: ranks that share the batch.
-        convert: whether what is going to be loaded is a checkpoint of another number of ranks.
     """
     adam = {"betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay, "torch_adam": True}
     if train.optimizer == "muon":
@@ -129,13 +125,12 @@ def deepspeed_config(train: config.Train, world_size: int, convert: bool = False
         "zero_optimization": {"stage": train.zero_stage},
         "bf16": {"enabled": train.precision == "bf16"},
         "data_types": {"grad_accum_dtype": "fp32"},
-        "checkpoint": {"load_universal": convert},
         "steps_per_print": None,
         "wall_clock_breakdown": False,
     }
 
 
-def initialise(model: GPT, train: config.Train, world_size: int, convert: bool = False) -> Any:
+def initialise(model: GPT, train: config.Train, world_size: int) -> Any:
     """A DeepSpeed engine around the model; the arguments are those of :func:`deepspeed_config`.
 
     Under the optimizer muon, DeepSpeed itself gives Muon the matrices of the blocks, and AdamW the
@@ -152,7 +147,7 @@ def initialise(model: GPT, train: config.Train, world_size: int, convert: bool =
     engine, *_ = deepspeed.initialize(
         model=model,
         model_parameters=list(model.parameters()),
-        config=deepspeed_config(train, world_size, convert),
+        config=deepspeed_config(train, world_size),
     )
     return engine
 
@@ -180,18 +175,3 @@ def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
         assert peak is not None, "the config has a rate for muon"
         group["lr"] = peak * share
     return train.learning_rate * share
-
-
-def master_weights(engine: Any, sizes: config.Model) -> GPT:
-    """The model with the fp32 weights that the optimizer keeps; every rank has to ask for it."""
-    from deepspeed.utils import safe_get_full_fp32_param
-
-    model = GPT(sizes)
-    weights: dict[str, Tensor] = {
-        name: safe_get_full_fp32_param(parameter).detach().cpu().view_as(model.get_parameter(name))
-        for name, parameter in engine.module.named_parameters()
-    }
-    if sizes.tied:
-        weights["lm_head.weight"] = weights["embed_in.weight"]
-    model.load_state_dict(weights)
-    return model

@@ -23,7 +23,7 @@ from cadmus.files import replacing, reported
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
-from cadmus.train import checkpoint, engine
+from cadmus.train import checkpoint, engine, state
 from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
 from cadmus.train.snapshots import forget_after, snapshot_path, snapshot_steps
@@ -161,17 +161,25 @@ class _Training:
             "seconds": 0.0,
         }
 
-        latest = checkpoint.find_latest(checkpoints)
-        convert = latest is not None and checkpoint.check(latest, self.description)
         torch.manual_seed(seed % 2**64)
-        with _memory(run, "the model and its optimizer"):
-            self.engine = engine.initialise(GPT(run.model), run.train, self.world_size, convert)
-        if latest is not None:
-            with _alone():
-                self.step, self.progress = checkpoint.load(self.engine, latest, convert)
-            converted = f", converted for train.ranks {self.world_size}" if convert else ""
-            self.log(f"resuming after step {self.step} from {latest}{converted}")
+        latest = checkpoint.find_latest(checkpoints)
+        if latest is None:
+            with _memory(run, "the model and its optimizer"):
+                self.engine = engine.initialise(GPT(run.model), run.train, self.world_size)
+        else:
+            with checkpoint.opened(latest, self.description) as saved:
+                self._resume(saved)
+            self.log(f"resuming after step {self.step} from {latest}")
         self.upcoming = self._prepare(self.step)
+
+    def _resume(self, saved: checkpoint.Saved) -> None:
+        run = self.config
+        with _alone(), _memory(run, "the model and its optimizer"):
+            model = GPT(run.model)
+            state.load_weights(model, saved.tensor)
+            self.engine = engine.initialise(model, run.train, self.world_size)
+            state.restore(self.engine, saved.tensor, saved.adam_steps)
+        self.step, self.progress = saved.step, saved.progress
 
     def run(self, export_directory: Path, metrics_path: Path, snapshot_directory: Path | None) -> None:
         train = self.config.train
@@ -295,8 +303,10 @@ class _Training:
         )
 
     def _export(self, directory: Path) -> None:
-        model = engine.master_weights(self.engine, self.config.model)
+        weights = state.gather(self.engine, (state.WEIGHT,))
         if self.rank == 0:
+            model = GPT(self.config.model)
+            state.load_weights(model, weights.__getitem__)
             metadata = {
                 "config": self.config.model_dump(),
                 "data_digest": self.data_digest,
