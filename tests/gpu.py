@@ -15,7 +15,7 @@ import yaml
 
 from cadmus import config
 from cadmus.bench.training import Attending, forms
-from cadmus.model.attention import WRITTEN_OUT
+from cadmus.model.attention import attend_written_out
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.train import kills
@@ -37,10 +37,11 @@ RESUMED_NOISE = 5e-4
 """The same between two runs on one GPU in bf16, whose sums have no fixed order."""
 
 
-@pytest.fixture(scope="module")
-def batch() -> PackedBatch:
+@pytest.fixture(scope="module", params=[64, 96, 128])
+def batch(request: pytest.FixtureRequest) -> PackedBatch:
+    """Programs in rows of the lengths that the configs have, and longer ones."""
     programs = kills.random_programs(100, 4, 60)
-    return pack_batch(programs, np.ones(len(programs)), 128)
+    return pack_batch(programs, np.ones(len(programs)), request.param)
 
 
 def of_programs(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:
@@ -61,7 +62,7 @@ def model_with(attending: Attending, dtype: torch.dtype) -> GPT:
 
 @pytest.mark.parametrize("name", forms(GPU))
 def test_the_forms_of_attention_are_equal(name: str, batch: PackedBatch) -> None:
-    expected = of_programs(model_with(Attending(WRITTEN_OUT, False), torch.float32), batch)
+    expected = of_programs(model_with(Attending(attend_written_out, False), torch.float32), batch)
     model = model_with(forms(GPU)[name], torch.bfloat16)
     for found, right in zip(of_programs(model, batch), expected, strict=True):
         assert (found.float() - right).norm() < BF16_NOISE * right.norm()

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,21 +9,12 @@ import torch
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from torch._subclasses import FakeTensorMode
-from torch.nn.attention import varlen
+from torch._dynamo.utils import counters
 
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.model import gpt, inference
-from cadmus.model.attention import (
-    FLEX,
-    FUSED,
-    VARIABLE,
-    WRITTEN_OUT,
-    attend_fused,
-    attend_written_out,
-    bias_of,
-)
+from cadmus.model.attention import FORMS
 from cadmus.model.export import load_export, read_metadata, save_export
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
@@ -117,56 +107,39 @@ def test_positions_matter():
         assert not torch.allclose(alone(model, "12-")[-1], alone(model, "21-")[-1], atol=1e-3)
 
 
-def test_both_masked_forms_of_attention_are_equal():
-    torch.manual_seed(0)
-    q, k, v = torch.randn(3, 2, 4, 9, 16, requires_grad=True)
-    bias = bias_of(torch.ones(2, 9, 9, dtype=torch.bool).tril(), q.dtype)
-    written_out, fused = attend_written_out(q, k, v, bias), attend_fused(q, k, v, bias)
-    torch.testing.assert_close(written_out, fused, atol=1e-6, rtol=1e-6)
-    gradients = [torch.autograd.grad(form.square().sum(), (q, k, v)) for form in (written_out, fused)]
-    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-5)
-
-
-def variable_attention(query, key, value, starts, other_starts, longest, other, *, scale, window_size):
-    """What `varlen_attn` is documented to do, which has no kernel for CPUs: shapes (tokens, heads, width)."""
-    assert torch.equal(starts, other_starts)
-    assert (starts.dtype, window_size) == (torch.int32, (-1, 0))
-    assert starts.diff().max() <= longest == other
-    found = [
-        torch.nn.functional.scaled_dot_product_attention(
-            *(x[start:stop].transpose(0, 1) for x in (query, key, value)), is_causal=True, scale=scale
-        ).transpose(0, 1)
-        for start, stop in pairwise(starts.tolist())
-    ]
-    return torch.cat(found)
-
-
-@pytest.mark.parametrize("form", [FUSED, VARIABLE, FLEX], ids=["fused", "variable", "flex"])
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_the_forms_of_attention_are_equal(form, monkeypatch):
-    monkeypatch.setattr(varlen, "varlen_attn", variable_attention)
+def test_the_forms_of_attention_are_equal():
     rows = [pack(["34+7=", "941-*55*2+=", "12+0>"]), pack(["u", "8Bt-Z?Ex+'", "9f;*@S", "55=!"])]
     tokens, positions, segments = (torch.cat(parts) for parts in zip(*rows, strict=True))
-    inside = segments >= 0
     found = []
-    for of in (WRITTEN_OUT, form):
+    for attend in FORMS.values():
         model = random_model()
-        model.form = of
-        # FlexAttention trains on GPUs only.
-        with torch.inference_mode(form is FLEX):
-            logits = model(tokens, positions, segments)[inside]
-        if form is not FLEX:
-            logits.square().mean().backward()
-        found.append([logits, *(p.grad for p in model.parameters() if p.grad is not None)])
+        model.attend = attend
+        logits = model(tokens, positions, segments)[segments >= 0]
+        logits.square().mean().backward()
+        found.append([logits, *(p.grad for p in model.parameters())])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, atol=FLOAT_NOISE, rtol=1e-4)
 
 
-def test_attention_of_variable_length_is_called_as_torch_has_it():
-    with FakeTensorMode():
-        q, k, v = torch.empty(3, 2, 4, 9, 16)
-        starts = torch.empty(5, dtype=torch.int32)
-        assert VARIABLE.attend(q, k, v, starts).shape == (2, 4, 9, 16)
+# torch.compile causes warnings of torch while it traces.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("attend", FORMS.values(), ids=FORMS)
+def test_one_compiled_graph_serves_all_blocks_and_any_number_of_rows(attend):
+    torch._dynamo.reset()
+    counters.clear()
+    model = random_model()
+    model.attend = attend
+    compiled = random_model()
+    compiled.attend = attend
+    compiled.compile_blocks("aot_eager")
+    row = pack(["34+7=", "941-*55*2+=", "12+0>"])
+    for count in (11, 3, 5, 13, 7):
+        rows = [part.expand(count, -1) for part in row]
+        logits = compiled(*rows)
+        torch.testing.assert_close(logits, model(*rows), atol=FLOAT_NOISE, rtol=1e-4)
+        logits.sum().backward()
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
 
 
 def test_every_depth_starts_with_the_same_residual_variance():

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from cadmus import config
 from cadmus.bench import Measured
 from cadmus.dataset.sampler import sample
-from cadmus.model.attention import FLEX, FUSED, VARIABLE, WRITTEN_OUT, Form
+from cadmus.model.attention import Attend, attend_fused, attend_written_out
 from cadmus.model.export import transformers_config
 from cadmus.model.gpt import GPT
 from cadmus.plan import parameter_count, training_flops
@@ -58,30 +58,24 @@ class Way(NamedTuple):
 class Attending(NamedTuple):
     """A form of attention, with or without the blocks being compiled."""
 
-    form: Form
+    attend: Attend
     compiled: bool
 
     def model(self, sizes: config.Model) -> GPT:
         """A new model that attends so."""
-        model = GPT(sizes, self.form)
+        model = GPT(sizes, self.attend)
         if self.compiled:
-            for block in model.layers:
-                # The number of rows is another at each step of a training.
-                block.compile(dynamic=True)
+            model.compile_blocks()
         return model
 
 
 def forms(device: torch.device) -> dict[str, Attending]:
-    """The forms of attention that train on a device."""
-    masked = {"written_out": Attending(WRITTEN_OUT, False), "fused": Attending(FUSED, False)}
+    """The forms of attention to compare on a device."""
+    eager = {"written_out": Attending(attend_written_out, False), "fused": Attending(attend_fused, False)}
     if device.type == "cpu":
-        return masked
-    return masked | {
-        "variable": Attending(VARIABLE, False),
-        "fused_compiled": Attending(FUSED, True),
-        "variable_compiled": Attending(VARIABLE, True),
-        "flex_compiled": Attending(FLEX, True),
-    }
+        return eager
+    compiled = {f"{name}_compiled": Attending(form.attend, True) for name, form in eager.items()}
+    return eager | compiled
 
 
 def bench_train(run: config.Config | None = None, count: int = PROGRAMS) -> Measured:

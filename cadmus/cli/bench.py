@@ -177,11 +177,11 @@ def train(config: Path | None, count: int | None, as_json: bool) -> None:
       cadmus_share_of_matmul           the one by the other
       cadmus_over_WAY                  how many times as fast cadmus is
     Ways: cadmus (packed rows, DeepSpeed); written_out_64, fused_64, written_out_128, fused_128
-    (attention in rows of so many tokens, without DeepSpeed), and on a GPU also variable_64
-    (of variable length), fused_compiled_64, variable_compiled_64, flex_compiled_64 (with
-    torch.compile) and those of 128; buckets (programs of like length); padded (each program in a
-    row of the longest); transformers_fp32, transformers_bf16 (autocast), in rows as cadmus has
-    them, and transformers_padded_fp32, transformers_padded_bf16. Those in bf16 are left out where
+    (attention in rows of so many tokens, without DeepSpeed), and on a GPU also
+    written_out_compiled_64, fused_compiled_64 (with torch.compile) and those of 128; buckets
+    (programs of like length); padded (each program in a row of the longest);
+    transformers_fp32, transformers_bf16 (autocast), in rows as cadmus has them, and
+    transformers_padded_fp32, transformers_padded_bf16. Those in bf16 are left out where
     a training is in fp32. A row is at least as long as the longest program.
 
     \b

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadmus import config, isa
-from cadmus.model.attention import Attend, Form, bias_of, masked_form, shares
+from cadmus.model.attention import Attend, attention_weights, bias_of, bias_of_rows, form_of
 
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
@@ -76,14 +76,13 @@ class GPT(nn.Module):
 
     Args:
         sizes: its sizes.
-        form: of attention in :meth:`forward`; if None, the one with a mask that is fastest on the device of
-            the input.
+        attend: the form of attention; None is that of the device in :data:`cadmus.model.attention.FORMS`.
     """
 
-    def __init__(self, sizes: config.Model, form: Form | None = None) -> None:
+    def __init__(self, sizes: config.Model, attend: Attend | None = None) -> None:
         super().__init__()
         self.sizes = sizes
-        self.form = form
+        self.attend = attend
         self.embed_in = nn.Embedding(isa.VOCABULARY_SIZE, sizes.width)
         blocks = [Block(sizes, layer) for layer in range(sizes.layers)]
         self.layers = nn.ModuleList(blocks)
@@ -106,9 +105,13 @@ class GPT(nn.Module):
             segments_RL: which program of the row a token belongs to; tokens see only their own.
         """
         x_RLD = self.embed_in(tokens_RL)
-        form = self.form or masked_form(x_RLD.device)
-        seen = form.prepare(positions_RL, segments_RL, x_RLD.dtype)
-        return self.logits(last(self._stream(x_RLD, positions_RL, form, seen)))
+        bias_R1LL = bias_of_rows(segments_RL, x_RLD.dtype)
+        return self.logits(last(self._stream(x_RLD, positions_RL, bias_R1LL)))
+
+    def compile_blocks(self, backend: str = "inductor") -> None:
+        """Compile the blocks with torch.compile: one graph serves all of them and any number of rows."""
+        for block in self.layers:
+            block.compile(dynamic=True, backend=backend)
 
     def residual_stream(
         self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLS: Tensor, cache: Cache | None = None
@@ -122,19 +125,20 @@ class GPT(nn.Module):
         """
         x_RLD = self.embed_in(tokens_RL)
         bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
-        return self._stream(x_RLD, positions_RL, masked_form(x_RLD.device), bias_R1LS, cache)
+        return self._stream(x_RLD, positions_RL, bias_R1LS, cache)
 
     def _stream(
-        self, x_RLD: Tensor, positions_RL: Tensor, form: Form, seen: Any, cache: Cache | None = None
+        self, x_RLD: Tensor, positions_RL: Tensor, bias_R1LS: Tensor, cache: Cache | None = None
     ) -> Iterator[Tensor]:
+        attend = self.attend or form_of(x_RLD.device)
         yield x_RLD
         rotation = _rotation(positions_RL, self.sizes, x_RLD.dtype)
         for block in self.layers:
-            x_RLD = block(x_RLD, positions_RL, rotation, form.attend, seen, cache)
+            x_RLD = block(x_RLD, positions_RL, rotation, attend, bias_R1LS, cache)
             yield x_RLD
 
     def attention(self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLL: Tensor) -> Iterator[Tensor]:
-        """The shares in which tokens attend to tokens, of every block, each of shape (R, H, L, L).
+        """Attention weights of every block, each of shape (R, H, L, L).
 
         Args:
             tokens_RL, positions_RL, visible_RLL: as in :meth:`residual_stream`.
@@ -144,7 +148,7 @@ class GPT(nn.Module):
         rotation, bias_R1LL = _rotation(positions_RL, self.sizes, dtype), bias_of(visible_RLL, dtype)
         for block, x_RLD in zip(self.layers, stream, strict=False):
             assert isinstance(block, Block)
-            yield block.attention.shares(block.input_layernorm(x_RLD), rotation, bias_R1LL)
+            yield block.attention.weights(block.input_layernorm(x_RLD), rotation, bias_R1LL)
 
     def logits(self, x_RLD: Tensor) -> Tensor:
         """Logits of the next token from the output of the last block."""
@@ -166,11 +170,11 @@ class Block(nn.Module):
         positions_RL: Tensor,
         rotation: tuple[Tensor, Tensor],
         attend: Attend,
-        seen: Any,
+        bias_R1LS: Tensor,
         cache: Cache | None,
     ) -> Tensor:
         x_RLD = x_RLD + self.attention(
-            self.input_layernorm(x_RLD), positions_RL, rotation, attend, seen, cache
+            self.input_layernorm(x_RLD), positions_RL, rotation, attend, bias_R1LS, cache
         )
         x_RLD = x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
         return x_RLD
@@ -190,19 +194,19 @@ class Attention(nn.Module):
         positions_RL: Tensor,
         rotation: tuple[Tensor, Tensor],
         attend: Attend,
-        seen: Any,
+        bias_R1LS: Tensor,
         cache: Cache | None,
     ) -> Tensor:
         q_RHLK, k_RHLK, v_RHLK = self._queries_keys_values(x_RLD, rotation)
         if cache is not None:
-            k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, seen.shape[-1])
-        x_RLD = self.dense(attend(q_RHLK, k_RHLK, v_RHLK, seen).transpose(1, 2).flatten(2))
+            k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
+        x_RLD = self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
         return x_RLD
 
-    def shares(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
-        """How much each token attends to each, shape (R, H, L, L)."""
+    def weights(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
+        """Attention weights, shape (R, H, L, L)."""
         q_RHLK, k_RHLK, _ = self._queries_keys_values(x_RLD, rotation)
-        return shares(q_RHLK, k_RHLK, bias_R1LL)
+        return attention_weights(q_RHLK, k_RHLK, bias_R1LL)
 
     def _queries_keys_values(
         self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor]

@@ -97,9 +97,10 @@ def _make_optimizer_state(engine: Any) -> None:
     """Make one step at rate 0 with gradients of 0, by which DeepSpeed lays out the optimizer's state."""
     for group in engine.optimizer.param_groups:
         group["lr"] = 0.0
-    token = torch.zeros((1, 1), dtype=torch.int64, device=engine.device)
+    # torch.compile would take a number of rows that is also a size of the model for that size.
+    tokens = torch.zeros((11, 7), dtype=torch.int64, device=engine.device)
     for _ in range(engine.gradient_accumulation_steps()):
-        engine.backward(0.0 * engine(token, token, token).float().sum(), scale_wrt_gas=False)
+        engine.backward(0.0 * engine(tokens, tokens, tokens).float().sum(), scale_wrt_gas=False)
         engine.step()
     _link(engine)
 
