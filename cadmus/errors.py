@@ -24,6 +24,10 @@ class InputError(CadmusError):
         super().__init__(" ".join(line.strip() for line in message.splitlines()))
 
 
+class RankLocalError(InputError):
+    """Bad input that one rank of a training alone knows of; the other ranks may be waiting for it."""
+
+
 class ModelOutputError(CadmusError):
     """An answer of a model that cannot be graded as a program; counted, never shown as a failure."""
 

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from itertools import pairwise
@@ -725,8 +726,21 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):
 
 
 def _train_without_space(directory: Path, data_digest: str) -> None:
-    """As train_process.train, with no file above 4 KiB, which a checkpoint needs and the metrics do not."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    """As train_process.train, with no file above 16 KiB, which a checkpoint alone needs."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, resource.RLIM_INFINITY))
+    train_process.train(directory, data_digest)
+
+
+def test_a_temporary_directory_that_is_full_ends_the_run(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", _train_without_space_for_the_programs)
+        assert train(tmp_path, run_config()) == 2
+    said = f"cannot write {Path(tempfile.gettempdir(), 'training programs')}: File too large"
+    assert (tmp_path / "error").read_text() == said
+
+
+def _train_without_space_for_the_programs(directory: Path, data_digest: str) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, resource.RLIM_INFINITY))
     train_process.train(directory, data_digest)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.train import loop
+from cadmus.train.data import TrainingSet
 from cadmus.train.kills import random_programs
 
 # Threads cost these tiny models more than they save.
@@ -20,14 +21,17 @@ def train(directory: Path, data_digest: str = "data") -> None:
         with (directory / "log").open("a") as file:
             print(line, file=file)
 
+    def read() -> list[TrainingSet]:
+        programs = random_programs(300, 4, 30)
+        # Only the ends are to be completed.
+        return [TrainingSet(programs, programs.lengths)]
+
     run = load_config(directory / "config.yaml")
     wants_snapshots = "snapshots" in run.train.model_fields_set
     try:
         loop.train(
             run,
-            random_programs(300, 4, 30),
-            # Only the ends are to be completed.
-            random_programs(300, 4, 30).lengths,
+            read,
             data_digest,
             directory / "checkpoints",
             directory / "model",

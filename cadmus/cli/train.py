@@ -2,12 +2,13 @@
 
 import os
 import sys
+from itertools import starmap
 from pathlib import Path
 
 import click
 
 from cadmus.cli.options import DIRECTORY, PATH, WholeNumber, config_option
-from cadmus.errors import InputError
+from cadmus.errors import InputError, RankLocalError
 from cadmus.files import check_writable
 
 
@@ -44,7 +45,7 @@ from cadmus.files import check_writable
     type=WholeNumber(min=0),
     default=0,
     metavar="N",
-    help="Processes, over all nodes, in place of train.ranks; 0 is train.ranks.",
+    help="Processes over all nodes; overrides train.ranks unless 0.",
 )
 @click.option(
     "--requeue",
@@ -64,9 +65,9 @@ def train(
 ) -> None:
     """Train a model on a dataset and export it.
 
-    Stopped by SIGTERM or Ctrl-C it saves a checkpoint and ends with exit code 1; run again, it goes on
-    from there and gives the same model. With train.ranks above 1 it starts that many processes; started by
-    srun once on each of several nodes, those of its node.
+    It starts one process per GPU or, without GPUs, per core (train.ranks); started by srun once on each of
+    several nodes, those of its node. SIGTERM or Ctrl-C saves a checkpoint and exits with code 1; the same
+    command resumes from there and gives the same model.
 
     \b
     Example:
@@ -94,20 +95,21 @@ def train(
     if snapshots is not None:
         check_writable(snapshots, directory=True)
     nodes = slurm.nodes()
-    if (nodes or run.train.ranks > 1) and "RANK" not in os.environ:
-        sys.exit(launch.run_ranks(launch.python_command(), run.train.ranks, nodes))
+    if "RANK" not in os.environ:
+        count = launch.count_ranks(run.train, nodes)
+        if nodes or count > 1:
+            sys.exit(launch.run_ranks(launch.python_command(), count, nodes))
 
-    from cadmus.dataset.reader import read_split
+    from cadmus.dataset.reader import stream_split
     from cadmus.train import loop
+    from cadmus.train.data import TrainingSet
 
     # What ends one rank ends all; the first tells what it is.
     first = os.environ.get("RANK", "0") == "0"
     try:
-        table = read_split(dataset, "train")
         loop.train(
             run,
-            table.programs,
-            table.prompt_length,
+            lambda: starmap(TrainingSet, stream_split(dataset, "train")),
             manifest["digest"],
             checkpoints,
             output,
@@ -116,7 +118,7 @@ def train(
             snapshots,
         )
     except InputError as error:
-        if first or isinstance(error, loop.FailedAlone):
+        if first or isinstance(error, RankLocalError):
             raise
         sys.exit(2)
     except loop.Interrupted as interruption:

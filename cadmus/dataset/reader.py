@@ -1,5 +1,6 @@
 """Reading a dataset."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,14 +41,7 @@ def read_split(directory: Path | str, split: str, templates: list[str] | None = 
             what the manifest describes.
     """
     directory = Path(directory)
-    files = [
-        file
-        for file in read_manifest(directory)["files"]
-        if file["split"] == split and (templates is None or file["template"] in templates)
-    ]
-    if not files:
-        wanted = f" of {', '.join(templates)}" if templates else ""
-        raise InputError(f"{directory}: the dataset has no {split} programs{wanted}")
+    files = _files(directory, split, templates)
     table = pa.concat_tables([_read(directory, file) for file in files]).unify_dictionaries()
     return Table(
         programs=Programs.from_arrow(table["program"]),
@@ -58,9 +52,36 @@ def read_split(directory: Path | str, split: str, templates: list[str] | None = 
     )
 
 
-def _read(directory: Path, file: dict[str, Any]) -> pa.Table:
+def stream_split(directory: Path | str, split: str) -> Iterator[tuple[Programs, np.ndarray]]:
+    """Read the programs of a split shard by shard, in the order of the manifest.
+
+    Yields:
+        The programs of a shard and their prompt lengths: uint8, one for each program.
+
+    Raises:
+        InputError: as :func:`read_split`.
+    """
+    directory = Path(directory)
+    for file in _files(directory, split):
+        table = _read(directory, file, ["program", "prompt_length"])
+        yield Programs.from_arrow(table["program"]), table["prompt_length"].to_numpy()
+
+
+def _files(directory: Path, split: str, templates: list[str] | None = None) -> list[dict[str, Any]]:
+    files = [
+        file
+        for file in read_manifest(directory)["files"]
+        if file["split"] == split and (templates is None or file["template"] in templates)
+    ]
+    if not files:
+        wanted = f" of {', '.join(templates)}" if templates else ""
+        raise InputError(f"{directory}: the dataset has no {split} programs{wanted}")
+    return files
+
+
+def _read(directory: Path, file: dict[str, Any], columns: list[str] | None = None) -> pa.Table:
     path = directory / file["file"]
-    table = parquet.read(path)
+    table = parquet.read(path, columns)
     if file_digest(path) != file["sha256"]:
         raise InputError(f"{path}: changed since the manifest was written; write the manifest again")
     return table

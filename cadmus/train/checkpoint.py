@@ -5,15 +5,16 @@ safetensors and ``meta.json``.  It gets that name once it is complete and flushe
 the name can be resumed from, even after a power cut, with any number of ranks.
 """
 
+import errno
 import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch.distributed
 from safetensors import SafetensorError, safe_open
@@ -55,8 +56,12 @@ def _identity(description: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def exclusive(directory: Path) -> Iterator[None]:
+def exclusive(directory: Path, log: Callable[[str], None]) -> Iterator[None]:
     """Keep other trainings out of a directory of checkpoints; all ranks enter together.
+
+    Args:
+        directory: made if it does not exist.
+        log: takes a line if the file system has no locks, as Lustre mounted without flock.
 
     Raises:
         InputError: another training is in it, or it cannot be written to.
@@ -67,7 +72,7 @@ def exclusive(directory: Path) -> Iterator[None]:
             try:
                 directory.mkdir(parents=True, exist_ok=True)
                 lock = stack.enter_context((directory / LOCK).open("a+", encoding="utf-8"))
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(lock, log)
                 lock.truncate(0)
                 print(os.getpid(), file=lock, flush=True)
             except BlockingIOError:
@@ -82,6 +87,15 @@ def exclusive(directory: Path) -> Iterator[None]:
         if problem[0] is not None:
             raise InputError(problem[0])
         yield
+
+
+def _lock(file: TextIO, log: Callable[[str], None]) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOTSUP):
+            raise
+        log(f"{file.name}: the file system has no locks; start no second training with these checkpoints")
 
 
 def save(

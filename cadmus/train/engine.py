@@ -4,24 +4,35 @@ import ctypes
 import logging
 import math
 import os
+import shutil
 import socket
+import sysconfig
 import warnings
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from cadmus import config
 from cadmus.cores import cores
+from cadmus.errors import InputError, RankLocalError
 from cadmus.model.gpt import GPT
 
 MUON_MOMENTUM = 0.95
+PATIENCE = timedelta(hours=1)
+"""How long a rank waits for the others, of which one may be reading the dataset or writing a checkpoint."""
+NVIDIA_DEVICE = Path("/dev/nvidia0")
 
 
 def start_process() -> torch.device:
-    """Join the other ranks, or be the only one, and return the device to train on.
+    """Join the process group and return the device to train on.
 
-    :mod:`cadmus.train.launch`, or ``torchrun``, tells each process its place; started bare, a process is a
-    run of one rank.
+    :mod:`cadmus.train.launch`, or ``torchrun``, tells each process its place; a process started without them
+    is a training of one rank.
+
+    Raises:
+        InputError: the node has fewer GPUs than ranks, or GPUs that PyTorch cannot use.
     """
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}.items():
         os.environ.setdefault(name, value)
@@ -30,8 +41,8 @@ def start_process() -> torch.device:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             os.environ["MASTER_PORT"] = str(unused.getsockname()[1])
-    on_gpu = torch.cuda.is_available()
-    if not on_gpu:
+    device = _device(int(os.environ["LOCAL_RANK"]))
+    if device.type == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
         # DeepSpeed's Newton-Schulz is under torch.compile, which on a CPU needs a C++ compiler and half a
         # minute to save milliseconds.
@@ -52,8 +63,65 @@ def start_process() -> torch.device:
     # Optional: all-reduces through shared memory, of which the compilation takes most of a minute. DeepSpeed
     # would look what else could be compiled, and warn of each op where there is a GPU and no compiler.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
-    deepspeed.init_distributed("nccl" if on_gpu else "gloo", verbose=False)
-    return torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    deepspeed.init_distributed(backend, verbose=False, timeout=PATIENCE)
+    return device
+
+
+def _device(local_rank: int) -> torch.device:
+    """The GPU of a rank, made the current one, or the CPU where there is none.
+
+    Raises:
+        InputError: see :func:`start_process`.
+    """
+    if torch.cuda.is_available():
+        count = torch.cuda.device_count()
+        if local_rank >= count:
+            # One of the ranks speaks for all of them.
+            kind = RankLocalError if local_rank == count else InputError
+            raise kind(f"train.ranks: this node has {count} GPUs and more ranks; set {count} ranks per node")
+        # NCCL takes the current device for objects and barriers: that of another rank unless it is set.
+        torch.cuda.set_device(local_rank)
+        # cuDNN makes a plan for each number of rows, of which a training has dozens.
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        return torch.device("cuda", local_rank)
+    if has_gpu() and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
+        kind = RankLocalError if local_rank == 0 else InputError
+        raise kind(
+            f"this node has GPUs that PyTorch {torch.__version__} cannot use; update the NVIDIA driver, "
+            "install PyTorch for the CUDA version that `nvidia-smi` shows, or set CUDA_VISIBLE_DEVICES= to "
+            "train on CPUs"
+        )
+    return torch.device("cpu")
+
+
+def has_gpu() -> bool:
+    """Whether this node, or this SLURM job on it, has NVIDIA GPUs, usable or not."""
+    return bool(os.environ.get("SLURM_JOB_GPUS")) or NVIDIA_DEVICE.exists()
+
+
+def prepare_compiler(wanted: bool) -> str | None:
+    """Have torch.compile compile on a GPU, or run everything eagerly.
+
+    Args:
+        wanted: ``train.compile``.
+
+    Returns:
+        Why nothing is compiled although it was wanted, or None.
+    """
+    missing = _missing_for_compiler() if wanted else None
+    if missing or not wanted:
+        torch.compiler.set_stance("force_eager")
+    return missing and f"{missing}; blocks and Muon are not compiled, which makes steps slower"
+
+
+def _missing_for_compiler() -> str | None:
+    """What Triton lacks to build the launchers of its kernels."""
+    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    if not any(shutil.which(compiler) for compiler in compilers):
+        return f"no C compiler found ({' or '.join(compilers)})"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return None if header.exists() else f"no {header} (the package python3-dev has it)"
 
 
 def _keep_freed_memory() -> None:
@@ -125,6 +193,10 @@ def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
         "zero_optimization": {"stage": train.zero_stage},
         "bf16": {"enabled": train.precision == "bf16"},
         "data_types": {"grad_accum_dtype": "fp32"},
+        # Otherwise gradients are rounded to bf16 before they are summed over the ranks.
+        "communication_data_type": "fp32",
+        # It waits for the GPU twice a step.
+        "timers": {"throughput": {"enabled": False}},
         "steps_per_print": None,
         "wall_clock_breakdown": False,
     }

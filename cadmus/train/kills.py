@@ -114,6 +114,7 @@ def _train(directory: Path) -> None:
     from tqdm import tqdm
 
     from cadmus.train import loop
+    from cadmus.train.data import TrainingSet
 
     # Its own is a semaphore of the system, which a killed process leaves behind.
     tqdm.set_lock(threading.RLock())
@@ -133,8 +134,7 @@ def _train(directory: Path) -> None:
     )
     loop.train(
         run,
-        random_programs(300, 4, 30),
-        np.full(300, 3),
+        lambda: [TrainingSet(random_programs(300, 4, 30), np.full(300, 3))],
         "random",
         directory / "checkpoints",
         directory / "model",

@@ -9,11 +9,41 @@ import sys
 from typing import Any
 from uuid import uuid4
 
+from cadmus.config import Train
+from cadmus.cores import cores
 from cadmus.errors import InputError
 from cadmus.train.slurm import Nodes
 
+FEWEST_PROGRAMS = 32
+"""Programs of a step below which another rank on a CPU is not worth its overhead."""
 SAVE_SECONDS = "600"
 """How long a rank that was told to stop may take to save its checkpoint before it is killed."""
+
+
+def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
+    """The number of ranks over all nodes: that of the config or, if it is auto, one per GPU or core.
+
+    Fewer where they do not share the batch equally, or a rank of a CPU would have less than
+    :data:`FEWEST_PROGRAMS` programs a step; cores without a rank then are threads of the others.
+
+    Args:
+        train: the section of the config.
+        nodes: those that train together; None for this machine alone.
+    """
+    if train.ranks != "auto":
+        return train.ranks
+    import torch
+
+    node_count = 1 if nodes is None else nodes.size
+    if torch.cuda.is_available():
+        most = torch.cuda.device_count()
+    else:
+        # Snakemake's --cores, and many clusters, set the variable.
+        allowed = os.environ.get("OMP_NUM_THREADS", "")
+        most = min(cores(), int(allowed)) if allowed.isdecimal() and int(allowed) else cores()
+        most = min(most, train.batch_size // (FEWEST_PROGRAMS * node_count))
+    candidates = (node_count * of_node for of_node in range(most, 0, -1))
+    return next(filter(train.divides, candidates), node_count)
 
 
 def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int:

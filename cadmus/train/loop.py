@@ -18,12 +18,11 @@ from tqdm import tqdm
 
 from cadmus import config
 from cadmus.dataset.sampler import seed_of
-from cadmus.errors import CadmusError, InputError
+from cadmus.errors import CadmusError, InputError, RankLocalError
 from cadmus.files import replacing, reported
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
-from cadmus.programs import Programs
-from cadmus.train import checkpoint, engine, state
+from cadmus.train import checkpoint, data, engine, state
 from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
 from cadmus.train.snapshots import forget_after, snapshot_path, snapshot_steps
@@ -38,8 +37,7 @@ class Interrupted(CadmusError):
 
 def train(
     run: config.Config,
-    programs: Programs,
-    prompt_lengths: np.ndarray,
+    read: data.Read,
     data_digest: str,
     checkpoint_directory: Path | str,
     export_directory: Path | str,
@@ -54,8 +52,7 @@ def train(
 
     Args:
         run: model, training and seed.
-        programs: the training set; every rank has it in memory.
-        prompt_lengths: integers of shape (n,), how many instructions of each program are its prompt.
+        read: gives the training programs; called once per node.
         data_digest: identifies the dataset in checkpoints and the export.
         checkpoint_directory: of this run alone; what lies there is resumed from.
         export_directory: where the export goes.
@@ -68,39 +65,43 @@ def train(
             left if it is None.
 
     Raises:
-        InputError: there is nothing to train on, a program is too long, a checkpoint is another run's,
-            another training is writing checkpoints there, the loss is no number any more, or there is too
-            little memory or something cannot be written (FailedAlone, if other ranks do not know of it).
+        InputError: there is nothing to train on, a program is too long, the ranks cannot share the batch, a
+            checkpoint is another run's, another training is writing checkpoints there, the loss is NaN, the
+            GPU cannot be used, or there is too little memory or something cannot be written (RankLocalError,
+            if other ranks do not know of it).
         Interrupted: SIGTERM or SIGINT came; the run can be resumed.
     """
-    if not len(programs):
-        raise InputError("the dataset has no training programs")
-    if programs.lengths.max() > run.dataset.max_length:
-        raise InputError(
-            f"the dataset has a program of {programs.lengths.max()} instructions; the config allows "
-            f"dataset.max_length {run.dataset.max_length}"
-        )
     device = engine.start_process()
+    log = log if distributed.get_rank() == 0 else _say_nothing
     try:
+        _check_ranks(run.train)
         run = run.model_copy(update={"train": engine.with_precision(run.train, device)})
-        with checkpoint.exclusive(Path(checkpoint_directory)):
-            _Training(
-                run, programs, prompt_lengths, data_digest, Path(checkpoint_directory), device, log
-            ).run(
+        with checkpoint.exclusive(Path(checkpoint_directory), log):
+            training_set = data.share(read, run.dataset.max_length)
+            _Training(run, training_set, data_digest, Path(checkpoint_directory), device, log).run(
                 Path(export_directory),
                 Path(metrics_path),
                 None if snapshot_directory is None else Path(snapshot_directory),
             )
     except (InputError, Interrupted) as error:
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
-        if not isinstance(error, FailedAlone) or distributed.get_world_size() == 1:
+        if not isinstance(error, RankLocalError) or distributed.get_world_size() == 1:
             engine.stop_process()
         raise
     engine.stop_process()
 
 
-class FailedAlone(InputError):
-    """This rank could not read, write or find memory; the others do not know and may be waiting for it."""
+def _say_nothing(line: str) -> None:
+    """Take a line at the ranks that do not log."""
+
+
+def _check_ranks(train: config.Train) -> None:
+    ranks = distributed.get_world_size()
+    if not train.divides(ranks):
+        raise InputError(
+            f"train.batch_size: {train.batch_size} programs cannot be shared equally by {ranks} ranks, in "
+            "whole micro-batches; start another number of ranks"
+        )
 
 
 class _Step(NamedTuple):
@@ -133,24 +134,22 @@ class _Training:
     def __init__(
         self,
         run: config.Config,
-        programs: Programs,
-        prompt_lengths: np.ndarray,
+        training_set: data.TrainingSet,
         data_digest: str,
         checkpoints: Path,
         device: torch.device,
         log: Callable[[str], None],
     ) -> None:
         self.config = run
-        self.programs = programs
-        self.prompt_lengths = prompt_lengths
+        self.programs, self.prompt_lengths = training_set
         self.data_digest = data_digest
         self.checkpoints = checkpoints
         self.device = device
         self.rank, self.world_size = distributed.get_rank(), distributed.get_world_size()
-        self.log = log if self.rank == 0 else lambda line: None
+        self.log = log
         self.description = checkpoint.describe(run, data_digest, self.world_size)
         seed = seed_of(run.seed, "train", run.train.seed)
-        self.batches = Batches(seed, len(programs), run.train.batch_size)
+        self.batches = Batches(seed, len(self.programs), run.train.batch_size)
         self.row_length = run.train.row_length or run.dataset.max_length + 1
         self.step = 0
         self.progress: dict[str, Any] = {
@@ -162,20 +161,30 @@ class _Training:
         }
 
         torch.manual_seed(seed % 2**64)
+        if device.type == "cuda":
+            problem = engine.prepare_compiler(run.train.compile)
+            if problem is not None:
+                log(f"train.compile: {problem}")
         latest = checkpoint.find_latest(checkpoints)
         if latest is None:
             with _memory(run, "the model and its optimizer"):
-                self.engine = engine.initialise(GPT(run.model), run.train, self.world_size)
+                self.engine = engine.initialise(self._model(), run.train, self.world_size)
         else:
             with checkpoint.opened(latest, self.description) as saved:
                 self._resume(saved)
             self.log(f"resuming after step {self.step} from {latest}")
         self.upcoming = self._prepare(self.step)
 
+    def _model(self) -> GPT:
+        model = GPT(self.config.model)
+        if self.device.type == "cuda" and self.config.train.compile:
+            model.compile_blocks()
+        return model
+
     def _resume(self, saved: checkpoint.Saved) -> None:
         run = self.config
         with _alone(), _memory(run, "the model and its optimizer"):
-            model = GPT(run.model)
+            model = self._model()
             state.load_weights(model, saved.tensor)
             self.engine = engine.initialise(model, run.train, self.world_size)
             state.restore(self.engine, saved.tensor, saved.adam_steps)
@@ -254,7 +263,9 @@ class _Training:
         share = train.batch_size // self.world_size
         mine = batch[self.rank * share : (self.rank + 1) * share]
         micro_batches = [
-            pack_batch(self.programs.take(indices), self.prompt_lengths[indices], self.row_length)
+            pack_batch(self.programs.take(indices), self.prompt_lengths[indices], self.row_length).to(
+                self.device
+            )
             for indices in np.split(mine, share // (train.micro_batch_size or share))
         ]
         weight = completing + train.prompt_weight * (targets - completing)
@@ -265,32 +276,23 @@ class _Training:
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
         # Sums over the ranks: of all losses, of those in completions, and of the ranks that want to stop.
         totals = torch.tensor([0.0, 0.0, stop], dtype=torch.float64, device=self.device)
-        for packed in batch.micro_batches:
-            tokens, positions, segments, expected, in_completion = (
-                array.to(self.device, non_blocking=True)
-                for array in (
-                    packed.tokens,
-                    packed.positions,
-                    packed.segments,
-                    packed.targets,
-                    packed.completing,
-                )
-            )
-            logits = self.engine(tokens, positions, segments).float()
+        for place, packed in enumerate(batch.micro_batches, start=1):
+            logits = self.engine(packed.tokens, packed.positions, packed.segments).float()
             losses = F.cross_entropy(
-                logits.flatten(0, 1), expected.flatten(), ignore_index=NO_TARGET, reduction="none"
+                logits.flatten(0, 1), packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none"
             )
-            of_all, of_completions = losses.sum(), (losses * in_completion.flatten()).sum()
+            of_all, of_completions = losses.sum(), (losses * packed.completing.flatten()).sum()
             totals[0] += of_all.detach()
             totals[1] += of_completions.detach()
             loss = train.prompt_weight * of_all + (1 - train.prompt_weight) * of_completions
             # The weights are those of the whole batch; DeepSpeed takes the mean over the ranks.
             self.engine.backward(loss * (self.world_size / batch.weight), scale_wrt_gas=False)
+            if place == len(batch.micro_batches):
+                # A GPU is still computing; the optimizer's step waits for it.
+                self.upcoming = self._prepare(self.step + 1)
             self.engine.step()
         if self.world_size > 1:
             distributed.all_reduce(totals)
-        # A GPU is still computing; only the totals are waited for.
-        self.upcoming = self._prepare(self.step + 1)
         of_all, of_completions, stopping = totals.tolist()
         return _Step(
             of_all / batch.targets,
@@ -363,7 +365,7 @@ def _alone() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise FailedAlone(str(error)) from None
+        raise RankLocalError(str(error)) from None
 
 
 @contextmanager
@@ -380,7 +382,7 @@ def _memory(run: config.Config, what: str) -> Iterator[None]:
             raise
         programs = run.train.micro_batch_size or run.train.batch_size // distributed.get_world_size()
         sizes = ", ".join(f"{key} {value}" for key, value in run.model.model_dump(exclude={"tied"}).items())
-        raise FailedAlone(
+        raise RankLocalError(
             f"too little memory for {what}; set a train.micro_batch_size below {programs}, "
             f"or a smaller model than {sizes}"
         ) from None

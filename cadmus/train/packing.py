@@ -1,6 +1,7 @@
 """Programs packed into rows of one length, so that padding is (nearly) never computed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numba
 import numpy as np
@@ -35,6 +36,16 @@ class PackedBatch:
     completing: torch.Tensor
     programs: int
     target_count: int
+
+    def to(self, device: torch.device) -> "PackedBatch":
+        """The same batch on a device; a GPU copies it while it computes."""
+        if device.type == "cpu":
+            return self
+        names = ("tokens", "positions", "segments", "targets", "completing")
+        moved: dict[str, Any] = {
+            name: getattr(self, name).pin_memory().to(device, non_blocking=True) for name in names
+        }
+        return replace(self, **moved)
 
     @property
     def token_count(self) -> int:

@@ -112,7 +112,7 @@ def _link(engine: Any) -> None:
         engine.optimizer._lazy_init_hp_params_optimizer_state()
 
 
-def _whole(engine: Any, parameter: nn.Parameter, kind: str) -> Tensor:
+def _whole(engine: Any, parameter: Any, kind: str) -> Tensor:
     from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
     if kind == WEIGHT:
@@ -129,7 +129,7 @@ def _whole(engine: Any, parameter: nn.Parameter, kind: str) -> Tensor:
     return whole
 
 
-def _distribute(engine: Any, parameter: nn.Parameter, kind: str, whole: Tensor) -> None:
+def _distribute(engine: Any, parameter: Any, kind: str, whole: Tensor) -> None:
     from deepspeed.utils import (
         safe_set_full_fp32_param,
         safe_set_full_optimizer_state,

@@ -1,0 +1,105 @@
+"""The training programs in files that the ranks of a node map into memory together."""
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, NamedTuple
+
+import numpy as np
+from torch import distributed
+
+from cadmus.errors import InputError
+from cadmus.files import reported
+from cadmus.programs import Programs
+
+
+class TrainingSet(NamedTuple):
+    """Programs to train on.
+
+    Attributes:
+        programs: n programs, without their ends.
+        prompt_lengths: uint8, shape (n,), how many instructions of each are its prompt.
+    """
+
+    programs: Programs
+    prompt_lengths: np.ndarray
+
+
+Read = Callable[[], Iterable[TrainingSet]]
+"""Gives the training programs part by part."""
+
+
+def share(read: Read, max_length: int) -> TrainingSet:
+    """Read the training programs once per node; all ranks must call this together.
+
+    The first rank of a node writes them to temporary files, which all of its ranks map.  So a node holds them
+    once, in memory that the system can take back.
+
+    Args:
+        read: called at the first rank of each node.
+        max_length: most instructions that a program may have.
+
+    Raises:
+        InputError: at all ranks: ``read`` raised it, there are no programs, one is too long, or the temporary
+            directory (``TMPDIR``) is full.
+    """
+    with ExitStack() as stack:
+        paths: dict[str, str] = {}
+        problem = None
+        if os.environ["LOCAL_RANK"] == "0":
+            try:
+                paths = _write(read, max_length, stack)
+            except InputError as error:
+                problem = str(error)
+        said: list[tuple[dict[str, str], str | None]] = [({}, None)] * distributed.get_world_size()
+        distributed.all_gather_object(said, (paths, problem))
+        for _, problem in said:
+            if problem is not None:
+                raise InputError(problem)
+        first_of_node = distributed.get_rank() - int(os.environ["LOCAL_RANK"])
+        training_set = _map(said[first_of_node][0])
+        # Once every rank has mapped the files, the first one can close them.
+        distributed.barrier()
+    return training_set
+
+
+_FILES = {"bytes": np.uint8, "offsets": np.int64, "prompt_lengths": np.uint8}
+
+
+def _write(read: Read, max_length: int, stack: ExitStack) -> dict[str, str]:
+    """Write the files, which have no names and so vanish with their last user; returns where to open them."""
+    with reported(Path(gettempdir(), "training programs")):
+        # Unbuffered, so that nothing is left to fail when they are closed.
+        files = {name: stack.enter_context(TemporaryFile(buffering=0)) for name in _FILES}  # noqa: SIM115
+        _append(files["offsets"], np.zeros(1, np.int64))
+        end = 0
+        for programs, prompt_lengths in read():
+            longest = programs.lengths.max(initial=0)
+            if longest > max_length:
+                raise InputError(
+                    f"the dataset has a program of {longest} instructions; the config allows "
+                    f"dataset.max_length {max_length}"
+                )
+            offsets = programs.offsets - programs.offsets[0] + end
+            end = offsets[-1]
+            _append(files["bytes"], np.ascontiguousarray(programs.data))
+            _append(files["offsets"], offsets[1:])
+            _append(files["prompt_lengths"], prompt_lengths.astype(np.uint8))
+    if not end:
+        raise InputError("the dataset has no training programs")
+    return {name: f"/proc/{os.getpid()}/fd/{file.fileno()}" for name, file in files.items()}
+
+
+def _append(file: IO[bytes], array: np.ndarray) -> None:
+    left = array.data.cast("B")
+    while left:
+        left = left[file.write(left) :]
+
+
+def _map(paths: dict[str, str]) -> TrainingSet:
+    data, offsets, prompt_lengths = (
+        np.memmap(paths[name], dtype, "r").view(np.ndarray) for name, dtype in _FILES.items()
+    )
+    return TrainingSet(Programs(data, offsets), prompt_lengths)
