@@ -107,6 +107,15 @@ def test_train_json_has_the_keys_of_its_help(monkeypatch) -> None:
         assert generic in described, key
 
 
+def test_batches_json_has_the_keys_of_its_help() -> None:
+    measured = json.loads(invoke("batches", "--programs", "3000", "--json"))
+    described = invoke("batches", "--help")
+    assert all(key in described for key in measured)
+    assert measured["programs"] == 3_000
+    assert 0 < measured["milliseconds"] <= measured["longest_milliseconds"]
+    assert "ms per batch of 1,024 among 3,000 programs" in invoke("batches", "--programs", "3000")
+
+
 def test_decode_json_has_the_keys_of_its_help_and_both_ways_agree(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(decoding, "EACH", 3)
     monkeypatch.setattr(decoding, "REPEATS", 1)

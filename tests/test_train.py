@@ -1,5 +1,6 @@
 """Packing, the order of the data, the training loop and its checkpoints."""
 
+import errno
 import fcntl
 import functools
 import json
@@ -78,14 +79,12 @@ def train(directory: Path, values: dict, data_digest: str = "data") -> int:
     return finish(start(directory, values, data_digest))
 
 
-def train_ranks(directory: Path, values: dict) -> int:
+def train_ranks(directory: Path, values: dict, ranks: int | None = None) -> int:
     """Train with as many forks of the server as the config has ranks: faster than the launcher is."""
     directory.mkdir(exist_ok=True)
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
-    ranks = values["train"].get("ranks", 1)
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
+    ranks = ranks or values["train"].get("ranks", 1)
+    port = free_port()
     processes = [
         PROCESSES.Process(target=train_process.train_rank, args=(directory, rank, ranks, port))
         for rank in range(ranks)
@@ -93,6 +92,13 @@ def train_ranks(directory: Path, values: dict) -> int:
     for process in processes:
         process.start()
     return max(map(abs, map(finish, processes)))
+
+
+def free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+        return port
 
 
 def metrics(directory: Path) -> list[dict]:
@@ -405,6 +411,16 @@ def test_weighted_losses_do_not_depend_on_micro_batches(tmp_path, weight):
     np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
 
 
+def test_ranks_that_cannot_share_the_batch_are_refused(tmp_path):
+    """As when torchrun is told another number than the config says."""
+    values = run_config(batch_size=33)
+    assert train_ranks(tmp_path, values, ranks=2) == 2
+    assert (tmp_path / "error").read_text() == (
+        "train.batch_size: 33 programs cannot be shared equally by 2 ranks, in whole micro-batches; "
+        "start another number of ranks"
+    )
+
+
 def test_launched_ranks_give_the_losses_of_one(tmp_path):
     assert train(tmp_path / "one", run_config()) == 0
     two = tmp_path / "two"
@@ -584,6 +600,23 @@ def test_one_training_at_a_time_writes_checkpoints(tmp_path):
         assert train(tmp_path, values) == 2
     assert (tmp_path / "error").read_text().startswith(f"{checkpoints}: the training of process 1234 writes")
     assert train(tmp_path, values) == 0
+
+
+def test_a_file_system_without_locks_is_no_obstacle(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_process, "train", _train_without_locks)
+        assert train(tmp_path, run_config(steps=2)) == 0
+    lock = tmp_path / "checkpoints" / checkpoint.LOCK
+    said = f"{lock}: the file system has no locks; start no second training with these checkpoints"
+    assert (tmp_path / "log").read_text().splitlines().count(said) == 1
+
+
+def _train_without_locks(directory: Path, data_digest: str) -> None:
+    def flock(file, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    fcntl.flock = flock
+    train_process.train(directory, data_digest)
 
 
 def test_killed_runs_end_in_the_same_weights(tmp_path):

@@ -214,6 +214,45 @@ def train(config: Path | None, count: int | None, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option(
+    "--programs",
+    "count",
+    type=WholeNumber(min=2_000),
+    metavar="N",
+    help="Programs of the training set; 80,200,000 by default, as in the paper.",
+)
+@_json_option
+def batches(count: int | None, as_json: bool) -> None:
+    """Time to prepare the batch of a training step.
+
+    A batch is 1,024 of many random programs, taken and packed into rows of 96 tokens.
+
+    \b
+    Keys of the JSON object:
+      programs, batch, repeats         of the training set; of a batch; batches that are measured
+      milliseconds                     median time of a batch
+      longest_milliseconds             longest time of a batch
+      epoch_seconds                    time of the first batch of an epoch, which draws the epoch's order
+
+    \b
+    Examples:
+      cadmus bench batches
+      cadmus bench batches --json > docs/results/bench_batches.json
+    """
+    from cadmus.bench.batches import PROGRAMS, bench_batches
+
+    measured = bench_batches(PROGRAMS if count is None else count)
+    if as_json:
+        click.echo(json.dumps(measured))
+        return
+    click.echo(
+        f"{measured['milliseconds']:.2f} ms per batch of {measured['batch']:,} among "
+        f"{measured['programs']:,} programs, {measured['longest_milliseconds']:.2f} ms at most; "
+        f"{measured['epoch_seconds']:.1f} s for the first of an epoch"
+    )
+
+
+@bench.command()
 @click.argument("model", type=EXISTING)
 @_json_option
 def decode(model: Path, as_json: bool) -> None:

@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-import numpy as np
 import torch
 from torch import distributed
 from torch.nn import functional as F
@@ -23,8 +22,8 @@ from cadmus.files import replacing, reported
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.train import checkpoint, data, engine, state
-from cadmus.train.batches import Batches
-from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
+from cadmus.train.loader import Loader
+from cadmus.train.packing import NO_TARGET
 from cadmus.train.snapshots import forget_after, snapshot_path, snapshot_steps
 
 LOG_SECONDS = 10.0
@@ -115,21 +114,6 @@ class _Step(NamedTuple):
     stop: bool
 
 
-class _Batch(NamedTuple):
-    """What a rank trains on in one step.
-
-    Attributes:
-        micro_batches: its own share of the programs, packed.
-        targets, completing: tokens to predict, over all ranks: all of them, and those in completions.
-        weight: of all these targets together.
-    """
-
-    micro_batches: list[PackedBatch]
-    targets: int
-    completing: int
-    weight: float
-
-
 class _Training:
     def __init__(
         self,
@@ -141,7 +125,6 @@ class _Training:
         log: Callable[[str], None],
     ) -> None:
         self.config = run
-        self.programs, self.prompt_lengths = training_set
         self.data_digest = data_digest
         self.checkpoints = checkpoints
         self.device = device
@@ -149,8 +132,8 @@ class _Training:
         self.log = log
         self.description = checkpoint.describe(run, data_digest, self.world_size)
         seed = seed_of(run.seed, "train", run.train.seed)
-        self.batches = Batches(seed, len(self.programs), run.train.batch_size)
-        self.row_length = run.train.row_length or run.dataset.max_length + 1
+        row_length = run.train.row_length or run.dataset.max_length + 1
+        self.loader = Loader(training_set, seed, run.train, row_length, self.rank, self.world_size, device)
         self.step = 0
         self.progress: dict[str, Any] = {
             "loss": None,
@@ -173,7 +156,7 @@ class _Training:
             with checkpoint.opened(latest, self.description) as saved:
                 self._resume(saved)
             self.log(f"resuming after step {self.step} from {latest}")
-        self.upcoming = self._prepare(self.step)
+        self.upcoming = self.loader.load(self.step)
 
     def _model(self) -> GPT:
         model = GPT(self.config.model)
@@ -253,24 +236,6 @@ class _Training:
         self._export(export_directory)
         self.log(f"exported the model of step {self.step} to {export_directory}")
 
-    def _prepare(self, step: int) -> _Batch:
-        train = self.config.train
-        batch = self.batches.batch(step)
-        lengths = self.programs.offsets[batch + 1] - self.programs.offsets[batch]
-        targets = int(lengths.sum())
-        # The first instruction is no target.
-        completing = targets - int(np.maximum(self.prompt_lengths[batch].astype(np.int64) - 1, 0).sum())
-        share = train.batch_size // self.world_size
-        mine = batch[self.rank * share : (self.rank + 1) * share]
-        micro_batches = [
-            pack_batch(self.programs.take(indices), self.prompt_lengths[indices], self.row_length).to(
-                self.device
-            )
-            for indices in np.split(mine, share // (train.micro_batch_size or share))
-        ]
-        weight = completing + train.prompt_weight * (targets - completing)
-        return _Batch(micro_batches, targets, completing, weight)
-
     def _train_step(self, stop: bool) -> _Step:
         train, batch = self.config.train, self.upcoming
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
@@ -289,7 +254,7 @@ class _Training:
             self.engine.backward(loss * (self.world_size / batch.weight), scale_wrt_gas=False)
             if place == len(batch.micro_batches):
                 # A GPU is still computing; the optimizer's step waits for it.
-                self.upcoming = self._prepare(self.step + 1)
+                self.upcoming = self.loader.load(self.step + 1)
             self.engine.step()
         if self.world_size > 1:
             distributed.all_reduce(totals)
@@ -299,8 +264,7 @@ class _Training:
             of_completions / batch.completing,
             learning_rate,
             batch.targets + train.batch_size,
-            sum(packed.token_count for packed in batch.micro_batches)
-            / sum(packed.tokens.numel() for packed in batch.micro_batches),
+            batch.fill,
             stopping > 0,
         )
 
