@@ -19,13 +19,17 @@ from cadmus.files import read_table
 from cadmus.plan import (
     DEVICES,
     AverageProgram,
+    Choice,
     Device,
     Plan,
     average_programs,
     block_matrices,
+    compare_counts,
+    gpu_count,
     parameter_count,
     read_gpu,
     training_flops,
+    training_seconds,
 )
 from cadmus.probe import sizes
 from cadmus.train.snapshots import snapshot_steps
@@ -84,6 +88,7 @@ class ClusterPlan:
 
     Attributes:
         gpu: its name in the table of devices.
+        choice: its configured number beside the cheapest.
         stages: the rules that are jobs of the cluster, in order.
         jobs: of all stages.
         local_jobs: jobs of the workflow that run beside Snakemake and are no jobs of the cluster.
@@ -97,6 +102,7 @@ class ClusterPlan:
     """
 
     gpu: str
+    choice: Choice
     stages: tuple[Stage, ...]
     jobs: int
     local_jobs: int
@@ -142,7 +148,7 @@ def plan_cluster(
     Raises:
         InputError: the GPU, a rate or the profile is missing or wrong.
     """
-    device = read_gpu(devices, config.train.ranks, gpu)
+    device = read_gpu(devices, gpu_count(config.train), gpu)
     rate = read_rates(rates)
     stages = _stages(config, planned.flops, device, rate, read_profile(profile))
     cpu_hours, gpu_hours = (
@@ -156,6 +162,7 @@ def plan_cluster(
     )
     return ClusterPlan(
         gpu=device.name,
+        choice=compare_counts(config, planned, device),
         stages=tuple(stages),
         jobs=sum(stage.jobs for stage in stages),
         local_jobs=local_jobs(config),
@@ -260,7 +267,7 @@ def _stages(
     """
     training_rate = device.teraflops * 1e12
     seconds = {
-        "train": flops / (device.count * training_rate),
+        "train": training_seconds(config, flops, device),
         **_experiment_seconds(config, training_rate, rate),
     }
     stages = []

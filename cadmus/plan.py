@@ -4,15 +4,17 @@ Nothing is trained and no dataset is made for it, and neither torch nor deepspee
 """
 
 import functools
+import math
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cadmus import isa
-from cadmus.config import TEMPLATES, Config, Dataset, Model
+from cadmus.config import TEMPLATES, Config, Dataset, Model, Train
 from cadmus.dataset import shards
 from cadmus.dataset.sampler import seed_of
 from cadmus.errors import InputError, meant
@@ -23,38 +25,83 @@ from cadmus.templates import Candidates, Draw
 from cadmus.vm.compiled import verdicts
 
 DEVICES = Path(__file__).parent.parent / "config" / "devices.tsv"
-"""The devices that are told about, with what they achieve and cost."""
+"""Speed and price of each device."""
 SAMPLE = 8_192
 """Candidates drawn of each template to see how long its programs are."""
-COLUMNS = ("device", "counts", "teraflops", "usd_per_hour", "source")
+MEASURED = "measured:"
+"""Beginning of the source of a rate that was measured; any other rate is an estimate."""
+COLUMNS = (
+    "device",
+    "counts",
+    "teraflops",
+    "peak_teraflops",
+    "fixed_ms_per_layer",
+    "usd_per_hour",
+    "source",
+)
 
 
 @dataclass(frozen=True)
 class Device:
-    """One row of the table of devices, for one number of them.
+    """A row of the table of devices, for one count.
 
     Attributes:
         name: of one device.
-        count: how many there are.
-        teraflops: what one achieves in training, in 10^12 operations a second.
-        usd_per_hour: price of one.
-        source: where the two come from.
+        count: number of devices.
+        teraflops: one device's rate on the matrix products of a training, in 10^12 operations per second.
+        peak_teraflops: one device's peak, the base of MFU.
+        fixed_ms_per_layer: time per step and layer that more devices do not shorten, in ms.
+        usd_per_hour: price of one device.
+        source: origin of the rates and the price.
     """
 
     name: str
     count: int
     teraflops: float
+    peak_teraflops: float
+    fixed_ms_per_layer: float
     usd_per_hour: float
     source: str
+
+    @property
+    def measured(self) -> bool:
+        return self.source.startswith(MEASURED)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time and price of a training on ``device``."""
+    """Time and price of a training.
+
+    Attributes:
+        device: the devices it runs on.
+        hours: duration.
+        usd: price of all devices.
+        mfu: model FLOPs over what the devices could compute at their peak in that time.
+    """
 
     device: Device
     hours: float
     usd: float
+    mfu: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The configured number of GPUs beside the cheapest.
+
+    Attributes:
+        gpu: name of the device.
+        cheapest: number of GPUs with the lowest price.
+        configured: number of GPUs in the config.
+        speedup: hours on the cheapest number over hours on the configured one.
+        cost_ratio: USD for the configured number over USD for the cheapest.
+    """
+
+    gpu: str
+    cheapest: int
+    configured: int
+    speedup: float
+    cost_ratio: float
 
 
 @dataclass(frozen=True)
@@ -84,9 +131,10 @@ class Plan:
         programs, tokens: of the training set, one epoch.
         shards, dataset_bytes: files of the dataset, all splits, and what they take on the disk.
         steps, batch_size, ranks: as configured.
+        gpus: number of GPUs that ``ranks`` stands for, see :func:`gpu_count`.
         trained_programs, trained_tokens, epochs: over all steps.
         flops: of the training, see :func:`training_flops`.
-        estimates: hours and cost on each device of the table.
+        estimates: hours and cost on each device of the table, for the counts that divide the batch.
     """
 
     name: str
@@ -98,7 +146,8 @@ class Plan:
     dataset_bytes: int
     steps: int
     batch_size: int
-    ranks: int
+    ranks: int | Literal["auto"]
+    gpus: int
     trained_programs: int
     trained_tokens: int
     epochs: float
@@ -117,7 +166,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
         InputError: the table of devices is missing or wrong, or a template gives no program that fits.
     """
     train = config.train
-    wanted = read_devices(devices, train.ranks)
+    wanted = [device for device in read_devices(devices, gpu_count(train)) if train.divides(device.count)]
     average = average_program(config)
     programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     trained = train.steps * train.batch_size
@@ -134,11 +183,59 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
         steps=train.steps,
         batch_size=train.batch_size,
         ranks=train.ranks,
+        gpus=gpu_count(train),
         trained_programs=trained,
         trained_tokens=round(trained * average.tokens),
         epochs=trained / programs,
         flops=flops,
-        estimates=tuple(_estimate(flops, device) for device in wanted),
+        estimates=tuple(_estimate(config, flops, device) for device in wanted),
+    )
+
+
+def gpu_count(train: Train) -> int:
+    """Return the number of GPUs of a training; ``auto`` counts as one."""
+    return 1 if train.ranks == "auto" else train.ranks
+
+
+def training_seconds(config: Config, flops: float, device: Device) -> float:
+    """Return the duration of a training in seconds.
+
+    steps · layers · fixed_ms_per_layer / 1000 + flops / (count · teraflops · 10^12)
+
+    The first term does not shrink with more devices.  Each step launches several hundred kernels, runs the
+    optimizer and reduces the gradients.  A GPU with few tokens per step spends most of its time there, so
+    FLOPs over the rate alone would promise a speedup that it does not reach.
+
+    Args:
+        config: the run, for its steps and layers.
+        flops: of the whole training, see :func:`training_flops`.
+        device: the devices, with their count.
+    """
+    fixed = config.train.steps * config.model.layers * device.fixed_ms_per_layer / 1000
+    return fixed + flops / (device.count * device.teraflops * 1e12)
+
+
+def compare_counts(config: Config, planned: Plan, gpu: Device) -> Choice:
+    """Compare the price and time of ``gpu`` with those of the other counts in the table.
+
+    Args:
+        config: the run.
+        planned: its :func:`plan`.
+        gpu: the device, with the configured count.
+    """
+    configured = _estimate(config, planned.flops, gpu)
+    others = [
+        _estimate(config, planned.flops, estimate.device)
+        for estimate in planned.estimates
+        if estimate.device.name == gpu.name
+    ]
+    cheapest = min(configured, *others, key=lambda estimate: (estimate.usd, estimate.device.count))
+    return Choice(
+        gpu=gpu.name,
+        cheapest=cheapest.device.count,
+        configured=gpu.count,
+        speedup=cheapest.hours / configured.hours,
+        cost_ratio=configured.usd / cheapest.usd,
     )
 
 
@@ -220,14 +317,14 @@ def _average_programs(seed: int, dataset_json: str) -> dict[str, AverageProgram]
 
 
 def read_devices(path: Path, ranks: int) -> list[Device]:
-    """The devices of a table of tab-separated values, each in the numbers that its column counts asks for.
+    """Return the devices of a table of tab-separated values, one per count.
 
     Args:
         path: a table with the columns ``COLUMNS``; lines that begin with # are comments.
-        ranks: what the word ``ranks`` stands for in the column counts.
+        ranks: value of the word ``ranks`` in the column counts.
 
     Raises:
-        InputError: as :func:`cadmus.files.read_table`, or a value is no number above 0.
+        InputError: as :func:`cadmus.files.read_table`, or a value is not a number in its range.
     """
     return [device for row in read_table(path, COLUMNS, "devices") for device in _of_row(row, path, ranks)]
 
@@ -253,28 +350,45 @@ def read_gpu(path: Path, ranks: int, name: str | None = None) -> Device:
 
 def _of_row(row: dict[str, str], path: Path, ranks: int) -> list[Device]:
     number = functools.partial(_number, row, path)
-    values = number("teraflops"), number("usd_per_hour")
+    fixed = number("fixed_ms_per_layer", zero_allowed=True)
     counts = row["counts"].replace("ranks", str(ranks)).split()
-    wanted = sorted({int(number("counts", text)) for text in counts or [""]})
-    return [Device(row["device"], count, *values, row["source"]) for count in wanted]
+    wanted = sorted({int(number("counts", text=text)) for text in counts or [""]})
+    return [
+        Device(
+            name=row["device"],
+            count=count,
+            teraflops=number("teraflops"),
+            peak_teraflops=number("peak_teraflops"),
+            fixed_ms_per_layer=fixed,
+            usd_per_hour=number("usd_per_hour"),
+            source=row["source"],
+        )
+        for count in wanted
+    ]
 
 
-def _number(row: dict[str, str], path: Path, column: str, text: str | None = None) -> float:
+def _number(
+    row: dict[str, str], path: Path, column: str, text: str | None = None, zero_allowed: bool = False
+) -> float:
     text = row[column] if text is None else text
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
-    # Written so that NaN is refused as well; half a device is none.
-    if not 0 < value < float("inf") or (column == "counts" and value != int(value)):
-        what = "whole numbers above 0, or ranks" if column == "counts" else "a number above 0"
-        raise InputError(f"{path}: {row['device']}: {column}: {what} should stand here, not {text!r}")
+        value = -1.0
+    in_range = 0 < value < math.inf or (zero_allowed and value == 0)
+    # NaN is in no range, and half a device does not exist.
+    if not in_range or (column == "counts" and value != int(value)):
+        what = "must be ranks or whole numbers" if column == "counts" else "must be a number"
+        bound = "of at least 0" if zero_allowed else "above 0"
+        raise InputError(f"{path}: {row['device']}: {column}: {what} {bound}, got {text!r}")
     return value
 
 
-def _estimate(flops: float, device: Device) -> Estimate:
-    hours = flops / (device.count * device.teraflops * 1e12) / 3600
-    return Estimate(device, hours, hours * device.count * device.usd_per_hour)
+def _estimate(config: Config, flops: float, device: Device) -> Estimate:
+    seconds = training_seconds(config, flops, device)
+    hours = seconds / 3600
+    mfu = flops / (seconds * device.count * device.peak_teraflops * 1e12)
+    return Estimate(device, hours, hours * device.count * device.usd_per_hour, mfu)
 
 
 def _embeddings(sizes: Model) -> int:

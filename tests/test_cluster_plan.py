@@ -78,17 +78,18 @@ def rates_file(path, **changes):
     return path
 
 
-def devices_file(path, teraflops):
-    path.write_text(
-        f"device\tcounts\tteraflops\tusd_per_hour\tsource\nCPU\t1\t1\t1\tx\nA\tranks\t{teraflops}\t72\tx\n"
-    )
+HEADER = "device\tcounts\tteraflops\tpeak_teraflops\tfixed_ms_per_layer\tusd_per_hour\tsource\n"
+
+
+def devices_file(path, teraflops, fixed=0):
+    path.write_text(f"{HEADER}CPU\t1\t1\t1\t0\t1\tx\nA\tranks\t{teraflops}\t{teraflops}\t{fixed}\t72\tx\n")
     return path
 
 
 @pytest.fixture
 def cluster(tmp_path, profile):
-    def planned(run, flops, teraflops, chains):
-        devices = devices_file(tmp_path / "devices.tsv", teraflops)
+    def planned(run, flops, teraflops, chains, fixed=0):
+        devices = devices_file(tmp_path / "devices.tsv", teraflops, fixed)
         return plan_cluster(
             run,
             replace(plan(run, devices), flops=flops),
@@ -163,6 +164,13 @@ def test_the_bill_and_the_overhead_by_hand(cluster):
     assert found.overhead == pytest.approx((0.01 * 90 + 0.02 * 72) / work)
     assert found.jobs == 9
     assert {stage.rule: stage.jobs for stage in found.stages} == jobs(SMALL, 6)
+
+
+def test_the_training_has_the_time_of_the_plan(cluster):
+    plans = [cluster(SMALL, 2000 * PER_TOKEN, PER_TOKEN / 0.5 * 1e-12, 6, fixed) for fixed in (0, 100)]
+    hours = [stage.gpu_hours for found in plans for stage in found.stages if stage.rule == "train"]
+    # Two GPUs, one layer.
+    assert (hours[1] - hours[0]) * 3600 == pytest.approx(2 * SMALL.train.steps * 0.1)
 
 
 def test_completions_count_program_and_prompt_and_equality_twice():
@@ -294,7 +302,7 @@ def test_the_gpu_is_the_first_with_ranks_or_the_one_named(tmp_path):
     assert (read_gpu(table, 8, "CPU").name, read_gpu(table, 8, "CPU").count) == ("CPU", 8)
     with pytest.raises(InputError, match="no device 'B'; there are CPU, A"):
         read_gpu(table, 8, "B")
-    table.write_text("device\tcounts\tteraflops\tusd_per_hour\tsource\nCPU\t1\t1\t1\tx\n")
+    table.write_text(f"{HEADER}CPU\t1\t1\t1\t0\t1\tx\n")
     with pytest.raises(InputError, match="no device has the word ranks"):
         read_gpu(table, 8)
     assert read_gpu(DEVICES, 1).name == "H100"

@@ -1,6 +1,7 @@
 """``cadmus plan``: what a run takes before it starts."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -18,12 +19,22 @@ from cadmus.config import TEMPLATES, Model, load_config, parse_config
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.gpt import GPT
-from cadmus.plan import DEVICES, average_program, parameter_count, plan, read_devices, training_flops
+from cadmus.plan import (
+    DEVICES,
+    average_program,
+    compare_counts,
+    parameter_count,
+    plan,
+    read_devices,
+    read_gpu,
+    training_flops,
+)
 
 ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests/tiny.yaml"
 SIZES = [(1, 8, 2, 5), (2, 32, 2, 64), (4, 128, 4, 512), (3, 96, 8, 100)]
-HEADER = "device\tcounts\tteraflops\tusd_per_hour\tsource\n"
+HEADER = "device\tcounts\tteraflops\tpeak_teraflops\tfixed_ms_per_layer\tusd_per_hour\tsource\n"
+CONFIGURED = re.compile(r"^cheapest +(.*)$", re.MULTILINE)
 
 
 def config(**changes):
@@ -89,7 +100,11 @@ def test_a_plan_adds_up():
     assert planned.dataset_bytes == pytest.approx((4_100 + 9 * (40 + 60)) * average.bytes, abs=1)
     for estimate in planned.estimates:
         device = estimate.device
-        assert estimate.hours * 3600 * device.count * device.teraflops * 1e12 == pytest.approx(planned.flops)
+        fixed = 50 * run.model.layers * device.fixed_ms_per_layer / 1000
+        rate = device.count * device.teraflops * 1e12
+        assert (estimate.hours * 3600 - fixed) * rate == pytest.approx(planned.flops)
+        peak = device.count * device.peak_teraflops * 1e12
+        assert estimate.mfu * estimate.hours * 3600 * peak == pytest.approx(planned.flops)
         assert estimate.usd == pytest.approx(estimate.hours * device.count * device.usd_per_hour)
 
 
@@ -112,13 +127,98 @@ def test_every_config_has_a_plan(path, tmp_path):
     assert cluster.startswith(" with H100")
 
 
+def hours_of(planned, name, count):
+    (hours,) = (
+        estimate.hours
+        for estimate in planned.estimates
+        if (estimate.device.name, estimate.device.count) == (name, count)
+    )
+    return hours
+
+
+# Reckoned by hand from kernels, bytes and FLOPs, for compiled blocks.
+@pytest.mark.parametrize(
+    ("name", "device", "count", "ms"),
+    [("paper", "H100", 8, 22), ("paper", "H200", 1, 80), ("h200", "H200", 1, 43)],
+)
+def test_a_step_on_gpus_is_within_15_percent_of_the_counted_kernels(name, device, count, ms):
+    planned = plan(load_config(ROOT / f"config/{name}.yaml"))
+    step = 3_600_000 * hours_of(planned, device, count) / planned.steps
+    assert step == pytest.approx(ms, rel=0.15)
+
+
+def test_more_gpus_do_not_shorten_the_fixed_time(tmp_path):
+    table = tmp_path / "devices.tsv"
+    table.write_text(f"{HEADER}A\t1 1000\t1e-3\t1\t100\t1\tx\n")
+    run = config(train={"steps": 50, "batch_size": 1000})
+    planned = plan(run, table)
+    fixed = 50 * run.model.layers * 0.1 / 3600
+    assert hours_of(planned, "A", 1) - fixed == pytest.approx(1000 * (hours_of(planned, "A", 1000) - fixed))
+    assert hours_of(planned, "A", 1000) > fixed
+
+
+def test_counts_that_do_not_divide_the_batch_are_left_out():
+    planned = plan(config(train={"steps": 50, "batch_size": 20, "micro_batch_size": 5}))
+    counts = {e.device.name: [] for e in planned.estimates}
+    for estimate in planned.estimates:
+        counts[estimate.device.name].append(estimate.device.count)
+    assert counts == {
+        "2 CPU cores": [1],
+        "2 CPU cores without bf16": [1],
+        "H100": [1, 2, 4],
+        "H200": [1, 2, 4],
+    }
+
+
+def test_auto_counts_as_one_gpu():
+    planned = plan(config(train={"steps": 50, "batch_size": 40, "ranks": "auto"}))
+    assert (planned.ranks, planned.gpus) == ("auto", 1)
+    one = plan(config(train={"steps": 50, "batch_size": 40, "ranks": 1}))
+    assert planned.estimates == one.estimates
+
+
+def test_the_configured_number_of_gpus_is_compared_with_the_cheapest(tmp_path):
+    # A step takes 1 ms at least, and another 3 ms shared by the devices.
+    run = config(train={"steps": 1000, "batch_size": 40, "ranks": 2})
+    flops = plan(run).flops
+    table = tmp_path / "devices.tsv"
+    fixed = 1 / run.model.layers
+    table.write_text(f"{HEADER}A\tranks 1 4\t{flops / 3e12}\t{flops / 1e12}\t{fixed}\t5\tx\n")
+    choice = compare_counts(run, plan(run, table), read_gpu(table, 2))
+    assert (choice.gpu, choice.cheapest, choice.configured) == ("A", 1, 2)
+    assert choice.speedup == pytest.approx(4 / 2.5)
+    assert choice.cost_ratio == pytest.approx(2 * 2.5 / 4)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "line"),
+    [
+        ("8", r"1 × H100; the configured 8 are 1\.\dx faster and cost \d+% more"),
+        ("1", "1 × H100, as configured"),
+        ("auto", r"1 × H100, as configured \(ranks: auto counts as 1\)"),
+    ],
+)
+def test_the_cheapest_number_of_gpus_is_named(tmp_path, ranks, line):
+    path = tmp_path / "config.yaml"
+    path.write_text(TINY.read_text().replace("\ntrain:\n", f"\ntrain:\n  ranks: {ranks}\n"))
+    shown = CliRunner().invoke(command, [str(path)], catch_exceptions=False).stdout
+    assert re.fullmatch(line, CONFIGURED.search(shown)[1])
+
+
+def test_times_are_called_estimates_until_they_are_measured():
+    shown = CliRunner().invoke(command, [str(TINY)], catch_exceptions=False).stdout
+    basis = dict(re.findall(r"^(.*?)  .* (\S+)$", shown.split("\n\n")[1], re.MULTILINE))
+    assert basis["8 × H100"] == "estimate"
+    assert basis["2 CPU cores without bf16"] == "measured"
+
+
 def test_the_laptop_model_takes_at_most_8_megabytes():
     assert 4 * plan(load_config(ROOT / "config/laptop.yaml")).parameters < 7.9e6
 
 
 def test_ranks_say_how_many_devices_there_are(tmp_path):
     table = tmp_path / "devices.tsv"
-    table.write_text(f"# note\n{HEADER}A\t1\t2\t3\tx\nB\tranks 8\t4\t5\ty\n")
+    table.write_text(f"# note\n{HEADER}A\t1\t2\t2\t0\t3\tx\nB\tranks 8\t4\t9\t0\t5\ty\n")
     counts = {ranks: [(d.name, d.count) for d in read_devices(table, ranks)] for ranks in (1, 4, 8)}
     assert counts == {
         1: [("A", 1), ("B", 1), ("B", 8)],
@@ -135,12 +235,14 @@ def test_ranks_say_how_many_devices_there_are(tmp_path):
         (None, "cannot read the table of devices"),
         ("", "the columns of a table of devices are device, counts"),
         ("device,counts\n", "the columns of a table of devices are device, counts"),
-        (f"{HEADER}A\t1\tfast\t3\tx\n", "A: teraflops: a number above 0 should stand here, not 'fast'"),
-        (f"{HEADER}A\t1\t2\tnan\tx\n", "A: usd_per_hour: a number above 0 should stand here, not 'nan'"),
-        (f"{HEADER}A\t1\t-2\t3\tx\n", "A: teraflops: a number above 0 should stand here, not '-2'"),
-        (f"{HEADER}A\t1.5\t2\t3\tx\n", "A: counts: whole numbers above 0, or ranks should stand here"),
-        (f"{HEADER}A\t\t2\t3\tx\n", "A: counts: whole numbers above 0, or ranks should stand here, not ''"),
-        (f"{HEADER}A\n", "the row 'A' has 1 cells, not 5, between tabs"),
+        (f"{HEADER}A\t1\tfast\t3\t0\t3\tx\n", "A: teraflops: must be a number above 0, got 'fast'"),
+        (f"{HEADER}A\t1\t2\t3\t0\tnan\tx\n", "A: usd_per_hour: must be a number above 0, got 'nan'"),
+        (f"{HEADER}A\t1\t-2\t3\t0\t3\tx\n", "A: teraflops: must be a number above 0, got '-2'"),
+        (f"{HEADER}A\t1\t2\t0\t0\t3\tx\n", "A: peak_teraflops: must be a number above 0, got '0'"),
+        (f"{HEADER}A\t1\t2\t3\t-1\t3\tx\n", "A: fixed_ms_per_layer: must be a number of at least 0"),
+        (f"{HEADER}A\t1.5\t2\t3\t0\t3\tx\n", "A: counts: must be ranks or whole numbers above 0, got '1.5'"),
+        (f"{HEADER}A\t\t2\t3\t0\t3\tx\n", "A: counts: must be ranks or whole numbers above 0, got ''"),
+        (f"{HEADER}A\n", "the row 'A' has 1 cells, not 7, between tabs"),
     ],
 )
 def test_a_wrong_table_of_devices_is_refused(tmp_path, text, message):

@@ -11,6 +11,7 @@ from cadmus.cli.options import CONFIG, DIRECTORY, PATH, echo_table, json_option
 
 if TYPE_CHECKING:
     from cadmus.cluster_plan import ClusterPlan
+    from cadmus.plan import Choice, Plan
 
 
 @click.command()
@@ -47,11 +48,13 @@ def plan(
     gpu: str | None,
     as_json: bool,
 ) -> None:
-    """Say what a run takes before it starts: compute, hours, cost.
+    """Estimate compute, hours and cost of a run before it starts.
 
-    CONFIG is its config file. What is marked with about comes from a small sample of each template. The hours
-    of the training are FLOPs over what a device achieves, and the cost is hours times its price, both of
-    which stand in config/devices.tsv; the prices are assumptions.
+    CONFIG is its config file. Numbers after the word about come from a small sample of each template. A
+    training takes its FLOPs over the rate of the devices, plus a time per step and layer that more devices do
+    not shorten. Rates and prices are in config/devices.tsv. The column basis says whether the rate of a
+    device was measured or estimated; MFU is the share of its peak. Counts of GPUs that do not divide the
+    batch are left out, and train.ranks auto counts as one GPU.
 
     Then follows the whole workflow on a SLURM cluster: jobs, and the hours for which these hold cores and
     GPUs, by rule; disk at most; the bill; and the overhead, what jobs hold besides for the scheduler. The
@@ -87,14 +90,33 @@ def plan(
     for title, text in lines.items():
         click.echo(f"{title:<9} {text}")
     click.echo()
-    rows = [("on", "time", "USD")]
+    _show_devices(planned)
+    click.echo(f"\n{'cheapest':<9} {_choice(cluster.choice, planned.ranks)}\n")
+    _show_cluster(cluster)
+
+
+def _show_devices(planned: "Plan") -> None:
+    rows = [("on", "time", "USD", "MFU", "basis")]
     for estimate in planned.estimates:
         device = estimate.device
         name = f"{device.count} × {device.name}" if device.count > 1 else device.name
-        rows.append((name, _time(estimate.hours), f"{estimate.usd:,.2f}"))
+        basis = "measured" if device.measured else "estimate"
+        rows.append(
+            (name, _time(estimate.hours), f"{estimate.usd:,.2f}", f"{100 * estimate.mfu:.0f}%", basis)
+        )
     echo_table(rows)
-    click.echo()
-    _show_cluster(cluster)
+
+
+def _choice(choice: "Choice", ranks: int | str) -> str:
+    """Return the line that compares the configured number of GPUs with the cheapest."""
+    cheapest = f"{choice.cheapest} × {choice.gpu}"
+    if choice.configured == choice.cheapest:
+        return f"{cheapest}, as configured" + (" (ranks: auto counts as 1)" if ranks == "auto" else "")
+    time = f"{choice.speedup:.1f}x faster" if choice.speedup >= 1 else f"{1 / choice.speedup:.1f}x slower"
+    return (
+        f"{cheapest}; the configured {choice.configured} are {time} and cost "
+        f"{100 * (choice.cost_ratio - 1):.0f}% more"
+    )
 
 
 def _show_cluster(cluster: "ClusterPlan") -> None:
