@@ -1,18 +1,24 @@
-"""What a SLURM cluster has, held against what the jobs of a run ask for, before the first is submitted.
+"""The job of the training on a SLURM cluster, and a check of all jobs before the first is submitted.
 
 A job that asks for what no node has is refused by SLURM in words of its own, or waits for ever.
 """
 
 import re
 import subprocess
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
 
 from cadmus.errors import InputError
 
 PROFILE = "workflow/profiles/slurm/config.yaml"
 """Where a user mends it."""
 FORMAT = "%P|%c|%m|%G|%l"
+CORES_PER_GPU, CORES_WITHOUT_GPUS = 8, 16
+"""Cores of a training on each node."""
+MB_PER_GPU, MB_PER_CORE = 6_000, 1_500
+"""Memory of a rank on a GPU, and of each core of a training on CPUs."""
+BYTES_PER_PROGRAM = 30
+"""Memory of a training program on each node, whose ranks map the same file."""
 
 
 WAYS_OUT = (
@@ -70,6 +76,69 @@ class Partition(NamedTuple):
     default: bool
     minutes: int | None
     nodes: list[Node]
+
+
+class TrainingJob(NamedTuple):
+    """The job of the training.
+
+    Attributes:
+        nodes: number of nodes.
+        gpus: over all nodes; 0 for a training on CPUs, or for one that takes the GPUs it finds.
+        gpu_model: type of the GPUs; "" for any.
+        gpu_partition: partition of jobs with GPUs; "" for that of all jobs.
+    """
+
+    nodes: int
+    gpus: int
+    gpu_model: str
+    gpu_partition: str
+
+    @property
+    def cores(self) -> int:
+        """Cores on each node."""
+        return CORES_PER_GPU * (self.gpus // self.nodes) or CORES_WITHOUT_GPUS
+
+    def memory(self, cores: int, programs: int) -> int:
+        """Memory on each node in MB, for so many cores and training programs."""
+        ranks = MB_PER_GPU * -(-self.gpus // self.nodes) or MB_PER_CORE * cores
+        return ranks + programs * BYTES_PER_PROGRAM // 10**6
+
+    def resources(self) -> dict[str, int | str]:
+        """Return the resources that Snakemake's SLURM plugin makes options of ``sbatch`` from."""
+        asked: dict[str, int | str] = {"nodes": self.nodes, "train_gpus": self.gpus}
+        if self.nodes > 1:
+            # One launcher on each node, which starts the ranks there; srun is in the rule.
+            asked |= {"mpi": "srun", "tasks": self.nodes, "tasks_per_gpu": 0}
+        if not self.gpus:
+            return asked
+        if self.gpu_partition:
+            asked["slurm_partition"] = self.gpu_partition
+        if self.nodes > 1:
+            # Of a total, SLURM may take 7 GPUs on one node and 1 on the other.
+            model = f"{self.gpu_model}:" if self.gpu_model else ""
+            asked["gres"] = f"gpu:{model}{self.gpus // self.nodes}"
+        else:
+            asked["gpu"] = self.gpus
+            if self.gpu_model:
+                asked["gpu_model"] = self.gpu_model
+        return asked
+
+
+def training_job(ranks: int | Literal["auto"], site: Mapping[str, Any]) -> TrainingJob:
+    """Return the job of the training.
+
+    Args:
+        ranks: ``train.ranks`` of the config.
+        site: what the profile sets for the rule ``train``, of which ``train_nodes``, ``train_gpus``,
+            ``train_gpu_model`` and ``train_partition`` count; without ``train_gpus``, each rank has a GPU,
+            and ``auto`` asks for none.
+    """
+    return TrainingJob(
+        nodes=site.get("train_nodes", 1),
+        gpus=site.get("train_gpus", 0 if ranks == "auto" else ranks),
+        gpu_model=site.get("train_gpu_model", ""),
+        gpu_partition=site.get("train_partition", ""),
+    )
 
 
 class Demand(NamedTuple):
@@ -184,7 +253,12 @@ def _problem(demand: Demand, partitions: dict[str, Partition]) -> str | None:
             f"{demand.minutes} minutes are more than the {partition.minutes} that partition {name} gives a "
             "job; set longest or runtime"
         )
-    gpus = -(-demand.gpus // demand.nodes)
+    gpus, rest = divmod(demand.gpus, demand.nodes)
+    if rest:
+        return (
+            f"{demand.nodes} nodes cannot share {demand.gpus} GPUs equally; set train_gpus to a multiple of "
+            "train_nodes"
+        )
     nodes = partition.nodes
     if gpus:
         model = f" {demand.gpu_model}" if demand.gpu_model else ""

@@ -269,7 +269,7 @@ def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
     profile = directory / PROFILE / "config.yaml"
     changed = profile.read_text().replace("train_nodes: 1\n", "train_nodes: 2\n")
     # Both nodes are this machine: one core for each rank, as in the local run.
-    profile.write_text(changed.replace("  train: 16\n", "  train: 1\n"))
+    profile.write_text(changed.replace("  manifest: 8\n", "  manifest: 8\n  train: 1\n"))
     for made in ("model", "training"):
         shutil.rmtree(directory / RESULTS / made)
     (directory / RESULTS / "logs/train.log").unlink()

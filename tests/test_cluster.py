@@ -1,10 +1,14 @@
-"""What the jobs of a run ask for, held against what `sinfo` says of a cluster."""
+"""The job of the training, and the check of all jobs against what `sinfo` says of a cluster."""
 
 import os
+import re
+from types import SimpleNamespace
 
 import pytest
+from snakemake_executor_plugin_slurm.submit_string import get_submit_command
+from snakemake_executor_plugin_slurm.utils import set_gres_string
 
-from cadmus.cluster import Demand, check, parse_partitions, read_partitions, ways_out
+from cadmus.cluster import Demand, check, parse_partitions, read_partitions, training_job, ways_out
 from cadmus.errors import InputError
 
 SINFO = """\
@@ -16,6 +20,65 @@ old|16|64000|gpu:4|infinite
 """
 JOB = Demand("train", "", 1, 16, 8000, 0, "", 60)
 GPUS = JOB._replace(partition="gpu", gpus=8, gpu_model="h100")
+
+
+class Resources(dict):
+    """The resources of a job, as the plugin reads them."""
+
+    __getattr__ = dict.get
+
+
+def sbatch_options(job):
+    """The options that the plugin gives `sbatch` for the job of the training."""
+    fake = SimpleNamespace(threads=job.cores, resources=Resources(job.resources()))
+    names = "run_uuid", "slurm_logfile", "comment_str", "account", "partition", "workdir"
+    call = get_submit_command(fake, dict.fromkeys(names, "")) + set_gres_string(fake)
+    return set(re.findall(r"--(?:nodes|ntasks|ntasks-per-gpu|cpus-per-task|gres|gpus)=\S+", call))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "site", "options"),
+    [
+        (
+            1,
+            {"train_nodes": 2, "train_gpus": 8},
+            {"--nodes=2", "--ntasks=2", "--cpus-per-task=32", "--gres=gpu:4"},
+        ),
+        (
+            8,
+            {"train_nodes": 2, "train_gpu_model": "h100"},
+            {"--nodes=2", "--ntasks=2", "--cpus-per-task=32", "--gres=gpu:h100:4"},
+        ),
+        (2, {"train_nodes": 1}, {"--nodes=1", "--cpus-per-task=16", "--gpus=2"}),
+        (
+            "auto",
+            {"train_nodes": 1, "train_gpus": 1, "train_gpu_model": "h100"},
+            {"--nodes=1", "--cpus-per-task=8", "--gpus=h100:1"},
+        ),
+        ("auto", {"train_nodes": 1}, {"--nodes=1", "--ntasks=1", "--cpus-per-task=16"}),
+        (
+            8,
+            {"train_nodes": 1, "train_gpus": 0, "train_gpu_model": "h100"},
+            {"--nodes=1", "--ntasks=1", "--cpus-per-task=16"},
+        ),
+    ],
+)
+def test_the_training_asks_for_gpus_and_cores(ranks, site, options):
+    assert sbatch_options(training_job(ranks, site)) == options
+
+
+def test_the_training_asks_for_gpus_in_their_partition():
+    site = {"train_partition": "gpu"}
+    assert training_job(1, site).resources()["slurm_partition"] == "gpu"
+    assert "slurm_partition" not in training_job("auto", site).resources()
+
+
+def test_ranks_of_a_node_share_the_programs():
+    programs = 80_200_000
+    job = training_job(8, {})
+    assert job.memory(job.cores, programs) == 8 * 6_000 + 2_406
+    assert training_job(8, {"train_nodes": 2}).memory(32, programs) == 4 * 6_000 + 2_406
+    assert training_job("auto", {}).memory(4, programs) == 4 * 1_500 + 2_406
 
 
 def test_partitions_are_read():
@@ -65,6 +128,10 @@ def test_what_a_cluster_has_is_accepted(demand):
             GPUS._replace(gpus=16),
             "16 GPUs h100 on a node are more than the 8 that a node of partition gpu has; "
             "set train_gpus, or more train_nodes,",
+        ),
+        (
+            GPUS._replace(gpus=7, nodes=2),
+            "2 nodes cannot share 7 GPUs equally; set train_gpus to a multiple of train_nodes",
         ),
         (GPUS._replace(gpus=24, nodes=3), "partition gpu has 2 such nodes, not 3; set train_nodes"),
         (

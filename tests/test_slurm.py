@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from cadmus.cli.train import train
 from cadmus.errors import InputError
 from cadmus.train import launch, slurm
+from tests.checkout import copy_checkout, environment_of
 
 ROOT = Path(__file__).parent.parent
 STEP = {
@@ -43,6 +45,62 @@ def commands(tmp_path, monkeypatch, step):
 
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     return make
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    return copy_checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture
+def snakemake(checkout, tmp_path):
+    """Runs the tiny config through the profile with other values of the site, up to the model."""
+    sinfo = tmp_path / "sinfo"
+    sinfo.write_text("#!/bin/sh\necho 'gpu*|64|512000|gpu:h100:8|infinite'\n")
+    sinfo.chmod(0o755)
+    environment = environment_of(checkout)
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+
+    def run(site: dict, *options: str) -> subprocess.CompletedProcess:
+        text = (ROOT / "workflow/profiles/slurm/config.yaml").read_text()
+        for name, value in site.items():
+            text = re.sub(rf"^  {name}: .*$", f"  {name}: {value}", text, flags=re.MULTILINE)
+        (checkout / "workflow/profiles/slurm/config.yaml").write_text(text)
+        arguments = ["--profile", "workflow/profiles/slurm", "--configfile", "tests/tiny.yaml", *options]
+        command = [sys.executable, "-m", "snakemake", *arguments, "--", "results/tiny/model/meta.json"]
+        return subprocess.run(
+            command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=120
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("site", "asked"),
+    [
+        ({}, {"threads: 16", "nodes=1", "train_gpus=0", "mem_mb=24000"}),
+        (
+            {"train_gpus": 8, "train_nodes": 2, "gpu_model": "h100", "gpu_partition": "gpu"},
+            {"threads: 32", "nodes=2", "train_gpus=8", "gres=gpu:h100:4", "tasks=2", "slurm_partition=gpu"},
+        ),
+    ],
+)
+def test_the_profile_decides_what_the_training_asks_for(snakemake, site, asked):
+    done = snakemake(site, "--dry-run", "--printshellcmds")
+    assert done.returncode == 0, done.stderr
+    job = (done.stdout + done.stderr).split("rule train:")[1]
+    resources = re.search(r"resources: (.*)", job)[1].split(", ")
+    assert asked <= {re.search(r"threads: \d+", job)[0], *resources}
+    assert not any(resource.startswith(("gpu=", "gpu_model=")) for resource in resources)
+    assert f"--ranks {site.get('train_gpus', 0)} " in job
+
+
+def test_nodes_that_cannot_share_the_gpus_are_refused_before_a_job_is_submitted(snakemake):
+    done = snakemake({"train_gpus": 7, "train_nodes": 2})
+    assert done.returncode
+    line = "rule train: 2 nodes cannot share 7 GPUs equally; set train_gpus to a multiple of train_nodes in "
+    assert f"\n{line}workflow/profiles/slurm/config.yaml\n" in done.stdout + done.stderr
+    assert "Submitted" not in done.stdout + done.stderr
 
 
 def test_outside_a_step_of_several_nodes_there_is_one(monkeypatch, step):

@@ -42,8 +42,11 @@ def demand(job):
         nodes=job.resources.get("nodes") or 1,
         cores=job.threads,
         memory=number("mem_mb"),
-        gpus=number("gpu"),
-        gpu_model=job.resources.get("gpu_model") or "",
+        # On several nodes the training asks for GPUs by node, and not by the resource gpu.
+        gpus=number("gpu") or number("train_gpus"),
+        gpu_model=job.resources.get("gpu_model")
+        or job.resources.get("train_gpu_model")
+        or "",
         minutes=number("runtime"),
     )
 

@@ -2,15 +2,22 @@
 # that was killed continues from its last checkpoint. Once the model is exported they have done their work;
 # left behind, they would stand in for a training with other code.
 
+from cadmus.cluster import training_job
+
 # On several nodes, one launcher on each, which starts the ranks there.
 SPREAD = (
     "$([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
     " --cpus-per-task={threads} --kill-on-bad-exit=1)"
 )
-# Every rank reads the training programs into its memory: 8.6 GB were measured for the paper's 80.2 million.
-TRAIN_MEMORY = RUN.train.ranks * (
-    6_000 + sum(shard.rows for shard in SHARDS if shard.split == "train") * 150 // 10**6
-)
+# What the profile sets for this rule; without SLURM, it says nothing of nodes and GPUs.
+SITE = {
+    name: resource.raw
+    for name, resource in workflow.resource_settings.overwrite_resources.get(
+        "train", {}
+    ).items()
+}
+TRAINING = training_job(RUN.train.ranks, SITE)
+PROGRAMS = sum(shard.rows for shard in SHARDS if shard.split == "train")
 
 
 rule train:
@@ -27,11 +34,11 @@ rule train:
         f"{RESULTS}/logs/train.log",
     conda:
         "../envs/cadmus.yaml"
-    threads: workflow.cores
+    threads: TRAINING.cores if "train_nodes" in SITE else workflow.cores
     resources:
-        nodes=1,
-        gpu=RUN.train.ranks,
-        mem_mb=memory(TRAIN_MEMORY),
+        **TRAINING.resources(),
+        mem_mb=lambda wildcards, attempt, threads: attempt
+        * TRAINING.memory(threads, PROGRAMS),
     params:
         dataset=subpath(input.manifest, parent=True),
         model=subpath(output[0], parent=True),
@@ -47,6 +54,6 @@ rule train:
         + SPREAD
         + " python -m cadmus train --config {input.config} --dataset {params.dataset}"
         " --checkpoints {params.checkpoints} --metrics {params.metrics} --snapshots {params.snapshots}"
-        " --output {params.model} --ranks {resources.gpu} 2>&1 | (trap '' TERM; exec tee -ia {log})"
+        " --output {params.model} --ranks {resources.train_gpus} 2>&1 | (trap '' TERM; exec tee -ia {log})"
         " && mv {params.metrics} {output.metrics} && mv {params.snapshots} {output.snapshots}"
         " && rm -r {params.checkpoints}"
