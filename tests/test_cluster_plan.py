@@ -379,4 +379,22 @@ def test_the_paper_takes_few_jobs_and_little_overhead():
     assert found["gpu"] == "H100"
     assert found["jobs"] == 11
     assert found["overhead"] < 0.05
-    assert found["usd"] > 0
+    published = json.loads((ROOT / "docs/results/plan_paper.json").read_text())["cluster"]
+    assert published["usd"] == pytest.approx(found["usd"], rel=0.01), "run `cadmus plan` anew"
+
+
+def test_the_page_has_the_numbers_of_the_published_plan():
+    published = json.loads((ROOT / "docs/results/plan_paper.json").read_text())
+    cluster, page = published["cluster"], (ROOT / "docs/cluster.md").read_text()
+    disk = sum(cluster["disk_bytes"].values()) / 1e9
+    assert (
+        f"estimates {cluster['jobs']} jobs, {cluster['cpu_hours']:.2f} CPU-hours, "
+        f"{cluster['gpu_hours']:.2f} GPU-hours, at most {disk:.0f} GB of disk and a\n"
+        f"bill of {cluster['usd']:.0f} USD"
+    ) in page
+    rows = re.findall(r"^\| (\d)(?:, as configured)? \| ([\d.]+) \| (\d+) \| (\d+)% \|$", page, re.MULTILINE)
+    assert rows == [
+        (str(e["device"]["count"]), f"{e['hours']:.1f}", f"{e['usd']:.0f}", f"{100 * e['mfu']:.0f}")
+        for e in published["estimates"]
+        if e["device"]["name"] == "H100"
+    ]
