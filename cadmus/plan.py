@@ -1,4 +1,4 @@
-"""What a run will take, before it starts: parameters, tokens, FLOPs, disk, hours and cost.
+"""Estimates of a run before it starts: parameters, tokens, FLOPs, disk, hours and cost.
 
 Nothing is trained and no dataset is made for it, and neither torch nor deepspeed is imported.
 """
@@ -123,7 +123,7 @@ class AverageProgram:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a config asks for.  ``tokens`` and what follows from them are estimates from a sample.
+    """The size of a run.  ``tokens`` and all that follows from them are estimates from a sample.
 
     Attributes:
         name: of the run.
@@ -156,7 +156,7 @@ class Plan:
 
 
 def plan(config: Config, devices: Path = DEVICES) -> Plan:
-    """What a training with ``config`` takes.
+    """Estimate the size, time and cost of a training.
 
     Args:
         config: the run.

@@ -56,9 +56,10 @@ def plan(
     device was measured or estimated; MFU is the share of its peak. Counts of GPUs that do not divide the
     batch are left out, and train.ranks auto counts as one GPU.
 
-    Then follows the whole workflow on a SLURM cluster: jobs, and the hours for which these hold cores and
-    GPUs, by rule; disk at most; the bill; and the overhead, what jobs hold besides for the scheduler. The
-    rates and their sources stand in config/rates.tsv; how shards share jobs, in the profile.
+    The second table is the whole workflow on a SLURM cluster: jobs by rule, and the hours for which they hold
+    cores and GPUs. Below it are the most disk space, the bill, and the overhead: the time that jobs hold
+    their cores and GPUs beside their work. Rates and their sources are in config/rates.tsv. The profile says
+    how shards share jobs.
 
     \b
     Examples:
@@ -132,8 +133,8 @@ def _show_cluster(cluster: "ClusterPlan") -> None:
         "disk": f"at most {_short(sum(cluster.disk_bytes.values()))}B: {disk}",
         "bill": f"about {cluster.usd:,.2f} USD, the overhead included",
         "overhead": f"{cluster.overhead_seconds:g} s a job, in which it holds its cores and GPUs: "
-        f"{100 * cluster.overhead:.1f} % of the price of the work",
-        "": f"({100 * cluster.gpu_overhead:.1f} % of the GPU-hours and {100 * cluster.cpu_overhead:.1f} % of "
+        f"{100 * cluster.overhead:.1f}% of the price of the work",
+        "": f"({100 * cluster.gpu_overhead:.1f}% of the GPU-hours and {100 * cluster.cpu_overhead:.1f}% of "
         "the CPU-hours above)",
     }
     click.echo()

@@ -9,7 +9,7 @@ SPREAD = (
     "$([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
     " --cpus-per-task={threads} --kill-on-bad-exit=1)"
 )
-# What the profile sets for this rule; without SLURM, it says nothing of nodes and GPUs.
+# Set by the profile for this rule: on SLURM its nodes and GPUs, elsewhere nothing.
 SITE = {
     name: resource.raw
     for name, resource in workflow.resource_settings.overwrite_resources.get(
