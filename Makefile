@@ -4,9 +4,10 @@
 PYTHON ?= python3
 CONFIG ?= config/quick.yaml
 CORES ?= all
+RANKS ?= 1
 BIN := .venv/bin
 
-.PHONY: run test gpu-test notebook slurm-test docs lint clean
+.PHONY: run test gpu-check notebook slurm-test docs lint clean
 
 run: .venv/installed
 	@$(BIN)/cadmus config show $(CONFIG) > /dev/null
@@ -17,9 +18,9 @@ run: .venv/installed
 test: .venv/installed
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# What needs a GPU, and is left out by `make test`.
-gpu-test: .venv/installed
-	$(BIN)/pytest tests/gpu.py
+# Ten minutes on one GPU: does everything work there, and how fast? RANKS=2 checks two GPUs together.
+gpu-check: .venv/installed
+	$(BIN)/python -m tests.gpu_check --ranks $(RANKS)
 
 # The outputs of docs/notebook.ipynb anew.
 notebook: .venv/installed

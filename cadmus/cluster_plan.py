@@ -56,7 +56,7 @@ A rate of programs is that of one core; ``start`` is that of a process, ``start_
 torch; the two shares are what evaluation and the regressions of the probe reach of a GPU's rate in training;
 ``job_overhead`` is what a job holds its cores and GPUs before and after its work.
 """
-BYTES_FP32, BYTES_BF16 = 4, 2
+BYTES_FP32 = 4
 EXPERIMENTS = ("completions", "curve", "grid", "probe", "lens", "patch")
 """The rules that run a model, each in a job with one GPU."""
 LLM = ("llm_prepare", "llm_score")
@@ -368,15 +368,9 @@ def regression_flops(config: Config) -> float:
 
 
 def checkpoint_bytes(config: Config) -> int:
-    """What DeepSpeed saves of the weights and the optimizer, in bytes.
-
-    The weights in the precision of the training, which is bf16 on a GPU unless the config says otherwise;
-    again in fp32; and in fp32 two moments of Adam or, of the matrices of the blocks under muon, one.
-    """
-    parameters, train = parameter_count(config.model), config.train
-    weights = BYTES_FP32 if train.precision == "fp32" else BYTES_BF16
-    without_second = config.model.layers * block_matrices(config.model) if train.optimizer == "muon" else 0
-    return (weights + 3 * BYTES_FP32) * parameters - BYTES_FP32 * without_second
+    """Size of a checkpoint: fp32 weights and two moments of Adam; one for the matrices that Muon trains."""
+    matrices = config.model.layers * block_matrices(config.model) if config.train.optimizer == "muon" else 0
+    return BYTES_FP32 * (3 * parameter_count(config.model) - matrices)
 
 
 def _disk(config: Config, planned: Plan) -> dict[str, int]:

@@ -4,7 +4,14 @@ import os
 
 import pytest
 
-FIRST = ("test_workflow.py", "test_train.py", "test_ablation.py", "test_bench.py", "test_dataset_report.py")
+FIRST = (
+    "test_workflow.py",
+    "test_train.py",
+    "test_gpu_check.py",
+    "test_ablation.py",
+    "test_bench.py",
+    "test_dataset_report.py",
+)
 """Files that take minutes; were one of them last, the other process would wait for it."""
 
 

@@ -1,4 +1,4 @@
-"""What needs a GPU; ``make gpu-test`` runs it, the other tests do without one.
+"""What needs a GPU; ``make gpu-check`` runs it, the other tests do without one.
 
 The forms of attention that only a GPU has, training and inference there are held to those of the CPU.
 """

@@ -268,20 +268,12 @@ def test_hidden_states_that_do_not_fit_take_passes_of_their_own(monkeypatch):
     assert experiment_tokens(run)["probe"] == 2 * once
 
 
-# A training of this model on one rank left files of so many bytes, other files than the tensors included.
-@pytest.mark.parametrize(
-    ("recipe", "precision", "size"),
-    [
-        ("paper", "bf16", 44_728_244),
-        ("paper", "fp32", 51_114_243),
-        ("fast", "bf16", 32_146_241),
-        ("fast", "fp32", 38_532_295),
-    ],
-)
-def test_checkpoints_take_what_deepspeed_writes(recipe, precision, size):
+# What a training of this model wrote, `meta.json` included.
+@pytest.mark.parametrize(("recipe", "size"), [("paper", 38_339_076), ("fast", 25_754_149)])
+def test_checkpoints_take_what_a_training_writes(recipe, size):
     values = load_config(TINY).model_dump()
     values["model"] = {"layers": 4, "width": 256, "heads": 4, "mlp": 1024}
-    values["train"] = {"steps": 2, "batch_size": 32, "recipe": recipe, "precision": precision}
+    values["train"] = {"steps": 2, "batch_size": 32, "recipe": recipe}
     assert checkpoint_bytes(parse_config(values, "test")) == pytest.approx(size, rel=0.002)
 
 
@@ -290,7 +282,7 @@ def test_the_disk_by_hand(cluster):
     found, parameters = cluster(run, 1, 1, 9), plan(run).parameters
     assert found.disk_bytes == {
         "dataset": plan(run).dataset_bytes,
-        "checkpoints": 3 * 14 * parameters,
+        "checkpoints": 3 * 12 * parameters,
         "snapshots": 2 * 4 * parameters,
         "export": 4 * parameters,
     }

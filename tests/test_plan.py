@@ -200,7 +200,7 @@ def test_the_configured_number_of_gpus_is_compared_with_the_cheapest(tmp_path):
 )
 def test_the_cheapest_number_of_gpus_is_named(tmp_path, ranks, line):
     path = tmp_path / "config.yaml"
-    path.write_text(TINY.read_text().replace("\ntrain:\n", f"\ntrain:\n  ranks: {ranks}\n"))
+    path.write_text(TINY.read_text().replace("ranks: 1", f"ranks: {ranks}"))
     shown = CliRunner().invoke(command, [str(path)], catch_exceptions=False).stdout
     assert re.fullmatch(line, CONFIGURED.search(shown)[1])
 

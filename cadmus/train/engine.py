@@ -109,13 +109,13 @@ def prepare_compiler(wanted: bool) -> str | None:
     Returns:
         Why nothing is compiled although it was wanted, or None.
     """
-    missing = _missing_for_compiler() if wanted else None
+    missing = missing_for_compiler() if wanted else None
     if missing or not wanted:
         torch.compiler.set_stance("force_eager")
     return missing and f"{missing}; blocks and Muon are not compiled, which makes steps slower"
 
 
-def _missing_for_compiler() -> str | None:
+def missing_for_compiler() -> str | None:
     """What Triton lacks to build the launchers of its kernels."""
     compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
     if not any(shutil.which(compiler) for compiler in compilers):

@@ -1,0 +1,385 @@
+"""`make gpu-check`: does Cadmus work on the GPUs of this machine, and how fast?
+
+Ten minutes on one GPU.  Each part is a process with a time limit; one that fails does not stop the others.
+The verdicts are printed, one per line, and go with all that was measured to ``gpu_check.json``.  With
+``--ranks N`` the parts are those that need N GPUs: the same training with one rank and with N, over NCCL.
+
+The parts that train run on CPUs as well, which is how tests/test_gpu_check.py tests them.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from cadmus import config
+from cadmus.files import replacing
+from cadmus.plan import training_flops
+from cadmus.provenance import commit, versions
+from tests.checkout import ROOT
+
+STEPS = 60
+WARMUP = 20
+"""Steps that are not measured: kernels are compiled and memory is allocated in them."""
+PROFILED = 3
+"""Steps under the profiler, after the measured ones."""
+LOSS_NOISE = 0.02
+"""Difference of losses in bf16 between numbers of ranks, in nats, after :data:`STEPS` steps."""
+ACCURACY_NOISE = 0.005
+"""Difference of the grid's accuracy from that of the published run, in distribution."""
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the check.
+
+    Attributes:
+        name: in the report.
+        seconds: after which it is stopped.
+        run: takes an empty directory and the number of ranks; returns facts and a verdict, or raises Failed.
+    """
+
+    name: str
+    seconds: int
+    run: Callable[[Path, int], tuple[Facts, str]]
+
+
+class Failed(Exception):
+    """A part found something wrong; the message is its verdict."""
+
+
+def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
+    """What is installed."""
+    from cadmus.train import engine
+
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    driver = _run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).split("\n")[0]
+    facts = {
+        "gpus": gpus,
+        "driver": driver,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+        "missing_for_compiler": engine.missing_for_compiler(),
+        "versions": versions(),
+    }
+    if facts["missing_for_compiler"]:
+        raise Failed(f"{facts['missing_for_compiler']}: nothing will be compiled")
+    return facts, f"{len(gpus)} x {gpus[0]}, driver {driver}, torch {facts['versions']['torch']}"
+
+
+def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
+    """Forms of attention, training, resuming and inference against the CPU."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "tests/gpu.py"], cwd=ROOT, capture_output=True, text=True
+    )
+    last = done.stdout.strip().splitlines()[-1]
+    if done.returncode:
+        failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        raise Failed(f"{last}: {'; '.join(failures)}")
+    return {"tests": last}, last
+
+
+def steps(directory: Path, ranks: int, path: Path = ROOT / "config/h200.yaml") -> tuple[Facts, str]:
+    """Steps of training with the model of ``h200`` on random programs, eager and compiled."""
+    facts = {}
+    for compiled in (False, True):
+        name = "compiled" if compiled else "eager"
+        facts[name] = train_steps(directory / name, path, ranks, compiled)
+    eager, compiled_ms = facts["eager"]["ms_per_step"], facts["compiled"]["ms_per_step"]
+    waits = facts["compiled"]["synchronizations_per_step"]
+    verdict = (
+        f"{compiled_ms:.1f} ms a step compiled, {eager:.1f} eager; "
+        f"{facts['compiled']['tokens_per_second']:,.0f} tokens/s, "
+        f"{facts['compiled']['tflops_per_gpu']:.0f} TFLOPS per GPU; {waits:.1f} waits a step; "
+        f"checkpoint {facts['compiled']['checkpoint_seconds']:.1f} s"
+    )
+    return facts, verdict
+
+
+def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Facts:
+    """Train :data:`STEPS` steps with so many ranks, in processes of their own; returns what the first saw."""
+    directory.mkdir(parents=True)
+    values = yaml.safe_load(path.read_text())
+    changes = {"steps": STEPS, "ranks": ranks, "compile": compiled, "checkpoint_every": STEPS}
+    values["train"] = {**values["train"], **changes}
+    (directory / "config.yaml").write_text(yaml.safe_dump(values))
+    rank = [sys.executable, "-m", "tests.gpu_check", "--train", str(directory)]
+    launch = f"import sys; from cadmus.train.launch import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
+    _run([sys.executable, "-c", launch])
+    facts: Facts = json.loads((directory / "facts.json").read_text())
+    return facts
+
+
+def train_and_measure(directory: Path) -> None:
+    """Train as one of the ranks of :func:`train_steps`."""
+    from cadmus.train import checkpoint, kills, loop
+    from cadmus.train.data import TrainingSet
+
+    run = config.load_config(directory / "config.yaml")
+    programs = kills.random_programs(50_000, 4, 38)
+    measured: Facts = {}
+    save, train_step = checkpoint.save, loop._Training._train_step
+    profiler = torch.profiler.profile()
+
+    def timed_save(*arguments: Any) -> None:
+        start = time.perf_counter()
+        save(*arguments)
+        measured["checkpoint_seconds"] = time.perf_counter() - start
+
+    def profiled_step(training: Any, stop: bool) -> Any:
+        left = STEPS - training.step
+        if left == PROFILED:
+            profiler.start()
+        done = train_step(training, stop)
+        if left == 1:
+            profiler.stop()
+        return done
+
+    checkpoint.save, loop._Training._train_step = timed_save, profiled_step
+    loop.train(
+        run,
+        lambda: [TrainingSet(programs, programs.lengths)],
+        "gpu-check",
+        directory / "checkpoints",
+        directory / "model",
+        directory / "metrics.jsonl",
+    )
+    if os.environ["RANK"] == "0":
+        measured["ranks"] = int(os.environ["WORLD_SIZE"])
+        (directory / "facts.json").write_text(json.dumps(_facts(run, directory, profiler, measured)))
+
+
+def _facts(run: config.Config, directory: Path, profiler: Any, measured: Facts) -> Facts:
+    records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    clean = records[WARMUP : STEPS - PROFILED]
+    seconds = statistics.median(after["seconds"] - before["seconds"] for before, after in pairwise(clean))
+    tokens = statistics.median(after["tokens"] - before["tokens"] for before, after in pairwise(clean))
+    events = {event.key: event.count / PROFILED for event in profiler.key_averages()}
+    return {
+        **measured,
+        "ms_per_step": 1000 * seconds,
+        "tokens_per_second": tokens / seconds,
+        # Attention is left out: its share is small in programs this short.
+        "tflops_per_gpu": training_flops(run.model, tokens, 0) / seconds / measured["ranks"] / 1e12,
+        "kernels_per_step": sum(events.get(name, 0) for name in ("cudaLaunchKernel", "cuLaunchKernelEx")),
+        "synchronizations_per_step": sum(
+            count for name, count in events.items() if name.startswith("cuda") and "Synchronize" in name
+        ),
+        "scalar_reads_per_step": events.get("aten::_local_scalar_dense", 0),
+        "loss": records[-1]["loss"],
+        "gpu_gib": torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0,
+    }
+
+
+def _bench(name: str, programs: int) -> Callable[[Path, int], tuple[Facts, str]]:
+    def run(directory: Path, ranks: int) -> tuple[Facts, str]:
+        command = ["bench", "train", "--config", f"config/{name}.yaml", "--programs", str(programs), "--json"]
+        facts = json.loads(_run([sys.executable, "-m", "cadmus", *command]).splitlines()[-1])
+        suffix = "_tokens_per_second"
+        ways = {key.removesuffix(suffix): facts[key] for key in facts if key.endswith(suffix)}
+        fastest = max(ways, key=ways.__getitem__)
+        verdict = (
+            f"{ways['cadmus']:,} tokens/s through DeepSpeed, fastest of all: {fastest} {ways[fastest]:,}; "
+            f"{facts['cadmus_share_of_matmul']:.0%} of the rate of matrix products"
+        )
+        return facts, verdict
+
+    run.__doc__ = f"Ways to train the model of ``{name}``."
+    return run
+
+
+def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
+    """The comparison grid of the shipped model beside the published one."""
+    import polars as pl
+
+    start = time.perf_counter()
+    output = directory / "grid.parquet"
+    _run([sys.executable, "-m", "cadmus", "grid", "--model", "models/laptop", "--output", str(output)])
+    seconds = time.perf_counter() - start
+    published = pl.read_csv(ROOT / "docs/results/laptop/comparison_grid.csv")
+    accuracies = [
+        of["correct"].sum() / of["programs"].sum()
+        for of in (table.filter(pl.col("in_distribution")) for table in (pl.read_parquet(output), published))
+    ]
+    facts = {"seconds": seconds, "accuracy": accuracies[0], "published_accuracy": accuracies[1]}
+    verdict = f"{accuracies[0]:.2%} right in distribution (published: {accuracies[1]:.2%}) in {seconds:.0f} s"
+    if abs(accuracies[0] - accuracies[1]) > ACCURACY_NOISE:
+        raise Failed(verdict)
+    return facts, verdict
+
+
+def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yaml") -> tuple[Facts, str]:
+    """`cadmus train` with one rank, with all, and with all and then one: the losses agree."""
+    from cadmus.dataset.manifest import write_manifest
+    from cadmus.dataset.shards import plan, write_shard
+
+    values = yaml.safe_load(path.read_text())
+    values["train"] = {"recipe": "paper", "steps": STEPS, "batch_size": 64, "checkpoint_every": STEPS // 2}
+    (directory / "config.yaml").write_text(yaml.safe_dump(values))
+    run, dataset = config.load_config(directory / "config.yaml"), directory / "dataset"
+    for shard in plan(run):
+        write_shard(run, dataset, shard.template, shard.split, shard.number)
+    write_manifest(run, dataset)
+
+    def losses(name: str, count: int) -> list[float]:
+        files = {"checkpoints": "checkpoints", "output": "model", "metrics": "metrics.jsonl"}
+        options = [f"--{option}={directory / name / file}" for option, file in files.items()]
+        common = [f"--config={directory / 'config.yaml'}", f"--dataset={dataset}", f"--ranks={count}"]
+        _run([sys.executable, "-m", "cadmus", "train", *common, *options])
+        lines = (directory / name / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["loss"] for line in lines]
+
+    found = {"one": losses("one", 1), "all": losses("all", ranks)}
+    shutil.copytree(directory / "all", directory / "resumed")
+    shutil.rmtree(directory / "resumed" / "model")
+    shutil.rmtree(directory / "resumed" / "checkpoints" / f"step-{STEPS:08d}")
+    found["all, then one"] = losses("resumed", 1)
+    apart = {
+        name: max(abs(a - b) for a, b in zip(found["one"], other, strict=True))
+        for name, other in found.items()
+    }
+    facts = {"losses": found, "largest_difference": apart}
+    verdict = (
+        f"losses of {ranks} ranks are within {apart['all']:.4f} of one's, "
+        f"resumed by one within {apart['all, then one']:.4f}"
+    )
+    if max(apart.values()) > LOSS_NOISE:
+        raise Failed(verdict)
+    return facts, verdict
+
+
+ONE_GPU = (
+    Part("environment", 60, environment),
+    Part("equality", 300, equality),
+    Part("steps", 240, steps),
+    Part("bench h200", 180, _bench("h200", 512)),
+    Part("bench paper", 180, _bench("paper", 256)),
+    Part("grid", 180, grid),
+)
+SEVERAL_GPUS = (
+    Part("environment", 60, environment),
+    Part("ranks agree", 240, ranks_agree),
+    Part("steps", 240, steps),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "--output", type=Path, default=Path("gpu_check.json"), help="JSON file for the result"
+    )
+    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="GPUs to check together")
+    parser.add_argument("--train", type=Path, metavar="DIR", help=argparse.SUPPRESS)
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.train:
+        train_and_measure(arguments.train)
+        return
+    parts = ONE_GPU if arguments.ranks == 1 else SEVERAL_GPUS
+    if arguments.part:
+        part = next(part for part in parts if part.name == arguments.part)
+        run_part(part, arguments.ranks, arguments.output)
+        return
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < arguments.ranks:
+        wanted = "a GPU" if arguments.ranks == 1 else f"{arguments.ranks} GPUs"
+        print(f"gpu-check: needs {wanted} that PyTorch can use, found {count}", file=sys.stderr)
+        sys.exit(2)
+    if not check(parts, arguments.ranks, arguments.output):
+        sys.exit(1)
+
+
+def run_part(part: Part, ranks: int, output: Path) -> None:
+    """Run a part in this process and write its facts and its verdict."""
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
+        try:
+            facts, verdict = part.run(Path(directory), ranks)
+            result = {"ok": True, "verdict": verdict, **facts}
+        except Failed as error:
+            result = {"ok": False, "verdict": str(error)}
+    output.write_text(json.dumps(result))
+
+
+def check(parts: tuple[Part, ...], ranks: int, output: Path) -> bool:
+    """Run the parts one after another, print their verdicts and write the report after each.
+
+    Returns:
+        Whether all are well.
+    """
+    report: Facts = {"commit": commit(), "ranks": ranks, "parts": {}}
+    for part in parts:
+        start = time.monotonic()
+        result = _in_a_process(part, ranks)
+        report["parts"][part.name] = {**result, "seconds_taken": round(time.monotonic() - start, 1)}
+        print(f"{'ok' if result['ok'] else 'FAILED':<8}{part.name:<14}{result['verdict']}", flush=True)
+        with replacing(output) as temporary:
+            temporary.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return all(result["ok"] for result in report["parts"].values())
+
+
+def _in_a_process(part: Part, ranks: int) -> Facts:
+    with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
+        answer = Path(directory, "answer.json")
+        command = [sys.executable, "-m", "tests.gpu_check", "--part", part.name]
+        options = ["--ranks", str(ranks), "--output", str(answer)]
+        # A session of its own, so that all its processes can be ended.
+        process = subprocess.Popen(
+            [*command, *options],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(timeout=part.seconds)
+        except subprocess.TimeoutExpired:
+            _kill_session(process)
+            return {"ok": False, "verdict": f"took longer than {part.seconds} s"}
+        if not answer.exists():
+            lines = said.strip().splitlines() or [f"exit code {process.returncode}"]
+            return {"ok": False, "verdict": lines[-1], "said": lines[-50:]}
+        result: Facts = json.loads(answer.read_text())
+        return result
+
+
+def _kill_session(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _run(command: list[str]) -> str:
+    """The output of a command.
+
+    Raises:
+        Failed: with the last line that it said.
+    """
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except OSError as error:
+        raise Failed(f"{command[0]}: {error.strerror}") from None
+    if done.returncode:
+        lines = (done.stderr + done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        raise Failed(f"{' '.join(command[1:4])}: {lines[-1]}")
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    main()
