@@ -69,7 +69,9 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    # Elastic's modules have levels of their own; the agent logs a traceback when the first node leaves first.
+    for name in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SAVE_SECONDS)
     meeting: dict[str, Any] = (
         {"run_id": str(uuid4()), "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
