@@ -1,10 +1,15 @@
 """Which source files a result depends on."""
 
+from pathlib import Path
+
+from cadmus import sources
 from cadmus.sources import sources_of
 
 
 def names(*modules):
-    return {"/".join(path.parts[path.parts.index("cadmus") + 1 :]) for path in sources_of(*modules)}
+    """Source files relative to the package."""
+    package = Path(sources.__file__).parent
+    return {path.relative_to(package).as_posix() for path in sources_of(*modules)}
 
 
 def test_a_shard_depends_on_the_machine_and_its_own_template():
