@@ -17,8 +17,13 @@ FIRST = (
 
 def pytest_configure(config: pytest.Config) -> None:
     # There are tests of two ranks, which would need a GPU each.
-    if not any(argument.endswith("gpu.py") for argument in config.args):
+    if not names_gpu_tests(config.args):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def names_gpu_tests(arguments: list[str]) -> bool:
+    """True if pytest is asked for ``gpu.py`` or a test in it."""
+    return any(argument.partition("::")[0].endswith("gpu.py") for argument in arguments)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
