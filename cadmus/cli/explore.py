@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cadmus.cli.options import device_option, model_option, usable_device
-from cadmus.cli.server import address_of, listening, port_option, run_server
+from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
 from cadmus.model.shipped import named_or_default
 
 LOOPBACK = "127.0.0.1"
@@ -18,6 +18,7 @@ LOOPBACK = "127.0.0.1"
 @port_option(8765)
 @click.option("--browser/--no-browser", default=True, help="Open the page in the browser, or only serve it.")
 @device_option
+@stoppable()
 def explore(directory: Path | None, port: int, browser: bool, device: str | None) -> None:
     """Serve a page to play with, to this machine alone, until Ctrl-C.
 

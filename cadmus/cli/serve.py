@@ -9,7 +9,7 @@ from cadmus.cli.options import (
     model_option,
     usable_device,
 )
-from cadmus.cli.server import address_of, listening, port_option, run_server
+from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
 from cadmus.model.shipped import named_or_default
 
 
@@ -21,6 +21,7 @@ from cadmus.model.shipped import named_or_default
     "--name", metavar="NAME", help="What requests call the model; the name of its directory if left out."
 )
 @device_option
+@stoppable()
 def serve(directory: Path | None, host: str, port: int, name: str | None, device: str | None) -> None:
     """Answer the OpenAI API for completions until Ctrl-C.
 

@@ -1,9 +1,10 @@
 """What ``cadmus serve`` and ``cadmus explore`` share: a server on this machine until it is stopped."""
 
+import os
 import signal
 import socket
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -56,17 +57,29 @@ def address_of(listener: socket.socket, host: str) -> str:
 
 
 def run_server(app: "Starlette", listener: socket.socket) -> None:
-    """Answer until SIGINT or SIGTERM; ends the process."""
+    """Answer requests until SIGINT or SIGTERM.
+
+    Uvicorn finishes the requests in progress and then raises the signal again for :func:`stoppable`.
+    """
     import uvicorn
 
     settings = uvicorn.Config(
         app, lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE
     )
-    # Uvicorn finishes what it is at, and then raises the signal once more.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _leave)
     uvicorn.Server(settings).run([listener])
 
 
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Exit with code 0 on SIGINT or SIGTERM; as a decorator, for the whole body of a command."""
+    former = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
-    sys.exit(0)
+    # An exception would be lost in a module that catches everything, or in a callback from C.
+    os._exit(0)

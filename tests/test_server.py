@@ -1,0 +1,66 @@
+"""What ``cadmus serve`` and ``cadmus explore`` share: exit code 0 when interrupted, from the start."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from cadmus.cli.server import stoppable
+from tests.checkout import ROOT, environment_of
+
+INTERRUPTED_IMPORT = """
+import contextlib, signal, sys
+from cadmus.cli.main import main
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "cadmus.model.inference":
+            # Some modules catch everything while they are imported.
+            with contextlib.suppress(BaseException):
+                signal.raise_signal(signal.{signal})
+            sys.exit("the command continues")
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["cadmus", "{command}", "--port", "0"]
+main()
+"""
+
+INTERRUPTED_LOADING = """
+import signal, sys
+from cadmus.cli.main import main
+from cadmus.model.inference import Cadmus
+
+def load(*arguments):
+    signal.raise_signal(signal.{signal})
+    sys.exit("the command continues")
+
+Cadmus.load = load
+sys.argv = ["cadmus", "{command}", "--port", "0"]
+main()
+"""
+
+
+def result(code):
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, env=environment_of(ROOT), capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("command", ["explore", "serve"])
+def test_a_server_interrupted_while_it_imports_exits_with_0(command, name):
+    assert result(INTERRUPTED_IMPORT.format(command=command, signal=name)) == (0, "", "")
+
+
+@pytest.mark.parametrize(("command", "name"), [("explore", "SIGINT"), ("serve", "SIGTERM")])
+def test_a_server_interrupted_while_it_loads_the_model_exits_with_0(command, name):
+    assert result(INTERRUPTED_LOADING.format(command=command, signal=name)) == (0, "", "")
+
+
+def test_the_former_signal_handlers_return():
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    former = [signal.getsignal(number) for number in numbers]
+    with stoppable():
+        assert all(signal.getsignal(number) not in former for number in numbers)
+    assert [signal.getsignal(number) for number in numbers] == former
