@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import weakref
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -114,6 +116,83 @@ def test_batches_json_has_the_keys_of_its_help() -> None:
     assert measured["programs"] == 3_000
     assert 0 < measured["milliseconds"] <= measured["longest_milliseconds"]
     assert "ms per batch of 1,024 among 3,000 programs" in invoke("batches", "--programs", "3000")
+
+
+FAILING_TRAINING = """
+import json, sys
+import torch
+from cadmus.bench import training
+from cadmus.config import load_config
+training.REPEATS, training.MATMUL = 1, 64
+engine_step, transformers_step = training._engine_step, training._transformers_step
+
+def fails(*arguments):
+    raise torch.OutOfMemoryError("out of memory;\\ntried to allocate 100 GB")
+
+def building(sizes, device, of, *arguments):
+    one_program_a_row = of.tokens.shape[0] == 36
+    return (fails if one_program_a_row else transformers_step)(sizes, device, of, *arguments)
+
+def running(sizes, device, of, *arguments):
+    one_program_a_row = of.tokens.shape[0] == 36
+    return fails if one_program_a_row else engine_step(sizes, device, of, *arguments)
+
+training._transformers_step, training._engine_step = building, running
+print(json.dumps(training.bench_train(load_config("tests/tiny.yaml"), 36)))
+"""
+
+
+def test_a_way_of_training_that_fails_loses_only_its_own_keys() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING_TRAINING], capture_output=True, text=True, check=True
+    )
+    measured = json.loads(done.stdout.splitlines()[-1])
+    told = {line for line in done.stderr.splitlines() if line.startswith("bench train: ")}
+    failing = {line.split(": ")[1] for line in told}
+    assert {"padded", "transformers_padded_fp32"} <= failing
+    assert told == {f"bench train: {way}: out of memory; tried to allocate 100 GB" for way in failing}
+    assert not [
+        key for key in measured if key.startswith((*failing, *(f"cadmus_over_{way}" for way in failing)))
+    ]
+    assert {"cadmus_fill", "written_out_64_fill", "buckets_fill", "transformers_fp32_fill"} <= set(measured)
+    assert measured["cadmus_over_transformers_fp32"] > 0
+
+
+class Memory:
+    """What a step keeps."""
+
+
+def failing_step(memory: Memory) -> None:
+    raise RuntimeError("does not run")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_memory_of_a_way_that_fails_is_freed_before_the_next_step(monkeypatch, capsys, device) -> None:
+    monkeypatch.setattr(training, "REPEATS", 2)
+    monkeypatch.setattr(training, "_wait", lambda device: None)
+    kept = []
+
+    def start() -> partial:
+        memory = Memory()
+        kept.append(weakref.ref(memory))
+        return partial(failing_step, memory)
+
+    def other() -> None:
+        assert kept[0]() is None
+
+    starts = {"products": lambda: print, "failing": start, "other": lambda: other}
+    assert set(training._seconds(starts, torch.device(device))) == {"products", "other"}
+    assert capsys.readouterr().err == "bench train: failing: does not run\n"
+
+
+@pytest.mark.parametrize("way", training.NEEDED)
+def test_without_the_way_that_all_are_compared_with_there_is_no_benchmark(way) -> None:
+    def start() -> None:
+        raise ImportError("no such package\nat all")
+
+    message = f"bench train: {way}: no such package at all; if memory is short, reduce --programs"
+    with pytest.raises(InputError, match=f"^{message}$"):
+        training._seconds({way: start}, torch.device("cpu"))
 
 
 def test_decode_json_has_the_keys_of_its_help_and_both_ways_agree(monkeypatch, tmp_path) -> None:

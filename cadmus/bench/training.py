@@ -1,19 +1,24 @@
 """The speed of training: the model as it is trained, other ways to do the same, and ``transformers``."""
 
+import gc
 import statistics
+import sys
+import textwrap
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from tqdm import tqdm
 
 from cadmus import config
 from cadmus.bench import Measured
 from cadmus.dataset.sampler import sample
+from cadmus.errors import InputError
 from cadmus.model.attention import Attend, attend_fused, attend_written_out
 from cadmus.model.export import transformers_config
 from cadmus.model.gpt import GPT
@@ -36,7 +41,10 @@ PRODUCTS = 50
 """Such products in a step; they take about as long as a step of training."""
 BUCKETS = 8
 """Groups of programs of like length, instead of packed rows."""
+NEEDED = ("products", "cadmus")
+"""What the others are compared with."""
 Step = Callable[[], object]
+Answer = TypeVar("Answer")
 
 
 class Way(NamedTuple):
@@ -86,10 +94,15 @@ def bench_train(run: config.Config | None = None, count: int = PROGRAMS) -> Meas
     :func:`cadmus.plan.training_flops`), beside the rate of products of square matrices, in the precision that
     a training has on it.
 
+    A way that fails, for example out of memory, is one line on standard error and has no keys.
+
     Args:
         run: of which the model and the templates are; if None, :data:`SIZES` and the templates as they are
             by default.
         count: programs of a step.
+
+    Raises:
+        InputError: one of :data:`NEEDED` fails.
     """
     sizes, dataset = (SIZES, config.Dataset()) if run is None else (run.model, run.dataset)
     programs = _programs(dataset, count)
@@ -131,7 +144,7 @@ def bench_train(run: config.Config | None = None, count: int = PROGRAMS) -> Meas
     measured: Measured = {"parameters": parameter_count(sizes), "programs": count}
     measured |= {"tokens": packed.token_count, "repeats": REPEATS, "threads": torch.get_num_threads()}
     measured["bits"] = 8 * dtype.itemsize
-    for way in ways:
+    for way in (way for way in ways if way.name in seconds):
         measured[f"{way.name}_tokens_per_second"] = round(way.tokens / seconds[way.name])
         measured[f"{way.name}_programs_per_second"] = round(count / seconds[way.name])
         measured[f"{way.name}_fill"] = round(way.tokens / way.computed, 3)
@@ -242,23 +255,69 @@ def _adam(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def _seconds(starts: dict[str, Callable[[], Step]], device: torch.device) -> dict[str, float]:
-    """Seconds of a step of each."""
-    taken: dict[str, list[float]] = {name: [] for name in starts}
+    """Median seconds of a step of each way that does not fail."""
     # A GPU has no room for all models, and little else to do meanwhile.
     groups = {"all ways": list(starts)} if device.type == "cpu" else {name: [name] for name in starts}
+    taken: dict[str, list[float]] = {}
     for title, names in groups.items():
-        steps = {name: starts[name]() for name in names}
-        for repeat in progress(title, range(REPEATS + 1), unit="repeats"):
-            for name, step in steps.items():
-                # A step of a training follows one like it.
-                step()
-                _wait(device)
-                start = time.perf_counter()
-                step()
-                _wait(device)
-                if repeat:
-                    taken[name].append(time.perf_counter() - start)
+        taken |= _take_turns(title, {name: starts[name] for name in names}, device)
+        _free_memory()
     return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def _take_turns(
+    title: str, starts: dict[str, Callable[[], Step]], device: torch.device
+) -> dict[str, list[float]]:
+    """Seconds of the steps of each way that does not fail."""
+    # No variable keeps a step, so that dropping it frees its memory.
+    built = ((name, _attempt(name, start)) for name, start in starts.items())
+    steps = {name: step for name, step in built if step is not None}
+    taken: dict[str, list[float]] = {name: [] for name in steps}
+    for repeat in progress(title, range(REPEATS + 1), unit="repeats"):
+        for name in list(steps):
+            seconds = _attempt(name, partial(_time, steps[name], device))
+            if seconds is None:
+                del steps[name], taken[name]
+                _free_memory()
+            elif repeat:
+                taken[name].append(seconds)
+    return taken
+
+
+def _time(step: Step, device: torch.device) -> float:
+    """Seconds of a step."""
+    # A step of a training follows one like it.
+    step()
+    _wait(device)
+    start = time.perf_counter()
+    step()
+    _wait(device)
+    return time.perf_counter() - start
+
+
+def _attempt(name: str, action: Callable[[], Answer]) -> Answer | None:
+    """What the action returns; None, and a line on standard error, if it fails.
+
+    Raises:
+        InputError: it fails and is one of :data:`NEEDED`.
+    """
+    try:
+        return action()
+    except (RuntimeError, ImportError) as error:
+        # Running out of memory is a RuntimeError.
+        reason = textwrap.shorten(str(error), 200) or type(error).__name__
+    if name in NEEDED:
+        raise InputError(f"bench train: {name}: {reason}; if memory is short, reduce --programs")
+    # Printed, it would share its line with the bar.
+    tqdm.write(f"bench train: {name}: {reason}", file=sys.stderr)
+    return None
+
+
+def _free_memory() -> None:
+    """Return the memory of dropped models to the device."""
+    # The engine of DeepSpeed refers to itself.
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def _wait(device: torch.device) -> None:

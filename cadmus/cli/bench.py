@@ -162,7 +162,8 @@ def train(config: Path | None, count: int | None, as_json: bool) -> None:
 
     One process trains on the same programs in several ways in turn: as `cadmus train` does, with other forms
     of attention, without packing, and with the GPT-NeoX of transformers. Tokens are those of the programs and
-    their ends; padding does not count.
+    their ends; padding does not count. A way that fails, for example out of memory, is named on standard
+    error and left out.
 
     \b
     Keys of the JSON object:
