@@ -226,6 +226,37 @@ def test_a_changed_config_runs_what_it_decides(checkout):
     assert "shard" not in more_steps
 
 
+def files(directory):
+    """Modification time and size of every file."""
+    found = {path: path.stat() for path in directory.rglob("*")}
+    return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in found.items()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--dry-run"], ["--dry-run", "--forceall"], ["--summary"], ["--lint"], ["--report", "r.html"]],
+)
+def test_what_starts_no_jobs_changes_no_results(checkout, results, arguments):
+    before = files(results)
+    done = snakemake(checkout, *arguments, "--config", "train={steps: 10}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert files(results) == before
+
+
+def test_a_dry_run_in_a_new_checkout_makes_no_results(tmp_path):
+    assert jobs(copy_checkout(tmp_path))["shard"] == len(plan(CONFIG))
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_config_that_cannot_be_written_is_one_line(tmp_path):
+    copy_checkout(tmp_path)
+    (tmp_path / "results/tiny/config.yaml").mkdir(parents=True)
+    done = snakemake(tmp_path)
+    assert done.returncode == 2
+    errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+    assert errors == ["cadmus: error: cannot write results/tiny/config.yaml: Is a directory"]
+
+
 def test_a_killed_generation_goes_on_with_the_missing_shards_alone(checkout, results):
     dataset = results / "dataset"
     report = dataset.relative_to(checkout) / "report.md"
@@ -374,10 +405,16 @@ use rule * from cadmus
 """)
     (tmp_path / "tests").mkdir()
     shutil.copy(ROOT / "tests/tiny.yaml", tmp_path / "tests")
-    table = "results/tiny/tables/table2_instructions.csv"
-    done = snakemake(tmp_path, "--", table, PYTHONPATH="")
+    shard = "results/tiny/dataset/train/random-0000.parquet"
+    made = [shard, "results/tiny/tables/table2_instructions.csv"]
+    planned = snakemake(tmp_path, "--dry-run", "--", *made, PYTHONPATH="")
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    assert not (tmp_path / "results").exists()
+    # Snakemake asks for the parameters of a forced job last.
+    done = snakemake(tmp_path, "--forceall", "--", *made, PYTHONPATH="")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / table).exists()
+    assert all((tmp_path / path).exists() for path in made)
+    assert load_config(tmp_path / "results/tiny/config.yaml") == CONFIG
 
 
 def test_the_workflow_is_formatted():

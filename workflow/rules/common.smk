@@ -24,30 +24,29 @@ from cadmus.sources import sources_of
 
 
 def read_config():
-    """The config with its defaults, and the file in the results where the commands find it."""
+    """The config with all its defaults.
+
+    Raises:
+        InputError: a file, key or value is wrong.
+    """
     source = ", ".join(map(os.path.relpath, workflow.configfiles)) or "config"
     # Snakemake has read the files, but takes a key that comes twice.
     for path in workflow.configfiles:
         read_yaml(os.path.relpath(path))
-    run = parse_config(config, source)
-    resolved = Path("results", run.name, "config.yaml")
-    text = yaml.safe_dump(run.model_dump(), sort_keys=False, default_flow_style=None)
-    if not resolved.is_file() or resolved.read_text() != text:
-        # Not by a rule: while one is to run, Snakemake does not look at the parameters of those behind it.
-        with replacing(resolved) as temporary:
-            temporary.write_text(text)
-    return run, resolved
+    return parse_config(config, source)
 
 
 try:
-    RUN, CONFIG = read_config()
+    RUN = read_config()
 except InputError as error:
     print(f"cadmus: error: {error}", file=sys.stderr)
     # Nothing is locked or started yet, so leaving at once loses nothing.
     os._exit(2)
-# For the report, which shows it.
-config["resolved"] = CONFIG.read_text()
 RESULTS = f"results/{RUN.name}"
+CONFIG = Path(RESULTS, "config.yaml")
+CONFIG_TEXT = yaml.safe_dump(RUN.model_dump(), sort_keys=False, default_flow_style=None)
+# The report shows it.
+config["resolved"] = CONFIG_TEXT
 SHARDS = plan(RUN)
 DATASET = f"{RESULTS}/dataset"
 MODEL = f"{RESULTS}/model"
@@ -67,6 +66,23 @@ shell.prefix(STRICT)
 def memory(megabytes):
     """Memory of a job, more when it is tried again."""
     return lambda wildcards, attempt: attempt * megabytes
+
+
+def config_file(wildcards):
+    """The path of the config with all its defaults. A run that starts jobs writes the file here.
+
+    Snakemake asks for the parameters of a job before it starts the job. Making the file an output would not do:
+    Snakemake ignores changed parameters downstream of a job that is to run. A module has no `onstart`.
+    """
+    starts_jobs = workflow.executor_plugin is not None and not workflow.dryrun
+    if starts_jobs and not (CONFIG.is_file() and CONFIG.read_text() == CONFIG_TEXT):
+        try:
+            with replacing(CONFIG) as temporary:
+                temporary.write_text(CONFIG_TEXT)
+        except InputError as error:
+            print(f"cadmus: error: {error}", file=sys.stderr)
+            sys.exit(2)
+    return str(CONFIG)
 
 
 def section(*names):

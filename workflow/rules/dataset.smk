@@ -3,7 +3,6 @@
 
 rule shard:
     input:
-        config=ancient(CONFIG),
         earlier=earlier_shards,
         code=shard_code,
     output:
@@ -20,16 +19,16 @@ rule shard:
         # Three times what was measured.
         mem_mb=memory(1_500 + RUN.dataset.shard_size // 1_000),
     params:
+        config_file=config_file,
         dataset=subpath(output[0], ancestor=2),
         config=section("seed", "dataset"),
     shell:
-        "python -m cadmus shard --config {input.config} {params.dataset} --template {wildcards.template}"
+        "python -m cadmus shard --config {params.config_file} {params.dataset} --template {wildcards.template}"
         " --split {wildcards.split} --number {wildcards.number} 2>&1 | tee -i {log}"
 
 
 rule manifest:
     input:
-        config=ancient(CONFIG),
         shards=[f"{DATASET}/{shard.path}" for shard in SHARDS],
         code=code("cadmus.dataset.manifest"),
     output:
@@ -42,10 +41,11 @@ rule manifest:
     resources:
         mem_mb=memory(2_000 + sum(shard.rows for shard in SHARDS) * 60 // 10**6),
     params:
+        config_file=config_file,
         dataset=subpath(output[0], parent=True),
         config=section("seed", "dataset"),
     shell:
-        "python -m cadmus manifest --config {input.config} {params.dataset} 2>&1 | tee -i {log}"
+        "python -m cadmus manifest --config {params.config_file} {params.dataset} 2>&1 | tee -i {log}"
 
 
 rule dataset_report:

@@ -3,7 +3,6 @@
 
 rule completions:
     input:
-        config=ancient(CONFIG),
         model=rules.train.output.model,
         manifest=rules.manifest.output[0],
         code=code("cadmus.evaluate.completion", "cadmus.model.inference"),
@@ -17,17 +16,17 @@ rule completions:
     resources:
         gpu=1,
     params:
+        config_file=config_file,
         model=model_directory,
         dataset=subpath(input.manifest, parent=True),
         config=RUN.evaluate.model_dump(include={"split", "programs", "batch_size"}),
     shell:
-        "python -m cadmus evaluate --config {input.config} --model {params.model} --dataset {params.dataset}"
+        "python -m cadmus evaluate --config {params.config_file} --model {params.model} --dataset {params.dataset}"
         " --output {output} 2>&1 | tee -i {log}"
 
 
 rule curve:
     input:
-        config=ancient(CONFIG),
         snapshots=rules.train.output.snapshots,
         manifest=rules.manifest.output[0],
         code=code("cadmus.evaluate.curve", "cadmus.model.inference"),
@@ -41,18 +40,18 @@ rule curve:
     resources:
         gpu=1,
     params:
+        config_file=config_file,
         dataset=subpath(input.manifest, parent=True),
         config=RUN.evaluate.model_dump(
             include={"split", "snapshot_programs", "batch_size"}
         ),
     shell:
-        "python -m cadmus curve --config {input.config} --snapshots {input.snapshots} --dataset {params.dataset}"
+        "python -m cadmus curve --config {params.config_file} --snapshots {input.snapshots} --dataset {params.dataset}"
         " --output {output} 2>&1 | tee -i {log}"
 
 
 rule grid:
     input:
-        config=ancient(CONFIG),
         model=rules.train.output.model,
         code=code("cadmus.evaluate.grid", "cadmus.model.inference"),
     output:
@@ -65,15 +64,15 @@ rule grid:
     resources:
         gpu=1,
     params:
+        config_file=config_file,
         model=model_directory,
         config=RUN.evaluate.grid.model_dump(),
     shell:
-        "python -m cadmus grid --config {input.config} --model {params.model} --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus grid --config {params.config_file} --model {params.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule probe:
     input:
-        config=ancient(CONFIG),
         model=rules.train.output.model,
         code=code("cadmus.probe.regression", "cadmus.model.inference"),
     output:
@@ -86,15 +85,15 @@ rule probe:
     resources:
         gpu=1,
     params:
+        config_file=config_file,
         model=model_directory,
         config=RUN.evaluate.probe.model_dump(),
     shell:
-        "python -m cadmus probe --config {input.config} --model {params.model} --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus probe --config {params.config_file} --model {params.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule lens:
     input:
-        config=ancient(CONFIG),
         model=rules.train.output.model,
         code=code("cadmus.probe.lens", "cadmus.model.inference"),
     output:
@@ -107,15 +106,15 @@ rule lens:
     resources:
         gpu=1,
     params:
+        config_file=config_file,
         model=model_directory,
         config=RUN.evaluate.lens_programs,
     shell:
-        "python -m cadmus lens --config {input.config} --model {params.model} --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus lens --config {params.config_file} --model {params.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule patch:
     input:
-        config=ancient(CONFIG),
         model=rules.train.output.model,
         code=code("cadmus.probe.patching", "cadmus.model.inference"),
     output:
@@ -128,10 +127,11 @@ rule patch:
     resources:
         gpu=1,
     params:
+        config_file=config_file,
         model=model_directory,
         config=RUN.evaluate.patch_programs,
     shell:
-        "python -m cadmus patch --config {input.config} --model {params.model} --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus patch --config {params.config_file} --model {params.model} --output {output} 2>&1 | tee -i {log}"
 
 
 rule model_card:

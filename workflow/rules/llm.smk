@@ -14,7 +14,6 @@ SENT = bool(RUN.llm.models and os.environ.get("OPENAI_API_KEY"))
 
 rule llm_prepare:
     input:
-        config=ancient(CONFIG),
         table=os.path.relpath(MODELS),
         code=code("cadmus.llm.requests"),
     output:
@@ -24,6 +23,7 @@ rule llm_prepare:
     conda:
         "../envs/cadmus.yaml"
     params:
+        config_file=config_file,
         config=[
             section("seed"),
             RUN.dataset.model_dump(include={"values", "held_out_share"}),
@@ -33,13 +33,12 @@ rule llm_prepare:
             ),
         ],
     shell:
-        "python -m cadmus llm prepare --config {input.config} --table {input.table}"
+        "python -m cadmus llm prepare --config {params.config_file} --table {input.table}"
         " > {log} 2>&1"
 
 
 rule llm_submit:
     input:
-        config=ancient(CONFIG),
         table=os.path.relpath(MODELS),
         requests=rules.llm_prepare.output[0],
     output:
@@ -48,14 +47,15 @@ rule llm_submit:
         f"{RESULTS}/logs/llm_submit.log",
     conda:
         "../envs/cadmus.yaml"
+    params:
+        config_file=config_file,
     shell:
-        "python -m cadmus llm submit --config {input.config} --table {input.table}"
+        "python -m cadmus llm submit --config {params.config_file} --table {input.table}"
         " 2>&1 | tee -ia {log}"
 
 
 rule llm_collect:
     input:
-        config=ancient(CONFIG),
         table=os.path.relpath(MODELS),
         submitted=rules.llm_submit.output[0],
     output:
@@ -64,14 +64,15 @@ rule llm_collect:
         f"{RESULTS}/logs/llm_collect.log",
     conda:
         "../envs/cadmus.yaml"
+    params:
+        config_file=config_file,
     shell:
-        "python -m cadmus llm collect --wait --config {input.config} --table {input.table}"
+        "python -m cadmus llm collect --wait --config {params.config_file} --table {input.table}"
         " 2>&1 | tee -ia {log}"
 
 
 rule llm_score:
     input:
-        config=ancient(CONFIG),
         table=os.path.relpath(MODELS),
         requests=rules.llm_prepare.output[0],
         collected=rules.llm_collect.output if SENT else [],
@@ -82,6 +83,8 @@ rule llm_score:
         f"{RESULTS}/logs/llm_score.log",
     conda:
         "../envs/cadmus.yaml"
+    params:
+        config_file=config_file,
     shell:
-        "python -m cadmus llm score --config {input.config} --table {input.table}"
+        "python -m cadmus llm score --config {params.config_file} --table {input.table}"
         " --output {output} 2>&1 | tee -i {log}"

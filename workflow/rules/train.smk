@@ -22,7 +22,6 @@ PROGRAMS = sum(shard.rows for shard in SHARDS if shard.split == "train")
 
 rule train:
     input:
-        config=ancient(CONFIG),
         manifest=rules.manifest.output[0],
         code=code("cadmus.train.loop"),
     output:
@@ -40,6 +39,7 @@ rule train:
         mem_mb=lambda wildcards, attempt, threads: attempt
         * TRAINING.memory(threads, PROGRAMS),
     params:
+        config_file=config_file,
         dataset=subpath(input.manifest, parent=True),
         model=subpath(output[0], parent=True),
         card=f"{MODEL}/{CARD}",
@@ -52,7 +52,7 @@ rule train:
     shell:
         "trap : TERM; rm -f {params.card}; "
         + SPREAD
-        + " python -m cadmus train --config {input.config} --dataset {params.dataset}"
+        + " python -m cadmus train --config {params.config_file} --dataset {params.dataset}"
         " --checkpoints {params.checkpoints} --metrics {params.metrics} --snapshots {params.snapshots}"
         " --output {params.model} --ranks {resources.train_gpus} 2>&1 | (trap '' TERM; exec tee -ia {log})"
         " && mv {params.metrics} {output.metrics} && mv {params.snapshots} {output.snapshots}"
