@@ -65,6 +65,9 @@ def stream_split(directory: Path | str, split: str) -> Iterator[tuple[Programs, 
     for file in _files(directory, split):
         table = _read(directory, file, ["program", "prompt_length"])
         yield Programs.from_arrow(table["program"]), table["prompt_length"].to_numpy()
+        del table
+    # Arrow keeps what it has decoded into.
+    pa.default_memory_pool().release_unused()
 
 
 def _files(directory: Path, split: str, templates: list[str] | None = None) -> list[dict[str, Any]]:

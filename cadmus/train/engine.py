@@ -47,7 +47,6 @@ def start_process() -> torch.device:
         # DeepSpeed's Newton-Schulz is under torch.compile, which on a CPU needs a C++ compiler and half a
         # minute to save milliseconds.
         torch.compiler.set_stance("force_eager")
-        _keep_freed_memory()
     local_ranks = int(os.environ["LOCAL_WORLD_SIZE"])
     # torchrun sets the variable for several ranks, so only that of a single rank is surely the user's.
     if local_ranks > 1 or "OMP_NUM_THREADS" not in os.environ:
@@ -212,6 +211,8 @@ def initialise(model: GPT, train: config.Train, world_size: int) -> Any:
     from deepspeed.accelerator import get_accelerator
     from deepspeed.runtime import bf16_optimizer
 
+    if not torch.cuda.is_available():
+        _keep_freed_memory()
     # It takes every CPU for one that computes in bf16, and so does Muon's Newton-Schulz iteration then.
     get_accelerator().is_bf16_supported = lambda: train.precision == "bf16"
     # It collects garbage and prints its use of memory whether asked or not.
