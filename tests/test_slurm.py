@@ -78,7 +78,7 @@ def snakemake(checkout, tmp_path):
 @pytest.mark.parametrize(
     ("site", "asked"),
     [
-        ({}, {"threads: 16", "nodes=1", "train_gpus=0", "mem_mb=24000"}),
+        ({"train_gpus": 0}, {"threads: 16", "nodes=1", "train_gpus=0", "mem_mb=24000"}),
         (
             {"train_gpus": 8, "train_nodes": 2, "gpu_model": "h100", "gpu_partition": "gpu"},
             {"threads: 32", "nodes=2", "train_gpus=8", "gres=gpu:h100:4", "tasks=2", "slurm_partition=gpu"},
