@@ -37,6 +37,7 @@ docs: .venv/installed
 lint: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 	$(BIN)/snakefmt --check workflow
 	$(BIN)/snakemake --lint

@@ -13,12 +13,12 @@ from typing import Any
 import yaml
 
 from cadmus import config
-from cadmus.cores import cores
+from cadmus.common.cores import cores
+from cadmus.common.files import replacing
+from cadmus.common.provenance import commit
 from cadmus.errors import InputError
 from cadmus.evaluate.numbers import accuracy_by, read_numbers
-from cadmus.files import replacing
-from cadmus.plan import flops_so_far, parameter_count
-from cadmus.provenance import commit
+from cadmus.planning.training import flops_so_far, parameter_count
 
 LAST = 50
 """Steps at the end over which losses are averaged."""

@@ -15,8 +15,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from cadmus.command_reference import reference
-from cadmus.readme import results_page
+from cadmus.cli.reference import reference
+from cadmus.docgen.readme import results_page
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

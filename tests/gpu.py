@@ -15,10 +15,10 @@ import yaml
 
 from cadmus import config
 from cadmus.bench.training import Attending, forms
+from cadmus.checks import kills
 from cadmus.model.attention import attend_written_out
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
-from cadmus.train import kills
 from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
 from tests.test_bench import LITTLE_TRAINING
 from tests.test_golden_losses import GOLDEN, RUNS

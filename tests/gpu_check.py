@@ -27,9 +27,9 @@ import torch
 import yaml
 
 from cadmus import config
-from cadmus.files import replacing
-from cadmus.plan import training_flops
-from cadmus.provenance import commit, versions
+from cadmus.common.files import replacing
+from cadmus.common.provenance import commit, versions
+from cadmus.planning.training import training_flops
 from tests.checkout import ROOT
 
 STEPS = 60
@@ -129,7 +129,8 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
 
 def train_and_measure(directory: Path) -> None:
     """Train as one of the ranks of :func:`train_steps`."""
-    from cadmus.train import checkpoint, kills, loop
+    from cadmus.checks import kills
+    from cadmus.train import checkpoint, loop
     from cadmus.train.data import TrainingSet
 
     run = config.load_config(directory / "config.yaml")
@@ -228,7 +229,8 @@ def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
 def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yaml") -> tuple[Facts, str]:
     """`cadmus train` with one rank, with all, and with all and then one: the losses agree."""
     from cadmus.dataset.manifest import write_manifest
-    from cadmus.dataset.shards import plan, write_shard
+    from cadmus.dataset.shards import plan
+    from cadmus.dataset.writer import write_shard
 
     values = yaml.safe_load(path.read_text())
     values["train"] = {"recipe": "paper", "steps": STEPS, "batch_size": 64, "checkpoint_every": STEPS // 2}

@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from cadmus.files import replacing
+from cadmus.common.files import replacing
 from tests.checkout import ROOT
 
 NOTEBOOK = ROOT / "docs/notebook.ipynb"

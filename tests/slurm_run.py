@@ -23,10 +23,10 @@ from typing import Any
 
 import polars as pl
 
-from cadmus.cluster_plan import jobs, read_profile
+from cadmus.common.files import replacing
+from cadmus.common.provenance import commit
 from cadmus.config import Config, load_config
-from cadmus.files import replacing
-from cadmus.provenance import commit
+from cadmus.planning.cluster import jobs, read_profile
 from tests.checkout import ROOT, copy_checkout, environment_of
 from tests.slurm_cluster import SlurmCluster, ask, wait_for
 

@@ -12,7 +12,8 @@ from cadmus.ablation import _command, read_variants
 from cadmus.cli.ablate import ablate
 from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan, write_shard
+from cadmus.dataset.shards import plan
+from cadmus.dataset.writer import write_shard
 from cadmus.errors import InputError
 
 ROOT = Path(__file__).parents[1]

@@ -11,15 +11,16 @@ import torch
 from click.testing import CliRunner
 from huggingface_hub import ModelCard
 
-from cadmus import config, hub
-from cadmus.card import model_card, write_model_card
+from cadmus import config
 from cadmus.cli.card import card as command
 from cadmus.config import load_config
+from cadmus.docgen import hub
+from cadmus.docgen.model_card import model_card, write_model_card
 from cadmus.errors import InputError
 from cadmus.evaluate.numbers import write_numbers
 from cadmus.model.export import read_metadata, save_export, weights_digest
 from cadmus.model.gpt import GPT
-from cadmus.plan import average_program, training_flops
+from cadmus.planning.training import average_program, training_flops
 
 RUN = load_config(Path(__file__).parent / "tiny.yaml")
 TRAINED = {

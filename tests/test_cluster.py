@@ -8,8 +8,8 @@ import pytest
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 
-from cadmus.cluster import Demand, check, parse_partitions, read_partitions, training_job, ways_out
 from cadmus.errors import InputError
+from cadmus.planning.slurm import Demand, check, parse_partitions, read_partitions, training_job, ways_out
 
 SINFO = """\
 cpu*|64|256000|(null)|1-00:00:00

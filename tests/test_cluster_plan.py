@@ -13,7 +13,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cadmus import isa
 from cadmus.cli.plan import plan as command
-from cadmus.cluster_plan import (
+from cadmus.config import load_config, parse_config
+from cadmus.errors import InputError
+from cadmus.evaluate.grid import comparison_grid
+from cadmus.model.gpt import GPT, Block
+from cadmus.model.inference import Cadmus
+from cadmus.planning.cluster import (
     RATES,
     UNITS,
     checkpoint_bytes,
@@ -25,12 +30,7 @@ from cadmus.cluster_plan import (
     read_rates,
     regression_flops,
 )
-from cadmus.config import load_config, parse_config
-from cadmus.errors import InputError
-from cadmus.evaluate.grid import comparison_grid
-from cadmus.model.gpt import GPT, Block
-from cadmus.model.inference import Cadmus
-from cadmus.plan import DEVICES, plan, read_gpu, training_flops
+from cadmus.planning.training import DEVICES, plan, read_gpu, training_flops
 from cadmus.probe import sizes
 from cadmus.probe.lens import logit_lens
 from cadmus.probe.patching import patching

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from cadmus.config import RECIPES, Train, load_config, parse_config
-from cadmus.config_reference import documents, readme
+from cadmus.docgen.config_reference import documents, readme
 from cadmus.errors import InputError
 
 QUICK = Path(__file__).parent.parent / "config" / "quick.yaml"

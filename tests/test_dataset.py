@@ -17,8 +17,9 @@ from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.reader import read_split
 from cadmus.dataset.sampler import sample
 from cadmus.dataset.seen import Seen
-from cadmus.dataset.shards import Shard, plan, write_shard
+from cadmus.dataset.shards import Shard, plan
 from cadmus.dataset.splits import hashes, split_of
+from cadmus.dataset.writer import write_shard
 from cadmus.errors import Defect, InputError
 from cadmus.programs import Programs
 from cadmus.vm import reference

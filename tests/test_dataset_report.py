@@ -11,17 +11,18 @@ from click.testing import CliRunner
 from huggingface_hub import DatasetCard
 from matplotlib.colors import to_rgb
 
-from cadmus import hub
 from cadmus.cli.main import cadmus
 from cadmus.config import HELD_OUT, SPLITS, TEMPLATES, load_config, parse_config
-from cadmus.dataset import FIGURES
-from cadmus.dataset.card import _size_category
 from cadmus.dataset.manifest import read_manifest, write_manifest
-from cadmus.dataset.pictures import DRAW, TITLES
-from cadmus.dataset.report import write_report
-from cadmus.dataset.shards import plan, write_shard
-from cadmus.dataset.survey import FATES, survey
+from cadmus.dataset.shards import plan
+from cadmus.dataset.writer import write_shard
+from cadmus.docgen import hub
 from cadmus.errors import InputError
+from cadmus.report import FIGURES
+from cadmus.report.card import _size_category
+from cadmus.report.pictures import DRAW, TITLES
+from cadmus.report.report import write_report
+from cadmus.report.survey import FATES, survey
 
 CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
 VALUES = {

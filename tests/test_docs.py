@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cadmus.cli.main import cadmus
-from cadmus.command_reference import reference
+from cadmus.cli.reference import reference
 from cadmus.vm import reference as machine
 from tests.checkout import ROOT
 

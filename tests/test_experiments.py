@@ -12,13 +12,14 @@ from cadmus import config
 from cadmus.cli.main import cadmus
 from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan, write_shard
+from cadmus.dataset.shards import plan
+from cadmus.dataset.writer import write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.numbers import accuracy_by
 from cadmus.model import WEIGHTS
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
-from cadmus.plan import flops_so_far
+from cadmus.planning.training import flops_so_far
 from cadmus.train.snapshots import snapshot_path
 
 CONFIG = """

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
+from cadmus.common.files import check_writable, replacing
 from cadmus.config import Model, load_config
 from cadmus.dataset import parquet
 from cadmus.dataset.sampler import sample
@@ -16,7 +17,6 @@ from cadmus.dataset.shards import Shard
 from cadmus.errors import InputError
 from cadmus.evaluate.numbers import write_numbers
 from cadmus.figures import style, tables
-from cadmus.files import check_writable, replacing
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 

@@ -3,7 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
-from cadmus import fuzz
+from cadmus.checks import fuzz
 from cadmus.cli.fuzz import fuzz as command
 from cadmus.errors import Defect
 from cadmus.vm import reference

@@ -20,7 +20,8 @@ from cadmus.dataset import parquet, sampler
 from cadmus.dataset.held_out import matches
 from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.reader import read_split
-from cadmus.dataset.shards import plan, write_shard
+from cadmus.dataset.shards import plan
+from cadmus.dataset.writer import write_shard
 from cadmus.errors import Defect, InputError
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT

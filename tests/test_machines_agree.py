@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cadmus import fuzz, isa
+from cadmus import isa
+from cadmus.checks import fuzz
 from cadmus.programs import Programs
 from cadmus.vm import compiled, lockstep, reference
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cadmus import isa
-from cadmus.manual import EXAMPLES, manual
+from cadmus.docgen.manual import EXAMPLES, manual
 from cadmus.vm import reference
 
 PAGE = Path(__file__).parent.parent / "docs" / "isa.md"

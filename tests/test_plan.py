@@ -14,12 +14,12 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from cadmus.cli.plan import plan as command
-from cadmus.cluster_plan import plan_cluster
 from cadmus.config import TEMPLATES, Model, load_config, parse_config
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.gpt import GPT
-from cadmus.plan import (
+from cadmus.planning.cluster import plan_cluster
+from cadmus.planning.training import (
     DEVICES,
     average_program,
     compare_counts,

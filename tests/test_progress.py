@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cadmus import progress
+from cadmus.common import progress
 from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from cadmus.docgen.readme import BEGIN, END, FILES, publish, with_results
 from cadmus.errors import InputError
-from cadmus.readme import BEGIN, END, FILES, publish, with_results
 
 ROOT = Path(__file__).parent.parent
 

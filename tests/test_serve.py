@@ -20,7 +20,7 @@ import torch
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-from cadmus import isa, serve
+from cadmus import isa
 from cadmus.cli.complete import complete
 from cadmus.cli.serve import serve as command
 from cadmus.cli.server import listening
@@ -29,6 +29,7 @@ from cadmus.model import shipped
 from cadmus.model.inference import Cadmus
 from cadmus.model.sampling import Sampler
 from cadmus.programs import Programs
+from cadmus.serve import application as serve
 from tests.test_complete import PREFIXES, ROOT, TRAINED_LENGTH, small_export
 from tests.test_model import FLOAT_NOISE, alone
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cadmus import sources
-from cadmus.sources import sources_of
+from cadmus.common import sources
+from cadmus.common.sources import sources_of
 
 
 def names(*modules):
@@ -13,14 +13,14 @@ def names(*modules):
 
 
 def test_a_shard_depends_on_the_machine_and_its_own_template():
-    found = names("cadmus.dataset.shards", "cadmus.templates.less_greater")
+    found = names("cadmus.dataset.writer", "cadmus.templates.less_greater")
     assert {"isa.py", "vm/compiled.py", "templates/draw.py", "templates/less_greater.py"} <= found
     assert "templates/equality.py" not in found
     assert "dataset/sampler.py" in found, "imports inside functions count"
 
 
 def test_adapters_and_configuration_are_no_sources():
-    found = names("cadmus.dataset.shards")
+    found = names("cadmus.dataset.writer")
     assert not any(name.startswith("cli/") for name in found)
     assert "config.py" not in found
 

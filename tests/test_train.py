@@ -28,12 +28,13 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from cadmus import config, isa
+from cadmus.checks import kills
 from cadmus.cli.main import cadmus
 from cadmus.model import WEIGHTS
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
-from cadmus.train import checkpoint, engine, kills, launch
+from cadmus.train import checkpoint, engine, launch
 from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, pack, pack_batch
 from cadmus.train.snapshots import find_snapshots, snapshot_path, snapshot_steps

@@ -16,16 +16,16 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
-from cadmus.cluster_plan import jobs as cluster_jobs
-from cadmus.cluster_plan import local_jobs
 from cadmus.config import TEMPLATES, load_config
-from cadmus.dataset import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.figures import CAPTIONS, FIGURES, PAGES, TABLES
 from cadmus.llm.models import COLUMNS as MODEL_COLUMNS
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
+from cadmus.planning.cluster import jobs as cluster_jobs
+from cadmus.planning.cluster import local_jobs
 from cadmus.programs import Programs
+from cadmus.report import FIGURES as DATASET_FIGURES
 from tests.checkout import ROOT, copy_checkout, environment_of
 from tests.llm_server import LlmServer
 from tests.llm_solver import errs, solve

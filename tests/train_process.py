@@ -4,11 +4,11 @@ import os
 import sys
 from pathlib import Path
 
+from cadmus.checks.kills import random_programs
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.train import loop
 from cadmus.train.data import TrainingSet
-from cadmus.train.kills import random_programs
 
 # Threads cost these tiny models more than they save.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -9,10 +9,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from cadmus.bench import Measured
+from cadmus.common.progress import progress
 from cadmus.config import SPLITS, load_config
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
-from cadmus.progress import progress
 
 
 def bench_dataset(config: Path) -> Measured:

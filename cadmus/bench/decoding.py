@@ -10,11 +10,11 @@ import torch
 
 from cadmus import config, isa
 from cadmus.bench import Measured
+from cadmus.common.progress import progress
 from cadmus.dataset.sampler import sample
 from cadmus.model.inference import Cadmus
 from cadmus.model.tokens import BYTE_OF_TOKEN, TOKEN_OF_BYTE
 from cadmus.programs import Programs, stack
-from cadmus.progress import progress
 from cadmus.templates import TEMPLATES
 
 EACH = 64

@@ -16,8 +16,8 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.bench import Measured
+from cadmus.common.progress import progress
 from cadmus.errors import InputError
-from cadmus.progress import progress
 
 INSTRUCTIONS = 40
 PROGRAMS = 30

@@ -14,11 +14,11 @@ from threadpoolctl import threadpool_limits
 
 from cadmus import config
 from cadmus.bench import Measured
-from cadmus.cores import cores
+from cadmus.common.cores import cores
+from cadmus.common.progress import progress
 from cadmus.evaluate.comparisons import held_out_sample
 from cadmus.model.inference import Cadmus
 from cadmus.probe.regression import prefix_numbers, score
-from cadmus.progress import progress
 
 TARGET = "x"
 SETTINGS = config.Probe()

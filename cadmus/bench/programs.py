@@ -8,8 +8,8 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.bench import Measured
+from cadmus.common.progress import progress
 from cadmus.programs import Programs
-from cadmus.progress import progress
 from cadmus.vm import compiled, reference
 
 NUMBER_SYMBOLS = "0123456789+-*/%xn<>="

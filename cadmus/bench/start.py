@@ -6,8 +6,8 @@ import sys
 import time
 
 from cadmus.bench import Measured
+from cadmus.common.progress import progress
 from cadmus.errors import Defect
-from cadmus.progress import progress
 
 REPEATS = 15
 PROCESSES = {

@@ -30,7 +30,7 @@ def ablate(config: Path, variants: Path, dataset: Path, runs: Path, output: Path
         --runs results/ablation/runs --output results/ablation/fast.csv --jobs 2
     """
     from cadmus.ablation import ablate as run_all
-    from cadmus.files import check_writable
+    from cadmus.common.files import check_writable
 
     check_writable(output)
     run_all(config, variants, dataset, runs, output, jobs, click.echo)

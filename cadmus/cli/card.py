@@ -32,10 +32,10 @@ def card(model: Path, completions: Path, metrics: Path, output: Path | None) -> 
       cadmus card results/quick/model --completions results/quick/experiments/completions.parquet \\
         --metrics results/quick/training/metrics.jsonl
     """
-    from cadmus import hub
-    from cadmus.card import write_model_card
+    from cadmus.common.files import check_writable
+    from cadmus.docgen import hub
+    from cadmus.docgen.model_card import write_model_card
     from cadmus.errors import InputError
-    from cadmus.files import check_writable
 
     output = output or model / hub.CARD
     if output.suffix != ".md":

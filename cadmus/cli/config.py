@@ -52,9 +52,9 @@ def document(root: Path) -> None:
     Example:
       cadmus config document
     """
-    from cadmus.config_reference import documents
+    from cadmus.common.files import replacing
+    from cadmus.docgen.config_reference import documents
     from cadmus.errors import InputError
-    from cadmus.files import replacing
 
     if not (root / "cadmus/config.py").is_file():
         raise InputError(f"{root}: not a checkout of Cadmus (cadmus/config.py is missing); name its folder")

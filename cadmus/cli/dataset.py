@@ -98,7 +98,7 @@ def shard(config: Path, directory: Path, template: str, split: str, number: int)
       cadmus shard results/quick/dataset --template equality --split train --number 0
     """
     from cadmus.config import load_config
-    from cadmus.dataset.shards import write_shard
+    from cadmus.dataset.writer import write_shard
 
     write_shard(load_config(config), directory, template, split, number)
 
@@ -135,7 +135,7 @@ def report(directory: Path) -> None:
     Example:
       cadmus report results/quick/dataset
     """
-    from cadmus.dataset.report import write_report
+    from cadmus.report.report import write_report
 
     for path in write_report(directory):
         click.echo(path)

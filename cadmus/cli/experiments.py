@@ -298,10 +298,10 @@ def _load(config: "Config", directory: Path, device: str | None) -> Any:
 
 def _write(numbers: Any, output: Path, config: "Config", directory: Path, **noted: str) -> None:
     """Write the numbers with what they were made by, and what else is ``noted``."""
+    from cadmus.common.provenance import commit
     from cadmus.config import digest
     from cadmus.evaluate.numbers import write_numbers
     from cadmus.model.export import weights_digest
-    from cadmus.provenance import commit
 
     metadata = {
         "config_digest": digest(config.model_dump()),

@@ -6,8 +6,8 @@ import time
 import click
 
 from cadmus.cli.options import WholeNumber, seed_option
-from cadmus.cores import cores
-from cadmus.progress import progress
+from cadmus.common.cores import cores
+from cadmus.common.progress import progress
 from cadmus.vm.reference import Result, show
 
 MINUTE = 60.0
@@ -53,7 +53,7 @@ def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
       cadmus fuzz --programs 10_000_000 --seed 1
       cadmus fuzz --programs 1_000_000_000 --jobs 2
     """
-    from cadmus import fuzz as fuzzing
+    from cadmus.checks import fuzz as fuzzing
 
     if jobs is None:
         jobs = cores()
@@ -91,7 +91,7 @@ def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
 
 
 def _so_far(agreed: int, programs: int, first_chunk: int) -> str:
-    from cadmus.fuzz import CHUNK
+    from cadmus.checks.fuzz import CHUNK
 
     done = agreed // CHUNK
     rest = f"--first-chunk {first_chunk + done} --programs {programs - done * CHUNK}"

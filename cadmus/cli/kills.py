@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from cadmus.cli.options import WholeNumber, seed_option
-from cadmus.progress import progress
+from cadmus.common.progress import progress
 
 
 @click.command()
@@ -33,7 +33,7 @@ def kills(kills: int, seed: int) -> None:
     Example:
       cadmus kills --kills 50 --seed 1
     """
-    from cadmus.train.kills import PHASES, survive
+    from cadmus.checks.kills import PHASES, survive
 
     start, happened = time.perf_counter(), 0
     with (

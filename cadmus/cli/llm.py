@@ -239,11 +239,11 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
     Example:
       cadmus llm score --config config/mine.yaml --output llm.parquet
     """
+    from cadmus.common.provenance import commit
     from cadmus.config import digest
     from cadmus.evaluate.numbers import write_numbers
     from cadmus.llm.outcomes import OUTCOMES, summary
     from cadmus.llm.score import score
-    from cadmus.provenance import commit
 
     check_numbers_path(output)
     run = _comparison(config, directory, table).read()

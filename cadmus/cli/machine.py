@@ -100,7 +100,7 @@ def isa_command(form: str | None) -> None:
       cadmus isa --markdown > docs/isa.md
     """
     if form == "markdown":
-        from cadmus.manual import manual
+        from cadmus.docgen.manual import manual
 
         click.echo(manual(), nl=False)
     elif form == "json":

@@ -25,8 +25,8 @@ from cadmus.cli import (
     train,
 )
 from cadmus.cli.options import colour, complain
+from cadmus.common.files import REFUSALS
 from cadmus.errors import InputError
-from cadmus.files import REFUSALS
 
 SECTIONS = {
     "The machine": (machine,),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cadmus.common.files import check_writable
+from cadmus.common.progress import progress
 from cadmus.errors import InputError
-from cadmus.files import check_writable
-from cadmus.progress import progress
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

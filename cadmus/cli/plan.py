@@ -10,8 +10,8 @@ import click
 from cadmus.cli.options import CONFIG, DIRECTORY, PATH, echo_table, json_option
 
 if TYPE_CHECKING:
-    from cadmus.cluster_plan import ClusterPlan
-    from cadmus.plan import Choice, Plan
+    from cadmus.planning.cluster import ClusterPlan
+    from cadmus.planning.training import Choice, Plan
 
 
 @click.command()
@@ -66,9 +66,9 @@ def plan(
       cadmus plan config/laptop.yaml
       cadmus plan config/paper.yaml --gpu H200 --json
     """
-    from cadmus import cluster_plan
-    from cadmus import plan as planning
     from cadmus.config import load_config
+    from cadmus.planning import cluster as cluster_plan
+    from cadmus.planning import training as planning
 
     run = load_config(config)
     table = devices or planning.DEVICES

@@ -17,7 +17,7 @@ def readme(results: Path, root: Path) -> None:
     Example:
       cadmus readme results/quick
     """
-    from cadmus.readme import publish
+    from cadmus.docgen.readme import publish
 
     for path in publish(results, root):
         click.echo(path)

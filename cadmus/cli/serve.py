@@ -41,7 +41,7 @@ def serve(directory: Path | None, host: str, port: int, name: str | None, device
 
     model = Cadmus.load(directory, usable_device(device))
     with listening(host, port) as listener:
-        from cadmus.serve import application
+        from cadmus.serve.application import application
 
         app = application(model, name, model.max_length)
         click.echo(f"{name} is served at {address_of(listener, host)}/v1 (Ctrl-C stops)")

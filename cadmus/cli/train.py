@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from cadmus.cli.options import DIRECTORY, PATH, WholeNumber, config_option
+from cadmus.common.files import check_writable
 from cadmus.errors import InputError, RankLocalError
-from cadmus.files import check_writable
 
 
 @click.command()

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from cadmus import isa
+from cadmus.common.cores import cores
+from cadmus.common.files import replacing
+from cadmus.common.progress import progress
 from cadmus.config import HELD_OUT, TEMPLATES, Config, digest
-from cadmus.cores import cores
 from cadmus.dataset import parquet
 from cadmus.dataset.held_out import matches
 from cadmus.dataset.shards import Shard, plan
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import Defect, InputError
-from cadmus.files import replacing
 from cadmus.programs import Programs
-from cadmus.progress import progress
 
 NAME = "manifest.json"
 KEYS = {"digest", "isa_digest", "config_digest", "splits", "files"}

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cadmus import isa
+from cadmus.common.files import replacing
 from cadmus.config import HELD_OUT, Config
 from cadmus.dataset.sampler import Sample
 from cadmus.dataset.shards import Shard
 from cadmus.errors import InputError
-from cadmus.files import replacing
 
 SCHEMA = pa.schema(
     [

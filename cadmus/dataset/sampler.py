@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cadmus.common.progress import progress
 from cadmus.config import HELD_OUT, Dataset
 from cadmus.dataset.held_out import matches
 from cadmus.dataset.seen import Seen
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import InputError, meant
 from cadmus.programs import Programs, stack
-from cadmus.progress import progress
 from cadmus.templates import TEMPLATES, Candidates, Draw
 from cadmus.vm import compiled
 

@@ -22,12 +22,12 @@ import numpy as np
 import polars as pl
 
 from cadmus import isa
+from cadmus.common.progress import progress
 from cadmus.config import TEMPLATES
 from cadmus.errors import Defect
 from cadmus.evaluate.numbers import SOLVE
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs, join
-from cadmus.progress import progress
 from cadmus.vm.compiled import verdicts
 
 DROP = "_"

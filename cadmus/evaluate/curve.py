@@ -6,14 +6,14 @@ from typing import Any
 
 import polars as pl
 
+from cadmus.common.progress import progress
 from cadmus.config import Evaluate, parse_config
 from cadmus.errors import InputError
 from cadmus.evaluate.completion import complete
 from cadmus.evaluate.numbers import accuracy_by
 from cadmus.model import METADATA
 from cadmus.model.export import read_metadata
-from cadmus.plan import flops_so_far
-from cadmus.progress import progress
+from cadmus.planning.training import flops_so_far
 
 
 def accuracy_by_compute(

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cadmus.common.progress import progress
 from cadmus.config import Grid, Values
 from cadmus.evaluate.comparisons import HALF, held_out_comparisons
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs
-from cadmus.progress import progress
 from cadmus.templates.draw import comparator
 
 _PROGRAMS_AT_ONCE = 8_192

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from cadmus.common.files import replacing
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import wilson
-from cadmus.files import replacing
 
 METRICS = {
     "verified": "Verified",

@@ -86,10 +86,10 @@ def produce(name: str, numbers: list[Path], output: Path) -> list[Path]:
     """
     import importlib
 
+    from cadmus.common.files import replacing
     from cadmus.errors import InputError, meant
     from cadmus.evaluate.numbers import read_numbers
     from cadmus.figures import style, tables
-    from cadmus.files import replacing
 
     if name not in NAMES:
         raise InputError(f"no figure, table or page {name!r}; {meant(name, NAMES)}")

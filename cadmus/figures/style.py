@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from cadmus.files import replacing
+from cadmus.common.files import replacing
 
 STYLE = Path(__file__).with_name("cadmus.mplstyle")
 COLUMN = 3.4

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cadmus.files import replacing
+from cadmus.common.files import replacing
 
 _LATEX = str.maketrans(
     {

@@ -13,13 +13,13 @@ from typing import Any
 
 import openai
 
+from cadmus.common.progress import progress
 from cadmus.config import Llm
 from cadmus.errors import InputError, ModelOutputError
 from cadmus.llm import client as clients
 from cadmus.llm.answers import read_reply
 from cadmus.llm.replies import FINAL, Replies
 from cadmus.llm.requests import Request
-from cadmus.progress import progress
 
 ATTEMPTS = 8
 """How often a request is sent when the server fails."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cadmus.common.files import read_table
 from cadmus.errors import InputError, meant
-from cadmus.files import read_table
 from cadmus.llm.prompt import prompt
 
 MODELS = Path(__file__).parents[2] / "config" / "llms.tsv"
@@ -72,7 +72,7 @@ def read_models(path: Path, names: Sequence[str]) -> list[LanguageModel]:
     """The rows of a table that have these names, in their order.
 
     Raises:
-        InputError: as :func:`cadmus.files.read_table`; a row is wrong, a name comes twice, or a name
+        InputError: as :func:`cadmus.common.files.read_table`; a row is wrong, a name comes twice, or a name
             has no row.
     """
     found: dict[str, LanguageModel] = {}

@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cadmus.common.files import reported
 from cadmus.errors import InputError
-from cadmus.files import reported
 
 FINAL = {400, 413, 422}
 """Statuses of a request that would be refused again; with any other, it may be sent once more."""

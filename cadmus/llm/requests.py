@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cadmus.common.files import replacing
+from cadmus.common.progress import progress
 from cadmus.config import Config, Llm, digest
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import HALF
 from cadmus.evaluate.grid import grid_programs
 from cadmus.evaluate.numbers import write_numbers
-from cadmus.files import replacing
 from cadmus.llm.models import URLS, LanguageModel
-from cadmus.progress import progress
 
 INDEX = "index.parquet"
 """What each request is about: one row each, in the order of the files of requests."""

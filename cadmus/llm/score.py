@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
+from cadmus.common.progress import progress
 from cadmus.errors import ModelOutputError
 from cadmus.evaluate.comparisons import HALF
 from cadmus.llm.answers import read_reply
@@ -14,7 +15,6 @@ from cadmus.llm.prompt import read_answer
 from cadmus.llm.replies import Replies
 from cadmus.llm.requests import Request
 from cadmus.programs import Programs
-from cadmus.progress import progress
 from cadmus.vm.compiled import verdicts
 
 

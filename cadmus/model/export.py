@@ -16,11 +16,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cadmus import config, isa
+from cadmus.common.files import check_writable, reported
+from cadmus.common.provenance import commit, versions
 from cadmus.errors import InputError
-from cadmus.files import check_writable, reported
 from cadmus.model import CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
-from cadmus.provenance import commit, versions
 
 MAX_POSITIONS = 256
 """Stated to ``transformers``; rotary positions have no limit of their own."""

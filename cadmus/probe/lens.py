@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from cadmus import isa
+from cadmus.common.progress import progress
 from cadmus.config import Values
 from cadmus.evaluate.comparisons import held_out_sample
 from cadmus.evaluate.numbers import with_accuracy
 from cadmus.model.tokens import TOKEN_OF_BYTE
-from cadmus.progress import progress
 
 
 def logit_lens(model: Any, n: int, values: Values, held_out_share: float, seed: int) -> pl.DataFrame:

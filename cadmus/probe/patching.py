@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from cadmus.common.progress import progress
 from cadmus.config import Values
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import HALF, held_out_sample
 from cadmus.evaluate.intervals import wilson
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.probe.sizes import DRAWN_PER_PAIR
-from cadmus.progress import progress
 from cadmus.templates.draw import comparator
 
 OUTCOMES = ("own", "hybrid", "donor", "other")

@@ -14,6 +14,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from cadmus.common.progress import progress
 from cadmus.config import Probe, Values
 from cadmus.evaluate.comparisons import HALF, held_out_sample
 from cadmus.evaluate.numbers import with_accuracy
@@ -21,7 +22,6 @@ from cadmus.probe import sizes
 from cadmus.probe.majority import majority
 from cadmus.probe.solver import Regressions
 from cadmus.programs import Programs
-from cadmus.progress import progress
 from cadmus.templates.expressions import short_expressions
 
 

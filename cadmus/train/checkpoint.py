@@ -22,9 +22,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cadmus import config, isa
+from cadmus.common.files import flush, flush_directory, reported
+from cadmus.common.provenance import commit, versions
 from cadmus.errors import InputError
-from cadmus.files import flush, flush_directory, reported
-from cadmus.provenance import commit, versions
 from cadmus.train import state
 
 METADATA = "meta.json"

@@ -10,8 +10,8 @@ from typing import IO, NamedTuple
 import numpy as np
 from torch import distributed
 
+from cadmus.common.files import reported
 from cadmus.errors import InputError
-from cadmus.files import reported
 from cadmus.programs import Programs
 
 

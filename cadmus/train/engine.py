@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from cadmus import config
-from cadmus.cores import cores
+from cadmus.common.cores import cores
 from cadmus.errors import InputError, RankLocalError
 from cadmus.model.gpt import GPT
 

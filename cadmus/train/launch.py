@@ -9,8 +9,8 @@ import sys
 from typing import Any
 from uuid import uuid4
 
+from cadmus.common.cores import cores
 from cadmus.config import Train
-from cadmus.cores import cores
 from cadmus.errors import InputError
 from cadmus.train.slurm import Nodes
 

@@ -16,9 +16,9 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from cadmus import config
+from cadmus.common.files import replacing, reported
 from cadmus.dataset.sampler import seed_of
 from cadmus.errors import CadmusError, InputError, RankLocalError
-from cadmus.files import replacing, reported
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.train import checkpoint, data, engine, state

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 from cadmus import config
+from cadmus.common.files import reported
 from cadmus.errors import InputError
-from cadmus.files import reported
 
 FIRST_SHARE = 0.01
 """Share of the steps after which the first one is left."""

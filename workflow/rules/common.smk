@@ -12,15 +12,15 @@ sys.path.insert(0, str(Path(str(workflow.current_basedir)).parents[1]))
 
 import cadmus
 from cadmus.config import TEMPLATES, parse_config, read_yaml
-from cadmus.dataset import FIGURES as DATASET_FIGURES
+from cadmus.report import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
 from cadmus.figures import CAPTIONS, FIGURES, FORMATS, PAGES, TABLES
-from cadmus.files import replacing
-from cadmus.hub import CARD
+from cadmus.common.files import replacing
+from cadmus.docgen.hub import CARD
 from cadmus.llm.models import MODELS
 from cadmus.model import FILES as MODEL_FILES
-from cadmus.sources import sources_of
+from cadmus.common.sources import sources_of
 
 
 def read_config():
@@ -97,7 +97,7 @@ def code(*modules):
 
 
 def shard_code(wildcards):
-    return code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}")
+    return code("cadmus.dataset.writer", f"cadmus.templates.{wildcards.template}")
 
 
 def earlier_shards(wildcards):

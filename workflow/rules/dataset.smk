@@ -51,7 +51,7 @@ rule manifest:
 rule dataset_report:
     input:
         manifest=rules.manifest.output[0],
-        code=code("cadmus.dataset.report"),
+        code=code("cadmus.report.report"),
     output:
         report(
             [f"{DATASET}/report.md", f"{DATASET}/{CARD}"],

@@ -139,7 +139,7 @@ rule model_card:
         model=rules.train.output.model,
         metrics=rules.train.output.metrics,
         completions=rules.completions.output[0],
-        code=code("cadmus.card"),
+        code=code("cadmus.docgen.model_card"),
     output:
         report(
             f"{MODEL}/{CARD}",

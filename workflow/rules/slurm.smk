@@ -5,7 +5,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from cadmus.cluster import Demand, check, read_partitions, ways_out
+from cadmus.planning.slurm import Demand, check, read_partitions, ways_out
 from cadmus.errors import InputError
 
 

@@ -2,7 +2,7 @@
 # that was killed continues from its last checkpoint. Once the model is exported they have done their work;
 # left behind, they would stand in for a training with other code.
 
-from cadmus.cluster import training_job
+from cadmus.planning.slurm import training_job
 
 # On several nodes, one launcher on each, which starts the ranks there.
 SPREAD = (

@@ -5,15 +5,15 @@ from typing import Any
 
 import polars as pl
 
-from cadmus import hub
+from cadmus.common.files import replacing
+from cadmus.common.progress import progress
 from cadmus.config import HELD_OUT
-from cadmus.dataset import FIGURES
-from cadmus.dataset.card import dataset_card
-from cadmus.dataset.pictures import DRAW, NUMBERS, TITLES, title
-from cadmus.dataset.survey import EXAMPLES, FATES, Survey, survey
+from cadmus.docgen import hub
 from cadmus.figures import style, tables
-from cadmus.files import replacing
-from cadmus.progress import progress
+from cadmus.report import FIGURES
+from cadmus.report.card import dataset_card
+from cadmus.report.pictures import DRAW, NUMBERS, TITLES, title
+from cadmus.report.survey import EXAMPLES, FATES, Survey, survey
 
 NAME = "report.md"
 FOLDER = "report"

@@ -6,12 +6,13 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from cadmus import hub, isa
+from cadmus import isa
 from cadmus.config import HELD_OUT
 from cadmus.dataset import parquet
-from cadmus.dataset.pictures import title
-from cadmus.dataset.survey import Survey
+from cadmus.docgen import hub
 from cadmus.figures import tables
+from cadmus.report.pictures import title
+from cadmus.report.survey import Survey
 
 EVERYTHING = "default"
 """The configuration with all templates; each template has one of its own besides."""

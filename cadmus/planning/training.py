@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cadmus import isa
+from cadmus.common.files import read_table
+from cadmus.common.progress import progress
 from cadmus.config import TEMPLATES, Config, Dataset, Model, Train
 from cadmus.dataset import shards
 from cadmus.dataset.sampler import seed_of
 from cadmus.errors import InputError, meant
-from cadmus.files import read_table
-from cadmus.progress import progress
 from cadmus.templates import TEMPLATES as DRAWN
 from cadmus.templates import Candidates, Draw
 from cadmus.vm.compiled import verdicts
 
-DEVICES = Path(__file__).parent.parent / "config" / "devices.tsv"
+DEVICES = Path(__file__).parents[2] / "config" / "devices.tsv"
 """Speed and price of each device."""
 SAMPLE = 8_192
 """Candidates drawn of each template to see how long its programs are."""
@@ -324,7 +324,7 @@ def read_devices(path: Path, ranks: int) -> list[Device]:
         ranks: value of the word ``ranks`` in the column counts.
 
     Raises:
-        InputError: as :func:`cadmus.files.read_table`, or a value is not a number in its range.
+        InputError: as :func:`cadmus.common.files.read_table`, or a value is not a number in its range.
     """
     return [device for row in read_table(path, COLUMNS, "devices") for device in _of_row(row, path, ranks)]
 

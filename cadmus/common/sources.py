@@ -13,8 +13,8 @@ UNTRACKED = (
     "cadmus.cli",
     "cadmus.config",
     "cadmus.errors",
-    "cadmus.files",
-    "cadmus.progress",
+    "cadmus.common.files",
+    "cadmus.common.progress",
     # The list of templates; a shard depends on its own template.
     "cadmus.templates",
 )
@@ -45,7 +45,7 @@ def sources_of(*modules: str) -> tuple[Path, ...]:
 @functools.cache
 def _path(module: str) -> Path | None:
     """The file of a module; None when the name is something inside a module."""
-    place = Path(__file__).parent.joinpath(*module.split(".")[1:])
+    place = Path(__file__).parents[1].joinpath(*module.split(".")[1:])
     candidates = (place.with_suffix(".py"), place / "__init__.py")
     return next((path for path in candidates if path.is_file()), None)
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cadmus.common.files import read_table
 from cadmus.config import TEMPLATES, Config, read_yaml
 from cadmus.dataset import shards
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import HALF
 from cadmus.figures import CAPTIONS
-from cadmus.files import read_table
-from cadmus.plan import (
+from cadmus.planning.training import (
     DEVICES,
     AverageProgram,
     Choice,
@@ -34,7 +34,7 @@ from cadmus.plan import (
 from cadmus.probe import sizes
 from cadmus.train.snapshots import snapshot_steps
 
-_ROOT = Path(__file__).parent.parent
+_ROOT = Path(__file__).parents[2]
 RATES = _ROOT / "config" / "rates.tsv"
 """The rates that are reckoned with, and where each comes from."""
 PROFILE = _ROOT / "workflow" / "profiles" / "slurm"
@@ -140,8 +140,8 @@ def plan_cluster(
 
     Args:
         config: the run.
-        planned: its :func:`cadmus.plan.plan`.
-        devices, gpu: table and name of the GPU, see :func:`cadmus.plan.read_gpu`.
+        planned: its :func:`cadmus.planning.training.plan`.
+        devices, gpu: table and name of the GPU, see :func:`cadmus.planning.training.read_gpu`.
         rates: see :func:`read_rates`.
         profile: see :func:`read_profile`.
 
@@ -198,8 +198,8 @@ def read_rates(path: Path) -> dict[str, float]:
     """The rates of a table of tab-separated values, in the units of :data:`UNITS`.
 
     Raises:
-        InputError: as :func:`cadmus.files.read_table`, a row is missing, unknown or there twice, or a rate
-            has another unit or is no number above 0.
+        InputError: as :func:`cadmus.common.files.read_table`, a row is missing, unknown or there twice, or a
+            rate has another unit or is no number above 0.
     """
     found: dict[str, float] = {}
     for row in read_table(path, COLUMNS, "rates"):

@@ -7,16 +7,17 @@ from typing import Any
 
 import polars as pl
 
-from cadmus import hub, isa
+from cadmus import isa
+from cadmus.common.files import replacing
 from cadmus.config import TEMPLATES, Config
+from cadmus.docgen import hub
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text
 from cadmus.evaluate.numbers import METRICS, SOLVE, accuracy_by, read_numbers
 from cadmus.figures import table3_accuracy, tables
-from cadmus.files import replacing
 from cadmus.model import METADATA, WEIGHTS
 from cadmus.model.export import read_metadata, trained_config, weights_digest
-from cadmus.plan import flops_so_far
+from cadmus.planning.training import flops_so_far
 
 TASK = "text-generation"
 METRIC_TYPES = {"exact": "exact_match"}

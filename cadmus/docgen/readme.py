@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from cadmus.common.files import replacing
 from cadmus.errors import InputError
-from cadmus.files import replacing
 
 BEGIN, END = "<!-- results: written by `cadmus readme` -->", "<!-- /results -->"
 FILES = (

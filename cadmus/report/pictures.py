@@ -12,8 +12,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from cadmus import isa
 from cadmus.config import HELD_OUT
-from cadmus.dataset.survey import FATES, Survey
 from cadmus.figures import style
+from cadmus.report.survey import FATES, Survey
 
 TITLES = {
     "kept": "kept",

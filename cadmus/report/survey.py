@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 
 from cadmus import isa
+from cadmus.common.progress import progress
 from cadmus.dataset import parquet
 from cadmus.dataset.manifest import read_manifest
 from cadmus.programs import Programs
-from cadmus.progress import progress
 from cadmus.vm import reference
 
 EXAMPLES = 3
