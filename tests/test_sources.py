@@ -8,7 +8,7 @@ from cadmus.common.sources import sources_of
 
 def names(*modules):
     """Source files relative to the package."""
-    package = Path(sources.__file__).parent
+    package = Path(sources.__file__).parents[1]
     return {path.relative_to(package).as_posix() for path in sources_of(*modules)}
 
 
