@@ -18,7 +18,7 @@ from cadmus.common.files import replacing
 from cadmus.common.provenance import commit
 from cadmus.errors import InputError
 from cadmus.evaluate.numbers import accuracy_by, read_numbers
-from cadmus.planning.training import flops_so_far, parameter_count
+from cadmus.model.flops import parameter_count
 
 LAST = 50
 """Steps at the end over which losses are averaged."""
@@ -113,15 +113,15 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
     _command(folder, "train", *common, *paths, "--output", str(folder / "model"), jobs=jobs)
     paths = ["--model", str(folder / "model"), "--output", str(completions)]
     _command(folder, "evaluate", *common, *paths, jobs=jobs)
-    losses, totals = ("loss", "completion_loss"), ("programs", "tokens", "seconds")
+    losses, totals = ("loss", "completion_loss"), ("programs", "tokens", "flops", "seconds")
     steps = read_numbers(metrics, (*losses, *totals))
-    programs, tokens, seconds = (steps[name][-1] for name in totals)
+    programs, tokens, flops, seconds = (steps[name][-1] for name in totals)
     accuracy = accuracy_by(read_numbers(completions, ("template", *METRICS)), "template")
     return {
         "parameters": parameter_count(run.model),
         "programs": programs,
         "tokens": tokens,
-        "flops": f"{flops_so_far(run, programs, tokens):.4g}",
+        "flops": f"{flops:.4g}",
         "seconds": round(seconds),
         **{name: round(steps.select(name).tail(LAST).mean().item(), 5) for name in losses},
         **{

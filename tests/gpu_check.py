@@ -29,7 +29,7 @@ import yaml
 from cadmus import config
 from cadmus.common.files import replacing
 from cadmus.common.provenance import commit, versions
-from cadmus.planning.training import training_flops
+from cadmus.model.flops import training_flops
 from tests.checkout import ROOT
 
 STEPS = 60

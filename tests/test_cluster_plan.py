@@ -16,6 +16,7 @@ from cadmus.cli.plan import plan as command
 from cadmus.config import load_config, parse_config
 from cadmus.errors import InputError
 from cadmus.evaluate.grid import comparison_grid
+from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT, Block
 from cadmus.model.inference import Cadmus
 from cadmus.planning.cluster import (
@@ -30,7 +31,7 @@ from cadmus.planning.cluster import (
     read_rates,
     regression_flops,
 )
-from cadmus.planning.training import DEVICES, plan, read_gpu, training_flops
+from cadmus.planning.training import DEVICES, plan, read_gpu
 from cadmus.probe import sizes
 from cadmus.probe.lens import logit_lens
 from cadmus.probe.patching import patching

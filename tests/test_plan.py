@@ -17,18 +17,10 @@ from cadmus.cli.plan import plan as command
 from cadmus.config import TEMPLATES, Model, load_config, parse_config
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
+from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.planning.cluster import plan_cluster
-from cadmus.planning.training import (
-    DEVICES,
-    average_program,
-    compare_counts,
-    parameter_count,
-    plan,
-    read_devices,
-    read_gpu,
-    training_flops,
-)
+from cadmus.planning.training import DEVICES, average_program, compare_counts, plan, read_devices, read_gpu
 
 ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests/tiny.yaml"

@@ -315,6 +315,7 @@ def test_a_run_learns_and_exports_what_it_was(tmp_path):
     assert exported["data_digest"] == "data"
     assert exported["loss"] == records[-1]["loss"]
     assert exported["tokens"] == records[-1]["tokens"]
+    assert exported["flops"] == records[-1]["flops"] == pytest.approx(80 * records[0]["flops"], rel=0.1)
     assert exported["config"]["train"]["learning_rate"] == 3e-3
     assert exported["config"]["train"]["precision"] in ("bf16", "fp32")
     assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])

@@ -14,6 +14,7 @@ from cadmus.errors import InputError
 from cadmus.programs import Programs, offsets_of
 from cadmus.train import data, launch
 from cadmus.train.data import TrainingSet
+from cadmus.train.loader import Loader
 from cadmus.train.slurm import Nodes
 from tests.test_train import PROCESSES, finish, free_port
 
@@ -93,6 +94,22 @@ def test_taking_programs_does_not_look_at_the_others():
         tracemalloc.stop()
     assert taken.lengths.tolist() == [20] * 100
     assert peak < 100_000
+
+
+def test_a_batch_counts_the_tokens_and_pairs_of_all_ranks():
+    strings = ["34+7=", "u", "12+0>", "55="]
+    training_set = TrainingSet(Programs.from_strings(strings), np.full(4, 2, np.uint8))
+    batches = [
+        Loader(training_set, 0, config.Train(steps=1, batch_size=4), 16, rank, ranks=2).load(0)
+        for rank in (0, 1)
+    ]
+    tokens = [len(string) + 1 for string in strings]
+    for batch in batches:
+        assert batch.tokens == sum(tokens)
+        # Each token attends to itself and to those before it in its program.
+        assert batch.pairs == sum(count * (count + 1) // 2 for count in tokens)
+        assert batch.targets == sum(map(len, strings))
+    assert sum(batch.micro_batches[0].programs for batch in batches) == 4
 
 
 def ranks(cores: int, gpus: int = 0, nodes: Nodes | None = None, **train) -> int:

@@ -22,8 +22,8 @@ from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.attention import Attend, attend_fused, attend_written_out
 from cadmus.model.export import transformers_config
+from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
-from cadmus.planning.training import parameter_count, training_flops
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.train import engine
@@ -91,7 +91,7 @@ def bench_train(run: config.Config | None = None, count: int = PROGRAMS) -> Meas
     each of which is one that does not count.  On a CPU the ways take turns; a GPU has one of them at a time.
 
     The share of the machine is of the operations that the model needs for the tokens of the programs (see
-    :func:`cadmus.planning.training.training_flops`), beside the rate of products of square matrices, in the
+    :func:`cadmus.model.flops.training_flops`), beside the rate of products of square matrices, in the
     precision that a training has on it.
 
     A way that fails, for example out of memory, is one line on standard error and has no keys.

@@ -17,12 +17,11 @@ from cadmus.evaluate.numbers import METRICS, SOLVE, accuracy_by, read_numbers
 from cadmus.figures import table3_accuracy, tables
 from cadmus.model import METADATA, WEIGHTS
 from cadmus.model.export import read_metadata, trained_config, weights_digest
-from cadmus.planning.training import flops_so_far
 
 TASK = "text-generation"
 METRIC_TYPES = {"exact": "exact_match"}
 """What the hub calls a metric, where it is no plain share of right answers."""
-NEEDED = ("config", "data_digest", "steps", "programs", "tokens", "device", "cores")
+NEEDED = ("config", "data_digest", "steps", "programs", "tokens", "flops", "device", "cores")
 """What the card takes from ``meta.json`` besides what every export has."""
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
 """Fields of the section train that do not decide what is learnt."""
@@ -118,7 +117,7 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
     graded = _completions(completions, directory)
     steps = _metrics(metrics, noted["steps"])
     seconds = steps["seconds"][-1]
-    flops = flops_so_far(config, noted["programs"], noted["tokens"])
+    flops = noted["flops"]
     # Equality programs are there twice, by another name.
     trained = graded.filter(pl.col("template").is_in(TEMPLATES)).unique("template")
     trained_on = int(trained["training_programs"].sum())

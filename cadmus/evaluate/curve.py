@@ -7,13 +7,12 @@ from typing import Any
 import polars as pl
 
 from cadmus.common.progress import progress
-from cadmus.config import Evaluate, parse_config
+from cadmus.config import Evaluate
 from cadmus.errors import InputError
 from cadmus.evaluate.completion import complete
 from cadmus.evaluate.numbers import accuracy_by
 from cadmus.model import METADATA
 from cadmus.model.export import read_metadata
-from cadmus.planning.training import flops_so_far
 
 
 def accuracy_by_compute(
@@ -38,15 +37,10 @@ def accuracy_by_compute(
     rows = []
     for path in progress("snapshots", snapshots):
         noted = read_metadata(path)
-        missing = [key for key in ("config", "steps", "programs", "tokens") if key not in noted]
+        missing = [key for key in ("steps", "tokens", "flops") if key not in noted]
         if missing:
             raise InputError(f"{path / METADATA}: says nothing of {missing[0]}; give snapshots of a training")
-        config = parse_config(noted["config"], str(path / METADATA))
-        compute = {
-            "step": noted["steps"],
-            "tokens": noted["tokens"],
-            "flops": flops_so_far(config, noted["programs"], noted["tokens"]),
-        }
+        compute = {"step": noted["steps"], "tokens": noted["tokens"], "flops": noted["flops"]}
         completions = complete(load(path), table, max_length, settings.snapshot_programs)
         graded = accuracy_by(completions, "template")
         rows.append(graded.select(*(pl.lit(value).alias(name) for name, value in compute.items()), pl.all()))

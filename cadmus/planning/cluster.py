@@ -16,6 +16,7 @@ from cadmus.dataset import shards
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import HALF
 from cadmus.figures import CAPTIONS
+from cadmus.model.flops import block_matrices, parameter_count, training_flops
 from cadmus.planning.training import (
     DEVICES,
     AverageProgram,
@@ -23,12 +24,9 @@ from cadmus.planning.training import (
     Device,
     Plan,
     average_programs,
-    block_matrices,
     compare_counts,
     gpu_count,
-    parameter_count,
     read_gpu,
-    training_flops,
     training_seconds,
 )
 from cadmus.probe import sizes

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cadmus import isa
 from cadmus.common.files import read_table
 from cadmus.common.progress import progress
-from cadmus.config import TEMPLATES, Config, Dataset, Model, Train
+from cadmus.config import TEMPLATES, Config, Dataset, Train
 from cadmus.dataset import shards
 from cadmus.dataset.sampler import seed_of
 from cadmus.errors import InputError, meant
+from cadmus.model.flops import embedding_count, parameter_count, training_flops
 from cadmus.templates import TEMPLATES as DRAWN
 from cadmus.templates import Candidates, Draw
 from cadmus.vm.compiled import verdicts
@@ -175,7 +175,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     return Plan(
         name=config.name,
         parameters=parameter_count(config.model),
-        parameters_without_embeddings=parameter_count(config.model) - _embeddings(config.model),
+        parameters_without_embeddings=parameter_count(config.model) - embedding_count(config.model),
         programs=programs,
         tokens=round(programs * average.tokens),
         shards=len(files),
@@ -237,40 +237,6 @@ def compare_counts(config: Config, planned: Plan, gpu: Device) -> Choice:
         speedup=cheapest.hours / configured.hours,
         cost_ratio=configured.usd / cheapest.usd,
     )
-
-
-def parameter_count(sizes: Model) -> int:
-    """Parameters of :class:`cadmus.model.gpt.GPT`, by formula."""
-    width, mlp = sizes.width, sizes.mlp
-    biases = 3 * width + width + mlp + width
-    layer_norms = 2 * 2 * width
-    final_layer_norm = 2 * width
-    return (
-        _embeddings(sizes) + sizes.layers * (block_matrices(sizes) + biases + layer_norms) + final_layer_norm
-    )
-
-
-def training_flops(sizes: Model, tokens: float, pairs: float) -> float:
-    """Floating-point operations of forward and backward passes, those of the model alone.
-
-    6 · M · tokens + 12 · layers · width · pairs, where M counts the parameters of the matrices that every
-    token is multiplied with: layers · (4 · width² + 2 · width · mlp) in the blocks, and vocabulary · width
-    in the output.  A parameter takes a multiplication and an addition for each token, and twice that
-    backward.  A pair of tokens takes 2 · width of them for the score and again for the weighted sum, in each
-    layer.  Norms, the softmax, padding and the optimizer are left out.
-
-    Args:
-        sizes: of the model.
-        tokens: all that are trained on, the ends included.
-        pairs: of a token and one that it attends to, over all these tokens.
-    """
-    matrices = sizes.layers * block_matrices(sizes) + isa.VOCABULARY_SIZE * sizes.width
-    return 6 * matrices * tokens + 12 * sizes.layers * sizes.width * pairs
-
-
-def flops_so_far(config: Config, programs: int, tokens: int) -> float:
-    """:func:`training_flops` of so many programs and tokens, whose pairs are those of the average program."""
-    return training_flops(config.model, tokens, programs * average_program(config).pairs)
 
 
 def average_program(config: Config) -> AverageProgram:
@@ -389,15 +355,6 @@ def _estimate(config: Config, flops: float, device: Device) -> Estimate:
     hours = seconds / 3600
     mfu = flops / (seconds * device.count * device.peak_teraflops * 1e12)
     return Estimate(device, hours, hours * device.count * device.usd_per_hour, mfu)
-
-
-def _embeddings(sizes: Model) -> int:
-    return isa.VOCABULARY_SIZE * sizes.width * (1 if sizes.tied else 2)
-
-
-def block_matrices(sizes: Model) -> int:
-    """Parameters of the matrices of one block: query, key, value and output, and the two of the MLP."""
-    return 4 * sizes.width**2 + 2 * sizes.width * sizes.mlp
 
 
 def _draw(seed: int, dataset: Dataset, name: str) -> Candidates:

@@ -16,11 +16,15 @@ class Batch(NamedTuple):
 
     Attributes:
         micro_batches: the rank's programs, packed, on its device.
-        targets, completing: tokens to predict, over all ranks: all of them, and those in completions.
+        tokens: of all ranks, the ends included.
+        pairs: of a token and one that it attends to, of all ranks.
+        targets, completing: tokens to predict, of all ranks: all of them, and those in completions.
         weight: of all these targets together.
     """
 
     micro_batches: list[PackedBatch]
+    tokens: int
+    pairs: int
     targets: int
     completing: int
     weight: float
@@ -67,7 +71,9 @@ class Loader:
         """The batch of a step, counted from 0."""
         batch = self._batches.batch(step)
         offsets = self._programs.offsets
-        targets = int((offsets[batch + 1] - offsets[batch]).sum())
+        lengths = offsets[batch + 1] - offsets[batch]
+        targets = int(lengths.sum())
+        pairs = int(((lengths + 1) * (lengths + 2) // 2).sum())
         # The first instruction is no target.
         completing = targets - int(np.maximum(self._prompt_lengths[batch].astype(np.int64) - 1, 0).sum())
         micro_batches = [
@@ -77,4 +83,4 @@ class Loader:
             for rows in np.split(batch[self._mine], self._micro_batches)
         ]
         weight = completing + self._train.prompt_weight * (targets - completing)
-        return Batch(micro_batches, targets, completing, weight)
+        return Batch(micro_batches, targets + len(batch), pairs, targets, completing, weight)

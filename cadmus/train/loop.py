@@ -20,6 +20,7 @@ from cadmus.common.files import replacing, reported
 from cadmus.dataset.sampler import seed_of
 from cadmus.errors import CadmusError, InputError, RankLocalError
 from cadmus.model.export import save_export
+from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
 from cadmus.train import checkpoint, data, engine, state
 from cadmus.train.loader import Loader
@@ -57,7 +58,8 @@ def train(
         export_directory: where the export goes.
         metrics_path: a file of one JSON object for each step: ``step`` (steps done), ``loss`` (mean over
             the targets, in nats), ``completion_loss`` (over those behind the prompts), ``learning_rate`` (of
-            Adam), ``tokens`` and ``programs`` (since the start), ``seconds`` (likewise, over all resumed
+            Adam), ``tokens``, ``programs`` and ``flops`` (since the start, see
+            :func:`cadmus.model.flops.training_flops`), ``seconds`` (likewise, over all resumed
             parts), ``tokens_per_second`` and ``fill`` (share of the computed tokens that were no padding).
         log: takes lines for the user; called by the first rank only.
         snapshot_directory: where the exports of :func:`cadmus.train.snapshots.snapshot_steps` go; none are
@@ -110,6 +112,7 @@ class _Step(NamedTuple):
     completion_loss: float
     learning_rate: float
     tokens: int
+    flops: float
     fill: float
     stop: bool
 
@@ -140,6 +143,7 @@ class _Training:
             "completion_loss": None,
             "tokens": 0,
             "programs": 0,
+            "flops": 0.0,
             "seconds": 0.0,
         }
 
@@ -203,6 +207,7 @@ class _Training:
                     "completion_loss": done.completion_loss,
                     "tokens": self.progress["tokens"] + done.tokens,
                     "programs": self.progress["programs"] + train.batch_size,
+                    "flops": self.progress["flops"] + done.flops,
                     "seconds": self.progress["seconds"] + seconds,
                 }
                 if metrics is not None:
@@ -263,7 +268,8 @@ class _Training:
             of_all / batch.targets,
             of_completions / batch.completing,
             learning_rate,
-            batch.targets + train.batch_size,
+            batch.tokens,
+            training_flops(self.config.model, batch.tokens, batch.pairs),
             batch.fill,
             stopping > 0,
         )
