@@ -1,11 +1,14 @@
 """The configuration: what is valid, and one clear line for what is not."""
 
 import copy
+import json
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from cadmus.cli.main import cadmus
 from cadmus.config import RECIPES, Train, load_config, parse_config
 from cadmus.docgen.config_reference import documents, readme
 from cadmus.errors import InputError
@@ -176,3 +179,47 @@ def test_a_section_is_documented_field_by_field():
     fields = readme(QUICK.parent.parent).split("## `train`")[1].split("## ")[0]
     assert all(f"| `{name}` |" in fields for name in Train.model_fields)
     assert "ZeRO" in fields
+
+
+def test_a_config_extends_another(tmp_path):
+    (tmp_path / "base.yaml").write_text(
+        "extends: quick\nname: base\ntrain: {steps: 7}\ndataset: {templates: {random: {train: 0}}}\n"
+    )
+    path = tmp_path / "mine.yaml"
+    path.write_text("extends: base.yaml\nname: mine\ntrain: {batch_size: 64}\n")
+    quick, mine = load_config(QUICK).model_dump(), load_config(path).model_dump()
+    quick["name"] = "mine"
+    quick["train"] |= {"steps": 7, "batch_size": 64}
+    quick["dataset"]["templates"]["random"]["train"] = 0
+    assert mine == quick
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: quik\nname: a", r"mine\.yaml: extends: no config 'quik'; did you mean 'quick'\?"),
+        ("extends: other.yaml\nname: a", r"cannot read the config .*other\.yaml: No such file"),
+        ("extends: mine.yaml\nname: a", r"mine\.yaml: extends: .*mine\.yaml extends this config; remove one"),
+        ("extends: [quick]\nname: a", r"extends: must be the name or the path of a config, got \['quick'\]"),
+        (
+            "extends: quick",
+            r"mine\.yaml: name: missing; a config that extends another needs a name of its own",
+        ),
+        ("extends: text.yaml\nname: a", r"text\.yaml: a config is a mapping"),
+        ("extends: quick\nname: a\ntrain: {stepz: 3}", r"mine\.yaml: train\.stepz: no such key"),
+    ],
+)
+def test_what_cannot_be_extended_is_one_line(tmp_path, text, message):
+    (tmp_path / "text.yaml").write_text("just text")
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        load_config(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_name_of_a_config_is_enough():
+    shown = CliRunner().invoke(cadmus, ["config", "show", "quick", "--json"])
+    assert json.loads(shown.stdout) == load_config(QUICK).model_dump()
+    with pytest.raises(InputError, match=r"config quik: No such file.*; did you mean 'quick'\?"):
+        CliRunner().invoke(cadmus, ["config", "show", "quik"], catch_exceptions=False)

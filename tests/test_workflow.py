@@ -419,6 +419,29 @@ use rule * from cadmus
     assert load_config(tmp_path / "results/tiny/config.yaml") == CONFIG
 
 
+def test_a_config_outside_the_checkout_extends_one_of_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text("extends: quick\nname: mine\ntrain: {steps: 3}\n")
+    table = "results/mine/tables/table2_instructions.csv"
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "--snakefile",
+        str(ROOT / "workflow/Snakefile"),
+        "--cores",
+        "1",
+    ]
+    done = subprocess.run(
+        [*command, "--configfile", "mine.yaml", "--", table], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / table).exists()
+    dry = subprocess.run(
+        [*command, "-n", "-p", "--configfile", "mine.yaml"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "results/mine/model/model.safetensors" in dry.stdout + dry.stderr
+
+
 def test_the_workflow_is_formatted():
     done = subprocess.run(
         [sys.executable, "-m", "snakefmt", "--check", str(ROOT / "workflow")], capture_output=True, text=True

@@ -46,7 +46,7 @@ def show(file: Path, as_json: bool) -> None:
 def document(root: Path) -> None:
     """Write config/README.md and the JSON schema in ROOT.
 
-    ROOT is a checkout, whose cadmus/config.py says what they say.
+    ROOT is a checkout, whose cadmus/config/schema.py says what they say.
 
     \b
     Example:
@@ -56,8 +56,10 @@ def document(root: Path) -> None:
     from cadmus.docgen.config_reference import documents
     from cadmus.errors import InputError
 
-    if not (root / "cadmus/config.py").is_file():
-        raise InputError(f"{root}: not a checkout of Cadmus (cadmus/config.py is missing); name its folder")
+    if not (root / "cadmus/config/schema.py").is_file():
+        raise InputError(
+            f"{root}: not a checkout of Cadmus (cadmus/config/schema.py is missing); name its folder"
+        )
 
     for path, text in documents(root).items():
         with replacing(path) as temporary:

@@ -26,7 +26,13 @@ class WholeNumber(click.IntRange):
 
 
 class _ConfigFile(click.Path):
-    """A file; Tab offers the YAML files here and one folder below, where there are any."""
+    """A file, or the name of a config of the checkout; Tab offers YAML files here and one folder below."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from cadmus.config import find_config
+
+        found = find_config(value) if isinstance(value, str) and not Path(value).exists() else None
+        return super().convert(value if found is None else found, param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

@@ -9,9 +9,9 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
+UNTRACKED_PACKAGES = ("cadmus.cli", "cadmus.config")
 UNTRACKED = (
-    "cadmus.cli",
-    "cadmus.config",
+    *UNTRACKED_PACKAGES,
     "cadmus.errors",
     "cadmus.common.files",
     "cadmus.common.progress",
@@ -33,7 +33,8 @@ def sources_of(*modules: str) -> tuple[Path, ...]:
     while pending:
         module = pending.pop()
         path = _path(module)
-        if module in found or module in UNTRACKED or module.startswith("cadmus.cli.") or path is None:
+        untracked = module in UNTRACKED or module.startswith(tuple(f"{name}." for name in UNTRACKED_PACKAGES))
+        if module in found or untracked or path is None:
             continue
         found[module] = path
         imports, files = _references(path)

@@ -21,7 +21,15 @@ Copy one, give it another `name`, change what you are interested in.  Everything
 the default below.  `cadmus config show config/NAME.yaml` prints a file with all its defaults, or one line
 that says what is wrong with it.
 
-The tables are written from `cadmus/config.py` and the files by `cadmus config document`.
+A file can extend another and hold only what differs:
+
+```yaml
+extends: quick  # a file here, or a path relative to this one
+name: wider
+model: {width: 192}
+```
+
+The tables are written from `cadmus/config/schema.py` and the files by `cadmus config document`.
 
 Another Snakemake workflow can take this one as a module, with one of these files as its `config/config.yaml`:
 
@@ -44,10 +52,21 @@ after `snakedeploy deploy-workflow`, the package has to be installed, in the sam
 that runs Snakemake; `--sdm conda` does not bring it.
 """
 
+EXTENDS_MEANING = "config to extend: the name of a file in config/, or a path relative to this file"
+
 
 def schema() -> str:
     """The JSON schema of a config file, for editors and for other tools."""
-    return json.dumps(Config.model_json_schema(), indent=1) + "\n"
+    described = Config.model_json_schema()
+    # Resolved when a file is read, so it is no field.
+    described["properties"]["extends"] = {
+        "description": EXTENDS_MEANING,
+        "title": "Extends",
+        "type": "string",
+    }
+    required = described.pop("required")
+    described["anyOf"] = [{"required": required}, {"required": ["extends", "name"]}]
+    return json.dumps(described, indent=1) + "\n"
 
 
 def readme(root: Path) -> str:

@@ -11,7 +11,7 @@ import yaml
 sys.path.insert(0, str(Path(str(workflow.current_basedir)).parents[1]))
 
 import cadmus
-from cadmus.config import TEMPLATES, parse_config, read_yaml
+from cadmus.config import TEMPLATES, extended, parse_config, read_yaml
 from cadmus.report import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
@@ -29,11 +29,12 @@ def read_config():
     Raises:
         InputError: a file, key or value is wrong.
     """
-    source = ", ".join(map(os.path.relpath, workflow.configfiles)) or "config"
+    paths = [Path(os.path.relpath(path)) for path in workflow.configfiles]
     # Snakemake has read the files, but takes a key that comes twice.
-    for path in workflow.configfiles:
-        read_yaml(os.path.relpath(path))
-    return parse_config(config, source)
+    for path in paths:
+        read_yaml(path)
+    values = extended(config, paths[-1] if paths else Path("config"))
+    return parse_config(values, ", ".join(map(str, paths)) or "config")
 
 
 try:

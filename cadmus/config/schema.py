@@ -1,4 +1,4 @@
-"""The configuration: every field, its meaning, its default and what is valid, in one place.
+"""Every field of a config: its meaning, its default and its valid values.
 
 A file under ``config/`` names a run and its scale; everything it leaves out has the default given here.
 ``workflow/schemas/config.schema.json`` and the tables of ``config/README.md`` are written from these
@@ -9,23 +9,19 @@ import hashlib
 import itertools
 import json
 import re
-import reprlib
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
 from cadmus import isa
-from cadmus.errors import InputError, meant
+from cadmus.errors import meant
 
 
 def _whole_number(value: Any) -> Any:
@@ -672,102 +668,3 @@ class Config(Section):
 def digest(value: Any) -> str:
     """Sixteen hexadecimal digits of a value that JSON can hold."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def parse_config(values: Any, source: str) -> Config:
-    """Check a mapping, as read from YAML or given by a workflow, and fill in the defaults.
-
-    Raises:
-        InputError: naming ``source``, the key, what is wrong and what is valid.
-    """
-    if not isinstance(values, dict):
-        raise InputError(f"{source}: a config is a mapping of keys to values, for example `name: quick`")
-    try:
-        return Config.model_validate(values)
-    except ValidationError as error:
-        raise InputError(f"{source}: {_describe(error, values)}") from None
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML in which no key comes twice, of which the first would be lost without a word."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key.value!r} comes twice", problem_mark=key.start_mark
-                )
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def load_config(path: Path | str) -> Config:
-    """Read a config file.
-
-    Raises:
-        InputError: the file is missing, is no YAML or holds something invalid.
-    """
-    return parse_config(read_yaml(path), str(path))
-
-
-def read_yaml(path: Path | str) -> Any:
-    """What a YAML file holds.
-
-    Raises:
-        InputError: the file is missing, is no YAML or has a key twice.
-    """
-    try:
-        # The loader is a safe one.
-        return yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
-    except FileNotFoundError as error:
-        near = {
-            str(file) for folder in (Path(path).parent, Path("config")) for file in folder.glob("[!.]*.yaml")
-        }
-        hint = f"; {meant(str(path), sorted(near))}" if near else ""
-        raise InputError(f"cannot read the config {path}: {error.strerror}{hint}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise InputError(f"cannot read the config {path}: {reason}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or getattr(error, "reason", error)
-        raise InputError(f"{path}{place}: not valid YAML: {reason}") from None
-
-
-def _describe(error: ValidationError, values: Any) -> str:
-    """The first problem in one line, and how many more there are."""
-    problems = error.errors(include_url=False, include_context=False)
-    # A misspelt key explains a missing one, so it goes first.
-    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-    first = problems[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        text = f"{key}: no such key; {meant(str(first['loc'][-1]), _fields(first['loc'][:-1]))}"
-    elif first["type"] == "missing":
-        text = f"{key}: is missing"
-    else:
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "model_type":
-            message = "should be a mapping of keys to values"
-        named = message.split(":")[0]
-        if first["type"] != "value_error":
-            message = message[0].lower() + message[1:]
-            if ", not " not in message:
-                message += f", not {reprlib.repr(first['input'])}"
-        elif key and named in message and named in _fields(first["loc"]):
-            key, message = f"{key}.{named}", message.removeprefix(f"{named}: ")
-        text = f"{key}: {message}" if key else message
-    more = len(problems) - 1
-    return text + (f" (and {more} more problem{'s' * (more > 1)})" if more else "")
-
-
-def _fields(path: tuple[int | str, ...]) -> list[str]:
-    section: Any = Config
-    for part in path:
-        is_section = isinstance(section, type) and issubclass(section, BaseModel)
-        # Otherwise a mapping of names to sections.
-        section = section.model_fields[part].annotation if is_section else get_args(section)[-1]
-    return list(getattr(section, "model_fields", ()))
