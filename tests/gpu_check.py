@@ -11,18 +11,19 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 import yaml
 
@@ -119,6 +120,7 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
     values = yaml.safe_load(path.read_text())
     changes = {"steps": STEPS, "ranks": ranks, "compile": compiled, "checkpoint_every": STEPS}
     values["train"] = {**values["train"], **changes}
+    values["train"]["batch_size"] -= values["train"]["batch_size"] % ranks
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
     rank = [sys.executable, "-m", "tests.gpu_check", "--train", str(directory)]
     launch = f"import sys; from cadmus.train.launch import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
@@ -179,9 +181,14 @@ def _facts(run: config.Config, directory: Path, profiler: Any, measured: Facts) 
         "tokens_per_second": tokens / seconds,
         # Attention is left out: its share is small in programs this short.
         "tflops_per_gpu": training_flops(run.model, tokens, 0) / seconds / measured["ranks"] / 1e12,
-        "kernels_per_step": sum(events.get(name, 0) for name in ("cudaLaunchKernel", "cuLaunchKernelEx")),
+        "kernels_per_step": sum(
+            count
+            for name, count in events.items()
+            if name.startswith(("cudaLaunch", "cuLaunch")) and "HostFunc" not in name
+        ),
+        # The profiler itself synchronizes the device when it stops.
         "synchronizations_per_step": sum(
-            count for name, count in events.items() if name.startswith("cuda") and "Synchronize" in name
+            events.get(name, 0) for name in ("cudaStreamSynchronize", "cudaEventSynchronize")
         ),
         "scalar_reads_per_step": events.get("aten::_local_scalar_dense", 0),
         "loss": records[-1]["loss"],
@@ -233,7 +240,12 @@ def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yam
     from cadmus.dataset.writer import write_shard
 
     values = yaml.safe_load(path.read_text())
-    values["train"] = {"recipe": "paper", "steps": STEPS, "batch_size": 64, "checkpoint_every": STEPS // 2}
+    values["train"] = {
+        "recipe": "paper",
+        "steps": STEPS,
+        "batch_size": 32 * ranks,
+        "checkpoint_every": STEPS // 2,
+    }
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
     run, dataset = config.load_config(directory / "config.yaml"), directory / "dataset"
     for shard in plan(run):
@@ -269,7 +281,7 @@ def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yam
 
 ONE_GPU = (
     Part("environment", 60, environment),
-    Part("equality", 300, equality),
+    Part("equality", 600, equality),
     Part("steps", 240, steps),
     Part("bench h200", 180, _bench("h200", 512)),
     Part("bench paper", 180, _bench("paper", 256)),
@@ -341,19 +353,17 @@ def _in_a_process(part: Part, ranks: int) -> Facts:
         answer = Path(directory, "answer.json")
         command = [sys.executable, "-m", "tests.gpu_check", "--part", part.name]
         options = ["--ranks", str(ranks), "--output", str(answer)]
-        # A session of its own, so that all its processes can be ended.
         process = subprocess.Popen(
             [*command, *options],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,
         )
         try:
             said, _ = process.communicate(timeout=part.seconds)
         except subprocess.TimeoutExpired:
-            _kill_session(process)
+            _kill(process)
             return {"ok": False, "verdict": f"took longer than {part.seconds} s"}
         if not answer.exists():
             lines = said.strip().splitlines() or [f"exit code {process.returncode}"]
@@ -362,8 +372,12 @@ def _in_a_process(part: Part, ranks: int) -> Facts:
         return result
 
 
-def _kill_session(process: subprocess.Popen[str]) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill a part and all that it started: ranks have sessions of their own."""
+    started = psutil.Process(process.pid).children(recursive=True)
+    for each in (process, *started):
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
     process.communicate()
 
 

@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner
 from huggingface_hub import ModelCard
 
-from cadmus import config
+from cadmus import isa
 from cadmus.cli.card import card as command
 from cadmus.config import load_config
 from cadmus.docgen import hub
@@ -113,7 +113,7 @@ def test_every_number_is_that_of_a_file(place):
         f"- learning rate: {RUN.train.learning_rate}",
         "| equality | 800 | 50 | 98.0 % [89.5, 99.6] |",
         "Weakest here is *equality solve*: 60.0 % [46.2, 72.4] verified.",
-        f"`{config.isa.digest()}`",
+        f"`{isa.digest()}`",
     ):
         assert line in text, line
 

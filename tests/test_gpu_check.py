@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 
+import psutil
+
 from tests import gpu_check
 from tests.checkout import ROOT
 from tests.gpu_check import Part
@@ -37,12 +39,14 @@ def test_a_part_that_fails_or_hangs_does_not_stop_the_others(tmp_path, monkeypat
         "def good(directory, ranks): return {'ranks': ranks}, 'all well'\n"
         "def wrong(directory, ranks): raise Failed('3 are not 4')\n"
         "def broken(directory, ranks): raise RuntimeError('CUDA error: no kernel image')\n"
-        "def hangs(directory, ranks): time.sleep(60)\n"
+        "def hangs(directory, ranks):\n"
+        "    from cadmus.train.launch import run_ranks\n"
+        f"    run_ranks(['sh', '-c', 'echo $$$$ > {tmp_path}/rank-$RANK; exec sleep 60'], 2)\n"
         "gpu_check.ONE_GPU = tuple(Part(f.__name__, 2, f) for f in (wrong, broken, hangs, good))\n"
         "gpu_check.main()\n"
     )
     parts = [Part(name, 20, lambda directory, ranks: ({}, "")) for name in ("wrong", "broken", "good")]
-    parts.insert(2, Part("hangs", 4, lambda directory, ranks: ({}, "")))
+    parts.insert(2, Part("hangs", 15, lambda directory, ranks: ({}, "")))
     popen = subprocess.Popen
 
     def started(command, **options):
@@ -51,18 +55,21 @@ def test_a_part_that_fails_or_hangs_does_not_stop_the_others(tmp_path, monkeypat
     monkeypatch.setattr(subprocess, "Popen", started)
     start = time.monotonic()
     assert not gpu_check.check(tuple(parts), 1, tmp_path / "check.json")
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 55
     lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         ["FAILED", "wrong", "3 are not 4"],
         ["FAILED", "broken", "RuntimeError: CUDA error: no kernel image"],
-        ["FAILED", "hangs", "took longer than 4 s"],
+        ["FAILED", "hangs", "took longer than 15 s"],
         ["ok", "good", "all well"],
     ]
     report = json.loads((tmp_path / "check.json").read_text())
     assert report["commit"]
     assert [part["ok"] for part in report["parts"].values()] == [False, False, False, True]
     assert report["parts"]["good"]["ranks"] == 1
+    ranks = [int(path.read_text()) for path in tmp_path.glob("rank-*")]
+    assert len(ranks) == 2
+    assert not any(psutil.pid_exists(rank) for rank in ranks)
 
 
 def test_steps_are_measured(tmp_path):

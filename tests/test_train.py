@@ -30,6 +30,7 @@ from safetensors.torch import load_file
 from cadmus import config, isa
 from cadmus.checks import kills
 from cadmus.cli.main import cadmus
+from cadmus.errors import InputError
 from cadmus.model import WEIGHTS
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
@@ -673,6 +674,23 @@ def test_kills_can_be_interrupted(monkeypatch):
     result = CliRunner().invoke(cadmus, ["kills", "--kills", "3"])
     assert result.exit_code == 1
     assert "interrupted after 1 of 3 kills" in result.output
+
+
+def test_all_ranks_resume_from_the_checkpoint_that_the_first_finds(tmp_path, monkeypatch):
+    newest = tmp_path / "step-00000006"
+
+    def broadcast(found):
+        assert found == [None], "the other ranks do not look for themselves"
+        found[0] = newest
+
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(torch.distributed, "broadcast_object_list", broadcast)
+    monkeypatch.setattr(checkpoint, "VISIBLE_SECONDS", 1)
+    with pytest.raises(InputError, match="step-00000006: not visible on this node after 1 s"):
+        checkpoint.find_common_latest(tmp_path)
+    newest.mkdir()
+    (newest / "meta.json").touch()
+    assert checkpoint.find_common_latest(tmp_path) == newest
 
 
 def test_incomplete_checkpoints_are_ignored(tmp_path):

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cadmus import config
 from cadmus.errors import InputError, RankLocalError
-from cadmus.train import engine
+from cadmus.train import devices, engine
 from tests import train_process
 from tests.test_train import run_config, train
 
@@ -46,37 +46,36 @@ def test_a_rank_has_its_gpu_before_the_first_collective(two_gpus, monkeypatch):
     torch.backends.cuda.enable_cudnn_sdp(True)
 
 
-@pytest.mark.parametrize(("rank", "kind"), [("2", RankLocalError), ("3", InputError)])
-def test_a_rank_without_a_gpu_is_one_line(two_gpus, monkeypatch, rank, kind):
+@pytest.mark.parametrize(("rank", "kind"), [("0", RankLocalError), ("2", InputError)])
+def test_more_ranks_than_gpus_are_one_line(two_gpus, monkeypatch, rank, kind):
     monkeypatch.setenv("LOCAL_RANK", rank)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     with pytest.raises(InputError) as caught:
         engine.start_process()
     assert type(caught.value) is kind
-    assert str(caught.value) == "train.ranks: this node has 2 GPUs and more ranks; set 2 ranks per node"
+    line = "train.ranks: this node has 2 GPUs for 3 ranks; set at most 2 per node"
+    assert str(caught.value) == line
     assert not two_gpus
+    with pytest.raises(InputError, match=f"^{line}$"):
+        devices.check(3)
 
 
 def test_gpus_that_torch_cannot_use_end_the_training(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(engine, "NVIDIA_DEVICE", tmp_path / "nvidia0")
+    monkeypatch.setattr(devices, "NVIDIA_DEVICE", tmp_path / "nvidia0")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("SLURM_JOB_GPUS", raising=False)
-    assert engine._device(0) == torch.device("cpu")
-    for name, make in (
-        ("a job with GPUs", lambda: monkeypatch.setenv("SLURM_JOB_GPUS", "0,1")),
-        ("a machine with GPUs", (tmp_path / "nvidia0").touch),
-    ):
+    devices.check(1)
+    for make in (lambda: monkeypatch.setenv("SLURM_JOB_GPUS", "0,1"), (tmp_path / "nvidia0").touch):
         make()
         with pytest.raises(
-            RankLocalError, match=r"this node has GPUs that PyTorch .* cannot use; update the NVIDIA"
+            InputError, match=r"this node has GPUs that PyTorch .* cannot use; update the NVIDIA"
         ):
-            engine._device(0)
-        with pytest.raises(InputError) as caught:
-            engine._device(1)
-        assert type(caught.value) is InputError, f"{name}: the first rank speaks for all"
+            devices.check(1)
         monkeypatch.delenv("SLURM_JOB_GPUS", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert engine._device(0) == torch.device("cpu")
+    devices.check(1)
+    assert devices.take(0) == torch.device("cpu")
 
 
 @pytest.fixture

@@ -98,6 +98,9 @@ def train(
     if "RANK" not in os.environ:
         count = launch.count_ranks(run.train, nodes)
         if nodes or count > 1:
+            from cadmus.train import devices
+
+            devices.check(count // (nodes.size if nodes else 1))
             sys.exit(launch.run_ranks(launch.python_command(), count, nodes))
 
     from cadmus.dataset.reader import stream_split

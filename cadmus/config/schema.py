@@ -450,7 +450,9 @@ class Train(Section):
             "GPUs, one per core, as far as they divide the batch"
         ),
     ] = "auto"
-    compile: Annotated[bool, Field(description="compile the blocks with torch.compile on a GPU")] = True
+    compile: Annotated[
+        bool, Field(description="compile the blocks with torch.compile on a GPU, below ZeRO stage 3")
+    ] = True
     checkpoint_every: Annotated[Positive, Field(description="steps between checkpoints")] = 250
     keep_checkpoints: Annotated[Positive, Field(description="checkpoints kept, the newest first")] = 2
     snapshots: Annotated[

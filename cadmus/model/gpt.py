@@ -245,7 +245,9 @@ def _rotation(positions_RL: Tensor, sizes: config.Model, dtype: torch.dtype) -> 
     # Not a buffer: casting the model to bf16 would round the frequencies.
     powers = torch.arange(0, head_width, 2, device=positions_RL.device) / head_width
     angles = positions_RL[:, :, None, None, None] / ROTARY_BASE**powers
-    scale = torch.tensor([[head_width**-0.5], [1.0]], device=positions_RL.device)
+    # Filled on the device: a GPU would wait for a tensor from the host.
+    scale = torch.ones(2, 1, device=positions_RL.device)
+    scale[0] = head_width**-0.5
     cosine, sine = angles.cos() * scale, angles.sin() * scale
     return torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype)
 

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ METADATA = "meta.json"
 STATE = "state.safetensors"
 LOCK = "lock"
 UNFINISHED = "unfinished-"
+VISIBLE_SECONDS = 120
+"""How late a shared file system may show another node a checkpoint."""
 FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "compile"}
 """Fields of the section train that may change when a run resumes: they change losses by rounding at most."""
 
@@ -156,6 +159,28 @@ def find_latest(directory: Path) -> Path | None:
     """The newest checkpoint that is whole, or None."""
     finished = _finished(directory)
     return finished[-1] if finished else None
+
+
+def find_common_latest(directory: Path) -> Path | None:
+    """The checkpoint that the first rank finds, for all ranks together.
+
+    Raises:
+        InputError: this node does not see it; other ranks may.
+    """
+    found = [find_latest(directory) if torch.distributed.get_rank() == 0 else None]
+    torch.distributed.broadcast_object_list(found)
+    latest = found[0]
+    if latest is not None:
+        # A shared file system may show a file late.
+        deadline = time.monotonic() + VISIBLE_SECONDS
+        while not (latest / METADATA).exists():
+            if time.monotonic() > deadline:
+                raise InputError(
+                    f"{latest}: not visible on this node after {VISIBLE_SECONDS} s; put the checkpoints in "
+                    "a directory that all nodes share"
+                )
+            time.sleep(1)
+    return latest
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,15 @@ from cadmus import config
 from cadmus.common.cores import cores
 from cadmus.errors import InputError, RankLocalError
 from cadmus.model.gpt import GPT
+from cadmus.train import devices
 
 MUON_MOMENTUM = 0.95
 PATIENCE = timedelta(hours=1)
-"""How long a rank waits for the others, of which one may be reading the dataset or writing a checkpoint."""
-NVIDIA_DEVICE = Path("/dev/nvidia0")
+"""How long a rank waits for the others, of which one may be reading the dataset or writing a checkpoint.
+
+DeepSpeed reduces gradients in a group of its own with torch's limit of ten minutes, so the ranks wait for
+each other before they enter a step.
+"""
 
 
 def start_process() -> torch.device:
@@ -41,13 +45,18 @@ def start_process() -> torch.device:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             os.environ["MASTER_PORT"] = str(unused.getsockname()[1])
-    device = _device(int(os.environ["LOCAL_RANK"]))
+    local_rank, local_ranks = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    try:
+        devices.check(local_ranks)
+    except InputError as error:
+        # One rank speaks for those of its node.
+        raise RankLocalError(str(error)) if local_rank == 0 else error from None
+    device = devices.take(local_rank)
     if device.type == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
         # DeepSpeed's Newton-Schulz is under torch.compile, which on a CPU needs a C++ compiler and half a
         # minute to save milliseconds.
         torch.compiler.set_stance("force_eager")
-    local_ranks = int(os.environ["LOCAL_WORLD_SIZE"])
     # torchrun sets the variable for several ranks, so only that of a single rank is surely the user's.
     if local_ranks > 1 or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, cores() // local_ranks))
@@ -65,38 +74,6 @@ def start_process() -> torch.device:
     backend = "nccl" if device.type == "cuda" else "gloo"
     deepspeed.init_distributed(backend, verbose=False, timeout=PATIENCE)
     return device
-
-
-def _device(local_rank: int) -> torch.device:
-    """The GPU of a rank, made the current one, or the CPU where there is none.
-
-    Raises:
-        InputError: see :func:`start_process`.
-    """
-    if torch.cuda.is_available():
-        count = torch.cuda.device_count()
-        if local_rank >= count:
-            # One of the ranks speaks for all of them.
-            kind = RankLocalError if local_rank == count else InputError
-            raise kind(f"train.ranks: this node has {count} GPUs and more ranks; set {count} ranks per node")
-        # NCCL takes the current device for objects and barriers: that of another rank unless it is set.
-        torch.cuda.set_device(local_rank)
-        # cuDNN makes a plan for each number of rows, of which a training has dozens.
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        return torch.device("cuda", local_rank)
-    if has_gpu() and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
-        kind = RankLocalError if local_rank == 0 else InputError
-        raise kind(
-            f"this node has GPUs that PyTorch {torch.__version__} cannot use; update the NVIDIA driver, "
-            "install PyTorch for the CUDA version that `nvidia-smi` shows, or set CUDA_VISIBLE_DEVICES= to "
-            "train on CPUs"
-        )
-    return torch.device("cpu")
-
-
-def has_gpu() -> bool:
-    """Whether this node, or this SLURM job on it, has NVIDIA GPUs, usable or not."""
-    return bool(os.environ.get("SLURM_JOB_GPUS")) or NVIDIA_DEVICE.exists()
 
 
 def prepare_compiler(wanted: bool) -> str | None:

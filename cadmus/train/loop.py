@@ -152,7 +152,8 @@ class _Training:
             problem = engine.prepare_compiler(run.train.compile)
             if problem is not None:
                 log(f"train.compile: {problem}")
-        latest = checkpoint.find_latest(checkpoints)
+        with _alone():
+            latest = checkpoint.find_common_latest(checkpoints)
         if latest is None:
             with _memory(run, "the model and its optimizer"):
                 self.engine = engine.initialise(self._model(), run.train, self.world_size)
@@ -164,7 +165,8 @@ class _Training:
 
     def _model(self) -> GPT:
         model = GPT(self.config.model)
-        if self.device.type == "cuda" and self.config.train.compile:
+        # The hooks of stage 3 break the graph of each block.
+        if self.device.type == "cuda" and self.config.train.compile and self.config.train.zero_stage < 3:
             model.compile_blocks()
         return model
 
@@ -245,7 +247,9 @@ class _Training:
         train, batch = self.config.train, self.upcoming
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
         # Sums over the ranks: of all losses, of those in completions, and of the ranks that want to stop.
-        totals = torch.tensor([0.0, 0.0, stop], dtype=torch.float64, device=self.device)
+        totals = torch.zeros(3, dtype=torch.float64, device=self.device)
+        if stop:
+            totals[2] = 1
         for place, packed in enumerate(batch.micro_batches, start=1):
             logits = self.engine(packed.tokens, packed.positions, packed.segments).float()
             losses = F.cross_entropy(
@@ -289,6 +293,7 @@ class _Training:
             }
             with _alone():
                 save_export(model, self.config.model, directory, metadata)
+        distributed.barrier()
 
 
 @contextmanager
