@@ -23,7 +23,7 @@ def train(directory: Path, data_digest: str = "data") -> None:
 
     def read() -> list[TrainingSet]:
         programs = random_programs(300, 4, 30)
-        # Only the ends are to be completed.
+        # The prompt is all but the end.
         return [TrainingSet(programs, programs.lengths)]
 
     run = load_config(directory / "config.yaml")

@@ -12,7 +12,7 @@ from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs
 
 NO_TARGET = -100
-"""The target of a token after which nothing is to be predicted."""
+"""The target after an end and in the padding, where there is nothing to predict."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ ADAM_KINDS = ("exp_avg", "exp_avg_sq")
 
 
 def kinds(parameter: nn.Parameter) -> tuple[str, ...]:
-    """The tensors that are kept of a parameter: its weights and the state of its optimizer."""
+    """Kinds of tensors saved for a parameter: its weights and its optimizer state."""
     # DeepSpeed marks the matrices that it gives to Muon.
     return (WEIGHT, MOMENTUM) if getattr(parameter, "use_muon", False) else (WEIGHT, *ADAM_KINDS)
 
@@ -94,10 +94,10 @@ def _optimizer(engine: Any) -> torch.optim.Optimizer:
 
 
 def _make_optimizer_state(engine: Any) -> None:
-    """Make one step at rate 0 with gradients of 0, by which DeepSpeed lays out the optimizer's state."""
+    """Make one step at rate 0 with zero gradients, in which DeepSpeed allocates the optimizer state."""
     for group in engine.optimizer.param_groups:
         group["lr"] = 0.0
-    # torch.compile would take a number of rows that is also a size of the model for that size.
+    # torch.compile specialises a dimension that equals a size of the model, so neither 11 nor 7 is one.
     tokens = torch.zeros((11, 7), dtype=torch.int64, device=engine.device)
     for _ in range(engine.gradient_accumulation_steps()):
         engine.backward(0.0 * engine(tokens, tokens, tokens).float().sum(), scale_wrt_gas=False)
@@ -106,7 +106,7 @@ def _make_optimizer_state(engine: Any) -> None:
 
 
 def _link(engine: Any) -> None:
-    """Have DeepSpeed find the state of all groups: at stages 1 and 2 it looks after the step of the first."""
+    """Link the state of all groups; at stages 1 and 2 DeepSpeed does so after the step of the first group."""
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
         engine.optimizer._hp_optimizer_states_linked = False
         engine.optimizer._lazy_init_hp_params_optimizer_state()
