@@ -17,7 +17,7 @@ from cadmus.common.cores import cores
 from cadmus.common.files import replacing
 from cadmus.common.provenance import commit
 from cadmus.errors import InputError
-from cadmus.evaluate.numbers import accuracy_by, read_numbers
+from cadmus.evaluate.results import accuracy_by, read_results
 from cadmus.model.flops import parameter_count
 
 LAST = 50
@@ -114,9 +114,9 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
     paths = ["--model", str(folder / "model"), "--output", str(completions)]
     _command(folder, "evaluate", *common, *paths, jobs=jobs)
     losses, totals = ("loss", "completion_loss"), ("programs", "tokens", "flops", "seconds")
-    steps = read_numbers(metrics, (*losses, *totals))
+    steps = read_results(metrics, (*losses, *totals))
     programs, tokens, flops, seconds = (steps[name][-1] for name in totals)
-    accuracy = accuracy_by(read_numbers(completions, ("template", *METRICS)), "template")
+    accuracy = accuracy_by(read_results(completions, ("template", *METRICS)), "template")
     return {
         "parameters": parameter_count(run.model),
         "programs": programs,

@@ -14,7 +14,7 @@ def sample(
         template: one of :data:`cadmus.config.TEMPLATES`.
         n: programs wanted.
         seed: the same seed gives the same programs on every machine.
-        split: train, validation, test, or held_out where ``dataset`` has rules; they share no program.
+        split: train, validation, test, or ood where ``dataset`` has rules; they share no program.
         dataset: ranges and lengths, for example ``load_config("config/laptop.yaml").dataset``; if None, the
             defaults.
 

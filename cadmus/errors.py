@@ -36,12 +36,12 @@ class Defect(CadmusError):
     """An invariant of Cadmus itself does not hold; please report it."""
 
 
-def meant(name: str, names: Iterable[str]) -> str:
+def suggest(name: str, names: Iterable[str]) -> str:
     """What to say of a name that is none of ``names``: the nearest of them or, if none is near, all.
 
-    >>> meant("equalty", ["equality", "random"])
+    >>> suggest("equalty", ["equality", "random"])
     "did you mean 'equality'?"
-    >>> meant("sums", ["equality", "random"])
+    >>> suggest("sums", ["equality", "random"])
     'there are equality, random'
     """
     import difflib

@@ -1,6 +1,7 @@
 """How the tests are shared between processes (``make test``), none of which sees a GPU but ``gpu.py``."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ FIRST = (
     "test_bench.py",
     "test_dataset_report.py",
 )
-"""Files that take minutes; were one of them last, the other process would wait for it."""
+"""Files below tests/ that take minutes, to start first: a last one would leave the other process idle."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,4 +29,5 @@ def names_gpu_tests(arguments: list[str]) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: order.get(item.path.name, len(FIRST)))
+    folder = Path(__file__).parent
+    items.sort(key=lambda item: order.get(item.path.relative_to(folder).as_posix(), len(FIRST)))

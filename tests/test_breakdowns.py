@@ -3,7 +3,7 @@
 import polars as pl
 
 from cadmus.evaluate.breakdowns import by_examples, by_length
-from cadmus.evaluate.numbers import METRICS
+from cadmus.evaluate.results import METRICS
 
 
 def completions(template: str, *programs: tuple[str, int, bool]) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from cadmus.config import load_config
 from cadmus.docgen import hub
 from cadmus.docgen.model_card import model_card, write_model_card
 from cadmus.errors import InputError
-from cadmus.evaluate.numbers import write_numbers
+from cadmus.evaluate.results import write_results
 from cadmus.model.export import read_metadata, save_export, weights_digest
 from cadmus.model.gpt import GPT
 
@@ -54,7 +54,7 @@ def place(tmp_path):
         for template, right in (("equality", 49), ("equality_solve", 30), ("random", 40))
     )
     origin = {"model_digest": weights_digest(tmp_path / "model"), "split": "test"}
-    write_numbers(completions, tmp_path / "completions.parquet", origin)
+    write_results(completions, tmp_path / "completions.parquet", origin)
     steps = [{"step": step, "loss": 4 - step / 10, "seconds": step / 4} for step in range(1, 21)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     return tmp_path
@@ -120,7 +120,7 @@ def test_every_number_is_that_of_a_file(place):
 
 def test_rules_of_the_dataset_are_named(place):
     values = RUN.model_dump()
-    values["dataset"]["held_out"] = {"sevens": {"values": [7]}}
+    values["dataset"]["ood"] = {"sevens": {"values": [7]}}
     _edit(place, config=values)
     assert "match the rules `sevens` were kept out as well" in make(place)
 

@@ -191,10 +191,10 @@ def test_the_split_that_is_completed_counts():
     run = tiny(
         dataset={
             "templates": {"equality": {"train": 1_000}, "random": {"train": 100}},
-            "held_out": rules,
-            "held_out_programs": 30,
+            "ood": rules,
+            "ood_programs": 30,
         },
-        evaluate={"split": "held_out"},
+        evaluate={"split": "ood"},
     )
     assert experiment_tokens(run)["completions"] == pytest.approx(2 * 30 * (11 + 10))
 
@@ -206,7 +206,7 @@ def test_the_experiments_compute_what_is_counted():
     )
     torch.manual_seed(0)
     model = Cadmus(GPT(run.model))
-    arguments = run.dataset.values, run.dataset.held_out_share, run.seed
+    arguments = run.dataset.values, run.dataset.eval_fraction, run.seed
     ways = {
         "lens": lambda: logit_lens(model, 40, *arguments),
         "grid": lambda: comparison_grid(model, run.evaluate.grid, *arguments),
@@ -236,7 +236,7 @@ def test_exchanged_states_take_half_of_the_donor(monkeypatch):
         return logits
 
     monkeypatch.setattr(model, "next_logits", right)
-    patching(model, 20, 3, run.dataset.values, run.dataset.held_out_share, run.seed)
+    patching(model, 20, 3, run.dataset.values, run.dataset.eval_fraction, run.seed)
     assert experiment_tokens(run)["patch"] == pytest.approx(sum(tokens))
 
 

@@ -52,7 +52,11 @@ def changed(path, value):
         ("dataset.templates.random.length", [1, 2, 3], "at most 2 items after validation, not 3"),
         ("dataset.templates.random", 3, "random: should be a mapping of keys to values, not 3"),
         ("dataset.values.high", 10**30, "dataset.values.high: input should be less than or equal to 1000"),
-        ("dataset.values.uniform_share", True, "uniform_share: input should be a valid number, not True"),
+        (
+            "dataset.values.uniform_fraction",
+            True,
+            "uniform_fraction: input should be a valid number, not True",
+        ),
         ("dataset.shard_size", 10, "dataset.shard_size: 500000 programs in shards of 10 are more than 1000"),
         ("dataset.templates.complete_algorithm.examples", [0, 3], "no interval within 1 to 6 examples"),
         ("dataset.templates.apply_labels.sequence_length", [1, 12], "no interval within 1 to 9 elements"),

@@ -136,7 +136,7 @@ def test_splits_are_disjoint_whatever_the_template(dataset):
 def test_the_content_of_a_program_decides_its_split(dataset):
     for index, split in enumerate(SPLITS):
         programs = read_split(dataset, split).programs
-        assert set(split_of(programs, CONFIG.dataset.held_out_share).tolist()) == {index}
+        assert set(split_of(programs, CONFIG.dataset.eval_fraction).tolist()) == {index}
 
 
 def test_split_shares_and_independence_of_the_batch():

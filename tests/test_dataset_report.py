@@ -12,7 +12,7 @@ from huggingface_hub import DatasetCard
 from matplotlib.colors import to_rgb
 
 from cadmus.cli.main import cadmus
-from cadmus.config import HELD_OUT, SPLITS, TEMPLATES, load_config, parse_config
+from cadmus.config import OOD, SPLITS, TEMPLATES, load_config, parse_config
 from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.shards import plan
 from cadmus.dataset.writer import write_shard
@@ -31,8 +31,8 @@ VALUES = {
         "validation": 0,
         "test": 20,
         "shard_size": 60,
-        "held_out": {"small": {"values": [[-20, -15]]}, "maximum": {"contains": ["x|", "x"]}},
-        "held_out_programs": 25,
+        "ood": {"small": {"values": [[-20, -15]]}, "maximum": {"contains": ["x|", "x"]}},
+        "ood_programs": 25,
         "templates": {"equality": {"train": 100}, "basic_sequences": {"train": 50}},
     },
     "model": {"layers": 1, "width": 8, "heads": 2, "mlp": 16},
@@ -125,7 +125,7 @@ def test_the_command_writes_the_report_and_its_figures(name, request):
 def test_rules_are_listed_with_what_they_matched(ruled):
     write_report(ruled)
     text = (ruled / "report.md").read_text()
-    matched = read_manifest(ruled)["held_out"]["small"]
+    matched = read_manifest(ruled)["ood"]["small"]
     assert f"| small | `values: [[-20, -15]]` (either) | equality {matched['equality']:,} |" in text
     assert "| maximum | `contains: ['x\\|', 'x']` |" in text
 
@@ -154,7 +154,7 @@ def test_the_card_describes_the_dataset(ruled):
     assert f"- content: `{manifest['digest']}`" in card.text
     counts = [sum(of["programs"] for of in split.values()) for split in manifest["splits"].values() if split]
     assert f"| all | {' | '.join(map(str, counts))} |" in card.text
-    matched = sum(manifest["held_out"]["small"].values())
+    matched = sum(manifest["ood"]["small"].values())
     assert f"- small: `values: [[-20, -15]], compared: either`, matched {matched:,} candidates" in card.text
     assert "$" not in card.text
     example = pl.read_parquet(ruled / "train/equality-0000.parquet").row(0, named=True)
@@ -203,7 +203,7 @@ def test_a_dataset_that_compares_nothing_has_a_report(tmp_path):
     write(parse_config({**VALUES, "dataset": dataset}, "x.yaml"), tmp_path)
     write_report(tmp_path)
     assert (tmp_path / "report/values.png").exists()
-    assert HELD_OUT not in (tmp_path / "report.md").read_text()
+    assert OOD not in (tmp_path / "report.md").read_text()
 
 
 def test_a_missing_dataset_or_a_truncated_shard_is_named(ruled, tmp_path):

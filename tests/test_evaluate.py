@@ -17,7 +17,7 @@ from cadmus.evaluate import comparisons, regions
 from cadmus.evaluate.completion import complete, second_expression
 from cadmus.evaluate.grid import comparison_grid
 from cadmus.evaluate.intervals import as_text, wilson
-from cadmus.evaluate.numbers import accuracy_by, read_numbers, write_numbers
+from cadmus.evaluate.results import accuracy_by, read_results, write_results
 from cadmus.model.tokens import BYTE_OF_TOKEN
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
@@ -193,7 +193,7 @@ def test_the_second_expression_may_use_any_instruction() -> None:
 
 def test_held_out_comparisons_are_true_distinct_and_of_the_test_split() -> None:
     x, y = (side.ravel() for side in np.meshgrid([-38, -3, 0, 7, 10**6], [-38, 0, 7], indexing="ij"))
-    programs, pair = comparisons.held_out_comparisons(np.random.default_rng(1), x, y, 10, SHARE)
+    programs, pair = comparisons.sample_per_pair(np.random.default_rng(1), x, y, 10, SHARE)
     texts = programs.to_strings()
     assert len(set(texts)) == len(texts)
     assert verdicts(programs).all()
@@ -211,7 +211,7 @@ def test_a_small_space_is_used_up() -> None:
     space = Programs.from_strings(a + b + "=" for a, b in itertools.product(halves, halves))
     expected = set(space.take(split_of(space, 0.2) == TEST).to_strings())
     value = np.array([-38])
-    programs, _ = comparisons.held_out_comparisons(np.random.default_rng(1), value, value, 100, 0.2)
+    programs, _ = comparisons.sample_per_pair(np.random.default_rng(1), value, value, 100, 0.2)
     assert set(programs.to_strings()) == expected
     assert expected
 
@@ -261,9 +261,9 @@ def test_pixels_without_a_program_are_null() -> None:
 
 def test_the_same_seed_gives_the_same_grid() -> None:
     first, second = (
-        comparisons.held_out_comparisons(
-            np.random.default_rng(3), np.array([1, 5]), np.array([1, 2]), 3, SHARE
-        )[0].to_strings()
+        comparisons.sample_per_pair(np.random.default_rng(3), np.array([1, 5]), np.array([1, 2]), 3, SHARE)[
+            0
+        ].to_strings()
         for _ in range(2)
     )
     assert first == second
@@ -272,16 +272,16 @@ def test_the_same_seed_gives_the_same_grid() -> None:
 def test_numbers_keep_their_metadata(tmp_path) -> None:
     path = tmp_path / "deep" / "numbers.parquet"
     numbers = pl.DataFrame({"x": [1], "y": [None]}, schema={"x": pl.Int64, "y": pl.Int64})
-    write_numbers(numbers, path, {"commit": "abc"})
-    assert read_numbers(path, ["x", "y"]).equals(numbers)
+    write_results(numbers, path, {"commit": "abc"})
+    assert read_results(path, ["x", "y"]).equals(numbers)
     assert pl.read_parquet_metadata(path)["commit"] == "abc"
     assert [file.name for file in path.parent.iterdir()] == ["numbers.parquet"]
 
 
 def test_numbers_without_rows_are_refused(tmp_path) -> None:
-    write_numbers(pl.DataFrame({"x": []}), tmp_path / "x.parquet", {})
+    write_results(pl.DataFrame({"x": []}), tmp_path / "x.parquet", {})
     with pytest.raises(InputError, match=r"x\.parquet: has no rows"):
-        read_numbers(tmp_path / "x.parquet", ["x"])
+        read_results(tmp_path / "x.parquet", ["x"])
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_bad_numbers_files_are_one_line(tmp_path, name: str, content: bytes | No
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(InputError, match=message) as raised:
-        read_numbers(path, ["step", "loss"])
+        read_results(path, ["step", "loss"])
     assert "\n" not in str(raised.value)
 
 

@@ -15,7 +15,7 @@ from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.shards import plan
 from cadmus.dataset.writer import write_shard
 from cadmus.errors import InputError
-from cadmus.evaluate.numbers import accuracy_by
+from cadmus.evaluate.results import accuracy_by
 from cadmus.model import WEIGHTS
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
@@ -167,16 +167,16 @@ def test_a_truncated_model_is_bad_input(place, tmp_path) -> None:
 def test_a_model_of_another_split_is_refused(place, tmp_path) -> None:
     run = load_config(place / "config.yaml")
     values = run.model_dump()
-    values["dataset"]["held_out_share"] = 0.2
+    values["dataset"]["eval_fraction"] = 0.2
     save_export(GPT(run.model), run.model, tmp_path / "model", {"config": values})
     refused = invoke(place, "grid", tmp_path / "a.parquet", model=tmp_path / "model")
     assert isinstance(refused.exception, InputError)
-    assert "trained with dataset.held_out_share 0.2, the config says 0.05" in str(refused.exception)
+    assert "trained with dataset.eval_fraction 0.2, the config says 0.05" in str(refused.exception)
 
 
 def test_a_dataset_that_the_model_may_have_been_trained_on_is_refused(place, tmp_path) -> None:
     (tmp_path / "other.yaml").write_text(
-        CONFIG.replace("max_length: 24", "max_length: 24\n  held_out_share: 0.2")
+        CONFIG.replace("max_length: 24", "max_length: 24\n  eval_fraction: 0.2")
     )
     other = load_config(tmp_path / "other.yaml")
     for shard in plan(other):
@@ -186,7 +186,7 @@ def test_a_dataset_that_the_model_may_have_been_trained_on_is_refused(place, tmp
         refused = invoke(place, command, tmp_path / "a.parquet", dataset=tmp_path / "dataset")
         assert isinstance(refused.exception, InputError)
         assert "of its test programs" in str(refused.exception)
-        assert "are for training where dataset.held_out_share is 0.05" in str(refused.exception)
+        assert "are for training where dataset.eval_fraction is 0.05" in str(refused.exception)
 
 
 def test_without_a_config_it_is_the_model_s_with_default_experiments(place, tmp_path) -> None:

@@ -13,7 +13,7 @@ from cadmus import isa
 from cadmus.cli.main import cadmus
 from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
-from cadmus.evaluate.numbers import METRICS, accuracy_by, with_accuracy, write_numbers
+from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy, write_results
 from cadmus.figures import FIGURES, NAMES, PAGES, TABLES, produce, tables
 
 
@@ -134,7 +134,7 @@ def numbers(tmp_path):
         if NUMBERS[name] is None:
             return []
         path = tmp_path / "numbers.parquet"
-        write_numbers(NUMBERS[name](), path, {})
+        write_results(NUMBERS[name](), path, {})
         return [path]
 
     return write
@@ -237,7 +237,7 @@ def test_table2_is_the_paper_s_part_of_the_instructions(tmp_path) -> None:
 
 
 def test_table3_sets_the_paper_beside_ours(tmp_path) -> None:
-    write_numbers(completions(), tmp_path / "n.parquet", {})
+    write_results(completions(), tmp_path / "n.parquet", {})
     produce("table3_accuracy", [tmp_path / "n.parquet"], tmp_path)
     rows = {
         row["Sub-problem"]: row for row in pl.read_csv(tmp_path / "table3_accuracy.csv").iter_rows(named=True)
@@ -282,7 +282,7 @@ def test_output_tokens_names_what_was_not_run(tmp_path) -> None:
 def test_the_grids_of_llms_stand_beside_that_of_cadmus() -> None:
     from cadmus.figures import comparison_grid
 
-    rows = comparison_grid.numbers(grid(), llm())
+    rows = comparison_grid.data(grid(), llm())
     # Of nine pixels one is rejected and two are unanswered: these were not given to the model.
     counts = rows.group_by("model", "symbols", maintain_order=True).agg(
         pl.sum("programs", "correct"), pl.len()
@@ -306,7 +306,7 @@ def test_the_grids_of_llms_stand_beside_that_of_cadmus() -> None:
 def test_a_series_of_which_nothing_was_answered_is_called_not_run() -> None:
     from cadmus.figures import output_tokens
 
-    rows = output_tokens.numbers(grid(), llm()).filter(model="other")
+    rows = output_tokens.data(grid(), llm()).filter(model="other")
     assert set(rows["source"]) == {"not run"}
     assert set(rows["unanswered"]) == {9}
     figure = output_tokens.draw(grid(), llm())
@@ -365,7 +365,7 @@ def test_a_restarted_training_is_one_curve(tmp_path) -> None:
 def test_the_command_reads_json_lines_and_names_its_files(tmp_path) -> None:
     lines = [json.dumps(row) for row in training().to_dicts()]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    arguments = ["figure", "training_curve", "--numbers", tmp_path / "metrics.jsonl"]
+    arguments = ["figure", "training_curve", "--results", tmp_path / "metrics.jsonl"]
     done = CliRunner().invoke(cadmus, [*map(str, arguments), "--output", str(tmp_path / "curve.png")])
     assert done.exit_code == 0
     assert done.output.split() == [str(tmp_path / f"curve.{suffix}") for suffix in ("pdf", "png", "csv")]

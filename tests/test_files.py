@@ -15,7 +15,7 @@ from cadmus.dataset import parquet
 from cadmus.dataset.sampler import sample
 from cadmus.dataset.shards import Shard
 from cadmus.errors import InputError
-from cadmus.evaluate.numbers import write_numbers
+from cadmus.evaluate.results import write_results
 from cadmus.figures import style, tables
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
@@ -38,7 +38,7 @@ def no_space() -> Iterator[None]:
 SHARD = Shard("random", "test", 0, 60)
 WRITERS = {
     "shard.parquet": lambda path: parquet.write(path, SHARD, sample(CONFIG.dataset, 1, *SHARD), CONFIG),
-    "numbers.parquet": lambda path: write_numbers(pl.DataFrame({"x": range(100)}), path, {}),
+    "numbers.parquet": lambda path: write_results(pl.DataFrame({"x": range(100)}), path, {}),
     "figure.pdf": lambda path: style.save(Figure(), [path]),
     "figure.png": lambda path: style.save(Figure(), [path]),
     "table.md": lambda path: tables.save(pl.DataFrame({"x": ["text" * 100]}), [path]),

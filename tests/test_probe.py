@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from cadmus.config import Probe, Values
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import held_out_sample
+from cadmus.evaluate.comparisons import sample_comparisons
 from cadmus.probe import regression, sizes
 from cadmus.probe.majority import majority
 from cadmus.probe.regression import prefix_numbers, probe, score
@@ -178,7 +178,7 @@ def test_hidden_states_come_layer_by_layer_in_order(monkeypatch, layers_at_a_tim
 
 def test_probed_programs_are_held_out_true_and_distinct() -> None:
     values = Values(low=-4, high=4)
-    programs, targets = held_out_sample(np.random.default_rng(0), 2_000, values, 0.05, "evaluate.probe")
+    programs, targets = sample_comparisons(np.random.default_rng(0), 2_000, values, 0.05, "evaluate.probe")
     texts = programs.to_strings()
     assert len(set(texts)) == 2_000
     assert verdicts(programs).all()
@@ -191,9 +191,9 @@ def test_probed_programs_are_held_out_true_and_distinct() -> None:
 
 def test_too_small_a_range_is_bad_input() -> None:
     with pytest.raises(InputError, match=r"evaluate\.probe: 500 held-out comparisons"):
-        held_out_sample(np.random.default_rng(0), 500, Values(low=-38, high=-38), 0.05, "evaluate.probe")
+        sample_comparisons(np.random.default_rng(0), 500, Values(low=-38, high=-38), 0.05, "evaluate.probe")
     with pytest.raises(InputError, match="0 were found"):
-        held_out_sample(np.random.default_rng(0), 5, Values(low=900, high=950), 0.05, "evaluate.probe")
+        sample_comparisons(np.random.default_rng(0), 5, Values(low=900, high=950), 0.05, "evaluate.probe")
 
 
 def test_majority_is_the_best_guess_by_prefix() -> None:

@@ -24,7 +24,7 @@ from cadmus.templates import TEMPLATES as FUNCTIONS
 from cadmus.templates import Draw, functions
 from cadmus.templates.draw import NUMERAL_MAX, definition, merged, numeral, only_where
 from cadmus.templates.expressions import expressions
-from cadmus.templates.numbers import Numbers, alias_table
+from cadmus.templates.values import ValueSampler, alias_table
 from cadmus.vm import compiled, reference
 
 ROOT = Path(__file__).parent.parent
@@ -315,8 +315,8 @@ def test_expressions_are_drawn_within_the_range(operators, lengths, low, width):
 
 
 def test_values_and_lengths_are_as_frequent_as_configured():
-    lengths, weights, limits = (1, 3, 5), (1, 2, 5), Values(low=-5, high=12, uniform_share=0.25)
-    numbers, rng, n = Numbers(lengths, weights, "+-%", limits), np.random.default_rng(1), 400_000
+    lengths, weights, limits = (1, 3, 5), (1, 2, 5), Values(low=-5, high=12, uniform_fraction=0.25)
+    numbers, rng, n = ValueSampler(lengths, weights, "+-%", limits), np.random.default_rng(1), 400_000
     values = numbers.values(rng, n)
     drawn = numbers.expressions(rng, values)
     possible = np.arange(-5, 13)
@@ -381,7 +381,7 @@ def test_lengths_and_operators_of_expressions_are_those_configured(template):
 
 def test_uniform_share_flattens_the_values():
     def draw(share):
-        dataset = Dataset.model_validate({"values": {"uniform_share": share}})
+        dataset = Dataset.model_validate({"values": {"uniform_fraction": share}})
         values = Draw(np.random.default_rng(1), dataset).values(20_000, ExpressionTemplate())
         return np.bincount(values + 20, minlength=41)
 

@@ -171,7 +171,7 @@ def test_a_packed_batch_holds_each_program_once(strings):
         for segment in packed.segments[row].unique():
             inside = packed.segments[row] == segment
             tokens, targets = packed.tokens[row][inside], packed.targets[row][inside]
-            completing = packed.completing[row][inside].tolist()
+            completing = packed.completion_mask[row][inside].tolist()
             if segment < 0:
                 assert (targets == NO_TARGET).all()
                 assert not any(completing)
@@ -210,10 +210,10 @@ def schedule(**fields) -> list[float]:
 
 
 def test_learning_rate_schedules():
-    assert schedule(schedule="constant", warmup_share=0.2) == [0.5, 1] + [1] * 8
-    linear = schedule(schedule="linear", warmup_share=0.0)
+    assert schedule(schedule="constant", warmup_fraction=0.2) == [0.5, 1] + [1] * 8
+    linear = schedule(schedule="linear", warmup_fraction=0.0)
     assert linear == pytest.approx([1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
-    cosine = schedule(schedule="cosine", warmup_share=0.5)
+    cosine = schedule(schedule="cosine", warmup_fraction=0.5)
     assert cosine[:6] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1, 1])
     assert sum(cosine[5:]) == pytest.approx(3)
     assert cosine[5:] == sorted(cosine[5:], reverse=True)

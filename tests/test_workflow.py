@@ -174,7 +174,7 @@ def test_the_report_is_one_page_with_captions_and_config(checkout, tmp_path):
     for name, caption in CAPTIONS.items():
         assert name in text
         assert caption.split(",")[0] in text, name
-    assert "held_out_share" in text
+    assert "eval_fraction" in text
     # It opens offline: nothing is loaded from elsewhere.
     assert not re.search(r"""(src=|<link[^>]* href=)["']https?:""", text)
 

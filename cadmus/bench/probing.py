@@ -16,7 +16,7 @@ from cadmus import config
 from cadmus.bench import Measured
 from cadmus.common.cores import cores
 from cadmus.common.progress import progress
-from cadmus.evaluate.comparisons import held_out_sample
+from cadmus.evaluate.comparisons import sample_comparisons
 from cadmus.model.inference import Cadmus
 from cadmus.probe.regression import prefix_numbers, score
 
@@ -40,7 +40,9 @@ def bench_probe(directory: Path) -> Measured:
     dataset = config.Dataset()
     count = settings.train_programs + settings.validation_programs + settings.test_programs
     rng = np.random.default_rng(0)
-    programs, targets = held_out_sample(rng, count, dataset.values, dataset.held_out_share, "evaluate.probe")
+    programs, targets = sample_comparisons(
+        rng, count, dataset.values, dataset.eval_fraction, "evaluate.probe"
+    )
     features = np.concatenate([states[-1] for _, states in model.hidden_states(programs)]).swapaxes(0, 1)
     features = np.ascontiguousarray(features)
     classes = targets[TARGET]

@@ -178,7 +178,7 @@ def _padded(programs: Programs, which: np.ndarray, length: int) -> PackedBatch:
         positions=torch.cat([row.positions for row in rows]),
         segments=torch.cat([row.segments for row in rows]),
         targets=torch.cat([row.targets for row in rows]),
-        completing=torch.cat([row.completing for row in rows]),
+        completion_mask=torch.cat([row.completion_mask for row in rows]),
         programs=len(rows),
         target_count=sum(row.target_count for row in rows),
     )

@@ -36,7 +36,7 @@ from cadmus.cli.options import (
     show_default=True,
     metavar="SPLIT",
     shell_complete=one_of(split_names),
-    help="train, validation, test, or held_out where the config has rules.",
+    help="train, validation, test, or ood where the config has rules.",
 )
 @click.option("--config", type=CONFIG, metavar="FILE", help="A config file, for other ranges and lengths.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each program.")
@@ -83,7 +83,7 @@ def sample(template: str, count: int, seed: int, split: str, config: Path | None
     required=True,
     metavar="SPLIT",
     shell_complete=one_of(split_names),
-    help="The split that it belongs to: train, validation, test or held_out.",
+    help="The split that it belongs to: train, validation, test or ood.",
 )
 @click.option(
     "--number", required=True, type=WholeNumber(min=0), metavar="N", help="Number of the shard, from 0."

@@ -12,7 +12,7 @@ from cadmus.cli.options import (
     DIRECTORY,
     EXISTING,
     PATH,
-    check_numbers_path,
+    check_results_path,
     device_option,
     one_of,
     usable_device,
@@ -78,7 +78,7 @@ def evaluate(
     completions = complete(model, table, run.dataset.max_length, run.evaluate.programs)
     _write(completions.with_columns(training_programs), output, run, directory, split=run.evaluate.split)
 
-    from cadmus.evaluate.numbers import accuracy_by
+    from cadmus.evaluate.results import accuracy_by
 
     numbers = accuracy_by(completions, "template")
     _tell(numbers if as_json else numbers.filter(metric="verified"), "template", as_json)
@@ -132,7 +132,7 @@ def grid(config: Path | None, directory: Path, output: Path, device: str | None,
     from cadmus.evaluate.regions import summary
 
     numbers = comparison_grid(
-        model, run.evaluate.grid, run.dataset.values, run.dataset.held_out_share, run.seed
+        model, run.evaluate.grid, run.dataset.values, run.dataset.eval_fraction, run.seed
     )
     if not numbers["programs"].sum():
         raise InputError(
@@ -161,7 +161,7 @@ def probe(config: Path | None, directory: Path, output: Path, device: str | None
     from cadmus.probe.regression import probe
 
     settings, dataset = run.evaluate.probe, run.dataset
-    numbers = probe(model, settings, dataset.values, dataset.held_out_share, run.seed, model.device)
+    numbers = probe(model, settings, dataset.values, dataset.eval_fraction, run.seed, model.device)
     _write(numbers, output, run, directory)
 
 
@@ -183,7 +183,7 @@ def lens(config: Path | None, directory: Path, output: Path, device: str | None)
     from cadmus.probe.lens import logit_lens
 
     n, dataset = run.evaluate.lens_programs, run.dataset
-    numbers = logit_lens(model, n, dataset.values, dataset.held_out_share, run.seed)
+    numbers = logit_lens(model, n, dataset.values, dataset.eval_fraction, run.seed)
     _write(numbers, output, run, directory)
 
 
@@ -205,14 +205,14 @@ def patch(config: Path | None, directory: Path, output: Path, device: str | None
     from cadmus.probe.patching import patching
 
     n, layers, dataset = run.evaluate.patch_programs, model.sizes.layers, run.dataset
-    numbers = patching(model, n, layers, dataset.values, dataset.held_out_share, run.seed)
+    numbers = patching(model, n, layers, dataset.values, dataset.eval_fraction, run.seed)
     _write(numbers, output, run, directory)
 
 
 @click.command(epilog=f"Figures, tables and pages: {', '.join(NAMES)}.")
 @click.argument("name", shell_complete=one_of(lambda: NAMES))
 @click.option(
-    "--numbers", type=PATH, multiple=True, metavar="FILE", help="Numbers file; again for a second one."
+    "--results", type=PATH, multiple=True, metavar="FILE", help="Numbers file; again for a second one."
 )
 @click.option(
     "--output",
@@ -228,7 +228,7 @@ def figure(name: str, numbers: tuple[Path, ...], output: Path) -> None:
 
     \b
     Examples:
-      cadmus figure comparison_grid --numbers comparison_grid.parquet --output figures
+      cadmus figure comparison_grid --results comparison_grid.parquet --output figures
       cadmus figure table2_instructions --output table2.md
     """
     for path in produce(name, list(numbers), output):
@@ -239,7 +239,7 @@ def _begin(config: Path | None, output: Path, directory: Path) -> "Config":
     """The config, once it is clear that the results will find their place."""
     from cadmus.config import load_config
 
-    check_numbers_path(output)
+    check_results_path(output)
     if config is not None:
         return load_config(config)
     from cadmus.model import METADATA
@@ -259,7 +259,7 @@ def _held_out(config: "Config", dataset: Path) -> "tuple[Table, pl.Expr]":
     from cadmus.dataset.manifest import read_manifest
     from cadmus.dataset.reader import read_split
     from cadmus.dataset.splits import TRAIN, split_of
-    from cadmus.evaluate.numbers import SOLVE
+    from cadmus.evaluate.results import SOLVE
 
     trained = {name: counts["programs"] for name, counts in read_manifest(dataset)["splits"]["train"].items()}
     trained[SOLVE] = trained.get("equality", 0)
@@ -269,13 +269,13 @@ def _held_out(config: "Config", dataset: Path) -> "tuple[Table, pl.Expr]":
             f"{dataset}: has a program of {table.programs.lengths.max()} instructions; the config allows "
             f"dataset.max_length {config.dataset.max_length}"
         )
-    share = config.dataset.held_out_share
+    share = config.dataset.eval_fraction
     strangers = np.flatnonzero(split_of(table.programs, share) == TRAIN)
     if len(strangers):
         (first,) = table.programs.take(strangers[:1]).to_strings()
         raise InputError(
             f"{dataset}: {len(strangers)} of its {config.evaluate.split} programs, {first!r} for one, are "
-            f"for training where dataset.held_out_share is {share}; sample it with the share of the model"
+            f"for training where dataset.eval_fraction is {share}; sample it with the share of the model"
         )
     programs = pl.col("template").replace_strict(trained, return_dtype=pl.Int64)
     return table, programs.alias("training_programs")
@@ -287,7 +287,7 @@ def _load(config: "Config", directory: Path, device: str | None) -> Any:
 
     device = usable_device(device)
     trained = read_metadata(directory).get("config", {}).get("dataset", {})
-    for key, ours in config.dataset.model_dump(include={"values", "held_out_share"}).items():
+    for key, ours in config.dataset.model_dump(include={"values", "eval_fraction"}).items():
         if trained.get(key, ours) != ours:
             raise InputError(
                 f"{directory}: the model was trained with dataset.{key} {trained[key]}, the config says "
@@ -300,7 +300,7 @@ def _write(numbers: Any, output: Path, config: "Config", directory: Path, **note
     """Write the numbers with what they were made by, and what else is ``noted``."""
     from cadmus.common.provenance import commit
     from cadmus.config import digest
-    from cadmus.evaluate.numbers import write_numbers
+    from cadmus.evaluate.results import write_results
     from cadmus.model.export import weights_digest
 
     metadata = {
@@ -309,7 +309,7 @@ def _write(numbers: Any, output: Path, config: "Config", directory: Path, **note
         "commit": commit(),
         **noted,
     }
-    write_numbers(numbers, output, metadata)
+    write_results(numbers, output, metadata)
 
 
 def _tell(numbers: "pl.DataFrame", of_what: str, as_json: bool) -> None:

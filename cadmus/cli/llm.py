@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import DIRECTORY, PATH, check_numbers_path, config_option, echo_table, json_option
+from cadmus.cli.options import DIRECTORY, PATH, check_results_path, config_option, echo_table, json_option
 from cadmus.errors import InputError
 
 if TYPE_CHECKING:
@@ -241,11 +241,11 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
     """
     from cadmus.common.provenance import commit
     from cadmus.config import digest
-    from cadmus.evaluate.numbers import write_numbers
+    from cadmus.evaluate.results import write_results
     from cadmus.llm.outcomes import OUTCOMES, summary
     from cadmus.llm.score import score
 
-    check_numbers_path(output)
+    check_results_path(output)
     run = _comparison(config, directory, table).read()
     answers = score(run.index, run.by_key, run.replies, run.models)
     metadata = {
@@ -255,7 +255,7 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
             sorted({where for replies in run.replies.values() for where in replies.servers})
         ),
     }
-    write_numbers(answers, output, metadata)
+    write_results(answers, output, metadata)
     if as_json:
         click.echo(json.dumps(summary(answers).to_dicts(), indent=2))
         return

@@ -95,9 +95,9 @@ device_option = click.option("--device", help="torch device; a GPU when there is
 
 def split_names() -> tuple[str, ...]:
     """The splits that a dataset may have."""
-    from cadmus.config import HELD_OUT, SPLITS
+    from cadmus.config import OOD, SPLITS
 
-    return *SPLITS, HELD_OUT
+    return *SPLITS, OOD
 
 
 def template_names() -> list[str]:
@@ -140,7 +140,7 @@ def heading(line: str) -> str:
     return click.style(line, bold=True)
 
 
-def check_numbers_path(output: Path) -> None:
+def check_results_path(output: Path) -> None:
     """See that numbers can be written there before the work for them is done.
 
     Raises:

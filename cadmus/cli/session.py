@@ -7,7 +7,7 @@ from cadmus import isa
 from cadmus.cli.complete import continued, likeliest, probabilities_of, with_share
 from cadmus.cli.machine import coloured_verdict
 from cadmus.cli.options import heading, template_names
-from cadmus.errors import InputError, meant
+from cadmus.errors import InputError, suggest
 from cadmus.vm import reference
 from cadmus.vm.reference import show
 
@@ -116,7 +116,7 @@ class Session:
         signatures = {command.split()[0]: command for command in COMMANDS}
         if name not in signatures:
             commands = [MARK + known for known in signatures]
-            raise InputError(f"no command {MARK}{name}; {meant(MARK + name, commands)}")
+            raise InputError(f"no command {MARK}{name}; {suggest(MARK + name, commands)}")
         signature = signatures[name]
         fewest, most = signature.count(" ") - signature.count("["), signature.count(" ")
         if not fewest <= len(arguments) <= most:

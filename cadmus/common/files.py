@@ -30,13 +30,13 @@ def replacing(path: Path | str) -> Iterator[Path]:
         InputError: the folder cannot be written to, or there is no space left.
     """
     path = Path(path)
-    with reported(path):
+    with as_input_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
         os.close(handle)
         temporary = Path(name)
     try:
-        with reported(path):
+        with as_input_error(path):
             # mkstemp makes the file private; what we write should be as readable as any other file.
             umask = os.umask(0)
             os.umask(umask)
@@ -48,7 +48,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
 
 
 @contextmanager
-def reported(path: Path) -> Iterator[None]:
+def as_input_error(path: Path) -> Iterator[None]:
     """Say in one line that ``path``, a file or folder, cannot be written.
 
     Raises:

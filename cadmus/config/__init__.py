@@ -2,8 +2,8 @@
 
 from cadmus.config.loading import extended, find_config, load_config, parse_config, read_yaml
 from cadmus.config.schema import (
-    HELD_OUT,
     LONGEST_PROGRAM,
+    OOD,
     OPERATORS,
     RECIPES,
     SPLITS,
@@ -13,9 +13,9 @@ from cadmus.config.schema import (
     Evaluate,
     ExpressionTemplate,
     Grid,
-    HeldOutRule,
     Llm,
     Model,
+    OODRule,
     Probe,
     Templates,
     Train,
@@ -24,8 +24,8 @@ from cadmus.config.schema import (
 )
 
 __all__ = [
-    "HELD_OUT",
     "LONGEST_PROGRAM",
+    "OOD",
     "OPERATORS",
     "RECIPES",
     "SPLITS",
@@ -35,9 +35,9 @@ __all__ = [
     "Evaluate",
     "ExpressionTemplate",
     "Grid",
-    "HeldOutRule",
     "Llm",
     "Model",
+    "OODRule",
     "Probe",
     "Templates",
     "Train",

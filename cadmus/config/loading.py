@@ -8,12 +8,20 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from cadmus.config.schema import Config
-from cadmus.errors import InputError, meant
+from cadmus.errors import InputError, suggest
 
 CONFIGS = Path(__file__).parents[2] / "config"
 """The configs that come with a checkout."""
 EXTENDS = "extends"
 """The key that names the config to extend."""
+RENAMED = {
+    "held_out": "ood",
+    "held_out_programs": "ood_programs",
+    "held_out_share": "eval_fraction",
+    "uniform_share": "uniform_fraction",
+    "warmup_share": "warmup_fraction",
+}
+"""Fields of earlier versions and their names today."""
 
 
 def parse_config(values: Any, source: str) -> Config:
@@ -101,7 +109,7 @@ def _base(named: Any, path: Path) -> Path:
         return path.parent / named
     found = find_config(named)
     if found is None:
-        raise InputError(f"{path}: {EXTENDS}: no config {named!r}; {meant(named, _names())}")
+        raise InputError(f"{path}: {EXTENDS}: no config {named!r}; {suggest(named, _names())}")
     return found
 
 
@@ -126,7 +134,7 @@ def read_yaml(path: Path | str) -> Any:
         folders = (Path(path).parent, Path("config"))
         files = {str(file) for folder in folders for file in folder.glob("[!.]*.yaml")}
         near = files if Path(path).suffix else _names()
-        hint = f"; {meant(str(path), sorted(near))}" if near else ""
+        hint = f"; {suggest(str(path), sorted(near))}" if near else ""
         raise InputError(f"cannot read the config {path}: {error.strerror}{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
@@ -146,7 +154,11 @@ def _describe(error: ValidationError, values: Any) -> str:
     first = problems[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        text = f"{key}: no such key; {meant(str(first['loc'][-1]), _fields(first['loc'][:-1]))}"
+        name = str(first["loc"][-1])
+        if name in RENAMED:
+            text = f"{key}: renamed; write {RENAMED[name]}"
+        else:
+            text = f"{key}: no such key; {suggest(name, _fields(first['loc'][:-1]))}"
     elif first["type"] == "missing":
         text = f"{key}: is missing"
     else:

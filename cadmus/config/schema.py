@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from cadmus import isa
-from cadmus.errors import meant
+from cadmus.errors import suggest
 
 
 def _whole_number(value: Any) -> Any:
@@ -54,8 +54,8 @@ OPERATORS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.group == "arit
 SPLITS = ("train", "validation", "test")
 """The splits that every dataset has; the hash of a program decides between them."""
 
-HELD_OUT = "held_out"
-"""The split of what the rules of ``dataset.held_out`` exclude; without rules there is none."""
+OOD = "ood"
+"""The split of what the rules of ``dataset.ood`` exclude; without rules there is none."""
 
 LONGEST_PROGRAM = 250
 """Limit of ``dataset.max_length``: a prompt's length is one byte in a shard."""
@@ -78,12 +78,13 @@ class Values(Section):
 
     low: Annotated[Value, Field(description="smallest compared value")] = -20
     high: Annotated[Value, Field(description="largest compared value")] = 20
-    uniform_share: Annotated[
+    uniform_fraction: Annotated[
         Share,
         Field(
-            description="share of the numbers drawn uniformly over the values; the others are drawn "
+            serialization_alias="uniform_share",
+            description="fraction of the numbers drawn uniformly over the values; the others are drawn "
             "uniformly over the expressions, so that a value is as frequent as programs for it are; both "
-            "before duplicates are removed, which are many where a value has few programs"
+            "before duplicates are removed, which are many where a value has few programs",
         ),
     ] = 0.5
 
@@ -215,20 +216,20 @@ TEMPLATES = tuple(Templates.model_fields)
 """The names of the templates."""
 
 
-class HeldOutRule(Section):
-    """A rule excludes programs from train, validation and test; the split held_out is sampled from them.
+class OODRule(Section):
+    """A rule excludes programs from train, validation and test; the split ood is sampled from them.
 
-    ``dataset.held_out`` gives each rule a name.  A rule has one of ``values``, ``length`` and ``contains``; a
-    program is excluded when any rule matches it.  With ``evaluate.split: held_out`` the experiment that
+    ``dataset.ood`` gives each rule a name.  A rule has one of ``values``, ``length`` and ``contains``; a
+    program is excluded when any rule matches it.  With ``evaluate.split: ood`` the experiment that
     completes programs completes these, which are out of the distribution that was trained on:
 
     ```yaml
     dataset:
-      held_out:
+      ood:
         sevens: {values: [7, [13, 15]], compared: either}
         long: {length: [40, 63], templates: [complete_algorithm]}
         product_then_minus: {contains: ["*-"], templates: [equality, less_greater]}
-    evaluate: {split: held_out}
+    evaluate: {split: ood}
     ```
     """
 
@@ -277,11 +278,11 @@ class HeldOutRule(Section):
     def _check_templates(cls, templates: list[str] | None) -> list[str] | None:
         for template in templates or []:
             if template not in TEMPLATES:
-                raise ValueError(f"no template {template!r}; {meant(template, TEMPLATES)}")
+                raise ValueError(f"no template {template!r}; {suggest(template, TEMPLATES)}")
         return templates
 
     @model_validator(mode="after")
-    def _check(self) -> "HeldOutRule":
+    def _check(self) -> "OODRule":
         if sum(given is not None for given in (self.values, self.length, self.contains)) != 1:
             raise ValueError("a rule has exactly one of values, length and contains")
         if self.compared == "both" and self.values is None:
@@ -311,20 +312,21 @@ class Dataset(Section):
     shard_size: Annotated[Positive, Field(le=8_000_000, description="most programs in one shard")] = 250_000
     validation: Annotated[Count, Field(description="validation programs of each template")] = 2_000
     test: Annotated[Count, Field(description="test programs of each template")] = 2_000
-    held_out_share: Annotated[
+    eval_fraction: Annotated[
         Rate,
         Field(
             lt=0.5,
-            description="share of the space of programs set aside for validation, and again for test; "
-            "the hash of a program alone decides",
+            serialization_alias="held_out_share",
+            description="fraction of all possible programs that is set aside for validation, and again for "
+            "test; the hash of a program alone decides",
         ),
     ] = 0.05
-    held_out: Annotated[
-        dict[str, HeldOutRule],
+    ood: Annotated[
+        dict[str, OODRule],
         Field(description="rules, by name, for programs to keep out of train, validation and test"),
     ] = {}
-    held_out_programs: Annotated[
-        Count, Field(description="programs of each template in the split held_out, which the rules make")
+    ood_programs: Annotated[
+        Count, Field(description="programs of each template in the split ood, which the rules make")
     ] = 2_000
     templates: Templates = Templates()
 
@@ -341,11 +343,11 @@ class Dataset(Section):
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that the dataset has."""
-        return (*SPLITS, HELD_OUT) if self.held_out else SPLITS
+        return (*SPLITS, OOD) if self.ood else SPLITS
 
-    def rules_for(self, template: str) -> dict[str, HeldOutRule]:
+    def rules_for(self, template: str) -> dict[str, OODRule]:
         """The held-out rules for a template, by name."""
-        return {name: rule for name, rule in self.held_out.items() if rule.is_for(template)}
+        return {name: rule for name, rule in self.ood.items() if rule.is_for(template)}
 
 
 class Model(Section):
@@ -375,7 +377,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "betas": [0.9, 0.95],
         "weight_decay": 0.0,
         "schedule": "cosine",
-        "warmup_share": 0.0,
+        "warmup_fraction": 0.0,
         "clip": 1.0,
         "prompt_weight": 1.0,
     },
@@ -386,7 +388,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "betas": [0.9, 0.95],
         "weight_decay": 0.0,
         "schedule": "linear",
-        "warmup_share": 0.02,
+        "warmup_fraction": 0.02,
         "clip": 0.0,
         "prompt_weight": 0.1,
     },
@@ -429,7 +431,7 @@ class Train(Section):
     schedule: Annotated[
         Literal["cosine", "linear", "constant"], Field(description="decay to 0 over the steps")
     ] = "cosine"
-    warmup_share: Annotated[Share, Field(description="share of the steps in which the rate rises")] = 0.0
+    warmup_fraction: Annotated[Share, Field(description="share of the steps in which the rate rises")] = 0.0
     clip: Annotated[Number, Field(ge=0, description="largest norm of the gradient; 0 does not clip")] = 0.0
     zero_stage: Annotated[Positive, Field(le=3, description="DeepSpeed ZeRO stage")] = 1
     prompt_weight: Annotated[
@@ -555,7 +557,7 @@ class Evaluate(Section):
     """Which experiments are made with the trained model."""
 
     split: Annotated[
-        Literal["validation", "test", "held_out"],
+        Literal["validation", "test", "ood"],
         Field(description="the programs that are completed for Table 3"),
     ] = "test"
     programs: Annotated[Positive, Field(description="most programs completed of each template")] = 2_000
@@ -650,7 +652,7 @@ class Config(Section):
                 f"dataset.max_length {self.dataset.max_length} and its end; set at least {needed}"
             )
         if self.evaluate.split not in self.dataset.splits:
-            raise ValueError("evaluate.split: held_out needs a rule in dataset.held_out")
+            raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         most = self.evaluate.grid.programs_per_pixel
         for field in ("programs_per_pair", "grid_programs_per_pair"):
             if getattr(self.llm, field) > most:
@@ -661,10 +663,13 @@ class Config(Section):
         return self
 
     def dataset_digest(self) -> str:
-        """Sixteen hexadecimal digits of everything that decides which programs are sampled."""
-        # Without rules, the digest is that of a time before there were any.
-        unused = set() if self.dataset.held_out else {"held_out", "held_out_programs"}
-        return digest({"seed": self.seed, "dataset": self.dataset.model_dump(exclude=unused)})
+        """Sixteen hexadecimal digits of everything that decides which programs are sampled.
+
+        Fields that were renamed count under their first name, the serialization alias, and the rules only
+        where there are any: a dataset keeps its digest.
+        """
+        unused = set() if self.dataset.ood else {"ood", "ood_programs"}
+        return digest({"seed": self.seed, "dataset": self.dataset.model_dump(exclude=unused, by_alias=True)})
 
 
 def digest(value: Any) -> str:

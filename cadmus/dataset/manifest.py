@@ -16,9 +16,9 @@ from cadmus import isa
 from cadmus.common.cores import cores
 from cadmus.common.files import replacing
 from cadmus.common.progress import progress
-from cadmus.config import HELD_OUT, TEMPLATES, Config, digest
+from cadmus.config import OOD, TEMPLATES, Config, digest
 from cadmus.dataset import parquet
-from cadmus.dataset.held_out import matches
+from cadmus.dataset.ood import matches
 from cadmus.dataset.shards import Shard, plan
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import Defect, InputError
@@ -59,7 +59,7 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         "seed": config.seed,
         "dataset": config.dataset.model_dump(),
         "splits": _describe(in_order, files, config.dataset.splits),
-        **({"held_out": rules} if rules else {}),
+        **({"ood": rules} if rules else {}),
         "shared_between_splits": shared,
         "files": files,
     }
@@ -109,7 +109,7 @@ def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any
     noted, columns = parquet.read_shard(directory, shard, config, ["program", "x", "y"])
     programs = Programs.from_arrow(columns["program"])
     hashed = hashes(programs)
-    belongs = split_of_hashes(hashed, config.dataset.held_out_share) == hash_split(shard.split)
+    belongs = split_of_hashes(hashed, config.dataset.eval_fraction) == hash_split(shard.split)
     if not belongs.all():
         raise Defect(f"{path}: {np.sum(~belongs)} programs belong to another split")
     _check_rules(path, shard, programs, columns, config)
@@ -119,7 +119,7 @@ def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any
         "split": shard.split,
         "rows": noted["rows"],
         "sha256": file_digest(path),
-        **{key: noted[key] for key in ("counts", HELD_OUT) if key in noted},
+        **{key: noted[key] for key in ("counts", OOD) if key in noted},
     }
     return file, hashed
 
@@ -140,14 +140,14 @@ def _check_rules(path: Path, shard: Shard, programs: Programs, columns: pa.Table
         None if columns[name].null_count == len(columns) else columns[name].to_numpy() for name in ("x", "y")
     )
     by_rule = matches(rules.values(), programs, x, y)
-    if shard.split == HELD_OUT:
+    if shard.split == OOD:
         strangers = np.sum(~by_rule.any(axis=0))
         if strangers:
-            raise Defect(f"{path}: {strangers} programs match no rule of dataset.held_out")
+            raise Defect(f"{path}: {strangers} programs match no rule of dataset.ood")
         return
     for name, hits in zip(rules, by_rule, strict=True):
         if hits.any():
-            raise Defect(f"{path}: {np.sum(hits)} programs match the rule dataset.held_out.{name}")
+            raise Defect(f"{path}: {np.sum(hits)} programs match the rule dataset.ood.{name}")
 
 
 def _describe_rules(
@@ -159,17 +159,17 @@ def _describe_rules(
         InputError: a rule excludes nothing, over all templates or of one that it names.
     """
     described = {}
-    for name, rule in config.dataset.held_out.items():
-        of_rule = [file for file in files if name in file[HELD_OUT]]
+    for name, rule in config.dataset.ood.items():
+        of_rule = [file for file in files if name in file[OOD]]
         matched = {template: 0 for template in TEMPLATES if any(f["template"] == template for f in of_rule)}
         for file in of_rule:
-            matched[file["template"]] += file[HELD_OUT][name]
+            matched[file["template"]] += file[OOD][name]
         idle = [template for template, count in matched.items() if not count]
         if idle if rule.templates else not any(matched.values()):
             of_what = ", ".join(idle if rule.templates else ["any template"])
             sampled = sum(file["counts"]["sampled"] for file in of_rule if file["template"] in idle)
             raise InputError(
-                f"{directory}: dataset.held_out.{name} excludes nothing of {of_what}: "
+                f"{directory}: dataset.ood.{name} excludes nothing of {of_what}: "
                 f"it matches none of {sampled} candidates; change the rule or its templates, or leave it out"
             )
         described[name] = matched
@@ -194,12 +194,12 @@ def _describe(
 def _shared(in_order: dict[tuple[str, str], np.ndarray], splits: tuple[str, ...]) -> dict[str, int]:
     """Programs (by hash) that two splits have in common, whatever the template.
 
-    The split held_out may share programs with test: what a rule excludes of one template, another may give.
+    The split ood may share programs with test: what a rule excludes of one template, another may give.
     """
     shared = {}
     for pair in combinations(splits, 2):
-        if pair != ("test", HELD_OUT):
-            # A template may have nothing in the split held_out.
+        if pair != ("test", OOD):
+            # A template may have nothing in the split ood.
             a, b = (
                 [hashed for (split, _), hashed in in_order.items() if split == wanted and len(hashed)]
                 for wanted in pair

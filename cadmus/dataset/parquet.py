@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from cadmus import isa
 from cadmus.common.files import replacing
-from cadmus.config import HELD_OUT, Config
+from cadmus.config import OOD, Config
 from cadmus.dataset.sampler import Sample
 from cadmus.dataset.shards import Shard
 from cadmus.errors import InputError
@@ -41,12 +41,12 @@ def write(path: Path, shard: Shard, sample: Sample, config: Config) -> None:
     """
     n = len(sample.programs)
     counts = asdict(sample.counts)
-    if config.dataset.held_out:
-        rules = {"held_out": sample.matched}
+    if config.dataset.ood:
+        rules = {"ood": sample.matched}
     else:
         # A dataset without rules has the bytes that it had before there were any.
         rules = {}
-        del counts["held_out"]
+        del counts["ood"]
     metadata = {
         "template": shard.template,
         "split": shard.split,
@@ -100,7 +100,7 @@ def read_shard(
         "split": shard.split,
         "shard": shard.number,
     }
-    if shard.split != HELD_OUT:
+    if shard.split != OOD:
         # Rules may match fewer programs than are wanted.
         expected["rows"] = shard.rows
     for key, ours in expected.items():

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cadmus.common.progress import progress
-from cadmus.config import HELD_OUT, Dataset
-from cadmus.dataset.held_out import matches
+from cadmus.config import OOD, Dataset
+from cadmus.dataset.ood import matches
 from cadmus.dataset.seen import Seen
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
-from cadmus.errors import InputError, meant
+from cadmus.errors import InputError, suggest
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES, Candidates, Draw
 from cadmus.vm import compiled
@@ -40,7 +40,7 @@ class Counts:
     """Not true when executed."""
     other_split: int = 0
     """True, but of another split."""
-    held_out: int = 0
+    ood: int = 0
     """Excluded by a held-out rule."""
     duplicates: int = 0
     """Removed, being in the shard or an earlier one already."""
@@ -89,7 +89,7 @@ def sample(
 ) -> Sample:
     """``count`` true programs; the same arguments give the same programs on every machine.
 
-    There are fewer only in the split held_out, where no rule names the template and hardly any matches more.
+    There are fewer only in the split ood, where no rule names the template and hardly any matches more.
 
     Args:
         dataset: what is sampled.
@@ -103,7 +103,7 @@ def sample(
     """
     check_template(template)
     if split not in dataset.splits:
-        raise InputError(f"no split {split!r}; {meant(split, dataset.splits)}")
+        raise InputError(f"no split {split!r}; {suggest(split, dataset.splits)}")
     draw = Draw(np.random.default_rng(seed_of(seed, template, split, shard)), dataset)
     counts = Counts()
     matched = dict.fromkeys(dataset.rules_for(template), 0)
@@ -127,7 +127,7 @@ def sample(
                 kept_before = counts.kept
                 if of_window < LEAST_ACCEPTANCE * WINDOW * BATCH:
                     rules = dataset.rules_for(template).values()
-                    if split == HELD_OUT and not any(rule.templates for rule in rules):
+                    if split == OOD and not any(rule.templates for rule in rules):
                         break
                     raise _hopeless(dataset, template, split, count, counts, matched, of_window)
     return _assemble(batches, counts, matched)
@@ -138,7 +138,7 @@ def check_template(template: str) -> None:
     InputError: there is no template of this name.
     """
     if template not in TEMPLATES:
-        raise InputError(f"no template {template!r}; {meant(template, TEMPLATES)}")
+        raise InputError(f"no template {template!r}; {suggest(template, TEMPLATES)}")
 
 
 def _hopeless(
@@ -155,21 +155,21 @@ def _hopeless(
         f"{of_window or 'none'} of the last {WINDOW * BATCH} candidates of template {template} could be kept "
         f"for {split} ({counts.kept} of {count} programs so far; {counts.unfit} unfit, {counts.too_long} "
         f"longer than dataset.max_length {dataset.max_length}, {counts.rejected} not true, "
-        f"{counts.other_split} of another split, {counts.held_out} excluded by rules)"
+        f"{counts.other_split} of another split, {counts.ood} excluded by rules)"
     )
-    if split == HELD_OUT:
+    if split == OOD:
         named = [name for name, rule in dataset.rules_for(template).items() if rule.templates]
-        place = " and ".join(f"dataset.held_out.{name}" for name in named)
+        place = " and ".join(f"dataset.ood.{name}" for name in named)
         return InputError(f"{place}: too little matches: {seen}; widen the rule or leave the template out")
-    if counts.held_out:
+    if counts.ood:
         name = max(matched, key=lambda name: matched[name])
         return InputError(
-            f"dataset.held_out.{name}: the rule excludes {matched[name]} true programs and too little is "
+            f"dataset.ood.{name}: the rule excludes {matched[name]} true programs and too little is "
             f"left: {seen}; narrow the rule"
         )
     return InputError(
         f"dataset.templates.{template}: {seen}; widen dataset.values, dataset.max_length, "
-        "dataset.held_out_share or the template's own fields"
+        "dataset.eval_fraction or the template's own fields"
     )
 
 
@@ -191,7 +191,7 @@ def _filter(
 
     true = compiled.verdicts(candidates.programs)
     hashed = hashes(candidates.programs)
-    ours = split_of_hashes(hashed, dataset.held_out_share) == hash_split(split)
+    ours = split_of_hashes(hashed, dataset.eval_fraction) == hash_split(split)
     counts.rejected += int(np.sum(~true))
     counts.other_split += int(np.sum(true & ~ours))
     rows = np.flatnonzero(true & ours)
@@ -201,11 +201,11 @@ def _filter(
         by_rule = matches(dataset.rules_for(template).values(), good.programs, good.x, good.y)
         for name, hits in zip(matched, by_rule, strict=True):
             matched[name] += int(hits.sum())
-        wanted = by_rule.any(axis=0) == (split == HELD_OUT)
-        if split == HELD_OUT:
+        wanted = by_rule.any(axis=0) == (split == OOD)
+        if split == OOD:
             counts.other_split += int(np.sum(~wanted))
         else:
-            counts.held_out += int(np.sum(~wanted))
+            counts.ood += int(np.sum(~wanted))
         rows = rows[wanted]
 
     first = seen.add(hashed[rows])

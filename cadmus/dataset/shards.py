@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from cadmus.config import HELD_OUT, TEMPLATES, Config
+from cadmus.config import OOD, TEMPLATES, Config
 
 
 class Shard(NamedTuple):
@@ -24,7 +24,7 @@ def plan(config: Config) -> list[Shard]:
     """The shards of a dataset, in the order in which it is read.
 
     A template without training programs has no shard in any split, one that no held-out rule is for has none
-    in the split held_out.
+    in the split ood.
     """
     shards = []
     for split in config.dataset.splits:
@@ -44,7 +44,7 @@ def _rows(config: Config, template: str, split: str) -> int:
     train: int = getattr(dataset.templates, template).train
     if split == "train" or not train:
         return train
-    if split == HELD_OUT:
-        return dataset.held_out_programs if dataset.rules_for(template) else 0
+    if split == OOD:
+        return dataset.ood_programs if dataset.rules_for(template) else 0
     rows: int = getattr(dataset, split)
     return rows

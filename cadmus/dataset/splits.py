@@ -7,15 +7,15 @@ the seed or the sharding; whoever needs held-out programs can therefore make new
 import numba
 import numpy as np
 
-from cadmus.config import HELD_OUT, SPLITS
+from cadmus.config import OOD, SPLITS
 from cadmus.programs import Programs
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 
 
 def hash_split(split: str) -> int:
-    """Which split by hash the programs of ``split`` belong to; those of held_out belong to test."""
-    return TEST if split == HELD_OUT else SPLITS.index(split)
+    """Which split by hash the programs of ``split`` belong to; those of ood belong to test."""
+    return TEST if split == OOD else SPLITS.index(split)
 
 
 def hashes(programs: Programs) -> np.ndarray:
@@ -23,20 +23,20 @@ def hashes(programs: Programs) -> np.ndarray:
     return _hash_rows(programs.data, programs.offsets)
 
 
-def split_of(programs: Programs, held_out_share: float) -> np.ndarray:
+def split_of(programs: Programs, eval_fraction: float) -> np.ndarray:
     """The split of each program, an index into ``SPLITS``: uint8, shape (n,).
 
-    ``held_out_share`` of the space of programs belongs to validation, as much to test, the rest to train.
+    ``eval_fraction`` of the space of programs belongs to validation, as much to test, the rest to train.
     """
-    return split_of_hashes(hashes(programs), held_out_share)
+    return split_of_hashes(hashes(programs), eval_fraction)
 
 
-def split_of_hashes(hashed: np.ndarray, held_out_share: float) -> np.ndarray:
+def split_of_hashes(hashed: np.ndarray, eval_fraction: float) -> np.ndarray:
     """As :func:`split_of`, of the hashes of the programs."""
     place = (hashed >> np.uint64(11)).astype(np.float64) / 2.0**53
     split = np.full(len(hashed), TRAIN, np.uint8)
-    split[place < 2 * held_out_share] = TEST
-    split[place < held_out_share] = VALIDATION
+    split[place < 2 * eval_fraction] = TEST
+    split[place < eval_fraction] = VALIDATION
     return split
 
 

@@ -7,7 +7,7 @@ from cadmus.dataset import parquet
 from cadmus.dataset.sampler import check_template, sample
 from cadmus.dataset.shards import plan
 from cadmus.dataset.splits import hashes
-from cadmus.errors import InputError, meant
+from cadmus.errors import InputError, suggest
 from cadmus.programs import Programs
 
 
@@ -25,7 +25,7 @@ def write_shard(config: Config, directory: Path, template: str, split: str, numb
     """
     check_template(template)
     if split not in config.dataset.splits:
-        raise InputError(f"no split {split!r}; {meant(split, config.dataset.splits)}")
+        raise InputError(f"no split {split!r}; {suggest(split, config.dataset.splits)}")
     shards = [shard for shard in plan(config) if shard[:2] == (template, split)]
     if number >= len(shards):
         raise InputError(

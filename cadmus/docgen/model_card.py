@@ -13,7 +13,7 @@ from cadmus.config import TEMPLATES, Config
 from cadmus.docgen import hub
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.numbers import METRICS, SOLVE, accuracy_by, read_numbers
+from cadmus.evaluate.results import METRICS, SOLVE, accuracy_by, read_results
 from cadmus.figures import table3_accuracy, tables
 from cadmus.model import METADATA, WEIGHTS
 from cadmus.model.export import read_metadata, trained_config, weights_digest
@@ -123,7 +123,7 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
     trained_on = int(trained["training_programs"].sum())
     worst = accuracy_by(graded, "template").filter(metric="verified").sort("accuracy").row(0, named=True)
     last = steps.select("loss").tail(max(1, len(steps) // 100))
-    held_out = ", ".join(f"`{name}`" for name in config.dataset.held_out)
+    ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
     text = TEXT.substitute(
         name=config.name,
         parameters=f"{noted['parameters']:,}",
@@ -141,7 +141,7 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
         epoch=f"{noted['programs'] / trained_on:.2f}",
         low=config.dataset.values.low,
         high=config.dataset.values.high,
-        rules=f" Programs that match the rules {held_out} were kept out as well." if held_out else "",
+        rules=f" Programs that match the rules {ood} were kept out as well." if ood else "",
         data=_listed(
             {
                 "content": f"`{noted['data_digest']}`",
@@ -215,7 +215,7 @@ def _result(config: Config, template: object, split: str | None, accuracies: pl.
 
 def _completions(path: Path, directory: Path) -> pl.DataFrame:
     """What ``cadmus evaluate`` wrote, of this model."""
-    graded = read_numbers(path, table3_accuracy.COLUMNS[0])
+    graded = read_results(path, table3_accuracy.COLUMNS[0])
     ours = weights_digest(directory)
     found = pl.read_parquet_metadata(path).get("model_digest") if path.suffix == ".parquet" else None
     if found != ours:
@@ -228,7 +228,7 @@ def _completions(path: Path, directory: Path) -> pl.DataFrame:
 
 def _metrics(path: Path, last: int) -> pl.DataFrame:
     """The metrics of a training of ``last`` steps, in their order."""
-    steps = read_numbers(path, ("step", "loss", "seconds")).sort("step")
+    steps = read_results(path, ("step", "loss", "seconds")).sort("step")
     if steps["step"][-1] != last:
         raise InputError(
             f"{path}: ends at step {steps['step'][-1]}, the model was trained for {last} steps; "

@@ -4,7 +4,7 @@ import polars as pl
 
 from cadmus import isa
 from cadmus.config import TEMPLATES
-from cadmus.evaluate.numbers import accuracy_by
+from cadmus.evaluate.results import accuracy_by
 
 BIN = 4
 """Lengths that are taken together."""
@@ -19,7 +19,7 @@ def by_length(completions: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         template, shortest and longest (of the lengths taken together, in instructions), and as
-        :func:`cadmus.evaluate.numbers.accuracy_by`.
+        :func:`cadmus.evaluate.results.accuracy_by`.
     """
     length = pl.col("program").str.len_chars().cast(pl.Int64)
     shortest = (length - 1) // BIN * BIN + 1
@@ -33,7 +33,7 @@ def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
     """Accuracy of induction (complete_algorithm) by the number of examples in the prompt.
 
     Returns:
-        examples, and as :func:`cadmus.evaluate.numbers.accuracy_by`.
+        examples, and as :func:`cadmus.evaluate.results.accuracy_by`.
     """
     prompt = pl.col("program").str.head(pl.col("prompt_length"))
     examples = pl.sum_horizontal(prompt.str.count_matches(symbol, literal=True) for symbol in CALLS)

@@ -19,25 +19,25 @@ _CANDIDATES_AT_ONCE = 2_000_000
 _PAIRS_AT_ONCE = 1 << 17
 
 
-def held_out(programs: Programs, held_out_share: float) -> np.ndarray:
+def _in_test_split(programs: Programs, eval_fraction: float) -> np.ndarray:
     """Which programs belong to the test split: bool, shape (n,)."""
-    belongs: np.ndarray = split_of(programs, held_out_share) == TEST
+    belongs: np.ndarray = split_of(programs, eval_fraction) == TEST
     return belongs
 
 
-def held_out_comparisons(
+def sample_per_pair(
     rng: np.random.Generator,
     x: np.ndarray,
     y: np.ndarray,
     programs_per_pair: int,
-    held_out_share: float,
+    eval_fraction: float,
 ) -> tuple[Programs, np.ndarray]:
     """Distinct true comparisons of the test split for each pair of values.
 
     Args:
         x, y: values, int64, shape (pairs,).
         programs_per_pair: how many are wanted.
-        held_out_share: as the training set was split.
+        eval_fraction: as the training set was split.
 
     Returns:
         The programs, and the index of the pair that each belongs to (int64).  A pair has fewer than
@@ -53,7 +53,7 @@ def held_out_comparisons(
     step = _coprime_near((space * rng.uniform(0.3, 0.7, len(x))).astype(np.int64), space)
     walked = np.zeros(len(x), np.int64)
     found = np.zeros(len(x), np.int64)
-    stride = int(np.ceil(1.2 * programs_per_pair / held_out_share))
+    stride = int(np.ceil(1.2 * programs_per_pair / eval_fraction))
     kept: list[Programs] = []
     owners: list[np.ndarray] = []
     while len(open_pairs := np.flatnonzero((found < programs_per_pair) & (walked < space))):
@@ -68,7 +68,7 @@ def held_out_comparisons(
             comparator(x[owner], y[owner]),
         )
         walked[pairs] += length
-        rows = np.flatnonzero(held_out(programs, held_out_share))
+        rows = np.flatnonzero(_in_test_split(programs, eval_fraction))
         _, counts = np.unique(owner[rows], return_counts=True)
         rows = rows[found[owner[rows]] + _counting(counts) < programs_per_pair]
         found += np.bincount(owner[rows], minlength=len(x))
@@ -81,15 +81,15 @@ def held_out_comparisons(
     return stack(kept).take(order), owner[order]
 
 
-def held_out_sample(
-    rng: np.random.Generator, n: int, values: Values, held_out_share: float, wanted_by: str
+def sample_comparisons(
+    rng: np.random.Generator, n: int, values: Values, eval_fraction: float, wanted_by: str
 ) -> tuple[Programs, dict[str, np.ndarray]]:
     """``n`` distinct true comparisons of the test split, uniform over all with both values in range.
 
     Args:
         rng, n: where they come from and how many.
         values: the range.
-        held_out_share: as the training set was split.
+        eval_fraction: as the training set was split.
         wanted_by: the fields of the config that ``n`` comes from, for the error.
 
     Returns:
@@ -107,7 +107,7 @@ def held_out_sample(
         pair = rng.integers(first, stop, (2, _PAIRS_AT_ONCE))
         x, y = table.values[pair]
         drawn = join(*(table.programs.take(rows) for rows in pair), comparator(x, y))
-        rows = np.flatnonzero(held_out(drawn, held_out_share))
+        rows = np.flatnonzero(_in_test_split(drawn, eval_fraction))
         found = np.concatenate([found, pair[:, rows]], axis=1)
         programs = stack([programs, drawn.take(rows)])
         _, distinct = np.unique(found, axis=1, return_index=True)

@@ -25,7 +25,7 @@ from cadmus import isa
 from cadmus.common.progress import progress
 from cadmus.config import TEMPLATES
 from cadmus.errors import Defect
-from cadmus.evaluate.numbers import SOLVE
+from cadmus.evaluate.results import SOLVE
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs, join
 from cadmus.vm.compiled import verdicts

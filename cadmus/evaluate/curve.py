@@ -10,7 +10,7 @@ from cadmus.common.progress import progress
 from cadmus.config import Evaluate
 from cadmus.errors import InputError
 from cadmus.evaluate.completion import complete
-from cadmus.evaluate.numbers import accuracy_by
+from cadmus.evaluate.results import accuracy_by
 from cadmus.model import METADATA
 from cadmus.model.export import read_metadata
 

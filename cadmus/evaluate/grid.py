@@ -11,7 +11,7 @@ import polars as pl
 
 from cadmus.common.progress import progress
 from cadmus.config import Grid, Values
-from cadmus.evaluate.comparisons import HALF, held_out_comparisons
+from cadmus.evaluate.comparisons import HALF, sample_per_pair
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs
 from cadmus.templates.draw import comparator
@@ -20,23 +20,23 @@ _PROGRAMS_AT_ONCE = 8_192
 
 
 def grid_programs(
-    settings: Grid, held_out_share: float, seed: int
+    settings: Grid, eval_fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
     """The held-out programs of the grid, the same for whoever is asked about them.
 
     Returns:
         x and y of every pair of values (int64, shape (pairs,)); the programs, comparator and all, those of a
         pair together; and the index of each one's pair (int64), as
-        :func:`cadmus.evaluate.comparisons.held_out_comparisons` gives them.
+        :func:`cadmus.evaluate.comparisons.sample_per_pair` gives them.
     """
     axis = np.arange(settings.low, settings.high + 1)
     x, y = (side.ravel() for side in np.meshgrid(axis, axis, indexing="ij"))
     rng = np.random.default_rng([seed, *b"grid"])
-    return x, y, *held_out_comparisons(rng, x, y, settings.programs_per_pixel, held_out_share)
+    return x, y, *sample_per_pair(rng, x, y, settings.programs_per_pixel, eval_fraction)
 
 
 def comparison_grid(
-    model: Any, settings: Grid, values: Values, held_out_share: float, seed: int
+    model: Any, settings: Grid, values: Values, eval_fraction: float, seed: int
 ) -> pl.DataFrame:
     """Accuracy of the next token at the comparator, for every pair of values.
 
@@ -44,13 +44,13 @@ def comparison_grid(
         model: has ``next_logits(prompts)`` as :class:`cadmus.model.Cadmus` does.
         settings: the range of the grid and the programs of each pair.
         values: the range of the training set, which is the grid's in-distribution square.
-        held_out_share: as the training set was split.
+        eval_fraction: as the training set was split.
 
     Returns:
         One row a pair: x, y, programs, correct (null where no held-out program exists) and
         in_distribution.
     """
-    x, y, programs, pair = grid_programs(settings, held_out_share, seed)
+    x, y, programs, pair = grid_programs(settings, eval_fraction, seed)
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
     predicted = np.empty(len(programs), np.int64)

@@ -3,7 +3,7 @@
 import polars as pl
 
 from cadmus.errors import InputError
-from cadmus.evaluate.numbers import with_accuracy
+from cadmus.evaluate.results import with_accuracy
 
 COLUMNS = ("x", "y", "programs", "correct", "in_distribution")
 """The columns of a grid, as :func:`cadmus.evaluate.grid.comparison_grid` makes it."""

@@ -87,12 +87,12 @@ def produce(name: str, numbers: list[Path], output: Path) -> list[Path]:
     import importlib
 
     from cadmus.common.files import replacing
-    from cadmus.errors import InputError, meant
-    from cadmus.evaluate.numbers import read_numbers
+    from cadmus.errors import InputError, suggest
+    from cadmus.evaluate.results import read_results
     from cadmus.figures import style, tables
 
     if name not in NAMES:
-        raise InputError(f"no figure, table or page {name!r}; {meant(name, NAMES)}")
+        raise InputError(f"no figure, table or page {name!r}; {suggest(name, NAMES)}")
     module = importlib.import_module(f"cadmus.figures.{name}")
     most = len(module.COLUMNS)
     least = most - getattr(module, "OPTIONAL", 0)
@@ -102,7 +102,7 @@ def produce(name: str, numbers: list[Path], output: Path) -> list[Path]:
         raise InputError(
             f"{name} is drawn from {count} numbers files, not {len(numbers)}; their columns: {wanted}"
         )
-    frames = [read_numbers(path, columns) for path, columns in zip(numbers, module.COLUMNS, strict=False)]
+    frames = [read_results(path, columns) for path, columns in zip(numbers, module.COLUMNS, strict=False)]
     kind = "figure" if name in FIGURES else "table" if name in TABLES else "page"
     formats = FORMATS[kind]
     if output.suffix in {suffix for of_kind in FORMATS.values() for suffix in of_kind} - set(formats):
@@ -112,7 +112,7 @@ def produce(name: str, numbers: list[Path], output: Path) -> list[Path]:
     if kind == "figure":
         style.save(module.draw(*frames), paths[:2])
         with replacing(paths[2]) as temporary:
-            module.numbers(*frames).write_csv(temporary)
+            module.data(*frames).write_csv(temporary)
     elif kind == "table":
         tables.save(module.table(*frames), paths)
     else:

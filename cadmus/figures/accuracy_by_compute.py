@@ -9,7 +9,7 @@ from cadmus.figures import panels, style
 COLUMNS = (("flops", "template", "metric", "accuracy", "low", "high"),)
 
 
-def numbers(curve: pl.DataFrame) -> pl.DataFrame:
+def data(curve: pl.DataFrame) -> pl.DataFrame:
     """The drawn rows, template by template and in the order of the compute."""
     return panels.drawn(curve, "flops")
 

@@ -11,7 +11,7 @@ from cadmus.figures import style
 COLUMNS = (GRID,)
 
 
-def numbers(grid: pl.DataFrame) -> pl.DataFrame:
+def data(grid: pl.DataFrame) -> pl.DataFrame:
     """Accuracy of each comparator and distance; 0 is in distribution."""
     return by_distance(grid)
 
@@ -21,7 +21,7 @@ def draw(grid: pl.DataFrame) -> Figure:
     """From the numbers of :func:`cadmus.evaluate.grid.comparison_grid`; distance 0 is in distribution."""
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()
-    distances = numbers(grid)
+    distances = data(grid)
     for comparator, color, marker in (
         ("<", style.BLUE, "o"),
         (">", style.ORANGE, "s"),

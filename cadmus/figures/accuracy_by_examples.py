@@ -5,14 +5,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from cadmus.evaluate.breakdowns import by_examples
-from cadmus.evaluate.numbers import METRICS
+from cadmus.evaluate.results import METRICS
 from cadmus.figures import style
 
 COLUMNS = (("template", "program", "prompt_length", *METRICS),)
 DRAWN = {"verified": (style.ORANGE, "s"), "exact": (style.GREEN, "^")}
 
 
-def numbers(completions: pl.DataFrame) -> pl.DataFrame:
+def data(completions: pl.DataFrame) -> pl.DataFrame:
     """Accuracies for each number of examples."""
     return by_examples(completions)
 
@@ -22,7 +22,7 @@ def draw(completions: pl.DataFrame) -> Figure:
     """From the completions of ``cadmus evaluate``, those of complete_algorithm."""
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()
-    examples = numbers(completions)
+    examples = data(completions)
     for metric, (color, marker) in DRAWN.items():
         rows = examples.filter(metric=metric)
         label = METRICS[metric].lower()

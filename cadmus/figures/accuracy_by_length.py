@@ -4,13 +4,13 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cadmus.evaluate.breakdowns import by_length
-from cadmus.evaluate.numbers import METRICS
+from cadmus.evaluate.results import METRICS
 from cadmus.figures import panels, style
 
 COLUMNS = (("template", "program", *METRICS),)
 
 
-def numbers(completions: pl.DataFrame) -> pl.DataFrame:
+def data(completions: pl.DataFrame) -> pl.DataFrame:
     """Accuracies of lengths that are taken together, template by template."""
     return panels.drawn(by_length(completions), "longest")
 
@@ -19,5 +19,5 @@ def numbers(completions: pl.DataFrame) -> pl.DataFrame:
 def draw(completions: pl.DataFrame) -> Figure:
     """From the completions of ``cadmus evaluate``; a point stands at the middle of its lengths."""
     middle = (pl.col("shortest") + pl.col("longest")) / 2
-    lengths = numbers(completions).with_columns(middle.alias("length"))
+    lengths = data(completions).with_columns(middle.alias("length"))
     return panels.by_template(lengths, "length", "length of the held-out program, instructions")

@@ -10,9 +10,9 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, Rectangle
 
 from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.numbers import with_accuracy
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import summary, training_range
+from cadmus.evaluate.results import with_accuracy
 from cadmus.figures import style
 from cadmus.llm.outcomes import COLUMNS as ANSWERS
 from cadmus.llm.outcomes import pixels
@@ -30,7 +30,7 @@ OPTIONAL = 1
 """The second file, of LLM answers, is there only when some were asked for."""
 
 
-def numbers(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
+def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     """The pixels of Cadmus, and behind them those of each LLM, each with its accuracy and interval."""
     if llm is None:
         return with_accuracy(grid)

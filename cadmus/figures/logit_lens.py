@@ -14,7 +14,7 @@ UNIFORM = math.log(isa.VOCABULARY_SIZE)
 """The loss of a guess that holds all instructions equally likely, the end of the scale."""
 
 
-def numbers(lens: pl.DataFrame) -> pl.DataFrame:
+def data(lens: pl.DataFrame) -> pl.DataFrame:
     """The lens, layer by layer, with the share of programs on which a layer agrees with the last one."""
     return lens.sort("layer", "token").with_columns(
         (pl.col("agreeing") / pl.col("programs")).alias("agreement")
@@ -24,7 +24,7 @@ def numbers(lens: pl.DataFrame) -> pl.DataFrame:
 @style.styled
 def draw(lens: pl.DataFrame) -> Figure:
     """Layer × token heat maps of the numbers of :func:`cadmus.probe.lens.logit_lens`."""
-    lens = numbers(lens)
+    lens = data(lens)
     layers = style.largest(lens["layer"]) + 1
     figure = Figure(figsize=(style.PAGE, 1.5 + 0.2 * layers))
     left, right = figure.subplots(1, 2, sharey=True)

@@ -10,9 +10,9 @@ from matplotlib.ticker import NullLocator
 
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.numbers import with_accuracy
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import summary
+from cadmus.evaluate.results import with_accuracy
 from cadmus.figures import reported, style
 from cadmus.llm.outcomes import COLUMNS as ANSWERS
 from cadmus.llm.outcomes import summary as conditions
@@ -25,7 +25,7 @@ _COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 _MOST_LEVEL_TICKS = 4
 
 
-def numbers(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
+def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     """Cadmus on the in-distribution square of the grid, the paper's GPT-5, and the LLMs that were asked.
 
     Raises:

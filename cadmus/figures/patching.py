@@ -14,7 +14,7 @@ LABELS = {
 }
 
 
-def numbers(patches: pl.DataFrame) -> pl.DataFrame:
+def data(patches: pl.DataFrame) -> pl.DataFrame:
     """The shares, token by token and layer by layer."""
     return patches.sort("token", "outcome", "layer")
 
@@ -23,7 +23,7 @@ def numbers(patches: pl.DataFrame) -> pl.DataFrame:
 def draw(patches: pl.DataFrame) -> Figure:
     """From the numbers of :func:`cadmus.probe.patching.patching`, a panel for each token."""
     figure = Figure(figsize=(style.PAGE, 2.7))
-    patches = numbers(patches)
+    patches = data(patches)
     tokens = patches["token"].unique().sort().to_list()
     panels = figure.subplots(1, len(tokens), sharey=True, squeeze=False)[0]
     layers = style.largest(patches["layer"]) + 1

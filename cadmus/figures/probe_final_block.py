@@ -8,7 +8,7 @@ from cadmus.figures import style
 COLUMNS = (("target", "layer", "token", "accuracy", "low", "high", "majority", "control"),)
 
 
-def numbers(probes: pl.DataFrame) -> pl.DataFrame:
+def data(probes: pl.DataFrame) -> pl.DataFrame:
     """The probes of the final block, in the order of the tokens."""
     return probes.filter(pl.col("layer") == pl.col("layer").max()).sort("target", "token")
 
@@ -19,7 +19,7 @@ def draw(probes: pl.DataFrame) -> Figure:
     control."""
     figure = Figure(figsize=(style.COLUMN, 2.6))
     axes = figure.subplots()
-    final = numbers(probes)
+    final = data(probes)
     tokens = style.largest(final["token"])
     for target, color, marker in (("x", style.BLUE, "o"), ("y", style.ORANGE, "s")):
         rows = final.filter(pl.col("target") == target)

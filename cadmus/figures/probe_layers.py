@@ -8,7 +8,7 @@ from cadmus.figures import panels, style
 COLUMNS = (("target", "layer", "token", "accuracy"),)
 
 
-def numbers(probes: pl.DataFrame) -> pl.DataFrame:
+def data(probes: pl.DataFrame) -> pl.DataFrame:
     """The probes, layer by layer."""
     return probes.sort("target", "layer", "token")
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.numbers import METRICS, SOLVE, accuracy_by
+from cadmus.evaluate.results import METRICS, SOLVE, accuracy_by
 from cadmus.figures import reported
 
 COLUMNS = (("template", "training_programs", *METRICS),)

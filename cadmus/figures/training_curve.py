@@ -13,7 +13,7 @@ SMOOTHED_SHARE = 0.01
 """Share of the steps over which the mean losses are taken."""
 
 
-def numbers(metrics: pl.DataFrame) -> pl.DataFrame:
+def data(metrics: pl.DataFrame) -> pl.DataFrame:
     """The steps with their losses and the running means; of one that was trained twice, the last time."""
     steps = metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
     window = max(1, round(SMOOTHED_SHARE * len(steps)))
@@ -24,7 +24,7 @@ def numbers(metrics: pl.DataFrame) -> pl.DataFrame:
 @style.styled
 def draw(metrics: pl.DataFrame) -> Figure:
     """From ``metrics.jsonl``, a line a step: its number, its losses and the tokens trained on so far."""
-    metrics = numbers(metrics)
+    metrics = data(metrics)
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()
     for loss, (label, color) in LOSSES.items():

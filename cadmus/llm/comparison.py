@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from cadmus.config import Config
-from cadmus.errors import InputError, meant
+from cadmus.errors import InputError, suggest
 from cadmus.llm.batches import take_lines
 from cadmus.llm.costs import Cost, cost
 from cadmus.llm.models import MODELS, read_models
@@ -79,7 +79,7 @@ class Comparison:
         """
         for name in only:
             if name not in self.names:
-                raise InputError(f"--model {name}: not in llm.models; {meant(name, self.names)}")
+                raise InputError(f"--model {name}: not in llm.models; {suggest(name, self.names)}")
         return list(dict.fromkeys(only)) or self.names
 
     def to_send(self, name: str) -> list[Request]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cadmus.common.files import read_table
-from cadmus.errors import InputError, meant
+from cadmus.errors import InputError, suggest
 from cadmus.llm.prompt import prompt
 
 MODELS = Path(__file__).parents[2] / "config" / "llms.tsv"
@@ -98,7 +98,7 @@ def read_models(path: Path, names: Sequence[str]) -> list[LanguageModel]:
         )
     for name in names:
         if name not in found:
-            raise InputError(f"llm.models: no model {name!r} in {path}; {meant(name, found)}")
+            raise InputError(f"llm.models: no model {name!r} in {path}; {suggest(name, found)}")
     return [found[name] for name in names]
 
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cadmus.common.files import reported
+from cadmus.common.files import as_input_error
 from cadmus.errors import InputError
 
 FINAL = {400, 413, 422}
@@ -86,7 +86,7 @@ class Replies:
         Raises:
             InputError: another one does, or it cannot be written.
         """
-        with reported(self.path):
+        with as_input_error(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
@@ -119,7 +119,7 @@ class Replies:
 
     def _append(self, data: bytes) -> None:
         assert self._file is not None, "opened by writing()"
-        with reported(self.path):
+        with as_input_error(self.path):
             while data:
                 data = data[os.write(self._file, data) :]
             if time.monotonic() > self._synced + _SYNC_SECONDS:

@@ -20,7 +20,7 @@ from cadmus.config import Config, Llm, digest
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import HALF
 from cadmus.evaluate.grid import grid_programs
-from cadmus.evaluate.numbers import write_numbers
+from cadmus.evaluate.results import write_results
 from cadmus.llm.models import URLS, LanguageModel
 
 INDEX = "index.parquet"
@@ -94,7 +94,7 @@ def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) ->
     Raises:
         InputError: there is no program, or the files cannot be written.
     """
-    x, y, programs, pair = grid_programs(config.evaluate.grid, config.dataset.held_out_share, config.seed)
+    x, y, programs, pair = grid_programs(config.evaluate.grid, config.dataset.eval_fraction, config.seed)
     values = config.dataset.values
     inside = (values.low <= x) & (x <= values.high) & (values.low <= y) & (y <= values.high)
     # The programs of a pair stand together.
@@ -129,7 +129,7 @@ def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) ->
                     )
                 )
     index = pl.concat(parts)
-    write_numbers(index, directory / INDEX, {_DIGEST: prepared_from(config, models)})
+    write_results(index, directory / INDEX, {_DIGEST: prepared_from(config, models)})
     for path in directory.glob("*.jsonl"):
         if path.stem not in {model.name for model in models}:
             path.unlink()
@@ -140,7 +140,7 @@ def prepared_from(config: Config, models: Sequence[LanguageModel]) -> str:
     """Sixteen hexadecimal digits of all in a config that decides what is asked."""
     llm = config.llm.model_dump(exclude={"max_cost_usd", "concurrency", "requests_per_minute"})
     sent = [model.body("", symbols, 0) for model in models for symbols in config.llm.symbols]
-    dataset = config.dataset.model_dump(include={"values", "held_out_share"})
+    dataset = config.dataset.model_dump(include={"values", "eval_fraction"})
     return digest([config.seed, dataset, config.evaluate.grid.model_dump(), llm, sent])
 
 

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from cadmus import config, isa
-from cadmus.common.files import check_writable, reported
+from cadmus.common.files import as_input_error, check_writable
 from cadmus.common.provenance import commit, versions
 from cadmus.errors import InputError
 from cadmus.model import CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
@@ -68,7 +68,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
     temporary = directory.with_name(f".{directory.name}.writing-{os.getpid()}")
     replaced = directory.with_name(f".{directory.name}.replaced-{os.getpid()}")
     try:
-        with reported(directory):
+        with as_input_error(directory):
             temporary.mkdir(parents=True)
             save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
             for name, content in files.items():

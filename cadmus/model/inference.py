@@ -30,8 +30,8 @@ Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 that they are of, int64 of shape (n,); returns the token ids that follow, int64 of shape (n,)."""
 
 
-def likeliest(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-    """Always the likeliest instruction."""
+def greedy(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+    """The most likely instruction of each row."""
     return logits.argmax(-1).cpu().numpy()
 
 
@@ -87,7 +87,7 @@ class Cadmus:
 
     @torch.inference_mode()
     def complete(
-        self, prompts: Batch, max_length: int | np.ndarray | None = None, choose: Choose = likeliest
+        self, prompts: Batch, max_length: int | np.ndarray | None = None, choose: Choose = greedy
     ) -> tuple[Programs, np.ndarray]:
         """Continue each prompt until the end ``.``.
 

@@ -18,7 +18,7 @@ from cadmus.common.progress import progress
 from cadmus.config import TEMPLATES, Config, Dataset, Train
 from cadmus.dataset import shards
 from cadmus.dataset.sampler import seed_of
-from cadmus.errors import InputError, meant
+from cadmus.errors import InputError, suggest
 from cadmus.model.flops import embedding_count, parameter_count, training_flops
 from cadmus.templates import TEMPLATES as DRAWN
 from cadmus.templates import Candidates, Draw
@@ -311,7 +311,7 @@ def read_gpu(path: Path, ranks: int, name: str | None = None) -> Device:
             return replace(_of_row(row, path, ranks)[0], count=ranks)
     if name is None:
         raise InputError(f"{path}: no device has the word ranks in the column counts")
-    raise InputError(f"{path}: no device {name!r}; {meant(name, (row['device'] for row in rows))}")
+    raise InputError(f"{path}: no device {name!r}; {suggest(name, (row['device'] for row in rows))}")
 
 
 def _of_row(row: dict[str, str], path: Path, ranks: int) -> list[Device]:

@@ -12,19 +12,19 @@ import polars as pl
 from cadmus import isa
 from cadmus.common.progress import progress
 from cadmus.config import Values
-from cadmus.evaluate.comparisons import held_out_sample
-from cadmus.evaluate.numbers import with_accuracy
+from cadmus.evaluate.comparisons import sample_comparisons
+from cadmus.evaluate.results import with_accuracy
 from cadmus.model.tokens import TOKEN_OF_BYTE
 
 
-def logit_lens(model: Any, n: int, values: Values, held_out_share: float, seed: int) -> pl.DataFrame:
+def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: int) -> pl.DataFrame:
     """How good the prediction of the next instruction is, layer by layer and token by token.
 
     Args:
         model: has ``layer_logits(programs)`` as :class:`cadmus.model.Cadmus` does.
         n: programs to look at, of the test split.
         values: the range of the training set; both values lie in it.
-        held_out_share: as the training set was split.
+        eval_fraction: as the training set was split.
         seed: of the programs.
 
     Returns:
@@ -36,7 +36,7 @@ def logit_lens(model: Any, n: int, values: Values, held_out_share: float, seed: 
         InputError: the range holds too few held-out programs.
     """
     rng = np.random.default_rng([seed, *b"lens"])
-    programs, _ = held_out_sample(rng, n, values, held_out_share, "evaluate.lens_programs")
+    programs, _ = sample_comparisons(rng, n, values, eval_fraction, "evaluate.lens_programs")
     tokens = TOKEN_OF_BYTE[programs.data].reshape(n, -1)
     following = np.column_stack([tokens[:, 1:], np.full(n, isa.END_ID)])
     sums = np.zeros((3, 1, 1))

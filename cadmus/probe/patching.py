@@ -15,7 +15,7 @@ import polars as pl
 from cadmus.common.progress import progress
 from cadmus.config import Values
 from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import HALF, held_out_sample
+from cadmus.evaluate.comparisons import HALF, sample_comparisons
 from cadmus.evaluate.intervals import wilson
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.probe.sizes import DRAWN_PER_PAIR
@@ -28,7 +28,7 @@ _PAIRS_AT_ONCE = 1 << 20
 
 
 def patching(
-    model: Any, n: int, layers: int, values: Values, held_out_share: float, seed: int
+    model: Any, n: int, layers: int, values: Values, eval_fraction: float, seed: int
 ) -> pl.DataFrame:
     """Whose comparator follows when a hidden state is exchanged, for each layer and both tokens.
 
@@ -39,7 +39,7 @@ def patching(
             not count.
         layers: blocks of the model.
         values: the range of the training set; all values lie in it.
-        held_out_share: as the training set was split; only programs of the test split are used.
+        eval_fraction: as the training set was split; only programs of the test split are used.
         seed: of the programs.
 
     Returns:
@@ -51,7 +51,7 @@ def patching(
     """
     rng = np.random.default_rng([seed, *b"patching"])
     wanted_by = "evaluate.patch_programs"
-    programs, of = held_out_sample(rng, DRAWN_PER_PAIR * n, values, held_out_share, wanted_by)
+    programs, of = sample_comparisons(rng, DRAWN_PER_PAIR * n, values, eval_fraction, wanted_by)
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     own = TOKEN_OF_BYTE[comparator(of["x"], of["y"])]
     known = model.next_logits(prompts).argmax(-1) == own

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from cadmus.common.progress import progress
 from cadmus.config import Probe, Values
-from cadmus.evaluate.comparisons import HALF, held_out_sample
-from cadmus.evaluate.numbers import with_accuracy
+from cadmus.evaluate.comparisons import HALF, sample_comparisons
+from cadmus.evaluate.results import with_accuracy
 from cadmus.probe import sizes
 from cadmus.probe.majority import majority
 from cadmus.probe.solver import Regressions
@@ -29,7 +29,7 @@ def probe(
     model: Any,
     settings: Probe,
     values: Values,
-    held_out_share: float,
+    eval_fraction: float,
     seed: int,
     device: torch.device | str = "cpu",
 ) -> pl.DataFrame:
@@ -39,7 +39,7 @@ def probe(
         model: has ``hidden_states(programs)`` as :class:`cadmus.model.Cadmus` does.
         settings: sizes and regularisations.
         values: the range of the training set; both values lie in it.
-        held_out_share: as the training set was split; only programs of the test split are used.
+        eval_fraction: as the training set was split; only programs of the test split are used.
         seed: of the programs.
         device: where the regressions are fitted.
 
@@ -52,11 +52,11 @@ def probe(
     Raises:
         InputError: the range holds too few held-out programs.
     """
-    programs, targets = held_out_sample(
+    programs, targets = sample_comparisons(
         np.random.default_rng([seed, *b"probe"]),
         settings.train_programs + settings.validation_programs + settings.test_programs,
         values,
-        held_out_share,
+        eval_fraction,
         "evaluate.probe",
     )
     table = short_expressions(HALF)

@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 
 from cadmus import isa
-from cadmus.config import HELD_OUT
+from cadmus.config import OOD
 from cadmus.dataset import parquet
 from cadmus.docgen import hub
 from cadmus.figures import tables
@@ -120,7 +120,7 @@ def dataset_card(found: Survey) -> str:
         max_length=dataset["max_length"],
         low=dataset["values"]["low"],
         high=dataset["values"]["high"],
-        share=f"{100 * dataset['held_out_share']:g}",
+        share=f"{100 * dataset['eval_fraction']:g}",
         rules=_rules(manifest),
     )
     return hub.card(_front_matter(manifest, templates), text)
@@ -215,18 +215,18 @@ def _splits(manifest: dict[str, Any], templates: list[str]) -> pl.DataFrame:
 
 
 def _rules(manifest: dict[str, Any]) -> str:
-    if HELD_OUT not in manifest:
+    if OOD not in manifest:
         return ""
     rules = "\n".join(
         f"- {name}: `"
         + ", ".join(f"{key}: {value}" for key, value in rule.items() if value is not None)
-        + f"`, matched {sum(manifest[HELD_OUT][name].values()):,} candidates"
-        for name, rule in manifest["dataset"][HELD_OUT].items()
+        + f"`, matched {sum(manifest[OOD][name].values()):,} candidates"
+        for name, rule in manifest["dataset"][OOD].items()
     )
     return f"""
 ## Held-out rules
 
-What one of these rules matches is in no split but `{HELD_OUT}`:
+What one of these rules matches is in no split but `{OOD}`:
 
 {rules}
 """

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from cadmus import isa
-from cadmus.config import HELD_OUT
+from cadmus.config import OOD
 from cadmus.figures import style
 from cadmus.report.survey import FATES, Survey
 
@@ -19,7 +19,7 @@ TITLES = {
     "kept": "kept",
     "surplus": "good, not wanted",
     "duplicates": "duplicates, removed",
-    "held_out": "held out by a rule",
+    "ood": "held out by a rule",
     "other_split": "of another split",
     "rejected": "not true",
     "too_long": "too long",
@@ -67,10 +67,10 @@ def lengths(survey: Survey) -> Figure:
         of_template = survey.lengths.filter(template=template)
         numbers, share = _shares(of_template.filter(split="train"), "length")
         axes.bar(numbers, share, width=0.9, color=style.BLUE, label="train")
-        held_out = of_template.filter(split=HELD_OUT)
-        if len(held_out):
+        ood = of_template.filter(split=OOD)
+        if len(ood):
             axes.stairs(
-                *_steps(*_shares(held_out, "length")), color=style.ORANGE, lw=0.9, label="held out by rules"
+                *_steps(*_shares(ood, "length")), color=style.ORANGE, lw=0.9, label="held out by rules"
             )
         mean = f"mean {numbers @ share:.1f}"
         axes.text(1, 0.98, mean, transform=axes.transAxes, ha="right", va="top", fontsize=7, color=style.GREY)
@@ -93,7 +93,7 @@ def values(survey: Survey) -> Figure:
         # x and y may be the same: the thin line lies on the thick one.
         for variable, color, width in (("x", style.BLUE, 2.0), ("y", style.ORANGE, 0.8)):
             rows = survey.values.filter(template=template, variable=variable)
-            for split, look in (("train", "-"), (HELD_OUT, ":")):
+            for split, look in (("train", "-"), (OOD, ":")):
                 of_split = rows.filter(split=split)
                 if len(of_split):
                     name = variable if split == "train" else f"{variable}, held out by rules"

@@ -7,7 +7,7 @@ import polars as pl
 
 from cadmus.common.files import replacing
 from cadmus.common.progress import progress
-from cadmus.config import HELD_OUT
+from cadmus.config import OOD
 from cadmus.docgen import hub
 from cadmus.figures import style, tables
 from cadmus.report import FIGURES
@@ -67,14 +67,14 @@ def _text(found: Survey) -> str:
         if len(counts):
             parts += [
                 f"## {title(split).capitalize()}\n",
-                tables.render(_split_table(counts, HELD_OUT in manifest))[0],
+                tables.render(_split_table(counts, OOD in manifest))[0],
             ]
     parts.append(
         "*Distinct* counts over all shards of a template. Duplicates are removed from each split of a "
         "template, and kept where it has hardly any new programs left. *True* is the share of the candidates "
         "that are true programs of at most dataset.max_length instructions.\n"
     )
-    if HELD_OUT in manifest:
+    if OOD in manifest:
         parts += ["## Held-out rules\n", tables.render(_rules_table(manifest))[0]]
     for name, caption in _CAPTIONS.items():
         parts += [f"## {name.capitalize()}\n", f"![{caption}]({FOLDER}/{name}.png)\n"]
@@ -90,7 +90,7 @@ def _text(found: Survey) -> str:
 def _split_table(counts: pl.DataFrame, has_rules: bool) -> pl.DataFrame:
     """The counts of a split as text, a row for each template and one for all together."""
     total = counts.select(pl.lit("all").alias("template"), pl.col(pl.Int64).sum())
-    fates = [fate for fate in FATES[1:] if fate != HELD_OUT or has_rules]
+    fates = [fate for fate in FATES[1:] if fate != OOD or has_rules]
     rows = []
     for row in pl.concat([counts.drop("split"), total]).iter_rows(named=True):
         true = row["sampled"] - row["unfit"] - row["too_long"] - row["rejected"]
@@ -111,8 +111,8 @@ def _split_table(counts: pl.DataFrame, has_rules: bool) -> pl.DataFrame:
 def _rules_table(manifest: dict[str, Any]) -> pl.DataFrame:
     """Each rule and how many candidates of which template it matched."""
     rows = []
-    for name, matched in manifest[HELD_OUT].items():
-        rule = manifest["dataset"][HELD_OUT][name]
+    for name, matched in manifest[OOD].items():
+        rule = manifest["dataset"][OOD][name]
         kind = next(key for key in ("values", "length", "contains") if rule[key] is not None)
         how = f" ({rule['compared']})" if kind == "values" else ""
         counts = ", ".join(f"{title(template)} {count:,}" for template, count in matched.items() if count)

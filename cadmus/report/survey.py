@@ -19,7 +19,7 @@ from cadmus.vm import reference
 
 EXAMPLES = 3
 """Programs shown of each template: the first ones of its first training shard."""
-FATES = ("kept", "surplus", "duplicates", "held_out", "other_split", "rejected", "too_long", "unfit")
+FATES = ("kept", "surplus", "duplicates", "ood", "other_split", "rejected", "too_long", "unfit")
 """What becomes of a candidate, the best first; fields of :class:`cadmus.dataset.sampler.Counts`."""
 
 _INT16 = 1 << 15
@@ -109,7 +109,7 @@ def _counts(manifest: dict[str, Any]) -> pl.DataFrame:
     ]
     columns = ("programs", "distinct", "sampled", "duplicates_kept", *FATES)
     # Without rules nothing is noted about them.
-    return pl.DataFrame([{"held_out": 0, **row} for row in rows]).select("split", "template", *columns)
+    return pl.DataFrame([{"ood": 0, **row} for row in rows]).select("split", "template", *columns)
 
 
 def _frame(

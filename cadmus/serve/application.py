@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cadmus import isa
 from cadmus.errors import CadmusError, InputError
-from cadmus.model.inference import Cadmus, likeliest
+from cadmus.model.inference import Cadmus, greedy
 from cadmus.model.sampling import Sampler
 from cadmus.programs import Programs
 
@@ -314,7 +314,7 @@ def _write(model: Cadmus, prompts: list[str], max_length: int, request: Request)
     rows = [row for row, prompt in enumerate(prompts) if not prompt.endswith(isa.END)]
     open_prompts = Programs.from_strings(prompts[row] for row in rows)
     room = np.minimum(min(request.max_tokens, max_length), max_length + 1 - open_prompts.lengths)
-    choose = likeliest
+    choose = greedy
     if request.temperature > 0:
         seed = secrets.randbits(64) if request.seed is None else request.seed % 2**64
         choose = Sampler(len(rows), request.temperature, request.top_p, seed)

@@ -13,7 +13,7 @@ import numpy as np
 
 from cadmus.config import OPERATORS, Dataset, ExpressionTemplate
 from cadmus.programs import Programs, interleave, join, offsets_of
-from cadmus.templates.numbers import Numbers
+from cadmus.templates.values import ValueSampler
 from cadmus.vm import compiled
 from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE, Outcome
 
@@ -49,7 +49,7 @@ class Draw:
     def __init__(self, rng: np.random.Generator, dataset: Dataset) -> None:
         self.rng = rng
         self.dataset = dataset
-        self._known: dict[tuple[object, ...], Numbers] = {}
+        self._known: dict[tuple[object, ...], ValueSampler] = {}
 
     def choice(self, n: int, symbols: bytes) -> np.ndarray:
         """One of ``symbols`` per row: uint8, shape (n,)."""
@@ -91,10 +91,10 @@ class Draw:
         """Whether each of ``values`` is in the range and has an expression: bool, of the same shape."""
         return self._numbers(of).has(values)
 
-    def _numbers(self, of: ExpressionTemplate) -> Numbers:
+    def _numbers(self, of: ExpressionTemplate) -> ValueSampler:
         key = (tuple(of.expression_lengths), tuple(of.length_weights or ()), of.operators)
         if key not in self._known:
-            self._known[key] = Numbers(
+            self._known[key] = ValueSampler(
                 of.expression_lengths, of.length_weights, of.operators, self.dataset.values
             )
         return self._known[key]

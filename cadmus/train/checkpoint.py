@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from cadmus import config, isa
-from cadmus.common.files import flush, flush_directory, reported
+from cadmus.common.files import as_input_error, flush, flush_directory
 from cadmus.common.provenance import commit, versions
 from cadmus.errors import InputError
 from cadmus.train import state
@@ -130,7 +130,7 @@ def save(
         name = f"step-{step:08d}"
         writing = directory / f"{UNFINISHED}{name}"
         try:
-            with reported(directory / name):
+            with as_input_error(directory / name):
                 _write(writing, directory / name, tensors, metadata)
         except InputError:
             # What is of no use should not take the last space.

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 import numpy as np
 from torch import distributed
 
-from cadmus.common.files import reported
+from cadmus.common.files import as_input_error
 from cadmus.errors import InputError
 from cadmus.programs import Programs
 
@@ -70,7 +70,7 @@ _FILES = {"bytes": np.uint8, "offsets": np.int64, "prompt_lengths": np.uint8}
 
 def _write(read: Read, max_length: int, stack: ExitStack) -> dict[str, str]:
     """Write the files, which have no names and so vanish with their last user; returns where to open them."""
-    with reported(Path(gettempdir(), "training programs")):
+    with as_input_error(Path(gettempdir(), "training programs")):
         # Unbuffered, so that nothing is left to fail when they are closed.
         files = {name: stack.enter_context(TemporaryFile(buffering=0)) for name in _FILES}  # noqa: SIM115
         _append(files["offsets"], np.zeros(1, np.int64))

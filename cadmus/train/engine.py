@@ -204,7 +204,7 @@ def initialise(model: GPT, train: config.Train, world_size: int) -> Any:
 
 def rate_share(train: config.Train, step: int) -> float:
     """Share of the peak learning rates in force at a step, counted from 0."""
-    warmup = math.ceil(train.warmup_share * train.steps)
+    warmup = math.ceil(train.warmup_fraction * train.steps)
     if step < warmup:
         return (step + 1) / warmup
     done = (step - warmup) / max(1, train.steps - warmup)

@@ -18,7 +18,7 @@ class Batch(NamedTuple):
         micro_batches: the rank's programs, packed, on its device.
         tokens: of all ranks, the ends included.
         pairs: of a token and one that it attends to, of all ranks.
-        targets, completing: tokens to predict, of all ranks: all of them, and those in completions.
+        targets, completion_targets: tokens to predict, of all ranks: all of them, and those in completions.
         weight: of all these targets together.
     """
 
@@ -26,7 +26,7 @@ class Batch(NamedTuple):
     tokens: int
     pairs: int
     targets: int
-    completing: int
+    completion_targets: int
     weight: float
 
     @property
@@ -75,12 +75,14 @@ class Loader:
         targets = int(lengths.sum())
         pairs = int(((lengths + 1) * (lengths + 2) // 2).sum())
         # The first instruction is no target.
-        completing = targets - int(np.maximum(self._prompt_lengths[batch].astype(np.int64) - 1, 0).sum())
+        completion_targets = targets - int(
+            np.maximum(self._prompt_lengths[batch].astype(np.int64) - 1, 0).sum()
+        )
         micro_batches = [
             pack_batch(self._programs.take(rows), self._prompt_lengths[rows], self._row_length).to(
                 self._device
             )
             for rows in np.split(batch[self._mine], self._micro_batches)
         ]
-        weight = completing + self._train.prompt_weight * (targets - completing)
-        return Batch(micro_batches, targets + len(batch), pairs, targets, completing, weight)
+        weight = completion_targets + self._train.prompt_weight * (targets - completion_targets)
+        return Batch(micro_batches, targets + len(batch), pairs, targets, completion_targets, weight)

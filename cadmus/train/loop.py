@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from cadmus import config
-from cadmus.common.files import replacing, reported
+from cadmus.common.files import as_input_error, replacing
 from cadmus.dataset.sampler import seed_of
 from cadmus.errors import CadmusError, InputError, RankLocalError
 from cadmus.model.export import save_export
@@ -220,7 +220,7 @@ class _Training:
                         "tokens_per_second": done.tokens / seconds,
                         "fill": done.fill,
                     }
-                    with _alone(), reported(metrics_path):
+                    with _alone(), as_input_error(metrics_path):
                         metrics.write(json.dumps(record) + "\n")
                 display.show(self.step, done.loss, done.tokens)
                 if snapshot_directory is not None and self.step in snapshots:
@@ -255,7 +255,7 @@ class _Training:
             losses = F.cross_entropy(
                 logits.flatten(0, 1), packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none"
             )
-            of_all, of_completions = losses.sum(), (losses * packed.completing.flatten()).sum()
+            of_all, of_completions = losses.sum(), (losses * packed.completion_mask.flatten()).sum()
             totals[0] += of_all.detach()
             totals[1] += of_completions.detach()
             loss = train.prompt_weight * of_all + (1 - train.prompt_weight) * of_completions
@@ -270,7 +270,7 @@ class _Training:
         of_all, of_completions, stopping = totals.tolist()
         return _Step(
             of_all / batch.targets,
-            of_completions / batch.completing,
+            of_completions / batch.completion_targets,
             learning_rate,
             batch.tokens,
             training_flops(self.config.model, batch.tokens, batch.pairs),
@@ -312,7 +312,7 @@ def _signals() -> Iterator[list[int]]:
 @contextmanager
 def _metrics_file(path: Path, step: int) -> Iterator[TextIO]:
     """The metrics, open for appending, without what an interrupted run wrote after ``step``."""
-    with _alone(), reported(path):
+    with _alone(), as_input_error(path):
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         with replacing(path) as temporary:
             kept = [line + "\n" for line in lines if _step_of(line) <= step]

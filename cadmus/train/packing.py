@@ -23,7 +23,7 @@ class PackedBatch:
         tokens, positions, segments: int64, shape (R, L), as ``GPT.forward`` takes them; padding is
             segment -1.
         targets: int64, shape (R, L), the next token, or ``NO_TARGET`` after an end and in the padding.
-        completing: bool, shape (R, L), where the target is part of a completion: what a model is to find
+        completion_mask: bool, shape (R, L), where the target is part of a completion: what a model is to find
             when it is given the prompt.
         programs: how many programs there are.
         target_count: how many targets there are.
@@ -33,7 +33,7 @@ class PackedBatch:
     positions: torch.Tensor
     segments: torch.Tensor
     targets: torch.Tensor
-    completing: torch.Tensor
+    completion_mask: torch.Tensor
     programs: int
     target_count: int
 
@@ -41,7 +41,7 @@ class PackedBatch:
         """The same batch on a device; a GPU copies it while it computes."""
         if device.type == "cpu":
             return self
-        names = ("tokens", "positions", "segments", "targets", "completing")
+        names = ("tokens", "positions", "segments", "targets", "completion_mask")
         moved: dict[str, Any] = {
             name: getattr(self, name).pin_memory().to(device, non_blocking=True) for name in names
         }
@@ -73,7 +73,7 @@ def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) 
     shape = (row_count, row_length)
     tokens, positions = np.full(shape, isa.END_ID), np.zeros(shape, np.int64)
     segments, targets = np.full(shape, -1), np.full(shape, NO_TARGET)
-    completing = np.zeros(shape, np.bool_)
+    completion_mask = np.zeros(shape, np.bool_)
     _fill(
         TOKEN_OF_BYTE[programs.data],
         programs.offsets,
@@ -84,7 +84,7 @@ def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) 
         positions,
         segments,
         targets,
-        completing,
+        completion_mask,
         isa.END_ID,
     )
     return PackedBatch(
@@ -92,7 +92,7 @@ def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) 
         torch.from_numpy(positions),
         torch.from_numpy(segments),
         torch.from_numpy(targets),
-        torch.from_numpy(completing),
+        torch.from_numpy(completion_mask),
         programs=len(programs),
         target_count=int(programs.lengths.sum()),
     )
@@ -148,7 +148,7 @@ def _fill(
     positions: np.ndarray,
     segments: np.ndarray,
     targets: np.ndarray,
-    completing: np.ndarray,
+    completion_mask: np.ndarray,
     end: int,
 ) -> None:  # pragma: no cover - compiled
     for i in range(len(rows)):
@@ -161,4 +161,4 @@ def _fill(
             tokens[row, column] = token
             if k > 0:
                 targets[row, column - 1] = token
-                completing[row, column - 1] = k >= prompt_lengths[i]
+                completion_mask[row, column - 1] = k >= prompt_lengths[i]

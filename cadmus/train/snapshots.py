@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from cadmus import config
-from cadmus.common.files import reported
+from cadmus.common.files import as_input_error
 from cadmus.errors import InputError
 
 FIRST_SHARE = 0.01
@@ -31,7 +31,7 @@ def forget_after(directory: Path, step: int) -> None:
     Raises:
         InputError: they cannot be removed.
     """
-    with reported(directory):
+    with as_input_error(directory):
         for path in directory.glob("step-*"):
             if path > snapshot_path(directory, step):
                 shutil.rmtree(path)

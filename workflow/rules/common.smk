@@ -119,8 +119,8 @@ def caption(wildcards):
     return CAPTIONS[wildcards.figure]
 
 
-def numbers_options(wildcards, input):
-    return " ".join(f"--numbers {path}" for path in input.numbers)
+def results_options(wildcards, input):
+    return " ".join(f"--results {path}" for path in input.results)
 
 
 def model_directory(wildcards, input):

@@ -2,7 +2,7 @@
 
 # Beside that of Cadmus, where the config names large language models.
 GRIDS = [*rules.grid.output, *(rules.llm_score.output if RUN.llm.models else [])]
-NUMBERS = {
+DRAWN_FROM = {
     "comparison_grid": GRIDS,
     "accuracy_by_distance": rules.grid.output,
     "accuracy_by_compute": rules.curve.output,
@@ -23,7 +23,7 @@ NUMBERS = {
 
 rule figure:
     input:
-        numbers=lookup(within=NUMBERS, dpath="{figure}"),
+        results=lookup(within=DRAWN_FROM, dpath="{figure}"),
         code=figure_code,
     output:
         pdf=f"{RESULTS}/figures/{{figure}}.pdf",
@@ -33,21 +33,21 @@ rule figure:
             caption="../captions/result.rst",
             labels={"figure": "{figure}"},
         ),
-        numbers=f"{RESULTS}/figures/{{figure}}.csv",
+        results=f"{RESULTS}/figures/{{figure}}.csv",
     log:
         f"{RESULTS}/logs/figure-{{figure}}.log",
     conda:
         "../envs/cadmus.yaml"
     params:
-        numbers=numbers_options,
+        results=results_options,
         caption=caption,
     shell:
-        "python -m cadmus figure {wildcards.figure} {params.numbers} --output {output.pdf} > {log} 2>&1"
+        "python -m cadmus figure {wildcards.figure} {params.results} --output {output.pdf} > {log} 2>&1"
 
 
 rule table:
     input:
-        numbers=lookup(within=NUMBERS, dpath="{figure}"),
+        results=lookup(within=DRAWN_FROM, dpath="{figure}"),
         code=figure_code,
     output:
         csv=report(
@@ -63,15 +63,15 @@ rule table:
     conda:
         "../envs/cadmus.yaml"
     params:
-        numbers=numbers_options,
+        results=results_options,
         caption=caption,
     shell:
-        "python -m cadmus figure {wildcards.figure} {params.numbers} --output {output.csv} > {log} 2>&1"
+        "python -m cadmus figure {wildcards.figure} {params.results} --output {output.csv} > {log} 2>&1"
 
 
 rule page:
     input:
-        numbers=lookup(within=NUMBERS, dpath="{figure}"),
+        results=lookup(within=DRAWN_FROM, dpath="{figure}"),
         code=figure_code,
     output:
         report(
@@ -85,7 +85,7 @@ rule page:
     conda:
         "../envs/cadmus.yaml"
     params:
-        numbers=numbers_options,
+        results=results_options,
         caption=caption,
     shell:
-        "python -m cadmus figure {wildcards.figure} {params.numbers} --output {output} > {log} 2>&1"
+        "python -m cadmus figure {wildcards.figure} {params.results} --output {output} > {log} 2>&1"

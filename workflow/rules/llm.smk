@@ -26,7 +26,7 @@ rule llm_prepare:
         config_file=config_file,
         config=[
             section("seed"),
-            RUN.dataset.model_dump(include={"values", "held_out_share"}),
+            RUN.dataset.model_dump(include={"values", "eval_fraction"}),
             RUN.evaluate.grid.model_dump(),
             RUN.llm.model_dump(
                 exclude={"max_cost_usd", "concurrency", "requests_per_minute"}

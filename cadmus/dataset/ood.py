@@ -1,6 +1,6 @@
-"""Held-out rules: which programs ``dataset.held_out`` keeps out of train, validation and test.
+"""Held-out rules: which programs ``dataset.ood`` keeps out of train, validation and test.
 
-What the rules exclude makes a split of its own, ``held_out``.  It is drawn from the share of programs whose
+What the rules exclude makes a split of its own, ``ood``.  It is drawn from the share of programs whose
 hash belongs to test, so that none of it is trained on even where a rule is for one template and another
 template happens to give the same program.
 """
@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cadmus.config import HeldOutRule
+from cadmus.config import OODRule
 from cadmus.programs import Programs
 
 
 def matches(
-    rules: Iterable[HeldOutRule], programs: Programs, x: np.ndarray | None, y: np.ndarray | None
+    rules: Iterable[OODRule], programs: Programs, x: np.ndarray | None, y: np.ndarray | None
 ) -> np.ndarray:
     """Which rule matches which program: bool, shape (rules, n).
 
@@ -28,7 +28,7 @@ def matches(
     return np.array(rows, np.bool_).reshape(len(rows), len(programs))
 
 
-def _matches(rule: HeldOutRule, programs: Programs, x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray:
+def _matches(rule: OODRule, programs: Programs, x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray:
     if rule.length is not None:
         low, high = rule.length
         return (programs.lengths >= low) & (programs.lengths <= high)

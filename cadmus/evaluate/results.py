@@ -61,7 +61,7 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     return with_accuracy(pl.concat(counts).sort(*keys, maintain_order=True))
 
 
-def write_numbers(numbers: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:
+def write_results(numbers: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:
     """Write a Parquet file of numbers with ``metadata`` as key-value metadata.
 
     Raises:
@@ -71,7 +71,7 @@ def write_numbers(numbers: pl.DataFrame, path: Path | str, metadata: dict[str, s
         numbers.write_parquet(temporary, compression="zstd", metadata=metadata)
 
 
-def read_numbers(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
+def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     """Read a numbers file (Parquet, CSV or JSON lines, by its suffix) that must hold ``columns``.
 
     Raises:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.cli.main import cadmus
-from cadmus.config import HELD_OUT, SPLITS, HeldOutRule, parse_config
+from cadmus.config import OOD, SPLITS, OODRule, parse_config
 from cadmus.dataset import parquet, sampler
-from cadmus.dataset.held_out import matches
 from cadmus.dataset.manifest import read_manifest, write_manifest
+from cadmus.dataset.ood import matches
 from cadmus.dataset.reader import read_split
 from cadmus.dataset.shards import plan
 from cadmus.dataset.writer import write_shard
@@ -39,7 +39,7 @@ SYMBOLS = "".join(symbol for symbol in isa.BY_SYMBOL if symbol != isa.END)
 
 def config_with(rules, **dataset):
     values = copy.deepcopy(VALUES)
-    values["dataset"] |= {"held_out": rules, "held_out_programs": 60, **dataset}
+    values["dataset"] |= {"ood": rules, "ood_programs": 60, **dataset}
     return parse_config(values, "x.yaml")
 
 
@@ -69,37 +69,37 @@ def is_excluded(template, program, x, y):
     )
 
 
-@pytest.mark.parametrize("split", [*SPLITS, HELD_OUT])
+@pytest.mark.parametrize("split", [*SPLITS, OOD])
 def test_a_split_holds_what_the_rules_leave_and_held_out_what_they_exclude(dataset, split):
     rows = pl.read_parquet(dataset / split / "*.parquet")
     assert len(rows) > 100
     excluded = [is_excluded(*row) for row in rows.select("template", "program", "x", "y").iter_rows()]
-    assert set(excluded) == {split == HELD_OUT}
+    assert set(excluded) == {split == OOD}
 
 
 def test_held_out_programs_are_distinct_and_in_no_split_that_is_trained_on(dataset):
-    texts = {split: read_split(dataset, split).programs.to_strings() for split in (*SPLITS, HELD_OUT)}
-    assert not set(texts[HELD_OUT]) & (set(texts["train"]) | set(texts["validation"]))
-    assert len(set(texts[HELD_OUT])) > 0.9 * len(texts[HELD_OUT])
+    texts = {split: read_split(dataset, split).programs.to_strings() for split in (*SPLITS, OOD)}
+    assert not set(texts[OOD]) & (set(texts["train"]) | set(texts["validation"]))
+    assert len(set(texts[OOD])) > 0.9 * len(texts[OOD])
 
 
 def test_templates_of_which_nothing_is_excluded_have_no_held_out_programs(dataset):
-    counts = {shard.template: shard.rows for shard in plan(CONFIG) if shard.split == HELD_OUT}
+    counts = {shard.template: shard.rows for shard in plan(CONFIG) if shard.split == OOD}
     assert set(counts.values()) == {60}
-    rows = pl.read_parquet(dataset / HELD_OUT / "*.parquet").group_by("template").len()
+    rows = pl.read_parquet(dataset / OOD / "*.parquet").group_by("template").len()
     valued = ["basic_math", "equality", "less_greater", "subroutines"]
     assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 60)
 
 
 def test_what_is_excluded_is_counted(dataset):
     manifest = read_manifest(dataset)
-    assert list(manifest["held_out"]) == list(RULES)
-    assert set(manifest["held_out"]["five_and_six"]) == {"equality", "less_greater"}
-    assert min(manifest["held_out"]["five_and_six"].values()) > 0
-    assert manifest["splits"]["train"]["equality"]["held_out"] > 0
-    assert manifest["shared_between_splits"]["train and held_out"] == 0
+    assert list(manifest["ood"]) == list(RULES)
+    assert set(manifest["ood"]["five_and_six"]) == {"equality", "less_greater"}
+    assert min(manifest["ood"]["five_and_six"].values()) > 0
+    assert manifest["splits"]["train"]["equality"]["ood"] > 0
+    assert manifest["shared_between_splits"]["train and ood"] == 0
     counts = parquet.read_metadata(dataset / "train/equality-0000.parquet")["counts"]
-    fates = ("unfit", "too_long", "rejected", "other_split", "held_out", "duplicates", "surplus", "kept")
+    fates = ("unfit", "too_long", "rejected", "other_split", "ood", "duplicates", "surplus", "kept")
     assert counts["sampled"] == sum(counts[fate] for fate in fates)
 
 
@@ -108,7 +108,7 @@ def test_without_rules_nothing_is_said_about_them(tmp_path):
     assert {shard.split for shard in plan(plain)} == set(SPLITS)
     assert config_with({}).dataset_digest() == plain.dataset_digest() != CONFIG.dataset_digest()
     path = write_shard(plain, tmp_path, "random", "test", 0)
-    assert b"held_out" not in pq.read_metadata(path).metadata[b"cadmus"]
+    assert b"ood" not in pq.read_metadata(path).metadata[b"cadmus"]
 
 
 def rewrite(source, target, metadata_of):
@@ -120,8 +120,8 @@ def rewrite(source, target, metadata_of):
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        (HELD_OUT, r"held_out/equality-0000\.parquet: 60 programs match no rule of dataset\.held_out"),
-        ("test", r"test/equality-0000\.parquet: \d+ programs match the rule dataset\.held_out\.\w+"),
+        (OOD, r"ood/equality-0000\.parquet: 60 programs match no rule of dataset\.ood"),
+        ("test", r"test/equality-0000\.parquet: \d+ programs match the rule dataset\.ood\.\w+"),
     ],
 )
 def test_rows_against_the_rules_are_a_defect(dataset, tmp_path, split, message):
@@ -129,7 +129,7 @@ def test_rows_against_the_rules_are_a_defect(dataset, tmp_path, split, message):
         target = tmp_path / path.relative_to(dataset)
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(path.read_bytes())
-    other = "test" if split == HELD_OUT else HELD_OUT
+    other = "test" if split == OOD else OOD
     name = "equality-0000.parquet"
     rewrite(dataset / other / name, tmp_path / split / name, dataset / split / name)
     with pytest.raises(Defect, match=message):
@@ -141,13 +141,13 @@ def test_rows_against_the_rules_are_a_defect(dataset, tmp_path, split, message):
     st.lists(st.text(SYMBOLS, min_size=1, max_size=3), min_size=1, max_size=3),
 )
 def test_contains_is_a_search_within_each_program(texts, pieces):
-    found = matches([HeldOutRule(contains=pieces)], Programs.from_strings(texts), None, None)
+    found = matches([OODRule(contains=pieces)], Programs.from_strings(texts), None, None)
     assert found.tolist() == [[any(piece in text for piece in pieces) for text in texts]]
 
 
 def test_either_and_both():
     x, y = np.array([7, 7, 1, 9]), np.array([7, 1, 7, 8])
-    rules = [HeldOutRule(values=[7, [9, 10]], compared=compared) for compared in ("either", "both")]
+    rules = [OODRule(values=[7, [9, 10]], compared=compared) for compared in ("either", "both")]
     found = matches(rules, Programs.from_strings(["1"] * 4), x, y)
     assert found.tolist() == [[True, True, True, True], [True, False, False, False]]
 
@@ -159,20 +159,20 @@ def test_either_and_both():
             {"length": [1, 63]},
             "basic_math",
             "train",
-            r"dataset\.held_out\.rule: the rule excludes \d+ true programs and too little is left: none of "
+            r"dataset\.ood\.rule: the rule excludes \d+ true programs and too little is left: none of "
             r"the last \d+ candidates of template basic_math .*; narrow the rule",
         ),
         (
             {"contains": ["S"], "templates": ["equality"]},
             "equality",
-            HELD_OUT,
-            r"dataset\.held_out\.rule: too little matches: none of .* template equality .*; widen the rule",
+            OOD,
+            r"dataset\.ood\.rule: too little matches: none of .* template equality .*; widen the rule",
         ),
         (
             {"contains": ["98*7"], "templates": ["less_greater"]},
             "less_greater",
-            HELD_OUT,
-            r"dataset\.held_out\.rule: too little matches: [1-6] of the last \d+ .* \([1-6] of 10 programs",
+            OOD,
+            r"dataset\.ood\.rule: too little matches: [1-6] of the last \d+ .* \([1-6] of 10 programs",
         ),
     ],
 )
@@ -193,9 +193,7 @@ def test_a_template_that_accepts_nothing_stops():
 def test_a_rule_that_matches_nothing_anywhere_stops_the_manifest(tmp_path):
     templates = {"equality": {"train": 50}, "random": {"train": 5}}
     config = config_with({"never": {"values": [500]}}, templates=templates)
-    with pytest.raises(
-        InputError, match=r"dataset\.held_out\.never excludes nothing of any template: .* none"
-    ):
+    with pytest.raises(InputError, match=r"dataset\.ood\.never excludes nothing of any template: .* none"):
         write(config, tmp_path)
     assert not (tmp_path / "manifest.json").exists()
 
@@ -204,25 +202,25 @@ def test_a_split_without_programs_of_a_template_is_described(tmp_path):
     templates = {"equality": {"train": 50}, "random": {"train": 5}}
     rules = {"sevens": {"values": [7]}}
     # More programs are held out than in any split but train, and none of them is random.
-    config = config_with(rules, templates=templates, validation=0, test=10, held_out_programs=100)
+    config = config_with(rules, templates=templates, validation=0, test=10, ood_programs=100)
     manifest = write(config, tmp_path)
-    assert [*manifest["splits"]] == ["train", "validation", "test", "held_out"]
+    assert [*manifest["splits"]] == ["train", "validation", "test", "ood"]
     assert manifest["splits"]["validation"] == {}
-    held_out = manifest["splits"]["held_out"]
-    assert (held_out["equality"]["distinct"], held_out["random"]["distinct"]) == (100, 0)
+    ood = manifest["splits"]["ood"]
+    assert (ood["equality"]["distinct"], ood["random"]["distinct"]) == (100, 0)
     assert set(manifest["shared_between_splits"].values()) == {0}
 
 
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({}, "dataset.held_out.rule: a rule has exactly one of values, length and contains"),
+        ({}, "dataset.ood.rule: a rule has exactly one of values, length and contains"),
         (
             {"values": [7], "templates": ["equality", "apply_labels"]},
             "rule.templates: apply_labels compares no numbers; those that do are basic_math, equality, le",
         ),
-        ({"length": [1, 2], "values": [3]}, "dataset.held_out.rule: a rule has exactly one of"),
-        ({"length": [3, 2]}, "dataset.held_out.rule.length: the lower end 3 is above the upper end 2"),
+        ({"length": [1, 2], "values": [3]}, "dataset.ood.rule: a rule has exactly one of"),
+        ({"length": [3, 2]}, "dataset.ood.rule.length: the lower end 3 is above the upper end 2"),
         ({"values": [[1, 2, 3]]}, "[1, 2, 3] is neither an integer nor an interval [low, high]"),
         ({"values": ["seven"]}, "'seven' is neither an integer nor an interval"),
         ({"values": [[2, 1]]}, "the lower end 2 is above the upper end 1"),
@@ -230,7 +228,7 @@ def test_a_split_without_programs_of_a_template_is_described(tmp_path):
         ({"contains": [""]}, "'' is no piece of a program"),
         ({"length": [1, 2], "templates": ["sums"]}, "no template 'sums'; there are basic_math"),
         ({"length": [1, 2], "compared": "both"}, "compared: goes with values only"),
-        ({"lenght": [1, 2]}, "dataset.held_out.rule.lenght: no such key; did you mean 'length'?"),
+        ({"lenght": [1, 2]}, "dataset.ood.rule.lenght: no such key; did you mean 'length'?"),
     ],
 )
 def test_invalid_rules_are_named(rule, message):
@@ -241,8 +239,8 @@ def test_invalid_rules_are_named(rule, message):
 
 
 def test_held_out_programs_are_evaluated_only_where_there_are_rules():
-    values = {**VALUES, "evaluate": {"split": HELD_OUT}}
-    with pytest.raises(InputError, match=r"evaluate\.split: held_out needs a rule in dataset\.held_out"):
+    values = {**VALUES, "evaluate": {"split": OOD}}
+    with pytest.raises(InputError, match=r"evaluate\.split: ood needs a rule in dataset\.ood"):
         parse_config(values, "x.yaml")
     assert parse_config({**values, "dataset": CONFIG.dataset.model_dump()}, "x.yaml")
 
@@ -250,7 +248,7 @@ def test_held_out_programs_are_evaluated_only_where_there_are_rules():
 def test_held_out_programs_can_be_evaluated(dataset, tmp_path):
     torch.manual_seed(0)
     save_export(GPT(CONFIG.model), CONFIG.model, tmp_path / "model", {})
-    settings = {**CONFIG.model_dump(), "evaluate": {"split": HELD_OUT}}
+    settings = {**CONFIG.model_dump(), "evaluate": {"split": OOD}}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
     output = tmp_path / "completions.parquet"
     options = {"config": "config.yaml", "model": "model", "output": output.name}

@@ -11,10 +11,10 @@ from cadmus.programs import Programs, interleave
 from cadmus.templates.expressions import expressions
 
 
-class Numbers:
+class ValueSampler:
     """A distribution over values and, for each value, over the expressions that have it.
 
-    ``uniform_share`` of the numbers are uniform over the values in the range that any expression has, and
+    ``uniform_fraction`` of the numbers are uniform over the values in the range that any expression has, and
     the weights then choose among the lengths that can make the value.  For the others the weights choose
     the length first, and the value is as frequent as among the expressions of that length.  Expressions
     of one length and value are equally likely.
@@ -48,8 +48,8 @@ class Numbers:
         uniform = share * (counts > 0) / np.where(any_length > 0, any_length, 1)
         within = counts.sum(axis=1, keepdims=True)
         natural = share * counts / np.where(within > 0, within, 1)
-        joint = limits.uniform_share * uniform / uniform.sum()
-        joint += (1 - limits.uniform_share) * natural / natural.sum()
+        joint = limits.uniform_fraction * uniform / uniform.sum()
+        joint += (1 - limits.uniform_fraction) * natural / natural.sum()
         of_value = joint.sum(axis=0)
         self._possible = any_length > 0
         self._values = values[self._possible]
@@ -58,7 +58,7 @@ class Numbers:
         self._up_to = np.cumsum(joint, axis=0) / np.where(of_value > 0, of_value, 1)
 
     def values(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Numbers: int64, shape (n,)."""
+        """Values: int64, shape (n,)."""
         return _alias_draw(rng.random(n), *self._alias, self._values)
 
     def expressions(self, rng: np.random.Generator, values: np.ndarray) -> Programs:
