@@ -51,7 +51,9 @@ def bench_dataset(config: Path) -> Measured:
         if split == train:
             rows = sum(shard.rows for shard in shards if shard[:2] == (template, split))
             result[f"{template}_per_second"] = _rate(rows, of_chain, start)
-    torch_start = statistics.median(_seconds("-c", "import torch, cadmus.probe.regression") for _ in range(5))
+    torch_start = statistics.median(
+        _seconds("-c", "import torch, cadmus.evaluate.regressions") for _ in range(5)
+    )
     result["manifest_per_second"] = _rate(result["programs"], [manifest], start)
     result["start_torch_seconds"] = round(torch_start, 2)
     result["seconds"] = round(sum(map(sum, seconds.values())) + manifest, 1)

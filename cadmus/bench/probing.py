@@ -17,11 +17,11 @@ from cadmus.bench import Measured
 from cadmus.common.cores import cores
 from cadmus.common.progress import progress
 from cadmus.evaluate.comparisons import sample_comparisons
+from cadmus.experiments.probe import Settings, prefix_ids, score
 from cadmus.model.inference import Cadmus
-from cadmus.probe.regression import prefix_numbers, score
 
 TARGET = "x"
-SETTINGS = config.Probe()
+SETTINGS = Settings()
 ITERATIONS = 10_000
 """More than a fit of scikit-learn needs."""
 
@@ -48,7 +48,7 @@ def bench_probe(directory: Path) -> Measured:
     classes = targets[TARGET]
 
     start = time.perf_counter()
-    ours, _ = score(torch.from_numpy(features), classes, prefix_numbers(programs), settings)
+    ours, _ = score(torch.from_numpy(features), classes, prefix_ids(programs), settings)
     seconds = time.perf_counter() - start
 
     start = time.perf_counter()

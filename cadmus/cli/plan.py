@@ -7,38 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import CONFIG, DIRECTORY, PATH, echo_table, json_option
+from cadmus.cli.options import CONFIG, PATH, echo_table, json_option
 
 if TYPE_CHECKING:
-    from cadmus.planning.cluster import ClusterPlan
     from cadmus.planning.training import Choice, Plan
+    from cadmus.planning.workflow import WorkflowPlan
 
 
 @click.command()
 @click.argument("config", type=CONFIG)
+@click.option("--devices", type=PATH, metavar="FILE", help="Devices; by default config/tables/devices.yaml.")
+@click.option("--rates", type=PATH, metavar="FILE", help="Rates; by default config/tables/rates.yaml.")
 @click.option(
-    "--devices",
-    type=PATH,
-    metavar="FILE",
-    help="A table of devices with their speeds and prices, in place of config/devices.tsv.",
+    "--profile", type=PATH, metavar="FILE", help="Profile; by default workflow/profiles/slurm/config.yaml."
 )
-@click.option(
-    "--rates",
-    type=PATH,
-    metavar="FILE",
-    help="A table of rates, in place of config/rates.tsv.",
-)
-@click.option(
-    "--profile",
-    type=DIRECTORY,
-    metavar="DIR",
-    help="The folder of a profile of Snakemake, in place of workflow/profiles/slurm.",
-)
-@click.option(
-    "--gpu",
-    metavar="NAME",
-    help="The device that the cluster has; by default the first with ranks in the column counts.",
-)
+@click.option("--gpu", metavar="NAME", help="GPU of the cluster; by default the first with ranks in counts.")
 @json_option
 def plan(
     config: Path,
@@ -48,33 +31,29 @@ def plan(
     gpu: str | None,
     as_json: bool,
 ) -> None:
-    """Estimate compute, hours and cost of a run before it starts.
+    """Estimate compute, time and cost of a run before it starts.
 
-    CONFIG is its config file. Numbers after the word about come from a small sample of each template. A
-    training takes its FLOPs over the rate of the devices, plus a time per step and layer that more devices do
-    not shorten. Rates and prices are in config/devices.tsv. The column basis says whether the rate of a
-    device was measured or estimated; MFU is the share of its peak. Counts of GPUs that do not divide the
-    batch are left out, and train.ranks auto counts as one GPU.
+    The first table is the training: its FLOPs over the rate of the devices, plus a time per step and layer
+        that more devices do not shorten. Token counts come from a small sample of each template. The column
+        basis says whether a rate was measured or estimated; MFU is the fraction of the peak. Numbers of GPUs
+        that do not divide the batch are left out, and train.ranks auto counts as one GPU.
 
-    The second table is the whole workflow on a SLURM cluster: jobs by rule, and the hours for which they hold
-    cores and GPUs. Below it are the most disk space, the bill, and the overhead: the time that jobs hold
-    their cores and GPUs beside their work. Rates and their sources are in config/rates.tsv. The profile says
-    how shards share jobs.
+    The second table is the whole workflow on a cluster: jobs, and the core-hours and GPU-hours that they
+        hold.
 
     \b
     Examples:
-      cadmus plan config/laptop.yaml
-      cadmus plan config/paper.yaml --gpu H200 --json
+      cadmus plan laptop
+      cadmus plan paper --gpu H200 --json
     """
     from cadmus.config import load_config
-    from cadmus.planning import cluster as cluster_plan
-    from cadmus.planning import training as planning
+    from cadmus.planning import training, workflow
 
     run = load_config(config)
-    table = devices or planning.DEVICES
-    planned = planning.plan(run, table)
-    cluster = cluster_plan.plan_cluster(
-        run, planned, table, rates or cluster_plan.RATES, profile or cluster_plan.PROFILE, gpu
+    table = devices or training.DEVICES
+    planned = training.plan(run, table)
+    cluster = workflow.plan_workflow(
+        run, planned, table, rates or workflow.RATES, profile or workflow.PROFILE, gpu
     )
     if as_json:
         click.echo(json.dumps({**asdict(planned), "cluster": asdict(cluster)}, indent=2))
@@ -93,7 +72,7 @@ def plan(
     click.echo()
     _show_devices(planned)
     click.echo(f"\n{'cheapest':<9} {_choice(cluster.choice, planned.ranks)}\n")
-    _show_cluster(cluster)
+    _show_workflow(cluster)
 
 
 def _show_devices(planned: "Plan") -> None:
@@ -109,7 +88,7 @@ def _show_devices(planned: "Plan") -> None:
 
 
 def _choice(choice: "Choice", ranks: int | str) -> str:
-    """Return the line that compares the configured number of GPUs with the cheapest."""
+    """Compare the configured number of GPUs with the cheapest in one line."""
     cheapest = f"{choice.cheapest} × {choice.gpu}"
     if choice.configured == choice.cheapest:
         return f"{cheapest}, as configured" + (" (ranks: auto counts as 1)" if ranks == "auto" else "")
@@ -120,30 +99,20 @@ def _choice(choice: "Choice", ranks: int | str) -> str:
     )
 
 
-def _show_cluster(cluster: "ClusterPlan") -> None:
+def _show_workflow(cluster: "WorkflowPlan") -> None:
     rows: list[tuple[str, ...]] = [(f"on a cluster with {cluster.gpu}", "jobs", "CPU-hours", "GPU-hours")]
     total = ("total", cluster.jobs, cluster.cpu_hours, cluster.gpu_hours)
-    stages = [(stage.rule, stage.jobs, stage.cpu_hours, stage.gpu_hours) for stage in cluster.stages]
+    stages = [(stage.name, stage.jobs, stage.cpu_hours, stage.gpu_hours) for stage in cluster.stages]
     for name, jobs, *hours in (*stages, total):
         rows.append((name, f"{jobs:,}", *(f"{value:,.3f}" if value else "" for value in hours)))
     echo_table(rows)
     disk = ", ".join(f"{name} {_short(size)}B" for name, size in cluster.disk_bytes.items())
-    lines = {
-        "besides": f"{cluster.local_jobs} short jobs on the login node, not counted here",
-        "disk": f"at most {_short(sum(cluster.disk_bytes.values()))}B: {disk}",
-        "bill": f"about {cluster.usd:,.2f} USD, the overhead included",
-        "overhead": f"{cluster.overhead_seconds:g} s a job, in which it holds its cores and GPUs: "
-        f"{100 * cluster.overhead:.1f}% of the price of the work",
-        "": f"({100 * cluster.gpu_overhead:.1f}% of the GPU-hours and {100 * cluster.cpu_overhead:.1f}% of "
-        "the CPU-hours above)",
-    }
-    click.echo()
-    for title, text in lines.items():
-        click.echo(f"{title:<9} {text}")
+    click.echo(f"\n{'disk':<9} at most {_short(sum(cluster.disk_bytes.values()))}B: {disk}")
+    click.echo(f"{'GPU bill':<9} about {cluster.usd:,.2f} USD")
 
 
 def _short(number: float) -> str:
-    """Three digits and a prefix of the SI.
+    """Format with three digits and an SI prefix.
 
     >>> _short(22_343_825)
     '22.3 M'
@@ -155,7 +124,7 @@ def _short(number: float) -> str:
 
 
 def _time(hours: float) -> str:
-    """Hours in the unit that fits.
+    """Format hours in a fitting unit.
 
     >>> _time(1.5)
     '90 min'

@@ -1,6 +1,6 @@
 """The configuration of a run: ``schema`` has its fields, ``loading`` reads its files."""
 
-from cadmus.config.loading import extended, find_config, load_config, parse_config, read_yaml
+from cadmus.config.loading import config_model, extended, find_config, load_config, parse_config, read_yaml
 from cadmus.config.schema import (
     LONGEST_PROGRAM,
     OOD,
@@ -12,14 +12,17 @@ from cadmus.config.schema import (
     Dataset,
     Evaluate,
     ExpressionTemplate,
-    Grid,
     Llm,
     Model,
+    Number,
     OODRule,
-    Probe,
+    Positive,
+    Section,
     Templates,
     Train,
+    Value,
     Values,
+    check_ascending,
     digest,
 )
 
@@ -34,14 +37,18 @@ __all__ = [
     "Dataset",
     "Evaluate",
     "ExpressionTemplate",
-    "Grid",
     "Llm",
     "Model",
+    "Number",
     "OODRule",
-    "Probe",
+    "Positive",
+    "Section",
     "Templates",
     "Train",
+    "Value",
     "Values",
+    "check_ascending",
+    "config_model",
     "digest",
     "extended",
     "find_config",

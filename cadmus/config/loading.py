@@ -1,13 +1,15 @@
 """Reading configs: YAML, configs that extend others, and errors in one line."""
 
+import functools
+import importlib
 import reprlib
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
-from cadmus.config.schema import Config
+from cadmus.config.schema import Config, Evaluate
 from cadmus.errors import InputError, suggest
 
 CONFIGS = Path(__file__).parents[2] / "config"
@@ -15,6 +17,10 @@ CONFIGS = Path(__file__).parents[2] / "config"
 EXTENDS = "extends"
 """The key that names the config to extend."""
 RENAMED = {
+    "evaluate.lens_programs": "lens.programs",
+    "evaluate.patch_programs": "patch.programs",
+    "evaluate.programs": "completions.programs",
+    "evaluate.snapshot_programs": "curve.programs",
     "held_out": "ood",
     "held_out_programs": "ood_programs",
     "held_out_share": "eval_fraction",
@@ -22,6 +28,19 @@ RENAMED = {
     "warmup_share": "warmup_fraction",
 }
 """Fields of earlier versions and their names today."""
+
+
+@functools.cache
+def config_model() -> type[Config]:
+    """Return the config with a section of ``evaluate`` for each registered experiment."""
+    # Imported by name: experiments are plugins of the config, and import it.
+    registry = importlib.import_module("cadmus.experiments")
+    sections: dict[str, Any] = {}
+    for name in registry.NAMES:
+        settings = registry.get(name).settings
+        sections[name] = (settings, settings())
+    evaluate = create_model("Evaluate", __base__=Evaluate, __doc__=Evaluate.__doc__, **sections)
+    return create_model("Config", __base__=Config, __doc__=Config.__doc__, evaluate=(evaluate, evaluate()))
 
 
 def parse_config(values: Any, source: str) -> Config:
@@ -33,7 +52,7 @@ def parse_config(values: Any, source: str) -> Config:
     if not isinstance(values, dict):
         raise InputError(f"{source}: a config is a mapping of keys to values, for example `name: quick`")
     try:
-        return Config.model_validate(values)
+        return config_model().model_validate(values)
     except ValidationError as error:
         raise InputError(f"{source}: {_describe(error, values)}") from None
 
@@ -155,8 +174,9 @@ def _describe(error: ValidationError, values: Any) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         name = str(first["loc"][-1])
-        if name in RENAMED:
-            text = f"{key}: renamed; write {RENAMED[name]}"
+        renamed = RENAMED.get(key, RENAMED.get(name))
+        if renamed:
+            text = f"{key}: renamed; write {renamed}"
         else:
             text = f"{key}: no such key; {suggest(name, _fields(first['loc'][:-1]))}"
     elif first["type"] == "missing":
@@ -178,7 +198,7 @@ def _describe(error: ValidationError, values: Any) -> str:
 
 
 def _fields(path: tuple[int | str, ...]) -> list[str]:
-    section: Any = Config
+    section: Any = config_model()
     for part in path:
         is_section = isinstance(section, type) and issubclass(section, BaseModel)
         # Otherwise a mapping of names to sections.

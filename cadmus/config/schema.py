@@ -6,10 +6,9 @@ classes by ``cadmus config --write`` and a test holds them current.
 """
 
 import hashlib
-import itertools
 import json
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -67,7 +66,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
-def _ordered(interval: list[int]) -> list[int]:
+def check_ascending(interval: list[int]) -> list[int]:
     if interval[0] > interval[1]:
         raise ValueError(f"the lower end {interval[0]} is above the upper end {interval[1]}")
     return interval
@@ -90,7 +89,7 @@ class Values(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "Values":
-        _ordered([self.low, self.high])
+        check_ascending([self.low, self.high])
         return self
 
 
@@ -163,7 +162,7 @@ class Random(Template):
     @field_validator("length")
     @classmethod
     def _check(cls, interval: list[int]) -> list[int]:
-        _ordered(interval)
+        check_ascending(interval)
         if not 1 <= interval[0] <= interval[1] <= LONGEST_PROGRAM:
             raise ValueError(f"{interval} is no interval within 1 to {LONGEST_PROGRAM} instructions")
         return interval
@@ -257,13 +256,13 @@ class OODRule(Section):
             bounds = value if isinstance(value, list) else [value]
             if len(bounds) not in (1, 2) or not all(type(bound) is int for bound in bounds):
                 raise ValueError(f"{value!r} is neither an integer nor an interval [low, high]")
-            _ordered([bounds[0], bounds[-1]])
+            check_ascending([bounds[0], bounds[-1]])
         return values
 
     @field_validator("length")
     @classmethod
     def _check_length(cls, interval: list[int] | None) -> list[int] | None:
-        return interval and _ordered(interval)
+        return interval and check_ascending(interval)
 
     @field_validator("contains")
     @classmethod
@@ -509,70 +508,17 @@ class Train(Section):
         return not rest and not share % (self.micro_batch_size or share)
 
 
-class Grid(Section):
-    """The comparison grid: every pair of values (x, y)."""
-
-    low: Annotated[Value, Field(description="smallest value of the grid")] = -60
-    high: Annotated[Value, Field(description="largest value of the grid")] = 60
-    programs_per_pixel: Annotated[
-        Positive, Field(le=10_000, description="held-out programs for each pair")
-    ] = 10
-
-    @model_validator(mode="after")
-    def _check(self) -> "Grid":
-        _ordered([self.low, self.high])
-        return self
-
-
-class Probe(Section):
-    """Logistic regressions for the two compared values."""
-
-    train_programs: Annotated[
-        Positive, Field(le=1_000_000, description="programs that the regressions are fitted to")
-    ] = 20_000
-    validation_programs: Annotated[
-        Positive, Field(le=1_000_000, description="programs that their regularisation is chosen on")
-    ] = 2_000
-    test_programs: Annotated[
-        Positive, Field(le=1_000_000, description="programs that they are scored on")
-    ] = 2_000
-    inverse_regularisation: Annotated[
-        list[Annotated[Number, Field(gt=0)]],
-        Field(
-            min_length=1,
-            max_length=8,
-            description="to choose from, ascending: C of scikit-learn's LogisticRegression",
-        ),
-    ] = [0.1, 1.0, 10.0]
-
-    @field_validator("inverse_regularisation")
-    @classmethod
-    def _ascending(cls, values: list[float]) -> list[float]:
-        if any(a >= b for a, b in itertools.pairwise(values)):
-            raise ValueError(f"{values} does not ascend")
-        return values
-
-
 class Evaluate(Section):
-    """Which experiments are made with the trained model."""
+    """Experiments on the trained model; each has a section of its own."""
 
-    split: Annotated[
-        Literal["validation", "test", "ood"],
-        Field(description="the programs that are completed for Table 3"),
-    ] = "test"
-    programs: Annotated[Positive, Field(description="most programs completed of each template")] = 2_000
-    snapshot_programs: Annotated[
-        Positive, Field(description="the same for each snapshot of the training")
-    ] = 500
-    batch_size: Annotated[Positive, Field(description="programs completed at a time")] = 512
-    grid: Grid = Grid()
-    probe: Probe = Probe()
-    lens_programs: Annotated[
-        Positive, Field(le=1_000_000, description="comparisons that the logit lens looks at")
-    ] = 2_000
-    patch_programs: Annotated[
-        Positive, Field(le=1_000_000, description="pairs of comparisons that hidden states are exchanged in")
-    ] = 2_000
+    split: Annotated[Literal["validation", "test", "ood"], Field(description="split that is completed")] = (
+        "test"
+    )
+    batch_size: Annotated[Positive, Field(description="programs per forward pass")] = 512
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
 
 class Llm(Section):

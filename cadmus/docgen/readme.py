@@ -88,14 +88,14 @@ def render(published: Path, root: Path) -> str:
 
 def results_page(published: Path, root: Path) -> str:
     """All published results of a run as a page of Markdown, with links from the root of the checkout."""
-    from cadmus.figures import FIGURES, TABLES
+    from cadmus.experiments import figures
 
     table = (published / "table3_accuracy.md").read_text(encoding="utf-8").strip()
-    parts = [f"# The run {published.name}", _origin(published), TABLES["table3_accuracy"], table]
-    for name, caption in FIGURES.items():
+    parts = [f"# The run {published.name}", _origin(published), figures()["table3_accuracy"].caption, table]
+    for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             title = name.replace("_", " ").capitalize()
-            parts += [f"## {title}", _image(name, published, root), caption]
+            parts += [f"## {title}", _image(name, published, root), figure.caption]
     return "\n\n".join(parts) + "\n"
 
 

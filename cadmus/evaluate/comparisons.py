@@ -1,7 +1,6 @@
-"""Held-out programs that compare two five-instruction expressions.
+"""Test programs that compare two five-instruction expressions.
 
-The content hash of a program alone decides its split, so a comparison whose split is ``test`` is in no
-training set, whatever was sampled there.
+The hash of a program alone decides its split, so that new programs of the test split are in no training set.
 """
 
 import numpy as np
@@ -14,15 +13,32 @@ from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import short_expressions
 
 HALF = 5
-"""Instructions in each of the two expressions."""
+"""Instructions of each expression."""
+TOKENS = 2 * HALF + 1
+"""Instructions of a comparison: two expressions and the comparator."""
 _CANDIDATES_AT_ONCE = 2_000_000
 _PAIRS_AT_ONCE = 1 << 17
 
 
-def _in_test_split(programs: Programs, eval_fraction: float) -> np.ndarray:
-    """Which programs belong to the test split: bool, shape (n,)."""
-    belongs: np.ndarray = split_of(programs, eval_fraction) == TEST
-    return belongs
+def grid_programs(
+    low: int, high: int, programs_per_pair: int, eval_fraction: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
+    """Return the test programs of the comparison grid, the same for every model.
+
+    Args:
+        low, high: range of both values.
+        programs_per_pair: see :func:`sample_per_pair`.
+        eval_fraction: of the training set.
+        seed: of the run.
+
+    Returns:
+        x and y of every pair (int64, shape (pairs,)); the programs with their comparators, grouped by pair;
+        and the index of each program's pair (int64).
+    """
+    axis = np.arange(low, high + 1)
+    x, y = (side.ravel() for side in np.meshgrid(axis, axis, indexing="ij"))
+    rng = np.random.default_rng([seed, *b"grid"])
+    return x, y, *sample_per_pair(rng, x, y, programs_per_pair, eval_fraction)
 
 
 def sample_per_pair(
@@ -32,23 +48,23 @@ def sample_per_pair(
     programs_per_pair: int,
     eval_fraction: float,
 ) -> tuple[Programs, np.ndarray]:
-    """Distinct true comparisons of the test split for each pair of values.
+    """Sample distinct true comparisons of the test split for each pair of values.
 
     Args:
+        rng: source of randomness.
         x, y: values, int64, shape (pairs,).
-        programs_per_pair: how many are wanted.
-        eval_fraction: as the training set was split.
+        programs_per_pair: number wanted.
+        eval_fraction: of the training set.
 
     Returns:
-        The programs, and the index of the pair that each belongs to (int64).  A pair has fewer than
-        ``programs_per_pair``, perhaps none, when its whole space of programs holds no more.
+        The programs, and the index of each program's pair (int64). A pair has fewer than
+        ``programs_per_pair``, perhaps none, if no more exist.
     """
     table = short_expressions(HALF)
     x_count, y_count = table.count(x), table.count(y)
     x_first, y_first = np.searchsorted(table.values, x), np.searchsorted(table.values, y)
     space = x_count * y_count
-    # Each pair's space is walked in steps coprime to its size: no program comes twice, and a walk of the
-    # whole length has seen every one.
+    # Steps coprime to the size of a pair's space visit every program once.
     start = (rng.random(len(x)) * space).astype(np.int64)
     step = _coprime_near((space * rng.uniform(0.3, 0.7, len(x))).astype(np.int64), space)
     walked = np.zeros(len(x), np.int64)
@@ -68,7 +84,7 @@ def sample_per_pair(
             comparator(x[owner], y[owner]),
         )
         walked[pairs] += length
-        rows = np.flatnonzero(_in_test_split(programs, eval_fraction))
+        rows = np.flatnonzero(split_of(programs, eval_fraction) == TEST)
         _, counts = np.unique(owner[rows], return_counts=True)
         rows = rows[found[owner[rows]] + _counting(counts) < programs_per_pair]
         found += np.bincount(owner[rows], minlength=len(x))
@@ -84,19 +100,19 @@ def sample_per_pair(
 def sample_comparisons(
     rng: np.random.Generator, n: int, values: Values, eval_fraction: float, wanted_by: str
 ) -> tuple[Programs, dict[str, np.ndarray]]:
-    """``n`` distinct true comparisons of the test split, uniform over all with both values in range.
+    """Sample ``n`` distinct true comparisons of the test split, uniformly over all with both values in range.
 
     Args:
-        rng, n: where they come from and how many.
+        rng, n: source of randomness, number of programs.
         values: the range.
-        eval_fraction: as the training set was split.
-        wanted_by: the fields of the config that ``n`` comes from, for the error.
+        eval_fraction: of the training set.
+        wanted_by: field of the config that ``n`` comes from, for the error.
 
     Returns:
         The programs, and their values x and y: int64, shape (n,) each.
 
     Raises:
-        InputError: there are not so many.
+        InputError: fewer than ``n`` exist.
     """
     table = short_expressions(HALF)
     first, stop = np.searchsorted(table.values, [values.low, values.high + 1])
@@ -107,7 +123,7 @@ def sample_comparisons(
         pair = rng.integers(first, stop, (2, _PAIRS_AT_ONCE))
         x, y = table.values[pair]
         drawn = join(*(table.programs.take(rows) for rows in pair), comparator(x, y))
-        rows = np.flatnonzero(_in_test_split(drawn, eval_fraction))
+        rows = np.flatnonzero(split_of(drawn, eval_fraction) == TEST)
         found = np.concatenate([found, pair[:, rows]], axis=1)
         programs = stack([programs, drawn.take(rows)])
         _, distinct = np.unique(found, axis=1, return_index=True)
@@ -116,21 +132,21 @@ def sample_comparisons(
         found, programs = found[:, distinct], programs.take(distinct)
     if len(programs) < n:
         raise InputError(
-            f"{wanted_by}: {n} held-out comparisons with both values from {values.low} to {values.high} "
-            f"are wanted, {len(programs)} were found; ask for fewer or widen dataset.values"
+            f"{wanted_by}: {n} test comparisons with both values from {values.low} to {values.high} are "
+            f"wanted, {len(programs)} were found; ask for fewer or widen dataset.values"
         )
     x, y = table.values[found[:, :n]]
     return programs.take(np.arange(n)), {"x": x, "y": y}
 
 
 def _counting(lengths: np.ndarray) -> np.ndarray:
-    """0, 1 … length - 1 for each length, one run after another."""
+    """Return 0, 1, ..., length - 1 for each length, concatenated."""
     counting: np.ndarray = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return counting
 
 
 def _coprime_near(step: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The first number from ``step`` on that has no factor in common with ``size``."""
+    """Return the first number from ``step`` on that is coprime to ``size``."""
     step = np.maximum(step, 1)
     while (shared := (np.gcd(step, size) > 1)).any():
         step = step + shared

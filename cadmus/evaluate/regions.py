@@ -6,7 +6,7 @@ from cadmus.errors import InputError
 from cadmus.evaluate.results import with_accuracy
 
 COLUMNS = ("x", "y", "programs", "correct", "in_distribution")
-"""The columns of a grid, as :func:`cadmus.evaluate.grid.comparison_grid` makes it."""
+"""The columns of a grid, as :func:`cadmus.experiments.grid.comparison_grid` makes it."""
 
 
 def summary(grid: pl.DataFrame) -> pl.DataFrame:

@@ -16,7 +16,7 @@ METRICS = {
     "exact": "Exact",
     "next_token": "Next token",
 }
-"""What :mod:`cadmus.evaluate.completion` tells of a completion, and how a table calls it."""
+"""What :mod:`cadmus.evaluate.grading` tells of a completion, and how a table calls it."""
 TEXTS = {"template", "metric", "target", "model", "symbols", "program", "completion", "outcome"}
 """The columns that hold texts; all others hold numbers, or whether something is so."""
 SOLVE = "equality_solve"
@@ -43,7 +43,7 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """The share of the completions of which each metric is true.
 
     Args:
-        completions: as :func:`cadmus.evaluate.completion.complete` gives them.
+        completions: as :func:`cadmus.evaluate.grading.complete` gives them.
         keys: columns; completions with the same values are taken together.
 
     Returns:

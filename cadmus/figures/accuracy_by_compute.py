@@ -4,7 +4,7 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from cadmus.figures import panels, style
+from cadmus.figures import panels
 
 COLUMNS = (("flops", "template", "metric", "accuracy", "low", "high"),)
 
@@ -14,9 +14,8 @@ def data(curve: pl.DataFrame) -> pl.DataFrame:
     return panels.drawn(curve, "flops")
 
 
-@style.styled
 def draw(curve: pl.DataFrame) -> Figure:
-    """From the numbers of :func:`cadmus.evaluate.curve.accuracy_by_compute`."""
+    """From the numbers of :func:`cadmus.experiments.curve.measure`."""
     figure = panels.by_template(curve, "flops", "training compute so far, FLOPs")
     axes = figure.axes[0]
     axes.set_xscale("log")

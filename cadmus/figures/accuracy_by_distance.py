@@ -16,9 +16,8 @@ def data(grid: pl.DataFrame) -> pl.DataFrame:
     return by_distance(grid)
 
 
-@style.styled
 def draw(grid: pl.DataFrame) -> Figure:
-    """From the numbers of :func:`cadmus.evaluate.grid.comparison_grid`; distance 0 is in distribution."""
+    """From the numbers of :func:`cadmus.experiments.grid.comparison_grid`; distance 0 is in distribution."""
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()
     distances = data(grid)

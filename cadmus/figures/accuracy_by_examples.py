@@ -17,7 +17,6 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
     return by_examples(completions)
 
 
-@style.styled
 def draw(completions: pl.DataFrame) -> Figure:
     """From the completions of ``cadmus evaluate``, those of complete_algorithm."""
     figure = Figure(figsize=(style.COLUMN, 2.5))

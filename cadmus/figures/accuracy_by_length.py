@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from cadmus.evaluate.breakdowns import by_length
 from cadmus.evaluate.results import METRICS
-from cadmus.figures import panels, style
+from cadmus.figures import panels
 
 COLUMNS = (("template", "program", *METRICS),)
 
@@ -15,7 +15,6 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
     return panels.drawn(by_length(completions), "longest")
 
 
-@style.styled
 def draw(completions: pl.DataFrame) -> Figure:
     """From the completions of ``cadmus evaluate``; a point stands at the middle of its lengths."""
     middle = (pl.col("shortest") + pl.col("longest")) / 2

@@ -26,8 +26,6 @@ _NO_PROGRAM: dict[str, Any] = {
 _COLUMNS_OF_PANELS = 3
 
 COLUMNS = (GRID, ANSWERS)
-OPTIONAL = 1
-"""The second file, of LLM answers, is there only when some were asked for."""
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -39,9 +37,8 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     return with_accuracy(pl.concat([cadmus, asked], how="diagonal_relaxed"))
 
 
-@style.styled
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """The heat map of the numbers of :func:`cadmus.evaluate.grid.comparison_grid`.
+    """The heat map of the numbers of :func:`cadmus.experiments.grid.comparison_grid`.
 
     Where LLMs were asked there is a panel for each of them and each kind of symbols beside it, which has the
     values that they were asked about.

@@ -21,9 +21,8 @@ def data(lens: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-@style.styled
 def draw(lens: pl.DataFrame) -> Figure:
-    """Layer × token heat maps of the numbers of :func:`cadmus.probe.lens.logit_lens`."""
+    """Layer × token heat maps of the numbers of :func:`cadmus.experiments.lens.logit_lens`."""
     lens = data(lens)
     layers = style.largest(lens["layer"]) + 1
     figure = Figure(figsize=(style.PAGE, 1.5 + 0.2 * layers))

@@ -18,8 +18,6 @@ from cadmus.llm.outcomes import COLUMNS as ANSWERS
 from cadmus.llm.outcomes import summary as conditions
 
 COLUMNS = (GRID, ANSWERS)
-OPTIONAL = 1
-"""The second file, of LLM answers, is there only when some were asked for."""
 
 _COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 _MOST_LEVEL_TICKS = 4
@@ -35,7 +33,6 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     return pl.concat(parts, how="diagonal_relaxed")
 
 
-@style.styled
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     """Cadmus as a line, the reported point, and a series for each LLM and kind of symbols."""
     cadmus, gpt5 = _cadmus(grid), _reported()

@@ -19,9 +19,8 @@ def data(patches: pl.DataFrame) -> pl.DataFrame:
     return patches.sort("token", "outcome", "layer")
 
 
-@style.styled
 def draw(patches: pl.DataFrame) -> Figure:
-    """From the numbers of :func:`cadmus.probe.patching.patching`, a panel for each token."""
+    """From the numbers of :func:`cadmus.experiments.patch.patching`, a panel for each token."""
     figure = Figure(figsize=(style.PAGE, 2.7))
     patches = data(patches)
     tokens = patches["token"].unique().sort().to_list()

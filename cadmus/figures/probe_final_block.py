@@ -13,9 +13,8 @@ def data(probes: pl.DataFrame) -> pl.DataFrame:
     return probes.filter(pl.col("layer") == pl.col("layer").max()).sort("target", "token")
 
 
-@style.styled
 def draw(probes: pl.DataFrame) -> Figure:
-    """Accuracy of the regressions of :func:`cadmus.probe.regression.probe`, of the majority guess and of the
+    """Accuracy of the regressions of :func:`cadmus.experiments.probe.probe`, of the majority guess and of the
     control."""
     figure = Figure(figsize=(style.COLUMN, 2.6))
     axes = figure.subplots()

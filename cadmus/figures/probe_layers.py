@@ -13,9 +13,8 @@ def data(probes: pl.DataFrame) -> pl.DataFrame:
     return probes.sort("target", "layer", "token")
 
 
-@style.styled
 def draw(probes: pl.DataFrame) -> Figure:
-    """Layer × token heat maps of the accuracies of :func:`cadmus.probe.regression.probe`."""
+    """Layer × token heat maps of the accuracies of :func:`cadmus.experiments.probe.probe`."""
     layers = style.largest(probes["layer"]) + 1
     figure = Figure(figsize=(style.PAGE, 1.4 + 0.2 * layers))
     both = figure.subplots(1, 2, sharey=True)

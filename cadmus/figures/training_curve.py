@@ -21,7 +21,6 @@ def data(metrics: pl.DataFrame) -> pl.DataFrame:
     return steps.with_columns(means)
 
 
-@style.styled
 def draw(metrics: pl.DataFrame) -> Figure:
     """From ``metrics.jsonl``, a line a step: its number, its losses and the tokens trained on so far."""
     metrics = data(metrics)

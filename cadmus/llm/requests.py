@@ -18,8 +18,7 @@ from cadmus.common.files import replacing
 from cadmus.common.progress import progress
 from cadmus.config import Config, Llm, digest
 from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import HALF
-from cadmus.evaluate.grid import grid_programs
+from cadmus.evaluate.comparisons import HALF, grid_programs
 from cadmus.evaluate.results import write_results
 from cadmus.llm.models import URLS, LanguageModel
 
@@ -94,7 +93,10 @@ def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) ->
     Raises:
         InputError: there is no program, or the files cannot be written.
     """
-    x, y, programs, pair = grid_programs(config.evaluate.grid, config.dataset.eval_fraction, config.seed)
+    grid = config.evaluate.grid
+    x, y, programs, pair = grid_programs(
+        grid.low, grid.high, grid.programs_per_pixel, config.dataset.eval_fraction, config.seed
+    )
     values = config.dataset.values
     inside = (values.low <= x) & (x <= values.high) & (values.low <= y) & (y <= values.high)
     # The programs of a pair stand together.

@@ -11,11 +11,12 @@ import yaml
 sys.path.insert(0, str(Path(str(workflow.current_basedir)).parents[1]))
 
 import cadmus
+from cadmus import experiments
 from cadmus.config import TEMPLATES, extended, parse_config, read_yaml
 from cadmus.report import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
-from cadmus.figures import CAPTIONS, FIGURES, FORMATS, PAGES, TABLES
+from cadmus.experiments.drawing import FORMATS
 from cadmus.common.files import replacing
 from cadmus.docgen.hub import CARD
 from cadmus.llm.models import MODELS
@@ -49,6 +50,7 @@ CONFIG_TEXT = yaml.safe_dump(RUN.model_dump(), sort_keys=False, default_flow_sty
 # The report shows it.
 config["resolved"] = CONFIG_TEXT
 SHARDS = plan(RUN)
+FIGURES = experiments.figures()
 DATASET = f"{RESULTS}/dataset"
 MODEL = f"{RESULTS}/model"
 # The same package, and the Python that runs Snakemake unless --sdm brings another. A prefix
@@ -111,12 +113,59 @@ def earlier_shards(wildcards):
     ]
 
 
+def experiment_input(wildcards):
+    """The model or the snapshots, and the dataset if the experiment reads it."""
+    experiment = EXPERIMENTS[wildcards.experiment]
+    train = rules.train.output
+    found = (
+        {"snapshots": train.snapshots}
+        if experiment.snapshots
+        else {"model": train.model}
+    )
+    return found | (
+        {"manifest": rules.manifest.output[0]} if experiment.dataset else {}
+    )
+
+
+def experiment_code(wildcards):
+    return code(
+        f"cadmus.experiments.{wildcards.experiment}", "cadmus.model.inference"
+    )
+
+
+def experiment_options(wildcards, input):
+    experiment = EXPERIMENTS[wildcards.experiment]
+    dataset = f" --dataset {DATASET}" if experiment.dataset else ""
+    if experiment.snapshots:
+        return f"--snapshots {input.snapshots}{dataset}"
+    return f"--model {MODEL}{dataset}"
+
+
+def experiment_settings(wildcards):
+    """The settings that decide the results."""
+    shared = {"split", "batch_size"} if EXPERIMENTS[wildcards.experiment].dataset else set()
+    return RUN.evaluate.model_dump(include={wildcards.experiment, *shared})
+
+
+def figure_results(wildcards):
+    """The result files that a figure is drawn from."""
+    made = {"metrics": rules.train.output.metrics, "llm": rules.llm_score.output[0]}
+    return [
+        made.get(source, f"{RESULTS}/experiments/{source}.parquet")
+        for source in FIGURES[wildcards.figure].sources
+        if source != "llm" or RUN.llm.models
+    ]
+
+
 def figure_code(wildcards):
-    return code("cadmus.figures", f"cadmus.figures.{wildcards.figure}")
+    module = FIGURES[wildcards.figure].module
+    return code(
+        "cadmus.experiments.drawing", module or f"cadmus.figures.{wildcards.figure}"
+    )
 
 
 def caption(wildcards):
-    return CAPTIONS[wildcards.figure]
+    return FIGURES[wildcards.figure].caption
 
 
 def results_options(wildcards, input):
@@ -130,8 +179,7 @@ def model_directory(wildcards, input):
 def targets():
     """Every figure, table and page, and what they are made from; the cards of dataset and model."""
     return [f"{DATASET}/{CARD}", f"{MODEL}/{CARD}"] + [
-        f"{RESULTS}/{kind}s/{name}{suffix}"
-        for kind, names in (("figure", FIGURES), ("table", TABLES), ("page", PAGES))
-        for name in names
-        for suffix in FORMATS[kind]
+        f"{RESULTS}/{figure.kind}s/{figure.name}{suffix}"
+        for figure in FIGURES.values()
+        for suffix in FORMATS[figure.kind]
     ]

@@ -1,29 +1,9 @@
-# Figures, tables and pages, each drawn from its numbers alone; `snakemake results/quick/figures/NAME.pdf` draws one.
-
-# Beside that of Cadmus, where the config names large language models.
-GRIDS = [*rules.grid.output, *(rules.llm_score.output if RUN.llm.models else [])]
-DRAWN_FROM = {
-    "comparison_grid": GRIDS,
-    "accuracy_by_distance": rules.grid.output,
-    "accuracy_by_compute": rules.curve.output,
-    "output_tokens": GRIDS,
-    "probe_final_block": rules.probe.output,
-    "probe_layers": rules.probe.output,
-    "logit_lens": rules.lens.output,
-    "patching": rules.patch.output,
-    "training_curve": [rules.train.output.metrics],
-    "table1_related_work": [],
-    "table2_instructions": [],
-    "accuracy_by_length": rules.completions.output,
-    "accuracy_by_examples": rules.completions.output,
-    "table3_accuracy": rules.completions.output,
-    "failures": rules.completions.output,
-}
+# Figures, tables and pages, drawn from result files alone; `snakemake results/quick/figures/NAME.pdf` draws one.
 
 
 rule figure:
     input:
-        results=lookup(within=DRAWN_FROM, dpath="{figure}"),
+        results=figure_results,
         code=figure_code,
     output:
         pdf=f"{RESULTS}/figures/{{figure}}.pdf",
@@ -47,7 +27,7 @@ rule figure:
 
 rule table:
     input:
-        results=lookup(within=DRAWN_FROM, dpath="{figure}"),
+        results=figure_results,
         code=figure_code,
     output:
         csv=report(
@@ -71,7 +51,7 @@ rule table:
 
 rule page:
     input:
-        results=lookup(within=DRAWN_FROM, dpath="{figure}"),
+        results=figure_results,
         code=figure_code,
     output:
         report(

@@ -1,8 +1,8 @@
-"""Many multinomial logistic regressions at once, with the objective of scikit-learn's ``LogisticRegression``.
+"""Batched multinomial logistic regressions with the objective of scikit-learn's ``LogisticRegression``.
 
-A regression of tens of thousands of programs takes scikit-learn hundreds of passes over its features.  Here
-all tokens of a layer go through their features together, in minibatches of products of matrices, and the
-weaker regularisations start where the stronger ones ended.
+scikit-learn takes hundreds of passes over tens of thousands of programs. Here the regressions of all tokens
+of a layer run as batched matrix products on minibatches, and weaker regularizations start from the solution
+of stronger ones.
 
 Shape suffixes: P regressions, N rows, B rows of a batch, D width, K classes.
 """
@@ -14,24 +14,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cadmus.probe import sizes
-
 LEARNING_RATE = 0.15
-"""Peak rate of Adam, for features of variance 1; it falls to 0 within each regularisation."""
+"""Peak learning rate of Adam for features of variance 1; decays to 0 within each regularization."""
 BETAS = (0.9, 0.99)
 
 
 class Regressions:
-    """P regressions on different features of the same rows, each of which stands for one program or several.
+    """P regressions on different features of the same rows, each row counting for one program or several.
 
-    Features are standardised, turned and scaled to S + 1, S being their covariance within the classes: a
-    quarter of the steps do then.  The objective stays that of scikit-learn after its ``StandardScaler``: the
-    mean cross-entropy and, of the weights of the standardised features, the squares over 2 · C · programs;
-    the intercepts are free.
+    Features are standardized and whitened by S + 1, S their within-class covariance, which needs a quarter of
+    the steps. The objective is that of scikit-learn after ``StandardScaler``: mean cross-entropy, plus the
+    squared weights of the standardized features over 2 * C * programs; intercepts are not penalized.
 
     Args:
         features_PND: float32; the rows in random order.
-        counts_NK: float32, how many programs of each class a row stands for; some classes may have none.
+        counts_NK: float32, programs of each class per row; classes may be empty.
     """
 
     def __init__(self, features_PND: Tensor, counts_NK: Tensor) -> None:
@@ -40,50 +37,52 @@ class Regressions:
         share_N1 = counts_NK.sum(1, keepdim=True) / self._programs
         self._mean_P1D = share_N1.mT @ features_PND
         deviation_P1D = (share_N1.mT @ (features_PND - self._mean_P1D).square()).sqrt()
-        # What varies by rounding alone is taken for constant.
+        # Features that vary by rounding alone are constant.
         constant_P1D = deviation_P1D <= 1e-6 * deviation_P1D.amax(2, keepdim=True)
         self._scale_P1D = deviation_P1D.masked_fill(constant_P1D, 1)
         standard_PND = (features_PND - self._mean_P1D) / self._scale_P1D
         self._turn_PDD = _turn(standard_PND, counts_NK)
         self._features_PND = standard_PND @ self._turn_PDD
 
-    def fit(self, inverse_regularisations: Sequence[float]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Fit with one regularisation after the other, each from where the last one ended.
+    def fit(
+        self, inverse_regularisations: Sequence[float], steps: Sequence[int], number: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Fit with one regularization after the other, each from the solution of the last.
 
         Args:
             inverse_regularisations: values of C, ascending.
+            steps: of Adam, for each of them.
+            number: of minibatches.
 
         Yields:
-            For each of them the weights of the features as they were given, shape (P, D, K), and the
-            intercepts, shape (P, 1, K).
+            For each value of C the weights of the original features, shape (P, D, K), and the intercepts,
+            shape (P, 1, K).
         """
         regressions, rows, width = self._features_PND.shape
         weights_PDK = self._features_PND.new_zeros(regressions, width, self._counts_NK.shape[1])
         intercepts_P1K = torch.zeros_like(weights_PDK[:, :1])
         optimizer = torch.optim.Adam([weights_PDK, intercepts_P1K], betas=BETAS, fused=True)
-        number = sizes.batches(rows)
         bounds = np.linspace(0, rows, number + 1).astype(int).tolist()
         batches = [slice(*bounds_of_batch) for bounds_of_batch in itertools.pairwise(bounds)]
         programs_N1 = self._counts_NK.sum(1, keepdim=True)
         share = number / self._programs
-        for place, c in enumerate(inverse_regularisations):
+        for c, of_c in zip(inverse_regularisations, steps, strict=True):
             penalty_PDD = self._turn_PDD.mT @ self._turn_PDD / (c * self._programs)
-            steps = sizes.steps(place)
-            for step in range(steps):
+            for step in range(of_c):
                 batch = batches[step % number]
                 x_PBD = self._features_PND[:, batch]
                 errors_PBK = torch.baddbmm(intercepts_P1K, x_PBD, weights_PDK).softmax(-1)
                 errors_PBK.mul_(programs_N1[batch]).sub_(self._counts_NK[batch])
                 weights_PDK.grad = torch.baddbmm(penalty_PDD @ weights_PDK, x_PBD.mT, errors_PBK, alpha=share)
                 intercepts_P1K.grad = errors_PBK.sum(1, keepdim=True) * share
-                optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / steps)
+                optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / of_c)
                 optimizer.step()
             of_given_PDK = self._turn_PDD @ weights_PDK / self._scale_P1D.mT
             yield of_given_PDK, intercepts_P1K - self._mean_P1D @ of_given_PDK
 
 
 def _turn(standard_PND: Tensor, counts_NK: Tensor) -> Tensor:
-    """(S + 1)^(-1/2) for the covariance S within the classes, and a factor that makes the mean variance 1."""
+    """Return (S + 1)^(-1/2) for the within-class covariance S, scaled to a mean variance of 1."""
     programs = counts_NK.sum()
     of_class_K1 = counts_NK.sum(0)[:, None]
     means_PKD = counts_NK.T @ standard_PND / of_class_K1.clamp_min(1)

@@ -1,0 +1,54 @@
+"""Experiments on a trained model, one module each.
+
+A module of :data:`NAMES` declares an :class:`~cadmus.experiments.experiment.Experiment` called
+``EXPERIMENT``. The command ``cadmus evaluate NAME``, the Snakemake job, the config section ``evaluate.NAME``,
+the line of ``cadmus plan`` and the figures follow from it. ``docs/experiments.md`` adds one.
+"""
+
+import functools
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cadmus.experiments.experiment import Experiment, Figure
+
+NAMES = (
+    "completions",
+    "curve",
+    "grid",
+    "probe",
+    "lens",
+    "patch",
+)
+"""The registry: every experiment, in the order in which documents list them."""
+
+
+@functools.cache
+def get(name: str) -> "Experiment":
+    """Return the declaration of the experiment called ``name``."""
+    declared: Experiment = importlib.import_module(f"cadmus.experiments.{name}").EXPERIMENT
+    return declared
+
+
+@functools.cache
+def figures() -> dict[str, "Figure"]:
+    """Return every figure, table and page by name: those of the experiments, then the others."""
+    from cadmus.experiments.experiment import Figure
+
+    others = (
+        Figure(
+            "training_curve",
+            "Training loss over all tokens and over the tokens of completions, and the tokens trained on.",
+            sources=("metrics",),
+        ),
+        Figure("table1_related_work", "Related work (the paper's Table 1).", "table"),
+        Figure(
+            "table2_instructions",
+            "Instructions of the comparison and their alternate symbols (the paper's Table 2).",
+            "table",
+        ),
+    )
+    of_experiments = [
+        figure._replace(sources=(name, *figure.sources)) for name in NAMES for figure in get(name).figures
+    ]
+    return {figure.name: figure for figure in (*of_experiments, *others)}

@@ -1,0 +1,71 @@
+"""Accuracy on each sub-problem against training compute."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from cadmus.common.progress import progress
+from cadmus.config import Config, Positive, Section
+from cadmus.errors import InputError
+from cadmus.experiments.completions import completed_tokens
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+
+class Settings(Section):
+    """Completions of test programs by each snapshot of the training."""
+
+    programs: Positive = 500
+    """Most programs of each template."""
+
+
+def measure(subject: Subject) -> pl.DataFrame:
+    """Accuracy against training compute, from the snapshots of a training."""
+    from cadmus.evaluate.grading import complete
+    from cadmus.evaluate.results import accuracy_by
+    from cadmus.model import METADATA
+    from cadmus.model.export import read_metadata
+
+    table, config = subject.test_programs(), subject.config
+    rows = []
+    for path in progress("snapshots", subject.snapshots):
+        metadata = read_metadata(path)
+        missing = [key for key in ("steps", "tokens", "flops") if key not in metadata]
+        if missing:
+            raise InputError(f"{path / METADATA}: {missing[0]}: missing; give the snapshots of a training")
+        compute = {"step": metadata["steps"], "tokens": metadata["tokens"], "flops": metadata["flops"]}
+        completions = complete(
+            subject.model(path), table, config.dataset.max_length, config.evaluate.curve.programs
+        )
+        graded = accuracy_by(completions, "template")
+        rows.append(graded.select(*(pl.lit(value).alias(name) for name, value in compute.items()), pl.all()))
+    return pl.concat(rows).cast({"step": pl.Int64, "tokens": pl.Int64, "flops": pl.Float64})
+
+
+def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
+    """Return the compute of a run."""
+    from cadmus.train.snapshots import snapshot_steps
+
+    snapshots = len(snapshot_steps(config.train))
+    return Cost(snapshots * completed_tokens(config, lengths, config.evaluate.curve.programs))
+
+
+EXPERIMENT = Experiment(
+    measure=measure,
+    columns={
+        "step": int,
+        "tokens": int,
+        "flops": float,
+        "template": str,
+        "metric": str,
+        "programs": int,
+        "correct": int,
+        "accuracy": float,
+        "low": float,
+        "high": float,
+    },
+    settings=Settings,
+    cost=cost,
+    dataset=True,
+    snapshots=True,
+    figures=(Figure("accuracy_by_compute", "Accuracy on each sub-problem against training compute."),),
+)

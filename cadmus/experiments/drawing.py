@@ -1,0 +1,59 @@
+"""Figures, tables and pages as files."""
+
+import importlib
+from pathlib import Path
+
+from cadmus.common.files import replacing
+from cadmus.errors import InputError, suggest
+from cadmus.evaluate.results import read_results
+from cadmus.experiments import figures
+
+FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md", ".tex"), "page": (".html",)}
+
+
+def produce(name: str, results: list[Path], output: Path) -> list[Path]:
+    """Draw a figure, or render a table or a page, from result files.
+
+    Args:
+        name: see :func:`cadmus.experiments.figures`.
+        results: its result files, in the order of the module's ``COLUMNS``.
+        output: a directory, or the path of one of the files; the other formats go beside it.
+
+    Returns:
+        The files written: .pdf, .png and .csv (the data drawn), or .csv, .md and .tex, or .html.
+
+    Raises:
+        InputError: no such figure, a wrong number of result files, or one that is missing or damaged.
+    """
+    if name not in figures():
+        raise InputError(f"no figure, table or page {name!r}; {suggest(name, figures())}")
+    figure = figures()[name]
+    module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
+    most = len(module.COLUMNS)
+    least = most - ("llm" in figure.sources)
+    if not least <= len(results) <= most:
+        wanted = "; ".join(", ".join(columns) for columns in module.COLUMNS) or "none"
+        count = f"{least}" if least == most else f"{least} or {most}"
+        raise InputError(
+            f"{name}: drawn from {count} result files, got {len(results)}; their columns: {wanted}"
+        )
+    frames = [read_results(path, columns) for path, columns in zip(results, module.COLUMNS, strict=False)]
+    formats = FORMATS[figure.kind]
+    if output.suffix in {suffix for of_kind in FORMATS.values() for suffix in of_kind} - set(formats):
+        raise InputError(f"{output}: {name} is written as {', '.join(formats)}")
+    stem = output.with_suffix("") if output.suffix in formats else output / name
+    paths = [stem.with_name(stem.name + suffix) for suffix in formats]
+    if figure.kind == "figure":
+        from cadmus.figures import style
+
+        style.save(style.styled(module.draw)(*frames), paths[:2])
+        with replacing(paths[2]) as temporary:
+            module.data(*frames).write_csv(temporary)
+    elif figure.kind == "table":
+        from cadmus.figures import tables
+
+        tables.save(module.table(*frames), paths)
+    else:
+        with replacing(paths[0]) as temporary:
+            temporary.write_text(module.page(*frames), encoding="utf-8")
+    return paths

@@ -1,0 +1,217 @@
+"""The declaration of an experiment, and the trained model it is run on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from cadmus.config import Config, Section
+from cadmus.errors import Defect, InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cadmus.dataset.reader import Table
+
+TRAINED_ON = ("values", "eval_fraction")
+"""Fields of the section dataset that decide which programs a model was not trained on."""
+
+
+class Figure(NamedTuple):
+    """A figure, table or page drawn from result files alone.
+
+    Attributes:
+        name: file stem, and argument of ``cadmus figure``.
+        caption: for reports and papers.
+        kind: decides the formats that are written.
+        sources: results it is drawn from besides those of the experiment that declares it: ``metrics`` of the
+            training, or ``llm``, which exist only when the config names models.
+        module: defines ``COLUMNS``, one tuple of column names per source, and ``draw`` and ``data``
+            (figures), ``table`` or ``page``; by default ``cadmus.figures.NAME``.
+    """
+
+    name: str
+    caption: str
+    kind: Literal["figure", "table", "page"] = "figure"
+    sources: tuple[str, ...] = ()
+    module: str | None = None
+
+
+class Cost(NamedTuple):
+    """Compute of an experiment.
+
+    Attributes:
+        tokens: through the model's forward pass, each pass counted, padding not.
+        flops: of everything else.
+    """
+
+    tokens: float
+    flops: float = 0.0
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment.
+
+    Attributes:
+        measure: asks the model and returns the results. Its docstring is the help of the command.
+        columns: names and types of the results.
+        settings: section ``evaluate.NAME`` of a config.
+        cost: compute of a run, from its config and the mean tokens of a program and of its prompt by
+            template.
+        figures: drawn from the results.
+        summary: accuracies that the command prints, from the results.
+        dataset: whether it reads the test split.
+        snapshots: whether it reads the snapshots of a training instead of one model.
+        gpus, cores: of its job on a cluster.
+    """
+
+    measure: Callable[["Subject"], "pl.DataFrame"]
+    columns: Mapping[str, type]
+    settings: type[Section]
+    cost: Callable[[Config, Mapping[str, tuple[float, float]]], Cost]
+    figures: tuple[Figure, ...] = ()
+    summary: Callable[["pl.DataFrame"], "pl.DataFrame"] | None = None
+    dataset: bool = False
+    snapshots: bool = False
+    gpus: int = 1
+    cores: int = 8
+
+    def run(self, subject: "Subject") -> "pl.DataFrame":
+        """Return the results.
+
+        Raises:
+            InputError: the model, the config or the dataset does not fit the experiment.
+            Defect: the results do not have the declared columns.
+        """
+        import polars as pl
+
+        results = self.measure(subject)
+        declared = {name: pl.DataType.from_python(kind) for name, kind in self.columns.items()}
+        if dict(results.schema) != declared:
+            raise Defect(f"results have the columns {dict(results.schema)}, declared are {declared}")
+        return results
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trained model and the test programs it may be asked about.
+
+    Models and programs are checked when they are loaded: programs that the model may have been trained on are
+    refused, whoever asks.
+
+    Attributes:
+        config: data and settings.
+        directory: the export; with snapshots, the last of them.
+        device: torch device.
+        dataset: directory with the test split.
+        snapshots: exports of one training, in the order of their steps.
+    """
+
+    config: Config
+    directory: Path
+    device: str = "cpu"
+    dataset: Path | None = None
+    snapshots: tuple[Path, ...] = ()
+
+    def model(self, directory: Path | None = None) -> Any:
+        """Load the model, or the snapshot in ``directory``.
+
+        Raises:
+            InputError: not a model export, or a model trained with another split of the programs.
+        """
+        from cadmus.model.export import read_metadata
+        from cadmus.model.inference import Cadmus
+
+        directory = directory or self.directory
+        trained = read_metadata(directory).get("config", {}).get("dataset", {})
+        for key, ours in self.config.dataset.model_dump(include=set(TRAINED_ON)).items():
+            if trained.get(key, ours) != ours:
+                raise InputError(
+                    f"{directory}: dataset.{key}: the model was trained with {trained[key]}, the config says "
+                    f"{ours}, so test programs may have been trained on; use the config of the model"
+                )
+        return Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
+
+    def test_programs(self) -> "Table":
+        """Read the split ``evaluate.split`` of the dataset.
+
+        Raises:
+            InputError: no dataset, or one with programs that are too long or belong to the training split.
+        """
+        import numpy as np
+
+        from cadmus.dataset.reader import read_split
+        from cadmus.dataset.splits import TRAIN, split_of
+
+        if self.dataset is None:
+            raise InputError("dataset: missing; name the directory of a dataset")
+        split, dataset = self.config.evaluate.split, self.config.dataset
+        table = read_split(self.dataset, split)
+        longest = table.programs.lengths.max()
+        if longest > dataset.max_length:
+            raise InputError(
+                f"{self.dataset}: has a program of {longest} instructions; the config allows "
+                f"dataset.max_length {dataset.max_length}"
+            )
+        trained_on = np.flatnonzero(split_of(table.programs, dataset.eval_fraction) == TRAIN)
+        if len(trained_on):
+            (first,) = table.programs.take(trained_on[:1]).to_strings()
+            raise InputError(
+                f"{self.dataset}: {len(trained_on)} of its {split} programs, such as {first!r}, belong to "
+                f"the "
+                f"training split at dataset.eval_fraction {dataset.eval_fraction}; sample it with the "
+                "eval_fraction of the model"
+            )
+        return table
+
+    def training_programs(self) -> dict[str, int]:
+        """Count the training programs of each template, from the manifest of the dataset."""
+        from cadmus.dataset.manifest import read_manifest
+
+        assert self.dataset is not None, "test_programs has been called"
+        counts = read_manifest(self.dataset)["splits"]["train"]
+        return {name: count["programs"] for name, count in counts.items()}
+
+    def metadata(self) -> dict[str, str]:
+        """Return the origin of results: digests of config and model, commit, split."""
+        from cadmus.common.provenance import commit
+        from cadmus.config import digest
+        from cadmus.model.export import weights_digest
+
+        return {
+            "config_digest": digest(self.config.model_dump()),
+            "model_digest": weights_digest(self.directory),
+            "commit": commit(),
+            "split": self.config.evaluate.split,
+        }
+
+
+def load_subject(
+    experiment: Experiment,
+    directory: Path,
+    config: Config | None = None,
+    device: str = "cpu",
+    dataset: Path | None = None,
+) -> Subject:
+    """Return the subject of an experiment.
+
+    Args:
+        experiment: decides whether ``directory`` is a model export or the snapshots of a training.
+        directory: see above.
+        config: by default the one that the model was trained with, with default experiments.
+        device, dataset: see :class:`Subject`.
+
+    Raises:
+        InputError: ``directory`` has no snapshots, or the model no config and none is given.
+    """
+    from cadmus.model import METADATA
+    from cadmus.model.export import trained_config
+    from cadmus.train.snapshots import find_snapshots
+
+    snapshots = tuple(find_snapshots(directory)) if experiment.snapshots else ()
+    export = snapshots[-1] if snapshots else directory
+    config = config or trained_config(export)
+    if config is None:
+        raise InputError(f"{export / METADATA}: config: missing; give the config of the training")
+    return Subject(config, export, device, dataset, snapshots)

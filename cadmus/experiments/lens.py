@@ -1,0 +1,124 @@
+"""Logit lens: the prediction of every layer, as if it were the last one.
+
+The output of each layer goes through the final LayerNorm and the output matrix (nostalgebraist, 2020). The
+programs are
+those of the probes: two five-instruction expressions and their comparator.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from cadmus import isa
+from cadmus.common.progress import progress
+from cadmus.config import Config, Positive, Section, Values
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+
+class Settings(Section):
+    """The logit lens."""
+
+    programs: Positive = Field(2_000, le=1_000_000)
+    """Test programs."""
+
+
+def measure(subject: Subject) -> pl.DataFrame:
+    """Logit lens: loss and prediction of the next instruction at every layer."""
+    config = subject.config
+    return logit_lens(
+        subject.model(),
+        config.evaluate.lens.programs,
+        config.dataset.values,
+        config.dataset.eval_fraction,
+        config.seed,
+    )
+
+
+def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: int) -> pl.DataFrame:
+    """Measure the prediction of the next instruction for every layer and token.
+
+    Args:
+        model: has ``layer_logits(programs)``, as :class:`cadmus.model.inference.Cadmus`.
+        n: test programs.
+        values: range of both compared values.
+        eval_fraction: of the training set.
+        seed: of the programs.
+
+    Returns:
+        layer (0 is the embedding, k the output of block k), token (from 1), programs, loss (nats, of the next
+        instruction or the end), agreeing (programs with the prediction of the last layer), correct (programs
+        with their own next instruction), accuracy, low, high.
+
+    Raises:
+        InputError: the range holds too few test programs.
+    """
+    from cadmus.evaluate.comparisons import sample_comparisons
+    from cadmus.evaluate.results import with_accuracy
+    from cadmus.model.tokens import TOKEN_OF_BYTE
+
+    rng = np.random.default_rng([seed, *b"lens"])
+    programs, _ = sample_comparisons(rng, n, values, eval_fraction, "evaluate.lens.programs")
+    tokens = TOKEN_OF_BYTE[programs.data].reshape(n, -1)
+    following = np.column_stack([tokens[:, 1:], np.full(n, isa.END_ID)])
+    sums = np.zeros((3, 1, 1))
+    with progress("lens", total=n, unit="program") as bar:
+        for rows, logits in model.layer_logits(programs):
+            own = np.broadcast_to(following[rows], logits.shape[:-1])
+            predicted = logits.argmax(-1)
+            highest = logits.max(-1, keepdims=True)
+            total = np.log(np.exp(logits - highest).sum(-1)) + highest[..., 0]
+            loss = total - np.take_along_axis(logits, own[..., None], -1)[..., 0]
+            # Sums over the programs: float64, shape (3, layers + 1, tokens).
+            found = np.stack([loss, predicted == predicted[-1], predicted == own])
+            sums = sums + found.sum(2, dtype=np.float64)
+            bar.update(logits.shape[1])
+    loss, agreeing, correct = sums
+    layers, positions = np.indices(loss.shape)
+    return with_accuracy(
+        pl.DataFrame(
+            {
+                "layer": layers.ravel(),
+                "token": positions.ravel() + 1,
+                "programs": np.full(loss.size, n),
+                "loss": loss.ravel() / n,
+                "agreeing": agreeing.ravel().astype(np.int64),
+                "correct": correct.ravel().astype(np.int64),
+            }
+        )
+    )
+
+
+def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
+    """Return the compute of a run."""
+    from cadmus.evaluate.comparisons import TOKENS
+
+    return Cost(config.evaluate.lens.programs * TOKENS)
+
+
+EXPERIMENT = Experiment(
+    measure=measure,
+    columns={
+        "layer": int,
+        "token": int,
+        "programs": int,
+        "loss": float,
+        "agreeing": int,
+        "correct": int,
+        "accuracy": float,
+        "low": float,
+        "high": float,
+    },
+    settings=Settings,
+    cost=cost,
+    figures=(
+        Figure(
+            "logit_lens",
+            "Logit lens: loss of the next instruction at every layer (the scale ends at a uniform "
+            "guess), and how "
+            "often a layer predicts the same instruction as the last one.",
+        ),
+    ),
+)

@@ -1,0 +1,149 @@
+"""Activation patching: where a model holds the values it compares.
+
+At the end of an expression, token 5 or 10 of ``expression expression comparator``, the output of one layer is
+replaced by that of another program, the donor. If it holds the value that the rest of the computation uses,
+the predicted comparator becomes the one for the donor's value and the program's other value (the hybrid).
+Pairs are drawn so that the comparators of the program, the donor and the hybrid differ.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from cadmus.common.progress import progress
+from cadmus.config import Config, Positive, Section, Values
+from cadmus.errors import InputError
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+OUTCOMES = ("own", "hybrid", "donor", "other")
+"""Whose comparator is predicted: that of the program, the hybrid, the donor, or none of these."""
+DRAWN_PER_PAIR = 10
+"""Programs drawn per pair."""
+_PAIRS_AT_ONCE = 1 << 20
+
+
+class Settings(Section):
+    """Activation patching."""
+
+    programs: Positive = Field(2_000, le=1_000_000)
+    """Pairs of test programs at each of the two tokens."""
+
+
+def measure(subject: Subject) -> pl.DataFrame:
+    """Activation patching: replace a hidden state by another program's, and see whose comparator follows."""
+    config, model = subject.config, subject.model()
+    return patching(
+        model,
+        config.evaluate.patch.programs,
+        model.sizes.layers,
+        config.dataset.values,
+        config.dataset.eval_fraction,
+        config.seed,
+    )
+
+
+def patching(
+    model: Any, n: int, layers: int, values: Values, eval_fraction: float, seed: int
+) -> pl.DataFrame:
+    """Measure whose comparator follows when a hidden state is patched, for each layer and both tokens.
+
+    Args:
+        model: has ``next_logits(prompts)`` and ``patched_logits(prompts, donors, layer, token)``, as
+            :class:`cadmus.model.inference.Cadmus`.
+        n: pairs for each token. Pairs in which the model gets the program or the donor wrong do not count.
+        layers: blocks of the model.
+        values: range of all compared values.
+        eval_fraction: of the training set.
+        seed: of the programs.
+
+    Returns:
+        token (from 1), layer (0 is the embedding, k the output of block k), outcome, programs (pairs that
+        count), predicted (pairs with that outcome), share, low, high (null where no pair counts).
+
+    Raises:
+        InputError: the range holds too few test programs.
+    """
+    from cadmus.evaluate.comparisons import HALF, sample_comparisons
+    from cadmus.evaluate.intervals import wilson
+    from cadmus.model.tokens import TOKEN_OF_BYTE
+    from cadmus.templates.draw import comparator
+
+    rng = np.random.default_rng([seed, *b"patching"])
+    wanted_by = "evaluate.patch.programs"
+    programs, of = sample_comparisons(rng, DRAWN_PER_PAIR * n, values, eval_fraction, wanted_by)
+    prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
+    own = TOKEN_OF_BYTE[comparator(of["x"], of["y"])]
+    known = model.next_logits(prompts).argmax(-1) == own
+    rows = []
+    for token in (HALF, 2 * HALF):
+        pair = rng.integers(len(own), size=(2, _PAIRS_AT_ONCE))
+        program, donor = pair
+        x = of["x"][donor if token == HALF else program]
+        y = of["y"][program if token == HALF else donor]
+        hybrid = TOKEN_OF_BYTE[comparator(x, y)]
+        distinct = (own[program] != own[donor]) & (own[program] != hybrid) & (own[donor] != hybrid)
+        found = np.flatnonzero(distinct)[:n]
+        if len(found) < n:
+            raise InputError(
+                f"{wanted_by}: {n} pairs with three different comparators are wanted, {len(found)} were "
+                f"found; "
+                "ask for fewer or widen dataset.values"
+            )
+        found = found[known[pair[:, found]].all(0)]
+        (program, donor), hybrid = pair[:, found], hybrid[found]
+        answers = np.stack([own[program], hybrid, own[donor]])
+        for layer in progress(f"patch token {token}", range(layers + 1)):
+            predicted = model.patched_logits(
+                prompts.take(program), prompts.take(donor), layer, token - 1
+            ).argmax(-1)
+            hits = (predicted == answers).sum(1).tolist()
+            for outcome, count in zip(OUTCOMES, [*hits, len(program) - sum(hits)], strict=True):
+                rows.append((token, layer, outcome, len(program), count))
+    results = pl.DataFrame(rows, ["token", "layer", "outcome", "programs", "predicted"], orient="row")
+    pairs, predicted = results["programs"].to_numpy(), results["predicted"].to_numpy()
+    low, high = wilson(predicted, pairs)
+    shares = {"share": predicted / np.maximum(pairs, 1), "low": low, "high": high}
+    return results.with_columns(
+        pl.when(pl.col("programs") > 0).then(pl.Series(name, column)).alias(name)
+        for name, column in shares.items()
+    )
+
+
+def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
+    """Return the compute of a run."""
+    from cadmus.evaluate.comparisons import HALF
+
+    pairs = config.evaluate.patch.programs
+    # At two tokens of each layer; half of the blocks, on average, are computed for the donor.
+    patched = 2 * (config.model.layers + 1) * 1.5 * pairs
+    return Cost((DRAWN_PER_PAIR * pairs + patched) * 2 * HALF)
+
+
+EXPERIMENT = Experiment(
+    measure=measure,
+    columns={
+        "token": int,
+        "layer": int,
+        "outcome": str,
+        "programs": int,
+        "predicted": int,
+        "share": float,
+        "low": float,
+        "high": float,
+    },
+    settings=Settings,
+    cost=cost,
+    figures=(
+        Figure(
+            "patching",
+            "Activation patching at the end of an expression: whose comparator the model predicts when "
+            "the hidden "
+            "state comes from another program, the donor. If the state holds the compared value, the "
+            "comparator "
+            "becomes the one for the donor's value and the program's other value.",
+        ),
+    ),
+)

@@ -1,0 +1,329 @@
+"""Probes: logistic regressions on the hidden states of test comparisons (the paper's probe figure).
+
+The programs are ``expression expression comparator``, 5 + 5 + 1 instructions, uniform over all pairs of
+five-instruction expressions with a value in the training range, as in the paper. For each of the two values,
+each layer and each token, regressions are fitted on one part of the programs, the regularization is chosen on
+a second part, and the accuracy is that on a third.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import polars as pl
+from pydantic import Field, field_validator
+
+from cadmus.common.progress import progress
+from cadmus.config import Config, Number, Positive, Section, Values
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from cadmus.programs import Programs
+
+STATES_BYTES = 2 << 30
+"""Memory for hidden states, of as many layers as fit, at least one."""
+STEPS = 200
+"""Solver steps at the strongest regularization; each weaker one has twice as many."""
+BATCHES = 20
+"""Minibatches of the solver, if each has :data:`SMALLEST_BATCH` rows."""
+SMALLEST_BATCH = 100
+
+
+class Settings(Section):
+    """Logistic regressions for the two compared values."""
+
+    train_programs: Positive = Field(20_000, le=1_000_000)
+    """Programs that the regressions are fitted to."""
+    validation_programs: Positive = Field(2_000, le=1_000_000)
+    """Programs on which the regularization is chosen."""
+    test_programs: Positive = Field(2_000, le=1_000_000)
+    """Programs that give the accuracy."""
+    inverse_regularisation: list[Annotated[Number, Field(gt=0)]] = Field(
+        [0.1, 1.0, 10.0], min_length=1, max_length=8
+    )
+    """Values to choose from, ascending: C of scikit-learn's LogisticRegression."""
+
+    @field_validator("inverse_regularisation")
+    @classmethod
+    def _check_ascending(cls, values: list[float]) -> list[float]:
+        if any(a >= b for a, b in itertools.pairwise(values)):
+            raise ValueError(f"{values} does not ascend")
+        return values
+
+    @property
+    def programs(self) -> int:
+        """Programs of the three parts."""
+        return self.train_programs + self.validation_programs + self.test_programs
+
+
+def measure(subject: Subject) -> pl.DataFrame:
+    """Linear probes: logistic regressions for the values X and Y at every layer and token."""
+    config, model = subject.config, subject.model()
+    return probe(
+        model,
+        config.evaluate.probe,
+        config.dataset.values,
+        config.dataset.eval_fraction,
+        config.seed,
+        model.device,
+    )
+
+
+def probe(
+    model: Any,
+    settings: Settings,
+    values: Values,
+    eval_fraction: float,
+    seed: int,
+    device: "torch.device | str" = "cpu",
+) -> pl.DataFrame:
+    """Fit and score a regression for each value, layer and token.
+
+    Args:
+        model: has ``hidden_states(programs)``, as :class:`cadmus.model.inference.Cadmus`.
+        settings: sizes and regularizations.
+        values: range of both compared values.
+        eval_fraction: of the training set.
+        seed: of the programs.
+        device: of the regressions.
+
+    Returns:
+        target (``x`` or ``y``), layer (0 is the embedding, k the output of block k), token (from 1),
+        programs, correct, accuracy, low, high, majority (accuracy of the most frequent value given the
+        instructions so far), control (accuracy with the values of the fitted programs permuted),
+        inverse_regularisation (chosen).
+
+    Raises:
+        InputError: the range holds too few test programs.
+    """
+    import torch
+
+    from cadmus.evaluate.comparisons import HALF, sample_comparisons
+    from cadmus.evaluate.results import with_accuracy
+    from cadmus.templates.expressions import short_expressions
+
+    rng = np.random.default_rng([seed, *b"probe"])
+    programs, targets = sample_comparisons(rng, settings.programs, values, eval_fraction, "evaluate.probe")
+    table = short_expressions(HALF)
+    inside = (table.values >= values.low) & (table.values <= values.high)
+    baseline = majority(table.programs.take(inside), table.values[inside])
+    fitted = settings.train_programs + settings.validation_programs
+    permutation = np.random.default_rng([seed, *b"control"]).permutation(fitted)
+    prefixes = prefix_ids(programs)
+    rows = []
+    with progress("probe", unit="layer") as bar:
+        for layer, layers, states in _states_by_layer(model, programs):
+            bar.total = layers
+            features = torch.from_numpy(states).to(device)
+            for target, classes in targets.items():
+                correct, strengths = score(features, classes, prefixes, settings)
+                permuted = np.concatenate([classes[:fitted][permutation], classes[fitted:]])
+                control, _ = score(features, permuted, prefixes, settings)
+                rows.append(
+                    pl.DataFrame(
+                        {
+                            "target": target,
+                            "layer": layer,
+                            "token": np.arange(len(correct)) + 1,
+                            "programs": settings.test_programs,
+                            "correct": correct,
+                            "majority": baseline[target],
+                            "control": control / settings.test_programs,
+                            "inverse_regularisation": strengths,
+                        }
+                    )
+                )
+            bar.update()
+    results = with_accuracy(pl.concat(rows)).select(EXPERIMENT.columns)
+    return results.cast({"layer": pl.Int64, "programs": pl.Int64}).sort("target", "layer", "token")
+
+
+def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the accuracy of the most frequent value given the instructions so far, the baseline.
+
+    The programs are all pairs of two of the expressions, equally frequent, and the comparator. A value is
+    independent of the other expression, and known once its own expression is complete.
+
+    Args:
+        halves: the expressions, n of one length.
+        values: of each expression, int64, shape (n,).
+
+    Returns:
+        For ``x`` and ``y`` the accuracy at each token: float64, shape (2 * length + 1,).
+    """
+    length = int(halves.lengths[0])
+    table = pl.DataFrame({"half": pl.from_arrow(halves.to_arrow()), "value": values})
+
+    def accuracy(seen: int) -> float:
+        counts = table.group_by(pl.col("half").str.head(seen), "value").len()
+        right = counts.group_by("half").agg(pl.col("len").max())["len"].sum()
+        return float(right / len(table))
+
+    prior, *own = (accuracy(seen) for seen in range(length + 1))
+    complete = own[-1]
+    return {
+        "x": np.array([*own, *[complete] * (length + 1)]),
+        "y": np.array([*[prior] * length, *own, complete]),
+    }
+
+
+def score(
+    features: "Tensor", classes: np.ndarray, prefixes: np.ndarray, settings: Settings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit on the first programs, choose the regularization on the next and count the hits on the last.
+
+    Args:
+        features: float32, shape (tokens, programs, width).
+        classes: of each program, shape (programs,).
+        prefixes: as :func:`prefix_ids` gives them, shape (tokens, programs).
+        settings: sizes of the three parts, and the regularizations to choose from.
+
+    Returns:
+        For each token the hits and the chosen regularization, the strongest of the best; shape (tokens,).
+    """
+    import torch
+
+    from cadmus.evaluate.regressions import Regressions
+
+    known, numbered = np.unique(classes, return_inverse=True)
+    fitted = settings.train_programs
+    expected = torch.from_numpy(numbered[fitted:]).to(features.device)
+    right = np.empty((len(settings.inverse_regularisation), len(features), len(expected)), np.bool_)
+    with torch.inference_mode():
+        for tokens, rows, counts in _groups(prefixes[:, :fitted], numbered[:fitted], len(known)):
+            of_tokens = features[tokens]
+            regressions = Regressions(of_tokens[:, rows], torch.from_numpy(counts).to(features.device))
+            steps = [solver_steps(place) for place in range(len(settings.inverse_regularisation))]
+            fits = regressions.fit(settings.inverse_regularisation, steps, solver_batches(len(counts)))
+            for place, (weights, intercepts) in enumerate(fits):
+                logits = torch.baddbmm(intercepts, of_tokens[:, fitted:], weights)
+                right[place, tokens] = (logits.argmax(-1) == expected).cpu().numpy()
+    on_validation, on_test = np.split(right, [settings.validation_programs], axis=2)
+    best = on_validation.sum(2).argmax(0)
+    return (
+        on_test.sum(2)[best, np.arange(len(best))],
+        np.array(settings.inverse_regularisation)[best],
+    )
+
+
+def prefix_ids(programs: "Programs") -> np.ndarray:
+    """Return an ID of each program's prefix up to each token: int64, shape (tokens, programs).
+
+    Programs with the same ID have the same hidden state at the token.
+    """
+    instructions = programs.data.reshape(len(programs), -1)
+    ids = [np.zeros(len(programs), np.int64)]
+    for of_token in instructions.T:
+        ids.append(np.unique(ids[-1] * 256 + of_token, return_inverse=True)[1])
+    return np.stack(ids[1:])
+
+
+def _groups(
+    prefixes: np.ndarray, classes: np.ndarray, known: int
+) -> Iterator[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
+    """Yield tokens fitted together, their distinct rows, and the programs of each class per row.
+
+    At early tokens many programs share a prefix, so that fewer rows, with counts, do.
+    """
+    late = []
+    for token, ids in enumerate(prefixes):
+        _, rows, stands_for = np.unique(ids, return_index=True, return_inverse=True)
+        if len(rows) > len(ids) / 2:
+            late.append(token)
+            continue
+        # The order of the programs is random, that of their prefixes is not.
+        order = np.argsort(rows)
+        counts = np.zeros((len(rows), known), np.float32)
+        np.add.at(counts, (np.argsort(order)[stands_for], classes), 1)
+        yield np.array([token]), rows[order], counts
+    if late:
+        yield np.array(late), slice(len(classes)), np.eye(known, dtype=np.float32)[classes]
+
+
+def _states_by_layer(model: Any, programs: "Programs") -> Iterator[tuple[int, int, np.ndarray]]:
+    """Yield each layer, the number of layers, and its hidden states: float32, (tokens, programs, width)."""
+    first, layers = 0, 1
+    while first < layers:
+        held: np.ndarray | None = None
+        for rows, states in model.hidden_states(programs):
+            if held is None:
+                layers, _, tokens, width = states.shape
+                shape = (tokens, len(programs), width)
+                count = layers_at_once(*shape)
+                held = np.empty((min(count, layers - first), *shape), np.float32)
+            held[:, :, rows] = states[first : first + len(held)].swapaxes(1, 2)
+        assert held is not None, "there are programs"
+        for place, of_layer in enumerate(held):
+            yield first + place, layers, of_layer
+        first += len(held)
+
+
+def layers_at_once(tokens: int, programs: int, width: int) -> int:
+    """Return how many layers' hidden states, in fp32, are held in memory at a time."""
+    return max(1, STATES_BYTES // (4 * tokens * programs * width))
+
+
+def solver_steps(place: int) -> int:
+    """Return the solver's steps for the regularization at this place, 0 being the strongest."""
+    return STEPS << place
+
+
+def solver_batches(rows: int) -> int:
+    """Return the number of minibatches for so many rows."""
+    return int(np.clip(rows // SMALLEST_BATCH, 1, BATCHES))
+
+
+def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
+    """Return the compute of a run: passes over the programs, and the regressions.
+
+    For N programs, D features and K classes, the covariance and the whitened features take 4 N D^2
+    operations, the eigenvalues about 9 D^3, a step on one of B batches 4 N/B D K + 2 D^2 K, and each
+    regularization 2 D^3.
+    """
+    from cadmus.evaluate.comparisons import TOKENS
+
+    settings: Settings = config.evaluate.probe
+    layers, width, values = config.model.layers + 1, config.model.width, config.dataset.values
+    passes = math.ceil(layers / layers_at_once(TOKENS, settings.programs, width))
+    rows, classes = settings.train_programs, values.high - values.low + 1
+    strengths = len(settings.inverse_regularisation)
+    steps = sum(map(solver_steps, range(strengths)))
+    of_step = 4 * rows / solver_batches(rows) * width * classes + 2 * width**2 * classes
+    once = 4 * rows * width**2 + (9 + 2 * strengths) * width**3
+    targets, with_control = 2, 2
+    regressions = targets * with_control * layers * TOKENS
+    return Cost(passes * settings.programs * TOKENS, regressions * (once + steps * of_step))
+
+
+EXPERIMENT = Experiment(
+    measure=measure,
+    columns={
+        "target": str,
+        "layer": int,
+        "token": int,
+        "programs": int,
+        "correct": int,
+        "accuracy": float,
+        "low": float,
+        "high": float,
+        "majority": float,
+        "control": float,
+        "inverse_regularisation": float,
+    },
+    settings=Settings,
+    cost=cost,
+    figures=(
+        Figure(
+            "probe_final_block",
+            "Linear probes on the output of the final block: accuracy for X and Y at each token, beside "
+            "the most "
+            "frequent value given the instructions so far, and a control with permuted values.",
+        ),
+        Figure("probe_layers", "Linear probes: accuracy for X and Y at every layer and token."),
+    ),
+)
