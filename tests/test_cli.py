@@ -106,7 +106,7 @@ def test_the_version_says_what_decides_about_results() -> None:
             "no split 'tran'; did you",
         ),
         (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
-        (["config", "show", "config"], "cannot read the config config: Is a directory"),
+        (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "No such file or directory; there are ablation, comparison, "),
         (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are comparison_grid"),

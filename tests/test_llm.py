@@ -259,7 +259,7 @@ def test_a_wrong_table_is_refused(tmp_path, row, message):
 @pytest.mark.parametrize(
     ("llm", "message"),
     [
-        ({"symbols": ["greek"]}, "llm.symbols.0: input should be 'normal' or 'alternate', not 'greek'"),
+        ({"symbols": ["greek"]}, "llm.symbols.0: must be 'normal' or 'alternate', got 'greek'"),
         ({"models": ["a", "a"]}, "llm.models: 'a' comes twice"),
         ({"max_output_tokens": [8, 8]}, "llm.max_output_tokens: 8 comes twice"),
         ({"max_output_tokens": []}, "llm.max_output_tokens: "),
