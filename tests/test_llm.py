@@ -260,11 +260,11 @@ def test_a_wrong_table_is_refused(tmp_path, row, message):
     ("llm", "message"),
     [
         ({"symbols": ["greek"]}, "llm.symbols.0: must be 'normal' or 'alternate', got 'greek'"),
-        ({"models": ["a", "a"]}, "llm.models: 'a' comes twice"),
-        ({"max_output_tokens": [8, 8]}, "llm.max_output_tokens: 8 comes twice"),
+        ({"models": ["a", "a"]}, "llm.models: duplicate 'a'"),
+        ({"max_output_tokens": [8, 8]}, "llm.max_output_tokens: duplicate 8"),
         ({"max_output_tokens": []}, "llm.max_output_tokens: "),
         ({"max_cost_usd": -1}, "llm.max_cost_usd: "),
-        ({"grid_programs_per_pair": 11}, "llm.grid_programs_per_pair: 11 is more than the evaluate.grid"),
+        ({"grid_programs_per_pair": 11}, "llm.grid_programs_per_pair: must be at most evaluate.grid"),
         ({"max_cost": 1}, "llm.max_cost: no such key; did you mean 'max_cost_usd'"),
     ],
 )

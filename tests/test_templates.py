@@ -462,7 +462,7 @@ def test_a_tenth_template_is_added_as_the_document_says(tmp_path):
     # Compiled code is copied as well, so that nothing is compiled anew.
     shutil.copytree(ROOT / "cadmus", tmp_path / "cadmus")
     (tmp_path / "cadmus/templates/modular_sum.py").write_text(function, encoding="utf-8")
-    config = tmp_path / "cadmus/config/schema.py"
+    config = tmp_path / "cadmus/config/templates.py"
     text = config.read_text(encoding="utf-8")
     last = "    complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()\n"
     assert text.count(last) == 1

@@ -10,11 +10,11 @@ from cadmus.cli.options import CONFIG, DIRECTORY, json_option
 
 @click.group()
 def config() -> None:
-    """Show a config with its defaults, or write their documentation.
+    """Show a config with its defaults, or generate the reference.
 
     \b
     Examples:
-      cadmus config show config/quick.yaml
+      cadmus config show quick
       cadmus config document
     """
 
@@ -23,12 +23,14 @@ def config() -> None:
 @click.argument("file", type=CONFIG)
 @json_option
 def show(file: Path, as_json: bool) -> None:
-    """Print FILE with all its defaults, or what is wrong with it.
+    """Validate FILE and print it with all defaults.
+
+    FILE is a path, or the name of a config such as quick.
 
     \b
     Examples:
-      cadmus config show config/laptop.yaml
-      cadmus config show config/laptop.yaml --json | jq .train.steps
+      cadmus config show laptop
+      cadmus config show laptop --json | jq .train.steps
     """
     import yaml
 
@@ -46,7 +48,7 @@ def show(file: Path, as_json: bool) -> None:
 def document(root: Path) -> None:
     """Write config/README.md and the JSON schema in ROOT.
 
-    ROOT is a checkout, whose cadmus/config/schema.py says what they say.
+    ROOT is a checkout of Cadmus; the text comes from cadmus/config/.
 
     \b
     Example:
@@ -58,7 +60,7 @@ def document(root: Path) -> None:
 
     if not (root / "cadmus/config/schema.py").is_file():
         raise InputError(
-            f"{root}: not a checkout of Cadmus (cadmus/config/schema.py is missing); name its folder"
+            f"{root}: not a checkout of Cadmus (no cadmus/config/schema.py); give the path of one"
         )
 
     for path, text in documents(root).items():

@@ -1,4 +1,4 @@
-"""What is written about the configuration: its JSON schema and the tables of ``config/README.md``."""
+"""Generate the config's JSON schema and ``config/README.md``."""
 
 import inspect
 import json
@@ -15,23 +15,24 @@ from cadmus.config import RECIPES, Config
 INTRODUCTION = """\
 # Configuration
 
-A file here names a run and its scale; `make run CONFIG=config/NAME.yaml` or
-`snakemake --cores all --configfile config/NAME.yaml` makes it, and its results lie in `results/<name>`.
-Copy one, give it another `name`, change what you are interested in.  Everything that a file leaves out has
-the default below.  `cadmus config show config/NAME.yaml` prints a file with all its defaults, or one line
-that says what is wrong with it.
+Each file describes one run. Start it with `make run CONFIG=config/NAME.yaml` or
+`snakemake --cores all --configfile config/NAME.yaml`; results are in `results/<name>`.
 
-A file can extend another and hold only what differs:
+To make your own, copy a file and change its `name`. Missing fields have the defaults below.
+`cadmus config show NAME` validates a file and prints it with all defaults.
+
+A file can extend another and contain only the differences:
 
 ```yaml
-extends: quick  # a file here, or a path relative to this one
+extends: quick  # a file in config/, or a path relative to this file
 name: wider
 model: {width: 192}
 ```
 
-The tables are written from `cadmus/config/schema.py` and the files by `cadmus config document`.
+[tables/](tables) has the devices, rates and language models that `cadmus plan` and `cadmus llm` use.
+`cadmus config document` generates this page from `cadmus/config/` and the files here.
 
-Another Snakemake workflow can take this one as a module, with one of these files as its `config/config.yaml`:
+Another Snakemake workflow can use this one as a module, with one of these files as its `config/config.yaml`:
 
 ```python
 configfile: "config/config.yaml"
@@ -47,18 +48,18 @@ module cadmus:
 use rule * from cadmus
 ```
 
-The rules call the Python package of the checkout that the path leads to.  Where the path is an address, as
-after `snakedeploy deploy-workflow`, the package has to be installed, in the same version, in the environment
-that runs Snakemake; `--sdm conda` does not bring it.
+The rules call the Python package of that checkout. If the path is a URL, as after
+`snakedeploy deploy-workflow`, install the same version of the package in the environment that runs Snakemake;
+`--sdm conda` does not install it.
 """
 
-EXTENDS_MEANING = "config to extend: the name of a file in config/, or a path relative to this file"
+EXTENDS_MEANING = "config to extend: name of a file in config/, or a path relative to this file"
 
 
 def schema() -> str:
-    """The JSON schema of a config file, for editors and for other tools."""
+    """Return the JSON schema of a config file, for editors and other tools."""
     described = Config.model_json_schema()
-    # Resolved when a file is read, so it is no field.
+    # Resolved on loading, so not a field.
     described["properties"]["extends"] = {
         "description": EXTENDS_MEANING,
         "title": "Extends",
@@ -70,7 +71,7 @@ def schema() -> str:
 
 
 def readme(root: Path) -> str:
-    """``config/README.md``: the files of a checkout, and one table for each section of the config."""
+    """Return ``config/README.md``: the configs of a checkout and one table per section."""
     files = [
         [f"[{path.name}]({path.name})", _purpose(path)] for path in sorted((root / "config").glob("*.yaml"))
     ]
@@ -78,13 +79,13 @@ def readme(root: Path) -> str:
     _describe("", Config, parts)
     names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
     rows = [[f"`{name}`", *(f"`{recipe.get(name)}`" for recipe in RECIPES.values())] for name in names]
-    parts.append("## Recipes\n\nWhat `train.recipe` sets for the fields that are not given:\n")
+    parts.append("## Recipes\n\nDefaults of each `train.recipe`:\n")
     parts.append(_table(["field", *(f"`{name}`" for name in RECIPES)], rows))
     return "\n".join(parts)
 
 
 def documents(root: Path) -> dict[Path, str]:
-    """The generated files of a checkout and their contents."""
+    """Return the generated files of a checkout and their contents."""
     return {
         root / "workflow/schemas/config.schema.json": schema(),
         root / "config/README.md": readme(root),
@@ -92,7 +93,7 @@ def documents(root: Path) -> dict[Path, str]:
 
 
 def _purpose(path: Path) -> str:
-    """The first comment of a config file that is meant for people."""
+    """Return the first comment of a config file that is not for the editor."""
     comments = (line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# "))
     return next((text for text in comments if not text.startswith("yaml-language-server")), "")
 
@@ -104,7 +105,8 @@ def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             below.append((place, field.annotation))
         else:
-            rows.append([f"`{name}`", _type(field), _default(field), field.description or ""])
+            meaning = " ".join((field.description or "").split())
+            rows.append([f"`{name}`", _type(field), _default(field), meaning])
             if get_origin(field.annotation) is dict:
                 below.append((f"{place}.NAME", get_args(field.annotation)[-1]))
     parts.append(f"## `{path}`\n" if path else "## Top level\n")

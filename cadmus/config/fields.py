@@ -1,0 +1,65 @@
+"""Field types and the base class of the config's sections."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """A mapping with known keys; the docstring below a field is its documentation."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+def whole_number(value: Any) -> Any:
+    """Convert text: Snakemake's ``--config section={key: 20}`` passes ``"20"``."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else value
+
+
+def _number(value: Any) -> Any:
+    """Convert text from a command line, or ``1e-3``, which YAML reads as text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def check_order(interval: list[int]) -> list[int]:
+    """Return ``[low, high]``, or raise ValueError if low is above high."""
+    if interval[0] > interval[1]:
+        raise ValueError(f"low {interval[0]} is above high {interval[1]}")
+    return interval
+
+
+def within(low: int, high: int) -> AfterValidator:
+    """Return a check that an interval is in order and within ``[low, high]``."""
+
+    def check(interval: list[int]) -> list[int]:
+        check_order(interval)
+        if interval[0] < low or interval[1] > high:
+            raise ValueError(f"must be within {low} to {high}, got {interval}")
+        return interval
+
+    return AfterValidator(check)
+
+
+# Strict: true is not a number.
+Integer = Annotated[int, BeforeValidator(whole_number), Field(strict=True)]
+Count = Annotated[Integer, Field(ge=0)]
+Positive = Annotated[Integer, Field(ge=1)]
+Value = Annotated[Integer, Field(ge=-1_000, le=1_000)]
+"""A compared value; expressions have no others."""
+Number = Annotated[float, BeforeValidator(_number), Field(strict=True)]
+NonNegative = Annotated[Number, Field(ge=0)]
+Above0 = Annotated[Number, Field(gt=0)]
+Fraction = Annotated[Number, Field(ge=0, le=1)]
+Rate = Annotated[Number, Field(gt=0, lt=1)]
+Interval = Annotated[list[Integer], Field(min_length=2, max_length=2)]
+"""``[low, high]``, both included."""

@@ -1,0 +1,159 @@
+"""The ``model`` and ``train`` sections."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from cadmus.config.fields import (
+    Count,
+    Fraction,
+    Integer,
+    NonNegative,
+    Positive,
+    Rate,
+    Section,
+    whole_number,
+)
+
+
+class Model(Section):
+    """The decoder."""
+
+    layers: Annotated[Positive, Field(le=1_000)]
+    """transformer blocks"""
+    width: Annotated[Positive, Field(le=100_000)]
+    """embedding dimension"""
+    heads: Positive
+    """attention heads; a divisor of the width"""
+    mlp: Annotated[Positive, Field(le=1_000_000)]
+    """hidden size of the MLP"""
+    tied: bool = False
+    """tie the input and output embeddings"""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Model":
+        if self.width % self.heads:
+            raise ValueError(f"heads: must divide width {self.width}, got {self.heads}")
+        if self.width // self.heads % 2:
+            raise ValueError(
+                f"heads: rotary positions need an even width per head, got {self.width // self.heads}"
+            )
+        return self
+
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {
+        "optimizer": "adam",
+        "learning_rate": 1e-4,
+        "betas": [0.9, 0.95],
+        "weight_decay": 0.0,
+        "schedule": "cosine",
+        "warmup_fraction": 0.0,
+        "clip": 1.0,
+        "prompt_weight": 1.0,
+    },
+    "fast": {
+        "optimizer": "muon",
+        "learning_rate": 2e-3,
+        "matrix_learning_rate": 0.0075,
+        "betas": [0.9, 0.95],
+        "weight_decay": 0.0,
+        "schedule": "linear",
+        "warmup_fraction": 0.02,
+        "clip": 0.0,
+        "prompt_weight": 0.1,
+    },
+}
+"""Optimizer settings: ``paper`` as published, ``fast`` for the same accuracy with less compute."""
+
+
+class Train(Section):
+    """Training."""
+
+    recipe: Literal["paper", "fast"] = "fast"
+    """defaults of the optimizer fields, see Recipes"""
+    steps: Positive
+    """optimizer steps"""
+    seed: Count = 0
+    """seed of the initial weights and the program order, combined with the seed of the run"""
+    batch_size: Annotated[Positive, Field(le=1_000_000)] = 1024
+    """programs per step, over all ranks"""
+    micro_batch_size: Positive | None = None
+    """programs per forward pass on one rank; all programs of the rank when null"""
+    row_length: Annotated[Positive, Field(le=65_536)] | None = None
+    """tokens per packed row; the longest program and its end token when null"""
+    optimizer: Literal["adam", "muon"] = "muon"
+    """`muon` trains the matrices of the blocks with Muon, everything else with Adam"""
+    learning_rate: Rate = 1e-4
+    """peak learning rate of Adam"""
+    matrix_learning_rate: Rate | None = None
+    """peak learning rate of Muon"""
+    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.95]
+    """decay rates of Adam's moments"""
+    weight_decay: NonNegative = 0.0
+    """decoupled weight decay"""
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    """decay of the learning rate to 0 over the steps"""
+    warmup_fraction: Fraction = 0.0
+    """fraction of the steps with linear warmup"""
+    clip: NonNegative = 0.0
+    """maximum gradient norm; 0 disables clipping"""
+    zero_stage: Annotated[Positive, Field(le=3)] = 1
+    """DeepSpeed ZeRO stage"""
+    prompt_weight: Fraction = 1.0
+    """loss weight of a prompt token, relative to a completion token"""
+    precision: Literal["bf16", "fp32"] | None = None
+    """when null, bf16 if the CPU or GPU has bf16 instructions, otherwise fp32"""
+    ranks: Integer | Literal["auto"] = "auto"
+    """training processes over all nodes; `auto` is one per GPU (one per core without GPUs), reduced to a
+    number that divides the batch"""
+    compile: bool = True
+    """compile the blocks with torch.compile on a GPU, below ZeRO stage 3"""
+    checkpoint_every: Positive = 250
+    """steps between checkpoints"""
+    keep_checkpoints: Positive = 2
+    """number of latest checkpoints to keep"""
+    snapshots: Annotated[Positive, Field(le=1000)] = 9
+    """exports during training, for accuracy by compute; log-spaced over the steps, including the last"""
+
+    @field_validator("ranks", mode="before")
+    @classmethod
+    def _check_ranks(cls, given: Any) -> Any:
+        ranks = whole_number(given)
+        if ranks != "auto" and (type(ranks) is not int or ranks < 1):
+            raise ValueError(f"must be auto or an integer of at least 1, got {given!r}")
+        return ranks
+
+    @model_validator(mode="before")
+    @classmethod
+    def _apply_recipe(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        recipe = given.get("recipe", "fast")
+        known = isinstance(recipe, str) and recipe in RECIPES
+        return {**RECIPES[recipe], **given} if known else given
+
+    @model_validator(mode="after")
+    def _check(self) -> "Train":
+        ranks = 1 if self.ranks == "auto" else self.ranks
+        if self.batch_size % ranks:
+            raise ValueError(f"batch_size: must be a multiple of ranks {ranks}, got {self.batch_size}")
+        if not self.divides(ranks):
+            raise ValueError(
+                f"micro_batch_size: must divide the {self.batch_size // ranks} programs of a rank, "
+                f"got {self.micro_batch_size}"
+            )
+        if self.optimizer == "muon" and self.matrix_learning_rate is None:
+            raise ValueError("matrix_learning_rate: the optimizer muon needs one")
+        if self.optimizer == "muon" and self.clip:
+            raise ValueError(
+                f"clip: muon does not learn with clipping (docs/log.md); set 0, got {self.clip:g}"
+            )
+        if self.optimizer == "muon" and self.zero_stage != 1:
+            raise ValueError(f"zero_stage: the optimizer muon needs stage 1, got {self.zero_stage}")
+        return self
+
+    def divides(self, ranks: int) -> bool:
+        """Return True if the batch splits into equal whole micro-batches on ``ranks`` ranks."""
+        of_rank, rest = divmod(self.batch_size, ranks)
+        return not rest and not of_rank % (self.micro_batch_size or of_rank)
