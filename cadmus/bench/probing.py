@@ -72,7 +72,7 @@ def bench_probe(directory: Path) -> Measured:
     }
 
 
-def _scikit_learn(features: np.ndarray, classes: np.ndarray, settings: config.Probe) -> np.ndarray:
+def _scikit_learn(features: np.ndarray, classes: np.ndarray, settings: Settings) -> np.ndarray:
     """Hits on the test programs for each token, with the regularisation that does best on the others."""
     strengths = settings.inverse_regularisation
     tasks = [(token, c) for token in range(len(features)) for c in strengths]
@@ -86,7 +86,7 @@ def _scikit_learn(features: np.ndarray, classes: np.ndarray, settings: config.Pr
     return best
 
 
-def _fit(features: np.ndarray, classes: np.ndarray, c: float, settings: config.Probe) -> tuple[int, int]:
+def _fit(features: np.ndarray, classes: np.ndarray, c: float, settings: Settings) -> tuple[int, int]:
     fitted = settings.train_programs
     tested = fitted + settings.validation_programs
     standard = StandardScaler().fit(features[:fitted]).transform(features)

@@ -1,10 +1,12 @@
 """Configuration of a run: one module per section, ``loading`` for the files."""
 
 from cadmus.config.dataset import OOD, SPLITS, Dataset, OODRule, Values
-from cadmus.config.experiments import Evaluate, Grid, Llm, Probe
-from cadmus.config.fields import Section
+from cadmus.config.experiments import Evaluate, Llm
+from cadmus.config.fields import Above0, Positive, ProgramCount, Section, Value, check_order
 from cadmus.config.loading import (
+    CONFIGS,
     TABLES,
+    config_model,
     extended,
     find_config,
     load_config,
@@ -18,6 +20,7 @@ from cadmus.config.templates import LONGEST_PROGRAM, OPERATORS, TEMPLATES, Expre
 from cadmus.config.training import RECIPES, Model, Train
 
 __all__ = [
+    "CONFIGS",
     "LONGEST_PROGRAM",
     "OOD",
     "OPERATORS",
@@ -25,19 +28,23 @@ __all__ = [
     "SPLITS",
     "TABLES",
     "TEMPLATES",
+    "Above0",
     "Config",
     "Dataset",
     "Evaluate",
     "ExpressionTemplate",
-    "Grid",
     "Llm",
     "Model",
     "OODRule",
-    "Probe",
+    "Positive",
+    "ProgramCount",
     "Section",
     "Templates",
     "Train",
+    "Value",
     "Values",
+    "check_order",
+    "config_model",
     "digest",
     "extended",
     "find_config",

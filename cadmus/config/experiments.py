@@ -1,69 +1,25 @@
 """The ``evaluate`` and ``llm`` sections."""
 
-import itertools
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from cadmus.config.fields import Above0, NonNegative, Positive, Section, Value, check_order
+from cadmus.config.fields import Above0, NonNegative, Positive, Section
 
-Programs = Annotated[Positive, Field(le=1_000_000)]
 Tokens = Annotated[Positive, Field(le=1_000_000)]
 
 
-class Grid(Section):
-    """The comparison grid over all pairs of values (x, y)."""
-
-    low: Value = -60
-    """smallest value of x and y"""
-    high: Value = 60
-    """largest value of x and y"""
-    programs_per_pixel: Annotated[Positive, Field(le=10_000)] = 10
-    """test programs per pair (x, y)"""
-
-    @model_validator(mode="after")
-    def _check(self) -> "Grid":
-        check_order([self.low, self.high])
-        return self
-
-
-class Probe(Section):
-    """Logistic regression probes for the two compared values."""
-
-    train_programs: Programs = 20_000
-    """programs to fit the probes"""
-    validation_programs: Programs = 2_000
-    """programs to choose the regularization"""
-    test_programs: Programs = 2_000
-    """programs to score the probes"""
-    inverse_regularisation: Annotated[list[Above0], Field(min_length=1, max_length=8)] = [0.1, 1.0, 10.0]
-    """candidates, ascending: C of scikit-learn's LogisticRegression"""
-
-    @field_validator("inverse_regularisation")
-    @classmethod
-    def _ascending(cls, values: list[float]) -> list[float]:
-        if any(a >= b for a, b in itertools.pairwise(values)):
-            raise ValueError(f"must be ascending, got {values}")
-        return values
-
-
 class Evaluate(Section):
-    """Experiments with the trained model."""
+    """Experiments with the trained model, each with a section of its own."""
 
     split: Literal["validation", "test", "ood"] = "test"
-    """split that Table 3 is measured on"""
-    programs: Positive = 2_000
-    """maximum number of programs per template"""
-    snapshot_programs: Positive = 500
-    """maximum number of programs per template and snapshot"""
+    """split whose programs are completed"""
     batch_size: Positive = 512
     """programs completed at a time"""
-    grid: Grid = Grid()
-    probe: Probe = Probe()
-    lens_programs: Programs = 2_000
-    """comparisons for the logit lens"""
-    patch_programs: Programs = 2_000
-    """pairs of comparisons for activation patching"""
+
+    if TYPE_CHECKING:
+        # The sections of the experiments, see cadmus.config.loading.config_model.
+        def __getattr__(self, name: str) -> Any: ...
 
 
 class Llm(Section):

@@ -54,6 +54,7 @@ def within(low: int, high: int) -> AfterValidator:
 Integer = Annotated[int, BeforeValidator(whole_number), Field(strict=True)]
 Count = Annotated[Integer, Field(ge=0)]
 Positive = Annotated[Integer, Field(ge=1)]
+ProgramCount = Annotated[Positive, Field(le=1_000_000)]
 Value = Annotated[Integer, Field(ge=-1_000, le=1_000)]
 """A compared value; expressions have no others."""
 Number = Annotated[float, BeforeValidator(_number), Field(strict=True)]

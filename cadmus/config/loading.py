@@ -1,12 +1,15 @@
 """Read YAML files into pydantic models, with errors of one line: `FILE: FIELD: problem; fix`."""
 
+import functools
+import importlib
 import reprlib
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 
+from cadmus.config.experiments import Evaluate
 from cadmus.config.schema import Config
 from cadmus.errors import InputError, suggest
 
@@ -19,6 +22,10 @@ TABLES = CONFIGS / "tables"
 EXTENDS = "extends"
 """Key that names the config to extend."""
 RENAMED = {
+    "evaluate.lens_programs": "lens.programs",
+    "evaluate.patch_programs": "patch.programs",
+    "evaluate.programs": "completions.programs",
+    "evaluate.snapshot_programs": "curve.programs",
     "held_out": "ood",
     "held_out_programs": "ood_programs",
     "held_out_share": "eval_fraction",
@@ -47,6 +54,19 @@ MESSAGES = {
 """Our wording of pydantic's error types."""
 
 
+@functools.cache
+def config_model() -> type[Config]:
+    """Return the model of a config, with a section of ``evaluate`` for each registered experiment."""
+    # Imported by name, as the experiments import the config.
+    registry = importlib.import_module("cadmus.experiments")
+    sections: dict[str, Any] = {}
+    for name in registry.NAMES:
+        settings = registry.get(name).settings
+        sections[name] = (settings, settings())
+    evaluate = create_model("Evaluate", __base__=Evaluate, __doc__=Evaluate.__doc__, **sections)
+    return create_model("Config", __base__=Config, __doc__=Config.__doc__, evaluate=(evaluate, evaluate()))
+
+
 def load_config(path: Path | str) -> Config:
     """Read a config file and those that it extends.
 
@@ -66,7 +86,7 @@ def parse_config(values: Any, source: str) -> Config:
     Raises:
         InputError: a value is invalid.
     """
-    return validate(values, Config, source)
+    return validate(values, config_model(), source)
 
 
 def read_model(path: Path | str, model: type[T]) -> T:
@@ -200,7 +220,8 @@ def _describe(error: ValidationError, model: Any) -> str:
     if kind == "extra_forbidden":
         name = str(path[-1])
         hint = f"; {suggest(name, _fields(model, path[:-1]))}"
-        message = f"renamed; write {RENAMED[name]}" if name in RENAMED else f"no such key{hint}"
+        renamed = RENAMED.get(key, RENAMED.get(name))
+        message = f"renamed; write {renamed}" if renamed else f"no such key{hint}"
     elif kind == "missing":
         message = "is missing"
     elif kind == "value_error":

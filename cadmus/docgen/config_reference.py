@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from cadmus.config import RECIPES, Config
+from cadmus.config import RECIPES, config_model
 
 INTRODUCTION = """\
 # Configuration
@@ -58,7 +58,7 @@ EXTENDS_MEANING = "config to extend: name of a file in config/, or a path relati
 
 def schema() -> str:
     """Return the JSON schema of a config file, for editors and other tools."""
-    described = Config.model_json_schema()
+    described = config_model().model_json_schema()
     # Resolved on loading, so not a field.
     described["properties"]["extends"] = {
         "description": EXTENDS_MEANING,
@@ -76,7 +76,7 @@ def readme(root: Path) -> str:
         [f"[{path.name}]({path.name})", _purpose(path)] for path in sorted((root / "config").glob("*.yaml"))
     ]
     parts = [INTRODUCTION, _table(["file", "for"], files)]
-    _describe("", Config, parts)
+    _describe("", config_model(), parts)
     names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
     rows = [[f"`{name}`", *(f"`{recipe.get(name)}`" for recipe in RECIPES.values())] for name in names]
     parts.append("## Recipes\n\nDefaults of each `train.recipe`:\n")

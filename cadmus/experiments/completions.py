@@ -13,7 +13,7 @@ class Settings(Section):
     """Completions of test programs."""
 
     programs: Positive = 2_000
-    """Most programs of each template."""
+    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> pl.DataFrame:

@@ -15,7 +15,7 @@ class Settings(Section):
     """Completions of test programs by each snapshot of the training."""
 
     programs: Positive = 500
-    """Most programs of each template."""
+    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> pl.DataFrame:

@@ -2,14 +2,14 @@
 Y)."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 from pydantic import Field, model_validator
 
 from cadmus.common.progress import progress
-from cadmus.config import Config, Positive, Section, Value, Values, check_ascending
+from cadmus.config import Config, Positive, Section, Value, Values, check_order
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
@@ -20,15 +20,15 @@ class Settings(Section):
     """The comparison grid: every pair of values (X, Y)."""
 
     low: Value = -60
-    """Smallest value of the grid."""
+    """smallest value of X and Y"""
     high: Value = 60
-    """Largest value of the grid."""
-    programs_per_pixel: Positive = Field(10, le=10_000)
-    """Test programs per pair of values."""
+    """largest value of X and Y"""
+    programs_per_pixel: Annotated[Positive, Field(le=10_000)] = 10
+    """test programs per pair (X, Y)"""
 
     @model_validator(mode="after")
     def _check(self) -> "Settings":
-        check_ascending([self.low, self.high])
+        check_order([self.low, self.high])
         return self
 
 

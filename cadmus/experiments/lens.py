@@ -10,19 +10,18 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from pydantic import Field
 
 from cadmus import isa
 from cadmus.common.progress import progress
-from cadmus.config import Config, Positive, Section, Values
+from cadmus.config import Config, ProgramCount, Section, Values
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
 
 class Settings(Section):
     """The logit lens."""
 
-    programs: Positive = Field(2_000, le=1_000_000)
-    """Test programs."""
+    programs: ProgramCount = 2_000
+    """test programs"""
 
 
 def measure(subject: Subject) -> pl.DataFrame:

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from pydantic import Field
 
 from cadmus.common.progress import progress
-from cadmus.config import Config, Positive, Section, Values
+from cadmus.config import Config, ProgramCount, Section, Values
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
@@ -28,8 +27,8 @@ _PAIRS_AT_ONCE = 1 << 20
 class Settings(Section):
     """Activation patching."""
 
-    programs: Positive = Field(2_000, le=1_000_000)
-    """Pairs of test programs at each of the two tokens."""
+    programs: ProgramCount = 2_000
+    """pairs of test programs for each of the two tokens"""
 
 
 def measure(subject: Subject) -> pl.DataFrame:

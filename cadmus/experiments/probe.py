@@ -9,14 +9,14 @@ a second part, and the accuracy is that on a third.
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from pydantic import Field, field_validator
 
 from cadmus.common.progress import progress
-from cadmus.config import Config, Number, Positive, Section, Values
+from cadmus.config import Above0, Config, ProgramCount, Section, Values
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
 if TYPE_CHECKING:
@@ -35,24 +35,22 @@ SMALLEST_BATCH = 100
 
 
 class Settings(Section):
-    """Logistic regressions for the two compared values."""
+    """Logistic regression probes for the two compared values."""
 
-    train_programs: Positive = Field(20_000, le=1_000_000)
-    """Programs that the regressions are fitted to."""
-    validation_programs: Positive = Field(2_000, le=1_000_000)
-    """Programs on which the regularization is chosen."""
-    test_programs: Positive = Field(2_000, le=1_000_000)
-    """Programs that give the accuracy."""
-    inverse_regularisation: list[Annotated[Number, Field(gt=0)]] = Field(
-        [0.1, 1.0, 10.0], min_length=1, max_length=8
-    )
-    """Values to choose from, ascending: C of scikit-learn's LogisticRegression."""
+    train_programs: ProgramCount = 20_000
+    """programs to fit the probes"""
+    validation_programs: ProgramCount = 2_000
+    """programs to choose the regularization"""
+    test_programs: ProgramCount = 2_000
+    """programs to score the probes"""
+    inverse_regularisation: list[Above0] = Field(default=[0.1, 1.0, 10.0], min_length=1, max_length=8)
+    """candidates, ascending: C of scikit-learn's LogisticRegression"""
 
     @field_validator("inverse_regularisation")
     @classmethod
     def _check_ascending(cls, values: list[float]) -> list[float]:
         if any(a >= b for a, b in itertools.pairwise(values)):
-            raise ValueError(f"{values} does not ascend")
+            raise ValueError(f"must be ascending, got {values}")
         return values
 
     @property
