@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cadmus import isa
+from cadmus.common.seeds import seed_of
 from cadmus.config import Dataset
-from cadmus.dataset.sampler import seed_of
 from cadmus.errors import Defect
 from cadmus.programs import Programs, offsets_of
 from cadmus.templates import TEMPLATES, Draw

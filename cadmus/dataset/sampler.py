@@ -1,12 +1,12 @@
 """From candidates to true programs of one split: execute, filter, remove duplicates, count."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cadmus.common.progress import progress
+from cadmus.common.seeds import seed_of
 from cadmus.config import OOD, Dataset
 from cadmus.dataset.ood import matches
 from cadmus.dataset.seen import Seen
@@ -71,11 +71,6 @@ class Sample:
     y: np.ndarray | None
     counts: Counts = field(default_factory=Counts)
     matched: dict[str, int] = field(default_factory=dict)
-
-
-def seed_of(*parts: int | str) -> int:
-    """A 128-bit seed from a hash of ``parts``, so that no two places share a stream of random numbers."""
-    return int.from_bytes(hashlib.sha256("/".join(map(str, parts)).encode()).digest()[:16])
 
 
 def sample(

@@ -5,6 +5,7 @@ The hash of a program alone decides its split, so that new programs of the test 
 
 import numpy as np
 
+from cadmus.common.seeds import generator
 from cadmus.config import Values
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError
@@ -37,7 +38,7 @@ def grid_programs(
     """
     axis = np.arange(low, high + 1)
     x, y = (side.ravel() for side in np.meshgrid(axis, axis, indexing="ij"))
-    rng = np.random.default_rng([seed, *b"grid"])
+    rng = generator(seed, "grid")
     return x, y, *sample_per_pair(rng, x, y, programs_per_pair, eval_fraction)
 
 

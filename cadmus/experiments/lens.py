@@ -13,6 +13,7 @@ import polars as pl
 
 from cadmus import isa
 from cadmus.common.progress import progress
+from cadmus.common.seeds import generator
 from cadmus.config import Config, ProgramCount, Section, Values
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
@@ -58,7 +59,7 @@ def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: i
     from cadmus.evaluate.results import with_accuracy
     from cadmus.model.tokens import TOKEN_OF_BYTE
 
-    rng = np.random.default_rng([seed, *b"lens"])
+    rng = generator(seed, "lens")
     programs, _ = sample_comparisons(rng, n, values, eval_fraction, "evaluate.lens.programs")
     tokens = TOKEN_OF_BYTE[programs.data].reshape(n, -1)
     following = np.column_stack([tokens[:, 1:], np.full(n, isa.END_ID)])

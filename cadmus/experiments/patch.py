@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.common.progress import progress
+from cadmus.common.seeds import generator
 from cadmus.config import Config, ProgramCount, Section, Values
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
@@ -70,7 +71,7 @@ def patching(
     from cadmus.model.tokens import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
-    rng = np.random.default_rng([seed, *b"patching"])
+    rng = generator(seed, "patching")
     wanted_by = "evaluate.patch.programs"
     programs, of = sample_comparisons(rng, DRAWN_PER_PAIR * n, values, eval_fraction, wanted_by)
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))

@@ -16,6 +16,7 @@ import polars as pl
 from pydantic import Field, field_validator
 
 from cadmus.common.progress import progress
+from cadmus.common.seeds import generator
 from cadmus.config import Above0, Config, ProgramCount, Section, Values
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
@@ -105,13 +106,13 @@ def probe(
     from cadmus.evaluate.results import with_accuracy
     from cadmus.templates.expressions import short_expressions
 
-    rng = np.random.default_rng([seed, *b"probe"])
+    rng = generator(seed, "probe")
     programs, targets = sample_comparisons(rng, settings.programs, values, eval_fraction, "evaluate.probe")
     table = short_expressions(HALF)
     inside = (table.values >= values.low) & (table.values <= values.high)
     baseline = majority(table.programs.take(inside), table.values[inside])
     fitted = settings.train_programs + settings.validation_programs
-    permutation = np.random.default_rng([seed, *b"control"]).permutation(fitted)
+    permutation = generator(seed, "control").permutation(fitted)
     prefixes = prefix_ids(programs)
     rows = []
     with progress("probe", unit="layer") as bar:

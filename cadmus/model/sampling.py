@@ -3,6 +3,8 @@
 import numpy as np
 import torch
 
+from cadmus.common.seeds import generator
+
 
 class Sampler:
     """Draws what :meth:`cadmus.model.inference.Cadmus.complete` goes on with.
@@ -20,7 +22,7 @@ class Sampler:
     def __init__(self, prompts: int, temperature: float, top_p: float, seed: int) -> None:
         self.temperature = temperature
         self.top_p = top_p
-        self.generators = [np.random.default_rng((seed, prompt)) for prompt in range(prompts)]
+        self.generators = [generator(seed, prompt) for prompt in range(prompts)]
 
     def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
         # Without the largest logit, that a small temperature divides by no more than 0 does not overflow.

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from cadmus.common.files import read_table
 from cadmus.common.progress import progress
+from cadmus.common.seeds import seed_of
 from cadmus.config import TEMPLATES, Config, Dataset, Train
 from cadmus.dataset import shards
-from cadmus.dataset.sampler import seed_of
 from cadmus.errors import InputError, suggest
 from cadmus.model.flops import embedding_count, parameter_count, training_flops
 from cadmus.templates import TEMPLATES as DRAWN

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cadmus.config import digest
+from cadmus.common.seeds import epoch_seed
 
 
 class Batches:
@@ -31,9 +31,8 @@ class Batches:
 
     def _permutation(self, epoch: int) -> np.ndarray:
         if epoch not in self._epochs:
-            seed = int(digest({"seed": self._seed, "split": "train", "epoch": int(epoch)}), 16)
             dtype = np.int32 if self._programs < 2**31 else np.int64
             permutation = np.arange(self._programs, dtype=dtype)
-            np.random.default_rng(seed).shuffle(permutation)
+            np.random.default_rng(epoch_seed(self._seed, int(epoch))).shuffle(permutation)
             self._epochs[epoch] = permutation
         return self._epochs[epoch]

@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from cadmus import config
 from cadmus.common.files import as_input_error, replacing
-from cadmus.dataset.sampler import seed_of
+from cadmus.common.seeds import seed_of
 from cadmus.errors import CadmusError, InputError, RankLocalError
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
