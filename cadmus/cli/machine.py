@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from cadmus import isa
-from cadmus.cli.options import heading, json_option, of_lines, program_command
+from cadmus.cli.options import echo_table, heading, json_option, of_lines, program_command
 from cadmus.errors import InputError
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
@@ -111,10 +111,7 @@ def isa_command(form: str | None) -> None:
     else:
         header = ("symbol", "effect", "meaning", "alternate")
         cells = [(row.symbol, row.effect, row.meaning, row.alternate or "") for row in isa.INSTRUCTIONS]
-        widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-        for number, row in enumerate((header, *cells)):
-            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            click.echo(heading(line) if number == 0 else line)
+        echo_table([header, *cells], numbers=False)
 
 
 COMMANDS = (run, isa_command)

@@ -123,16 +123,12 @@ def complain(message: str) -> None:
     click.echo(f"{click.style('cadmus: error:', fg='red')} {message}", err=True, color=colour())
 
 
-def echo_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns, the first aligned on the left and the others on the right.
+def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
+    """Print a table whose first row is the header; ``numbers`` right-aligns all columns but the first."""
+    from cadmus.common.tables import plain
 
-    The first row is the heading.
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, (first, *others) in enumerate(rows):
-        cells = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
-        line = "  ".join([first.ljust(widths[0]), *cells]).rstrip()
-        click.echo(heading(line) if number == 0 else line)
+    title, *lines = plain(rows[0], rows[1:], numbers=numbers).splitlines()
+    click.echo("\n".join([heading(title), *lines]))
 
 
 def heading(line: str) -> str:

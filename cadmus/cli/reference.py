@@ -5,6 +5,8 @@ import re
 
 import click
 
+from cadmus.common.tables import code, markdown
+
 
 def reference() -> str:
     """Every command as Markdown: how it is called, what it does, its arguments and options."""
@@ -50,10 +52,8 @@ def _options(command: click.Command, context: click.Context) -> str:
         item for item in command.params if isinstance(item, click.Option) or getattr(item, "help", None)
     ]
     records = filter(None, (item.get_help_record(context) for item in described))
-    rows = [f"| `{names.replace('|', chr(92) + '|')}` | {_plain(text)} |" for names, text in records]
-    if not rows:
-        return ""
-    return "\n".join(["| option | meaning |", "| --- | --- |", *rows]) + "\n"
+    rows = [[code(names), _plain(text)] for names, text in records]
+    return markdown(["option", "meaning"], rows) if rows else ""
 
 
 def _plain(text: str) -> str:

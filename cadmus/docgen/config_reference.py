@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from cadmus.common.tables import markdown
 from cadmus.config import RECIPES, config_model
 
 INTRODUCTION = """\
@@ -75,12 +76,12 @@ def readme(root: Path) -> str:
     files = [
         [f"[{path.name}]({path.name})", _purpose(path)] for path in sorted((root / "config").glob("*.yaml"))
     ]
-    parts = [INTRODUCTION, _table(["file", "for"], files)]
+    parts = [INTRODUCTION, markdown(["file", "for"], files)]
     _describe("", config_model(), parts)
     names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
     rows = [[f"`{name}`", *(f"`{recipe.get(name)}`" for recipe in RECIPES.values())] for name in names]
     parts.append("## Recipes\n\nDefaults of each `train.recipe`:\n")
-    parts.append(_table(["field", *(f"`{name}`" for name in RECIPES)], rows))
+    parts.append(markdown(["field", *(f"`{name}`" for name in RECIPES)], rows))
     return "\n".join(parts)
 
 
@@ -112,7 +113,7 @@ def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:
     parts.append(f"## `{path}`\n" if path else "## Top level\n")
     parts.append(inspect.cleandoc(section.__doc__ or "") + "\n")
     if rows:
-        parts.append(_table(["field", "type", "default", "meaning"], rows))
+        parts.append(markdown(["field", "type", "default", "meaning"], rows))
     for place, annotation in below:
         _describe(place, annotation, parts)
 
@@ -148,8 +149,3 @@ def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "required"
     return f"`{json.dumps(field.default)}`"
-
-
-def _table(heads: list[str], rows: list[list[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"

@@ -3,6 +3,7 @@
 from itertools import groupby
 
 from cadmus import isa
+from cadmus.common.tables import code, markdown
 from cadmus.vm import reference
 
 EXAMPLES: dict[str, str] = {
@@ -69,7 +70,7 @@ EXAMPLES: dict[str, str] = {
 def manual() -> str:
     """The manual as Markdown; its examples are executed by the readable machine."""
     groups = groupby(isa.INSTRUCTIONS, key=lambda row: row.group)
-    sections = [f"## {name.capitalize()}\n\n{_table(list(rows))}\n" for name, rows in groups]
+    sections = [f"## {name.capitalize()}\n\n{_table(list(rows))}" for name, rows in groups]
     return "\n".join([_introduction(**isa.LIMITS), *sections])
 
 
@@ -122,22 +123,12 @@ The column *alternate* has the symbols of the paper's Table 2, for programs writ
 """
 
 
-def _table(rows: list[isa.Instruction]) -> str:
-    lines = [
-        "| symbol | name | effect | meaning | alternate | example |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in rows:
+def _table(instructions: list[isa.Instruction]) -> str:
+    rows = []
+    for row in instructions:
         program = EXAMPLES[row.symbol]
         outputs = " ".join(map(reference.show, reference.run(program).outputs))
-        alternate = _code(row.alternate) if row.alternate else ""
-        example = f"{_code(program)} leaves {_code(outputs)}"
-        lines.append(
-            f"| {_code(row.symbol)} | {row.name} | {row.effect} | {row.meaning} | {alternate} | {example} |"
-        )
-    return "\n".join(lines)
-
-
-def _code(text: str) -> str:
-    """Inline code in a cell of a table, where a bar has to be escaped even in code."""
-    return f"`{text.replace('|', chr(92) + '|')}`"
+        alternate = code(row.alternate) if row.alternate else ""
+        example = f"{code(program)} leaves {code(outputs)}"
+        rows.append([code(row.symbol), row.name, row.effect, row.meaning, alternate, example])
+    return markdown(["symbol", "name", "effect", "meaning", "alternate", "example"], rows)

@@ -1,4 +1,4 @@
-"""Tables as Markdown, LaTeX and CSV."""
+"""Tables of figures and reports, given as data frames of strings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,77 +6,32 @@ from pathlib import Path
 import polars as pl
 
 from cadmus.common.files import replacing
-
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "→": r"$\rightarrow$",
-        "·": r"$\cdot$",
-        "✓": r"$\checkmark$",
-        "–": "--",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "[": "{[}",
-        "]": "{]}",
-        **{symbol: f"\\{symbol}" for symbol in "&%$#_{}"},
-    }
-)
+from cadmus.common.tables import escape, latex, markdown, plain
 
 
 def render(table: pl.DataFrame) -> tuple[str, str]:
-    """A table of strings as Markdown and as a LaTeX ``tabular`` with booktabs rules.
-
-    The columns' names are the head.  What a column holds between backticks is code in both.
-    """
-    rows = [list(table.columns), *map(list, table.rows())]
-    markdown = [f"| {' | '.join(map(_markdown, row))} |" for row in rows]
-    markdown.insert(1, f"|{' --- |' * table.width}")
-    latex = [rf"{' & '.join(map(_latex, row))} \\" for row in rows]
-    latex = [
-        rf"\begin{{tabular}}{{{'l' * table.width}}}",
-        r"\toprule",
-        latex[0],
-        r"\midrule",
-        *latex[1:],
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(markdown) + "\n", "\n".join(latex) + "\n"
+    """Return a table as Markdown and as LaTeX; cells between backticks are code in both."""
+    rows = table.rows()
+    cells = [[escape(cell) for cell in row] for row in rows]
+    return markdown([escape(name) for name in table.columns], cells), latex(table.columns, rows)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of texts as columns of a Markdown block of text, the first one their head.
+    """Return aligned columns in a Markdown text block; the first row is the header.
 
-    For programs: an instruction may be anything that Markdown or a table reads.
+    For programs, whose instructions may be Markdown markup.
     """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(["```text", *(line.rstrip() for line in lines), "```"])
+    return f"```text\n{plain(rows[0], rows[1:])}\n```"
 
 
 def save(table: pl.DataFrame, paths: Sequence[Path]) -> None:
-    """Write a table, in the format that each path's suffix names.
+    """Write a table as .csv, .md or .tex, according to the suffix of each path.
 
     Raises:
-        InputError: a file cannot be written.
+        InputError: A file cannot be written.
     """
-    markdown, latex = render(table)
-    texts = {".csv": table.write_csv(), ".md": markdown, ".tex": latex}
+    text, tex = render(table)
+    texts = {".csv": table.write_csv(), ".md": text, ".tex": tex}
     for path in paths:
         with replacing(path) as temporary:
             temporary.write_text(texts[path.suffix], encoding="utf-8")
-
-
-def _markdown(cell: str) -> str:
-    if cell.startswith("`"):
-        return cell.replace("|", "\\|")
-    return "".join(f"\\{symbol}" if symbol in "\\|<>*_`" else symbol for symbol in cell)
-
-
-def _latex(cell: str) -> str:
-    if cell.startswith("`"):
-        return rf"\texttt{{{cell.strip('`').translate(_LATEX)}}}"
-    return cell.translate(_LATEX)

@@ -1,0 +1,32 @@
+"""The table renderer."""
+
+from cadmus.common.tables import code, escape, latex, markdown, plain
+
+HEADER = ["name", "rate"]
+ROWS = [["a|b", "5 %"], ["`|`", "1.50"]]
+
+
+def test_terminal_columns_are_aligned_and_numbers_stay_text() -> None:
+    assert plain(HEADER, ROWS).splitlines() == ["name  rate", "a|b   5 %", "`|`   1.50"]
+    assert plain(HEADER, ROWS, numbers=True).splitlines() == ["name  rate", "a|b    5 %", "`|`   1.50"]
+    assert plain(HEADER, []) == "name  rate"
+
+
+def test_markdown_cells_are_not_padded() -> None:
+    assert markdown(HEADER, [["long enough", ""]]) == "| name | rate |\n| --- | --- |\n| long enough |  |\n"
+    assert markdown(HEADER, []) == "| name | rate |\n| --- | --- |\n"
+
+
+def test_markup_is_escaped() -> None:
+    assert escape("a_b|c") == "a\\_b\\|c"
+    assert code("a_b|c") == escape("`a_b|c`") == "`a_b\\|c`"
+    assert latex(HEADER, ROWS).splitlines() == [
+        r"\begin{tabular}{ll}",
+        r"\toprule",
+        " name & rate \\\\",
+        r"\midrule",
+        " a\\textbar{}b & 5 \\% \\\\",
+        " \\texttt{\\textbar{}} & 1.50 \\\\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
