@@ -146,7 +146,7 @@ def _edit(place, **changes):
         (lambda p: _edit(p, config=None), "says nothing of config"),
         (lambda p: _edit(p, config={"name": "x"}), "meta.json: dataset: is missing"),
         (lambda p: _edit(p, steps=30), "ends at step 20, the model was trained for 30 steps"),
-        (lambda p: (p / "metrics.jsonl").unlink(), "no such numbers file"),
+        (lambda p: (p / "metrics.jsonl").unlink(), "no such result file"),
         (lambda p: (p / "completions.parquet").write_text("no"), "damaged or not a .parquet file"),
         (lambda p: (p / "model/model.safetensors").write_bytes(b"other"), "evaluate it again"),
         (

@@ -1,4 +1,4 @@
-"""Numbers files: what an experiment writes and a figure or table is drawn from."""
+"""Result files: written by experiments, read by figures and tables."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -16,35 +16,35 @@ METRICS = {
     "exact": "Exact",
     "next_token": "Next token",
 }
-"""What :mod:`cadmus.evaluate.grading` tells of a completion, and how a table calls it."""
+"""Columns of :func:`cadmus.evaluate.grading.complete`, and their titles in tables."""
 TEXTS = {"template", "metric", "target", "model", "symbols", "program", "completion", "outcome"}
-"""The columns that hold texts; all others hold numbers, or whether something is so."""
+"""Columns of text; all others hold numbers or booleans."""
 SOLVE = "equality_solve"
-"""The row for equality programs completed from after the first expression."""
+"""Name of equality programs completed from after the first expression."""
 
 
-def with_accuracy(numbers: pl.DataFrame) -> pl.DataFrame:
-    """Add ``accuracy``, ``low`` and ``high`` behind the counts ``programs`` and ``correct``.
+def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
+    """Add ``accuracy`` and its interval ``low``, ``high`` to the counts ``programs`` and ``correct``.
 
-    All three are null where no program was tested.
+    All three are null where ``programs`` is 0.
     """
-    programs = numbers["programs"].to_numpy()
-    correct = numbers["correct"].fill_null(0).to_numpy()
+    programs = results["programs"].to_numpy()
+    correct = results["correct"].fill_null(0).to_numpy()
     low, high = wilson(correct, programs)
     tested = pl.col("programs") > 0
     accuracy = correct / np.maximum(programs, 1)
-    return numbers.with_columns(
+    return results.with_columns(
         pl.when(tested).then(pl.Series(name, column)).alias(name)
         for name, column in (("accuracy", accuracy), ("low", low), ("high", high))
     )
 
 
 def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """The share of the completions of which each metric is true.
+    """Compute the accuracy of completions by each metric.
 
     Args:
-        completions: as :func:`cadmus.evaluate.grading.complete` gives them.
-        keys: columns; completions with the same values are taken together.
+        completions: from :func:`cadmus.evaluate.grading.complete`.
+        keys: columns to group by.
 
     Returns:
         The keys, metric, programs, correct, accuracy, low, high; sorted by the keys, metrics in the order of
@@ -61,21 +61,21 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     return with_accuracy(pl.concat(counts).sort(*keys, maintain_order=True))
 
 
-def write_results(numbers: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:
-    """Write a Parquet file of numbers with ``metadata`` as key-value metadata.
+def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:
+    """Write a Parquet file with ``metadata`` as key-value metadata.
 
     Raises:
         InputError: the file cannot be written.
     """
     with replacing(path) as temporary:
-        numbers.write_parquet(temporary, compression="zstd", metadata=metadata)
+        results.write_parquet(temporary, compression="zstd", metadata=metadata)
 
 
 def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
-    """Read a numbers file (Parquet, CSV or JSON lines, by its suffix) that must hold ``columns``.
+    """Read a result file (Parquet, CSV or JSON lines, by its suffix) with certain columns.
 
     Raises:
-        InputError: the file is missing, damaged or empty, lacks a column, or has texts for numbers.
+        InputError: the file is missing, damaged or empty, lacks a column, or has text instead of numbers.
     """
     path = Path(path)
     readers: dict[str, Callable[[Path], pl.DataFrame]] = {
@@ -84,25 +84,25 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
         ".jsonl": pl.read_ndjson,
     }
     if path.suffix not in readers:
-        raise InputError(f"{path}: a numbers file ends in {', '.join(readers)}")
+        raise InputError(f"{path}: a result file ends in {', '.join(readers)}")
     if not path.is_file():
-        raise InputError(f"{path}: no such numbers file")
+        raise InputError(f"{path}: no such result file")
     try:
-        numbers = readers[path.suffix](path)
+        results = readers[path.suffix](path)
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise InputError(f"{path}: damaged or not a {path.suffix} file ({reason}); write it again") from None
-    missing = [column for column in columns if column not in numbers.columns]
+    missing = [column for column in columns if column not in results.columns]
     if missing:
         raise InputError(
             f"{path}: no column {missing[0]!r}; needed are {', '.join(columns)}, "
-            f"found are {', '.join(numbers.columns)}"
+            f"found are {', '.join(results.columns)}"
         )
-    if numbers.is_empty():
+    if results.is_empty():
         raise InputError(f"{path}: has no rows; write it again")
     for column in columns:
-        found, texts = numbers.schema[column], column in TEXTS
+        found, texts = results.schema[column], column in TEXTS
         if (found != pl.Null and (found == pl.String) != texts) or found.is_nested():
-            wanted = "texts" if texts else "numbers"
+            wanted = "text" if texts else "numbers"
             raise InputError(f"{path}: column {column!r} holds {found}, not {wanted}; write it again")
-    return numbers
+    return results

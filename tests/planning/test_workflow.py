@@ -1,59 +1,34 @@
-"""``cadmus plan``: what the whole workflow takes on a cluster."""
+"""`cadmus plan`: the whole workflow on a cluster."""
 
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
+import yaml
 from click.testing import CliRunner
-from torch.utils.flop_counter import FlopCounterMode
 
-from cadmus import isa
+from cadmus import experiments
 from cadmus.cli.plan import plan as command
-from cadmus.config import load_config, parse_config
+from cadmus.config import load_config, parse_config, read_model
+from cadmus.config.templates import TEMPLATES
 from cadmus.errors import InputError
-from cadmus.evaluate.grid import comparison_grid
-from cadmus.model.flops import training_flops
-from cadmus.model.gpt import GPT, Block
-from cadmus.model.inference import Cadmus
-from cadmus.planning.cluster import (
-    RATES,
-    UNITS,
-    checkpoint_bytes,
-    experiment_tokens,
-    jobs,
-    local_jobs,
-    plan_cluster,
-    read_profile,
-    read_rates,
-    regression_flops,
-)
 from cadmus.planning.training import DEVICES, plan, read_gpu
-from cadmus.probe import sizes
-from cadmus.probe.lens import logit_lens
-from cadmus.probe.patching import patching
-from cadmus.probe.solver import Regressions
-from cadmus.vm.reference import run as execute
+from cadmus.planning.workflow import PROFILE, RATES, Profile, Rates, checkpoint_bytes, plan_workflow
+from tests.checkout import ROOT
 
-ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests/tiny.yaml"
 LOCAL_RULES = {"dataset_report", "model_card", "figure", "table", "page", "llm_submit", "llm_collect"}
 HAND = {
-    **dict.fromkeys(UNITS, 1),
-    "equality": 100,
-    "random": 10,
-    "manifest": 10,
-    "start_torch": 3,
-    "evaluation_share": 0.5,
-    "regression_share": 0.25,
-    "core_price": 36,
-    "job_overhead": 9,
+    "programs_per_second": {**dict.fromkeys(TEMPLATES, 1), "equality": 100, "random": 10},
+    "manifest_programs_per_second": 10,
+    "start_seconds": 1,
+    "start_torch_seconds": 3,
+    "evaluation_fraction": 0.5,
+    "regression_fraction": 0.25,
 }
 PER_TOKEN = 2 * (4 * 8 * 8 + 2 * 8 * 5 + 65 * 8)
-"""Operations for a token in a model of one block, width 8 and an MLP of 5: two for each weight."""
+"""Operations per token in a model of one block, width 8 and an MLP of 5: two for each weight."""
 
 
 def tiny(**sections):
@@ -64,18 +39,8 @@ def tiny(**sections):
     return parse_config(values, "test")
 
 
-@pytest.fixture
-def profile(tmp_path):
-    def write(text):
-        (tmp_path / "config.yaml").write_text(text)
-        return tmp_path
-
-    return write
-
-
-def rates_file(path, **changes):
-    rows = [f"{what}\t{rate}\t{UNITS[what]}\tby hand" for what, rate in {**HAND, **changes}.items()]
-    path.write_text("\n".join(["# note", "what\trate\tunit\tsource", *rows]) + "\n")
+def write(path, text):
+    path.write_text(text if isinstance(text, str) else yaml.safe_dump(text))
     return path
 
 
@@ -172,101 +137,6 @@ def test_the_training_has_the_time_of_the_plan(cluster):
     hours = [stage.gpu_hours for found in plans for stage in found.stages if stage.rule == "train"]
     # Two GPUs, one layer.
     assert (hours[1] - hours[0]) * 3600 == pytest.approx(2 * SMALL.train.steps * 0.1)
-
-
-def test_completions_count_program_and_prompt_and_equality_twice():
-    run = tiny(
-        dataset={"templates": {"equality": {"train": 1_000}}},
-        train={"snapshots": 2},
-        evaluate={"programs": 50, "snapshot_programs": 500},
-    )
-    tokens = experiment_tokens(run)
-    # Eleven instructions, of which ten are the prompt; 50 of 60 programs, and all at two snapshots.
-    assert tokens["completions"] == pytest.approx(2 * 50 * (11 + 10))
-    assert tokens["curve"] == pytest.approx(2 * 2 * 60 * (11 + 10))
-
-
-def test_the_split_that_is_completed_counts():
-    rules = {"sevens": {"values": [7], "templates": ["equality"]}}
-    run = tiny(
-        dataset={
-            "templates": {"equality": {"train": 1_000}, "random": {"train": 100}},
-            "ood": rules,
-            "ood_programs": 30,
-        },
-        evaluate={"split": "ood"},
-    )
-    assert experiment_tokens(run)["completions"] == pytest.approx(2 * 30 * (11 + 10))
-
-
-def test_the_experiments_compute_what_is_counted():
-    run = tiny(
-        model={"layers": 3, "width": 128, "heads": 4, "mlp": 512},
-        evaluate={"lens_programs": 40, "patch_programs": 20},
-    )
-    torch.manual_seed(0)
-    model = Cadmus(GPT(run.model))
-    arguments = run.dataset.values, run.dataset.eval_fraction, run.seed
-    ways = {
-        "lens": lambda: logit_lens(model, 40, *arguments),
-        "grid": lambda: comparison_grid(model, run.evaluate.grid, *arguments),
-    }
-    for name, way in ways.items():
-        with FlopCounterMode(display=False) as counter:
-            way()
-        counted = training_flops(run.model, experiment_tokens(run)[name], pairs=0) / 3
-        assert counted == pytest.approx(counter.get_total_flops(), rel=0.15), name
-
-
-def test_exchanged_states_take_half_of_the_donor(monkeypatch):
-    run = tiny(model={"layers": 3, "width": 16, "heads": 2, "mlp": 16}, evaluate={"patch_programs": 20})
-    model = Cadmus(GPT(run.model))
-    tokens = []
-    for part in model.model.modules():
-        if isinstance(part, Block):
-            part.register_forward_hook(lambda _, given, __: tokens.append(given[0].shape[:2].numel() / 3))
-
-    def right(prompts):
-        """Pairs of which the model is wrong would not count."""
-        tokens.append(prompts.lengths.sum())
-        logits = np.zeros((len(prompts), isa.VOCABULARY_SIZE), np.float32)
-        for row, prompt in enumerate(prompts.to_strings()):
-            (sign,) = (sign for sign in "<>=" if execute(prompt + sign).true)
-            logits[row, isa.TOKEN_ID[sign]] = 1
-        return logits
-
-    monkeypatch.setattr(model, "next_logits", right)
-    patching(model, 20, 3, run.dataset.values, run.dataset.eval_fraction, run.seed)
-    assert experiment_tokens(run)["patch"] == pytest.approx(sum(tokens))
-
-
-def test_the_regressions_compute_what_is_counted():
-    run = tiny(
-        model={"layers": 1, "width": 32, "heads": 2, "mlp": 8},
-        dataset={"values": {"low": 1, "high": 20}},
-        evaluate={
-            "probe": {
-                "train_programs": 1_000,
-                "validation_programs": 1,
-                "test_programs": 1,
-                "inverse_regularisation": [0.1, 1],
-            }
-        },
-    )
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(1, 1_000, 32, generator=generator)
-    classes = torch.eye(20)[torch.randint(20, (1_000,), generator=generator)]
-    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        list(Regressions(features, classes).fit([0.1, 1]))
-    # X and Y, once more with the values exchanged, two layers, eleven tokens.
-    assert regression_flops(run) / (2 * 2 * 2 * 11) == pytest.approx(counter.get_total_flops(), rel=0.05)
-
-
-def test_hidden_states_that_do_not_fit_take_passes_of_their_own(monkeypatch):
-    run = load_config(TINY)
-    once = experiment_tokens(run)["probe"]
-    monkeypatch.setattr(sizes, "STATES_BYTES", 2 * 4 * 11 * 600 * run.model.width)
-    assert experiment_tokens(run)["probe"] == 2 * once
 
 
 # What a training of this model wrote, `meta.json` included.

@@ -14,7 +14,9 @@ from cadmus.cli.main import cadmus
 from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
 from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy, write_results
-from cadmus.figures import FIGURES, NAMES, PAGES, TABLES, produce, tables
+from cadmus.experiments import figures
+from cadmus.experiments.drawing import produce
+from cadmus.figures import tables
 
 
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
@@ -107,7 +109,7 @@ def llm() -> pl.DataFrame:
     return pl.DataFrame(rows, schema=columns, orient="row").with_columns(output_tokens=7, usd=0.5)
 
 
-NUMBERS = {
+RESULTS = {
     "comparison_grid": grid,
     "probe_final_block": probes,
     "probe_layers": probes,
@@ -126,28 +128,32 @@ NUMBERS = {
 }
 
 
+def of_kind(kind: str) -> list[str]:
+    return [figure.name for figure in figures().values() if figure.kind == kind]
+
+
 @pytest.fixture
-def numbers(tmp_path):
-    """Writes the numbers files of a figure."""
+def results(tmp_path):
+    """Writes the result files of a figure."""
 
     def write(name: str) -> list[Path]:
-        if NUMBERS[name] is None:
+        if RESULTS[name] is None:
             return []
-        path = tmp_path / "numbers.parquet"
-        write_results(NUMBERS[name](), path, {})
+        path = tmp_path / "results.parquet"
+        write_results(RESULTS[name](), path, {})
         return [path]
 
     return write
 
 
-def test_every_name_is_tested_here() -> None:
-    assert set(NUMBERS) == set(NAMES)
+def test_every_figure_is_tested_here() -> None:
+    assert set(RESULTS) == set(figures())
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_figures_open_and_are_the_same_again(name: str, numbers, tmp_path) -> None:
-    first = produce(name, numbers(name), tmp_path / "first")
-    again = produce(name, numbers(name), tmp_path / "again")
+@pytest.mark.parametrize("name", of_kind("figure"))
+def test_figures_are_valid_and_deterministic(name: str, results, tmp_path) -> None:
+    first = produce(name, results(name), tmp_path / "first")
+    again = produce(name, results(name), tmp_path / "again")
     assert [path.name for path in first] == [f"{name}.pdf", f"{name}.png", f"{name}.csv"]
     assert len(pl.read_csv(first[2])) > 0
     for path, other in zip(first, again, strict=True):
@@ -162,10 +168,10 @@ def test_figures_open_and_are_the_same_again(name: str, numbers, tmp_path) -> No
         assert len(image.convert("L").getcolors()) > 10, "something is drawn"
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_tables_are_whole_and_the_same_again(name: str, numbers, tmp_path) -> None:
-    first = produce(name, numbers(name), tmp_path / "first")
-    again = produce(name, numbers(name), tmp_path / "again")
+@pytest.mark.parametrize("name", of_kind("table"))
+def test_tables_are_complete_and_deterministic(name: str, results, tmp_path) -> None:
+    first = produce(name, results(name), tmp_path / "first")
+    again = produce(name, results(name), tmp_path / "again")
     assert [path.suffix for path in first] == [".csv", ".md", ".tex"]
     for path, other in zip(first, again, strict=True):
         assert path.read_bytes() == other.read_bytes()
@@ -178,10 +184,10 @@ def test_tables_are_whole_and_the_same_again(name: str, numbers, tmp_path) -> No
     assert latex.isascii()
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_are_the_same_again(name: str, numbers, tmp_path) -> None:
-    (first,) = produce(name, numbers(name), tmp_path / "first")
-    (again,) = produce(name, numbers(name), tmp_path / "again")
+@pytest.mark.parametrize("name", of_kind("page"))
+def test_pages_are_deterministic(name: str, results, tmp_path) -> None:
+    (first,) = produce(name, results(name), tmp_path / "first")
+    (again,) = produce(name, results(name), tmp_path / "again")
     assert first.name == f"{name}.html"
     assert first.read_bytes() == again.read_bytes()
 
@@ -372,17 +378,17 @@ def test_the_command_reads_json_lines_and_names_its_files(tmp_path) -> None:
     assert (tmp_path / "curve.pdf").exists()
 
 
-def test_bad_requests_are_one_line(numbers, tmp_path) -> None:
+def test_bad_requests_are_one_line(results, tmp_path) -> None:
     with pytest.raises(
         InputError, match=r"no figure, table or page 'pie'; there are comparison_grid, .*table3"
     ):
         produce("pie", [], tmp_path)
-    with pytest.raises(InputError, match="drawn from 1 numbers files, not 0; their columns: x, y"):
+    with pytest.raises(InputError, match="drawn from 1 result files, got 0; their columns: x, y"):
         produce("accuracy_by_distance", [], tmp_path)
-    with pytest.raises(InputError, match="drawn from 1 or 2 numbers files, not 0"):
+    with pytest.raises(InputError, match="drawn from 1 or 2 result files, got 0"):
         produce("output_tokens", [], tmp_path)
     with pytest.raises(InputError, match=r"a\.tex: comparison_grid is written as \.pdf, \.png, \.csv"):
-        produce("comparison_grid", numbers("comparison_grid"), tmp_path / "a.tex")
+        produce("comparison_grid", results("comparison_grid"), tmp_path / "a.tex")
     with pytest.raises(InputError, match="no column 'target'"):
-        produce("probe_layers", numbers("comparison_grid"), tmp_path)
+        produce("probe_layers", results("comparison_grid"), tmp_path)
     assert not list(tmp_path.glob("*.png"))

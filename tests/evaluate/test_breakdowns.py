@@ -24,8 +24,8 @@ def completions(template: str, *programs: tuple[str, int, bool]) -> pl.DataFrame
 
 def test_lengths_are_taken_together_four_at_a_time():
     math = completions("basic_math", ("12<", 2, True), ("12+2>", 4, True), ("1234567<", 7, False))
-    numbers = by_length(math).filter(metric="verified")
-    assert numbers.select("template", "shortest", "longest", "programs", "correct").rows() == [
+    results = by_length(math).filter(metric="verified")
+    assert results.select("template", "shortest", "longest", "programs", "correct").rows() == [
         ("basic_math", 1, 4, 1, 1),
         ("basic_math", 5, 8, 2, 1),
     ]
@@ -41,11 +41,11 @@ def test_an_example_is_a_call_in_the_prompt():
         (r"u2b3bt3F5=12F3=21F3=\+;", 18, True),
         (r"u2b3bmu4b6bY1f2=\E5<Rf2*;", 16, True),
     ]
-    numbers = by_examples(
+    results = by_examples(
         pl.concat(
             [completions("complete_algorithm", *programs), completions("subroutines", ("1f2=", 1, True))]
         )
     )
-    found = numbers.filter(metric="exact").select("examples", "programs", "correct").rows()
+    found = results.filter(metric="exact").select("examples", "programs", "correct").rows()
     assert found == [(2, 1, 1), (3, 3, 2)]
     assert by_examples(completions("equality", ("11=", 1, True))).is_empty()

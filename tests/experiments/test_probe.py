@@ -1,4 +1,4 @@
-"""Probes: what is decodable is found where it is, and the baseline is the best guess."""
+"""Probes, on hidden states that reveal a value at one place."""
 
 from collections import Counter, defaultdict
 
@@ -6,23 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from cadmus.experiments import probe as module
+from cadmus.experiments.probe import Settings, majority, prefix_ids, probe, score
 
-from cadmus.config import Probe, Values
-from cadmus.dataset.splits import TEST, split_of
-from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import sample_comparisons
-from cadmus.probe import regression, sizes
-from cadmus.probe.majority import majority
-from cadmus.probe.regression import prefix_numbers, probe, score
-from cadmus.probe.solver import Regressions
+from cadmus.config import Values
 from cadmus.programs import Programs
-from cadmus.vm.compiled import verdicts
 from cadmus.vm.reference import run
 
-SMALL = Probe(train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1])
+SMALL = Settings(train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1])
 
 
 class Revealing:
@@ -45,16 +36,16 @@ class Revealing:
 
 
 def test_a_value_is_decoded_only_where_it_is_linear() -> None:
-    numbers = probe(Revealing(layer=1, token=7), SMALL, Values(low=0, high=3), 0.05, seed=1)
-    assert numbers.height == 2 * 3 * 11
+    results = probe(Revealing(layer=1, token=7), SMALL, Values(low=0, high=3), 0.05, seed=1)
+    assert results.height == 2 * 3 * 11
     here = (pl.col("target") == "x") & (pl.col("layer") == 1) & (pl.col("token") == 7)
-    assert numbers.filter(here)["accuracy"][0] > 0.99
-    assert numbers.filter(~here)["accuracy"].max() < 0.75
-    assert (numbers["programs"] == 200).all()
-    best_guess = numbers.filter(target="y", token=1)["majority"][0]
-    assert numbers["control"].max() < best_guess + 0.1
-    assert set(numbers["inverse_regularisation"]) <= set(SMALL.inverse_regularisation)
-    assert numbers.filter(~(pl.col("low") <= pl.col("accuracy"))).is_empty()
+    assert results.filter(here)["accuracy"][0] > 0.99
+    assert results.filter(~here)["accuracy"].max() < 0.75
+    assert (results["programs"] == 200).all()
+    best_guess = results.filter(target="y", token=1)["majority"][0]
+    assert results["control"].max() < best_guess + 0.1
+    assert set(results["inverse_regularisation"]) <= set(SMALL.inverse_regularisation)
+    assert results.filter(~(pl.col("low") <= pl.col("accuracy"))).is_empty()
 
 
 def informative(n: int, tokens: int = 3, width: int = 12, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
@@ -70,46 +61,12 @@ def informative(n: int, tokens: int = 3, width: int = 12, classes: int = 7) -> t
     return features.astype(np.float32), labels
 
 
-@pytest.mark.parametrize("strengths", [[0.01], [0.1, 1, 10]])
-def test_a_regression_is_that_of_scikit_learn(strengths) -> None:
-    features, labels = informative(4_000)
-    fitted = slice(0, 2_000)
-    counts = torch.eye(7)[labels[fitted]]
-    ours = Regressions(torch.from_numpy(features[:, fitted]), counts)
-    for c, (weights, intercepts) in zip(strengths, ours.fit(strengths), strict=True):
-        logits = torch.from_numpy(features) @ weights + intercepts
-        for of_token, of_ours in zip(features, logits, strict=True):
-            theirs = make_pipeline(StandardScaler(), LogisticRegression(C=c, tol=1e-6, max_iter=10_000))
-            theirs.fit(of_token[fitted], labels[fitted])
-            right = of_ours.argmax(1).numpy() == labels
-            assert abs(right[2_000:].mean() - theirs.score(of_token[2_000:], labels[2_000:])) < 0.005
-            if c == strengths[0]:
-                np.testing.assert_allclose(of_ours.softmax(1), theirs.predict_proba(of_token), atol=0.05)
-
-
-def test_a_row_stands_for_several_programs() -> None:
-    features, labels = informative(400)
-    counts = np.eye(7, dtype=np.float32)[labels]
-    counts[:200, 3] += 2
-    rows, classes = np.nonzero(counts)
-    repeats = counts[rows, classes].astype(int)
-    order = np.random.default_rng(0).permutation(repeats.sum())
-    rows, classes = np.repeat(rows, repeats)[order], np.repeat(classes, repeats)[order]
-    each = np.eye(7, dtype=np.float32)[classes]
-    given = torch.from_numpy(features)
-    probabilities = []
-    for x, y in ((given, counts), (given[:, rows], each)):
-        weights, intercepts = next(Regressions(x, torch.from_numpy(y)).fit([0.1]))
-        probabilities.append((given @ weights + intercepts).softmax(-1))
-    torch.testing.assert_close(*probabilities, rtol=0, atol=0.05)
-
-
-def test_the_regularisation_that_does_best_on_validation_is_taken_and_scored_on_the_rest() -> None:
+def test_the_regularization_is_chosen_on_validation_and_scored_on_test() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(2, 900, 40)).astype(np.float32)
     features[1, :, 0] *= 30
     labels = (features[1, :, 0] > 0).astype(np.int64)
-    settings = Probe(train_programs=100, validation_programs=400, test_programs=400)
+    settings = Settings(train_programs=100, validation_programs=400, test_programs=400)
     each_its_own = np.tile(np.arange(900), (2, 1))
     on_test = {}
     for c in settings.inverse_regularisation:
@@ -127,14 +84,14 @@ def test_the_regularisation_that_does_best_on_validation_is_taken_and_scored_on_
     assert np.array_equal(opposite, 400 - correct)
 
 
-def test_what_begins_alike_has_the_same_number() -> None:
+def test_equal_prefixes_have_the_same_id() -> None:
     texts = [f"{k * k % 1000:03}" for k in range(100)]
-    for token, numbers in enumerate(prefix_numbers(Programs.from_strings(texts))):
+    for token, ids in enumerate(prefix_ids(Programs.from_strings(texts))):
         prefixes = [text[: token + 1] for text in texts]
-        assert len(set(numbers)) == len(set(prefixes)) == len(set(zip(numbers, prefixes, strict=True)))
+        assert len(set(ids)) == len(set(prefixes)) == len(set(zip(ids, prefixes, strict=True)))
 
 
-def test_tokens_where_programs_begin_alike_find_what_the_others_find() -> None:
+def test_tokens_with_shared_prefixes_give_the_same_fit() -> None:
     features, labels = informative(3_000)
     labels = labels // 2
     # Every tenth program has features of its own; the others have those of one of them.
@@ -144,17 +101,17 @@ def test_tokens_where_programs_begin_alike_find_what_the_others_find() -> None:
     each_its_own = np.tile(np.arange(3_000), (3, 1))
     alike = each_its_own.copy()
     alike[1] = order // 10
-    settings = Probe(train_programs=2_000, validation_programs=500, test_programs=500)
+    settings = Settings(train_programs=2_000, validation_programs=500, test_programs=500)
     one_by_one, _ = score(features, labels, each_its_own, settings)
     together, _ = score(features, labels, alike, settings)
     assert np.array_equal(one_by_one[[0, 2]], together[[0, 2]])
     assert one_by_one[1] == pytest.approx(together[1], abs=20)
 
 
-def test_one_class_is_known() -> None:
+def test_a_class_missing_in_training_is_never_predicted() -> None:
     features = torch.zeros(1, 30, 2)
     labels = np.array([4] * 28 + [5] * 2)
-    settings = Probe(train_programs=10, validation_programs=10, test_programs=10)
+    settings = Settings(train_programs=10, validation_programs=10, test_programs=10)
     correct, taken = score(features, labels, np.zeros((1, 30), np.int64), settings)
     assert correct.tolist() == [8]
     assert taken.tolist() == settings.inverse_regularisation[:1]
@@ -164,39 +121,19 @@ def test_one_class_is_known() -> None:
 def test_hidden_states_come_layer_by_layer_in_order(monkeypatch, layers_at_a_time) -> None:
     programs = Programs.from_strings([f"{k % 10}1+11*1+<" for k in range(300)])
     model = Revealing(layer=2, token=3)
-    monkeypatch.setattr(sizes, "STATES_BYTES", layers_at_a_time * 11 * 300 * model.width * 4)
+    monkeypatch.setattr(module, "STATES_BYTES", layers_at_a_time * 11 * 300 * model.width * 4)
     passes = []
     monkeypatch.setattr(
         model, "hidden_states", lambda of: passes.append(1) or Revealing.hidden_states(model, of)
     )
-    found = list(regression._states_by_layer(model, programs))
+    found = list(module._states_by_layer(model, programs))
     assert [layer for layer, *_ in found] == [0, 1, 2]
     assert len(passes) == -(-3 // layers_at_a_time)
     assert all(layers == 3 and states.shape == (11, 300, model.width) for _, layers, states in found)
     assert (found[2][2][2].argmax(axis=1) == np.arange(300) % 10 + 1).all()
 
 
-def test_probed_programs_are_held_out_true_and_distinct() -> None:
-    values = Values(low=-4, high=4)
-    programs, targets = sample_comparisons(np.random.default_rng(0), 2_000, values, 0.05, "evaluate.probe")
-    texts = programs.to_strings()
-    assert len(set(texts)) == 2_000
-    assert verdicts(programs).all()
-    assert (split_of(programs, 0.05) == TEST).all()
-    for text, x, y in zip(texts[:50], targets["x"], targets["y"], strict=False):
-        assert [run(text[:5]).outputs[0].value, run(text[5:10]).outputs[0].value] == [x, y]
-    for side in targets.values():
-        assert set(side.tolist()) == set(range(-4, 5))
-
-
-def test_too_small_a_range_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"evaluate\.probe: 500 held-out comparisons"):
-        sample_comparisons(np.random.default_rng(0), 500, Values(low=-38, high=-38), 0.05, "evaluate.probe")
-    with pytest.raises(InputError, match="0 were found"):
-        sample_comparisons(np.random.default_rng(0), 5, Values(low=900, high=950), 0.05, "evaluate.probe")
-
-
-def test_majority_is_the_best_guess_by_prefix() -> None:
+def test_majority_is_the_most_frequent_value_by_prefix() -> None:
     halves = ["11+", "12+", "13x", "13-", "21+", "31+", "32n"]
     values = np.array([2, 3, 3, -2, 3, 4, 2])
     baseline = majority(Programs.from_strings(halves), values)

@@ -33,8 +33,8 @@ train: {steps: 1}
 evaluate:
   grid: {low: -1, high: 1, programs_per_pixel: 2}
   probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularisation: [1]}
-  lens_programs: 30
-  patch_programs: 30
+  lens: {programs: 30}
+  patch: {programs: 30}
 """
 
 
@@ -59,18 +59,18 @@ def place(tmp_path_factory) -> Path:
 def invoke(place: Path, command: str, output: Path, as_json: bool = False, **replaced: str) -> Result:
     options = {"config": place / "config.yaml", "output": output}
     options |= {"snapshots": place / "snapshots"} if command == "curve" else {"model": place / "model"}
-    if command in ("evaluate", "curve"):
+    if command in ("completions", "curve"):
         options["dataset"] = place / "dataset"
     arguments = [
         text for name, value in {**options, **replaced}.items() for text in (f"--{name}", str(value))
     ]
-    return CliRunner().invoke(cadmus, [command, *arguments, *["--json"] * as_json])
+    return CliRunner().invoke(cadmus, ["evaluate", command, *arguments, *["--json"] * as_json])
 
 
 @pytest.mark.parametrize(
     ("command", "rows"),
     [
-        ("evaluate", 3 * 30),
+        ("completions", 3 * 30),
         ("curve", 2 * 10),
         ("grid", 9),
         ("probe", 2 * 2 * 11),
@@ -78,7 +78,7 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
         ("patch", 2 * 2 * 4),
     ],
 )
-def test_an_experiment_writes_its_numbers_and_their_origin(place, tmp_path, command: str, rows: int) -> None:
+def test_an_experiment_writes_its_results_and_their_origin(place, tmp_path, command: str, rows: int) -> None:
     outputs = [tmp_path / f"{name}.parquet" for name in "ab"]
     for output in outputs:
         done = invoke(place, command, output)
@@ -93,13 +93,13 @@ def test_an_experiment_writes_its_numbers_and_their_origin(place, tmp_path, comm
 
 
 def test_training_programs_come_from_the_manifest(place, tmp_path) -> None:
-    invoke(place, "evaluate", tmp_path / "a.parquet")
-    numbers = pl.read_parquet(tmp_path / "a.parquet")
-    assert set(numbers["training_programs"]) == {40}
-    assert numbers.group_by("template").len()["len"].to_list() == [30] * 3
+    invoke(place, "completions", tmp_path / "a.parquet")
+    results = pl.read_parquet(tmp_path / "a.parquet")
+    assert set(results["training_programs"]) == {40}
+    assert results.group_by("template").len()["len"].to_list() == [30] * 3
 
 
-@pytest.mark.parametrize("command", ["evaluate", "curve", "grid", "probe", "lens", "patch"])
+@pytest.mark.parametrize("command", ["completions", "curve", "grid", "probe", "lens", "patch"])
 def test_bad_input_is_one_line_and_leaves_nothing(place, tmp_path, command: str) -> None:
     models = "snapshots" if command == "curve" else "model"
     cases = {
@@ -107,7 +107,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(place, tmp_path, command: str)
         str(place / "dataset"): invoke(place, command, tmp_path / "a.parquet", **{models: place / "dataset"}),
         "--device nowhere": invoke(place, command, tmp_path / "a.parquet", device="nowhere"),
     }
-    if command in ("evaluate", "curve"):
+    if command in ("completions", "curve"):
         absent = tmp_path / "no-dataset"
         cases[str(absent)] = invoke(place, command, tmp_path / "a.parquet", dataset=absent)
     for named, result in cases.items():
@@ -117,15 +117,15 @@ def test_bad_input_is_one_line_and_leaves_nothing(place, tmp_path, command: str)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("command", "rows"), [("evaluate", 10), ("grid", 3)])
+@pytest.mark.parametrize(("command", "rows"), [("completions", 10), ("grid", 3)])
 def test_accuracies_are_told_as_lines_or_as_json(place, tmp_path, command: str, rows: int) -> None:
     told = invoke(place, command, tmp_path / "a.parquet")
     as_json = invoke(place, command, tmp_path / "a.parquet", as_json=True)
-    numbers = json.loads(as_json.stdout)
-    assert len(numbers) == rows
+    results = json.loads(as_json.stdout)
+    assert len(results) == rows
     for line in told.stdout.splitlines():
         name = line.partition(":")[0].replace(" ", "_")
-        (programs,) = {row["programs"] for row in numbers if name in row.values() and row["programs"]} or {0}
+        (programs,) = {row["programs"] for row in results if name in row.values() and row["programs"]} or {0}
         assert line.endswith(f" of {programs} programs")
 
 
@@ -136,9 +136,9 @@ def test_a_curve_is_of_the_snapshots_in_their_order(place, tmp_path) -> None:
         (1, 1000, 1e9),
         (2, 2000, 2e9),
     ]
-    # Each snapshot has the accuracy that `cadmus evaluate` finds for it.
+    # Each snapshot has the accuracy that `cadmus evaluate completions` finds for it.
     last = snapshot_path(place / "snapshots", 2)
-    assert invoke(place, "evaluate", tmp_path / "b.parquet", model=last).exit_code == 0
+    assert invoke(place, "completions", tmp_path / "b.parquet", model=last).exit_code == 0
     of_last = curve.filter(pl.col("step") == 2).drop("step", "tokens", "flops")
     assert of_last.equals(accuracy_by(pl.read_parquet(tmp_path / "b.parquet"), "template"))
 
@@ -150,7 +150,7 @@ def test_a_snapshot_that_does_not_say_how_long_it_was_trained_is_refused(place, 
     )
     refused = invoke(place, "curve", tmp_path / "a.parquet", snapshots=tmp_path / "snapshots")
     assert isinstance(refused.exception, InputError)
-    assert "meta.json: says nothing of steps; give snapshots of a training" in str(refused.exception)
+    assert "meta.json: steps: missing; give the snapshots of a training" in str(refused.exception)
 
 
 def test_a_truncated_model_is_bad_input(place, tmp_path) -> None:
@@ -171,7 +171,7 @@ def test_a_model_of_another_split_is_refused(place, tmp_path) -> None:
     save_export(GPT(run.model), run.model, tmp_path / "model", {"config": values})
     refused = invoke(place, "grid", tmp_path / "a.parquet", model=tmp_path / "model")
     assert isinstance(refused.exception, InputError)
-    assert "trained with dataset.eval_fraction 0.2, the config says 0.05" in str(refused.exception)
+    assert "dataset.eval_fraction: the model was trained with 0.2, the config says 0.05" in str(refused.exception)
 
 
 def test_a_dataset_that_the_model_may_have_been_trained_on_is_refused(place, tmp_path) -> None:
@@ -182,11 +182,11 @@ def test_a_dataset_that_the_model_may_have_been_trained_on_is_refused(place, tmp
     for shard in plan(other):
         write_shard(other, tmp_path / "dataset", shard.template, shard.split, shard.number)
     write_manifest(other, tmp_path / "dataset")
-    for command in ("evaluate", "curve"):
+    for command in ("completions", "curve"):
         refused = invoke(place, command, tmp_path / "a.parquet", dataset=tmp_path / "dataset")
         assert isinstance(refused.exception, InputError)
         assert "of its test programs" in str(refused.exception)
-        assert "are for training where dataset.eval_fraction is 0.05" in str(refused.exception)
+        assert "belong to the training split at dataset.eval_fraction 0.05" in str(refused.exception)
 
 
 def test_without_a_config_it_is_the_model_s_with_default_experiments(place, tmp_path) -> None:
@@ -194,16 +194,16 @@ def test_without_a_config_it_is_the_model_s_with_default_experiments(place, tmp_
     del values["evaluate"]
     run = config.parse_config(values, "of the model")
     options = ["--model", str(snapshot_path(place / "snapshots", 1)), "--output", str(tmp_path / "a.parquet")]
-    assert CliRunner().invoke(cadmus, ["lens", *options]).exit_code == 0
+    assert CliRunner().invoke(cadmus, ["evaluate", "lens", *options]).exit_code == 0
     assert pl.read_parquet(tmp_path / "a.parquet")["programs"].unique().to_list() == [
-        run.evaluate.lens_programs
+        run.evaluate.lens.programs
     ]
     assert pl.read_parquet_metadata(tmp_path / "a.parquet")["config_digest"] == config.digest(
         run.model_dump()
     )
     options[1] = str(place / "model")
-    refused = CliRunner().invoke(cadmus, ["lens", *options])
-    assert "meta.json: says nothing of a config; name one with --config" in str(refused.exception)
+    refused = CliRunner().invoke(cadmus, ["evaluate", "lens", *options])
+    assert "meta.json: config: missing; give the config of the training" in str(refused.exception)
 
 
 def test_training_on_the_dataset_of_another_config_is_refused(place, tmp_path) -> None:
@@ -222,8 +222,8 @@ def test_a_config_that_does_not_fit_is_one_line(place, tmp_path) -> None:
     (tmp_path / "grid.yaml").write_text(CONFIG.replace("low: -1, high: 1", "low: 900, high: 901"))
     (tmp_path / "short.yaml").write_text(CONFIG.replace("max_length: 24", "max_length: 10"))
     for command, message in (
-        ("grid", "no held-out comparison has values from 900 to 901"),
-        ("evaluate", "has a program of 11 instructions; the config allows dataset.max_length 10"),
+        ("grid", "no test program compares values from 900 to 901"),
+        ("completions", "has a program of 11 instructions; the config allows dataset.max_length 10"),
     ):
         path = tmp_path / ("grid.yaml" if command == "grid" else "short.yaml")
         refused = invoke(place, command, tmp_path / "a.parquet", config=path)

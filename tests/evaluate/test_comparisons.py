@@ -1,0 +1,73 @@
+"""Comparisons sampled from the test split."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from cadmus.config import Values
+from cadmus.dataset.splits import TEST, split_of
+from cadmus.errors import InputError
+from cadmus.evaluate import comparisons
+from cadmus.evaluate.comparisons import sample_comparisons
+from cadmus.programs import Programs
+from cadmus.templates.expressions import expressions
+from cadmus.vm.compiled import verdicts
+from cadmus.vm.reference import run
+
+SHARE = 0.05
+
+
+def test_comparisons_per_pair_are_true_distinct_and_of_the_test_split() -> None:
+    x, y = (side.ravel() for side in np.meshgrid([-38, -3, 0, 7, 10**6], [-38, 0, 7], indexing="ij"))
+    programs, pair = comparisons.sample_per_pair(np.random.default_rng(1), x, y, 10, SHARE)
+    texts = programs.to_strings()
+    assert len(set(texts)) == len(texts)
+    assert verdicts(programs).all()
+    assert (split_of(programs, SHARE) == TEST).all()
+    for text, value, other in zip(texts, x[pair], y[pair], strict=True):
+        assert [run(text[:5]).outputs[0].value, run(text[5:10]).outputs[0].value] == [value, other]
+    found = np.bincount(pair, minlength=len(x))
+    assert (found[x == 10**6] == 0).all()
+    assert (found[(x != 10**6) & (abs(x) + abs(y) < 38)] == 10).all()
+
+
+def test_a_small_space_is_exhausted() -> None:
+    table = expressions(5)
+    halves = table.programs.take(table.values == -38).to_strings()
+    space = Programs.from_strings(a + b + "=" for a, b in itertools.product(halves, halves))
+    expected = set(space.take(split_of(space, 0.2) == TEST).to_strings())
+    value = np.array([-38])
+    programs, _ = comparisons.sample_per_pair(np.random.default_rng(1), value, value, 100, 0.2)
+    assert set(programs.to_strings()) == expected
+    assert expected
+
+
+def test_the_same_seed_gives_the_same_grid() -> None:
+    first, second = (
+        comparisons.sample_per_pair(np.random.default_rng(3), np.array([1, 5]), np.array([1, 2]), 3, SHARE)[
+            0
+        ].to_strings()
+        for _ in range(2)
+    )
+    assert first == second
+
+
+def test_comparisons_of_a_range_are_true_distinct_and_of_the_test_split() -> None:
+    values = Values(low=-4, high=4)
+    programs, targets = sample_comparisons(np.random.default_rng(0), 2_000, values, 0.05, "evaluate.probe")
+    texts = programs.to_strings()
+    assert len(set(texts)) == 2_000
+    assert verdicts(programs).all()
+    assert (split_of(programs, 0.05) == TEST).all()
+    for text, x, y in zip(texts[:50], targets["x"], targets["y"], strict=False):
+        assert [run(text[:5]).outputs[0].value, run(text[5:10]).outputs[0].value] == [x, y]
+    for side in targets.values():
+        assert set(side.tolist()) == set(range(-4, 5))
+
+
+def test_a_range_with_too_few_comparisons_is_refused() -> None:
+    with pytest.raises(InputError, match=r"evaluate\.probe: 500 test comparisons"):
+        sample_comparisons(np.random.default_rng(0), 500, Values(low=-38, high=-38), 0.05, "evaluate.probe")
+    with pytest.raises(InputError, match="0 were found"):
+        sample_comparisons(np.random.default_rng(0), 5, Values(low=900, high=950), 0.05, "evaluate.probe")

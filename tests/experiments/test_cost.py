@@ -1,0 +1,130 @@
+"""The declared cost of experiments against counted operations."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from cadmus import experiments, isa
+from cadmus.config import load_config, parse_config
+from cadmus.evaluate.regressions import Regressions
+from cadmus.experiments import probe
+from cadmus.experiments.grid import comparison_grid
+from cadmus.experiments.lens import logit_lens
+from cadmus.experiments.patch import patching
+from cadmus.model.flops import training_flops
+from cadmus.model.gpt import GPT, Block
+from cadmus.model.inference import Cadmus
+from cadmus.vm.reference import run as execute
+from tests.checkout import ROOT
+
+TINY = ROOT / "tests/tiny.yaml"
+LENGTHS = {"equality": (12.0, 10.0), "random": (10.0, 5.0)}
+"""Mean tokens of a program, the end included, and of its prompt."""
+
+
+def tiny(**sections):
+    """The tiny config with changes in its sections."""
+    values = load_config(TINY).model_dump()
+    for name, changes in sections.items():
+        values[name] = {**values[name], **changes}
+    return parse_config(values, "test")
+
+
+def tokens_of(name, run):
+    return experiments.get(name).cost(run, LENGTHS).tokens
+
+
+def test_completions_count_program_and_prompt_and_equality_twice():
+    run = tiny(
+        dataset={"templates": {"equality": {"train": 1_000}}},
+        train={"snapshots": 2},
+        evaluate={"completions": {"programs": 50}, "curve": {"programs": 500}},
+    )
+    # Eleven instructions, ten of them the prompt; 50 of 60 programs, and all of them at two snapshots.
+    assert tokens_of("completions", run) == pytest.approx(2 * 50 * (11 + 10))
+    assert tokens_of("curve", run) == pytest.approx(2 * 2 * 60 * (11 + 10))
+
+
+def test_the_split_that_is_completed_counts():
+    rules = {"sevens": {"values": [7], "templates": ["equality"]}}
+    run = tiny(
+        dataset={
+            "templates": {"equality": {"train": 1_000}, "random": {"train": 100}},
+            "ood": rules,
+            "ood_programs": 30,
+        },
+        evaluate={"split": "ood"},
+    )
+    assert tokens_of("completions", run) == pytest.approx(2 * 30 * (11 + 10))
+
+
+def test_experiments_take_the_declared_operations():
+    run = tiny(
+        model={"layers": 3, "width": 128, "heads": 4, "mlp": 512},
+        evaluate={"lens": {"programs": 40}, "patch": {"programs": 20}},
+    )
+    torch.manual_seed(0)
+    model = Cadmus(GPT(run.model))
+    arguments = run.dataset.values, run.dataset.eval_fraction, run.seed
+    ways = {
+        "lens": lambda: logit_lens(model, 40, *arguments),
+        "grid": lambda: comparison_grid(model, run.evaluate.grid, *arguments),
+    }
+    for name, way in ways.items():
+        with FlopCounterMode(display=False) as counter:
+            way()
+        counted = training_flops(run.model, tokens_of(name, run), pairs=0) / 3
+        assert counted == pytest.approx(counter.get_total_flops(), rel=0.15), name
+
+
+def test_patched_states_take_half_of_the_donor(monkeypatch):
+    run = tiny(model={"layers": 3, "width": 16, "heads": 2, "mlp": 16}, evaluate={"patch": {"programs": 20}})
+    model = Cadmus(GPT(run.model))
+    tokens = []
+    for part in model.model.modules():
+        if isinstance(part, Block):
+            part.register_forward_hook(lambda _, given, __: tokens.append(given[0].shape[:2].numel() / 3))
+
+    def right(prompts):
+        """Predict correctly, as other pairs do not count."""
+        tokens.append(prompts.lengths.sum())
+        logits = np.zeros((len(prompts), isa.VOCABULARY_SIZE), np.float32)
+        for row, prompt in enumerate(prompts.to_strings()):
+            (sign,) = (sign for sign in "<>=" if execute(prompt + sign).true)
+            logits[row, isa.TOKEN_ID[sign]] = 1
+        return logits
+
+    monkeypatch.setattr(model, "next_logits", right)
+    patching(model, 20, 3, run.dataset.values, run.dataset.eval_fraction, run.seed)
+    assert tokens_of("patch", run) == pytest.approx(sum(tokens))
+
+
+def test_the_regressions_take_the_declared_operations():
+    run = tiny(
+        model={"layers": 1, "width": 32, "heads": 2, "mlp": 8},
+        dataset={"values": {"low": 1, "high": 20}},
+        evaluate={
+            "probe": {
+                "train_programs": 1_000,
+                "validation_programs": 1,
+                "test_programs": 1,
+                "inverse_regularisation": [0.1, 1],
+            }
+        },
+    )
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(1, 1_000, 32, generator=generator)
+    classes = torch.eye(20)[torch.randint(20, (1_000,), generator=generator)]
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        steps = [probe.solver_steps(place) for place in range(2)]
+        list(Regressions(features, classes).fit([0.1, 1], steps, probe.solver_batches(1_000)))
+    # X and Y, again with permuted values, two layers, eleven tokens.
+    assert probe.cost(run, LENGTHS).flops / (2 * 2 * 2 * 11) == pytest.approx(counter.get_total_flops(), rel=0.05)
+
+
+def test_hidden_states_beyond_the_memory_limit_take_more_passes(monkeypatch):
+    run = load_config(TINY)
+    once = tokens_of("probe", run)
+    monkeypatch.setattr(probe, "STATES_BYTES", 2 * 4 * 11 * 600 * run.model.width)
+    assert tokens_of("probe", run) == 2 * once
