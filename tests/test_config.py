@@ -49,7 +49,7 @@ def changed(path, value):
         ("dataset.max_length", 251, "dataset.max_length: must be at most 250, got 251"),
         ("dataset.templates.random.length", [9, 3], "low 9 is above high 3"),
         ("dataset.templates.random.length", [0, 3], "must be within 1 to 250, got [0, 3]"),
-        ("dataset.templates.random.length", [1, 2, 3], "must have at most 2 items, got [1, 2, 3]"),
+        ("dataset.templates.random.length", [1, 2, 3], "length must be at most 2, got [1, 2, 3]"),
         ("dataset.templates.random", 3, "random: must be a mapping, got 3"),
         ("dataset.values.high", 10**30, "dataset.values.high: must be at most 1,000, got 1000"),
         (

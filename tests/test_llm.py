@@ -21,7 +21,6 @@ from cadmus.evaluate.grid import grid_programs
 from cadmus.llm import batches, direct
 from cadmus.llm.answers import Answer, read_reply
 from cadmus.llm.comparison import Comparison
-from cadmus.llm.models import COLUMNS, MODELS, read_models
 from cadmus.llm.outcomes import OUTCOMES
 from cadmus.llm.prompt import EXAMPLES, SYMBOLS, document, prompt, read_answer, translate
 from cadmus.llm.requests import key_of
@@ -33,13 +32,20 @@ from tests.llm_solver import errs, read_prompt, solve
 ROOT = Path(__file__).parent.parent
 KEY = "sk-test-4321-not-to-be-seen"
 TABLE = {
-    "chat": "gpt-test\tchat\tdirect\t\t1\t10\tx",
-    "effort": "gpt-test\tchat\tdirect\tlow\t1\t10\tx",
-    "responses": "gpt-test\tresponses\tdirect\t\t1\t10\tx",
-    "plain": "gpt-test\tcompletions\tdirect\t\t0\t0\tx",
-    "batch": "gpt-test\tresponses\tbatch\thigh\t1\t10\tx",
-    "chat-batch": "gpt-test\tchat\tbatch\t\t1\t10\tx",
-    "stranger": "gpt-unknown\tchat\tdirect\t\t1\t10\tx",
+    "chat": {"endpoint": "chat"},
+    "effort": {"endpoint": "chat", "reasoning_effort": "low"},
+    "responses": {"endpoint": "responses"},
+    "plain": {"endpoint": "completions", "usd_per_million_input": 0, "usd_per_million_output": 0},
+    "batch": {"endpoint": "responses", "transport": "batch", "reasoning_effort": "high"},
+    "chat-batch": {"endpoint": "chat", "transport": "batch"},
+    "stranger": {"endpoint": "chat", "model": "gpt-unknown"},
+}
+DEFAULTS = {
+    "model": "gpt-test",
+    "transport": "direct",
+    "usd_per_million_input": 1,
+    "usd_per_million_output": 10,
+    "source": "x",
 }
 VALUES = 3
 PAIRS = (2 * VALUES + 1) ** 2
@@ -51,9 +57,8 @@ class Run:
     def __init__(self, directory, *models, **llm):
         self.directory = directory
         self.config = directory / "config.yaml"
-        self.table = directory / "llms.tsv"
-        rows = ["\t".join(COLUMNS), *(f"{name}\t{row}" for name, row in TABLE.items())]
-        self.table.write_text("\n".join(rows) + "\n")
+        self.table = directory / "llms.yaml"
+        self.table.write_text(yaml.safe_dump({name: {**DEFAULTS, **entry} for name, entry in TABLE.items()}))
         self.llm = {"models": list(models), "max_output_tokens": [64], "grid_max_output_tokens": 64, **llm}
         self.configure()
 
@@ -225,35 +230,7 @@ def test_an_answer_is_one_comparator_and_nothing_else(symbols):
             read_answer(text, symbols)
 
 
-# The table and the config.
-
-
-def test_the_shipped_table_is_read():
-    names = [line.split("\t")[0] for line in MODELS.read_text().splitlines() if line[0] != "#"][1:]
-    assert [model.name for model in read_models(MODELS, names)] == names
-    assert {"gpt-5", "gpt-5-mini", "cadmus"} <= set(names)
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("a b\tm\tchat\tdirect\t\t0\t0\tx", "'a b' is no name"),
-        ("a\t\tchat\tdirect\t\t0\t0\tx", "a: model: what the server calls it"),
-        ("a\tm\tgpt\tdirect\t\t0\t0\tx", "a: endpoint: 'gpt' is none of chat, responses, completions"),
-        ("a\tm\tchat\tmail\t\t0\t0\tx", "a: transport: 'mail' is none of batch, direct"),
-        ("a\tm\tchat\tdirect\t\t-1\t0\tx", "a: usd_per_million_input: a price in USD .* not '-1'"),
-        ("a\tm\tchat\tdirect\t\t0\tnan\tx", "a: usd_per_million_output: a price in USD .* not 'nan'"),
-        ("a\tm\tchat\tdirect\t\t0\t0", "the row 'a' has 7 cells, not 8"),
-        ("a\tm\tchat\tdirect\t\t0\t0\tx\na\tm\tchat\tdirect\t\t0\t0\tx", "a: comes twice"),
-        ("b\tm\tchat\tdirect\t\t0\t0\tx", "llm.models: no model 'a' in .*; there are b"),
-    ],
-)
-def test_a_wrong_table_is_refused(tmp_path, row, message):
-    table = tmp_path / "llms.tsv"
-    table.write_text("\t".join(COLUMNS) + "\n" + row + "\n")
-    with pytest.raises(InputError, match=message) as caught:
-        read_models(table, ["a"])
-    assert "\n" not in str(caught.value)
+# The config.
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from huggingface_hub import ModelCard
 from cadmus.config import TEMPLATES, load_config
 from cadmus.dataset.shards import plan
 from cadmus.figures import CAPTIONS, FIGURES, PAGES, TABLES
-from cadmus.llm.models import COLUMNS as MODEL_COLUMNS
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
 from cadmus.planning.cluster import jobs as cluster_jobs
@@ -338,12 +337,12 @@ def test_an_interrupted_training_goes_on(checkout, results):
 
 
 def test_llms_are_asked_when_there_is_a_key_and_the_figures_say_which_were_not(checkout, results):
-    table = checkout / "config/llms.tsv"
-    rows = [
-        f"{name}\tgpt-test\t{endpoint}\t{name}\t\t1\t10\ta test"
+    prices = {"usd_per_million_input": 1, "usd_per_million_output": 10, "source": "a test"}
+    table = {
+        name: {"model": "gpt-test", "endpoint": endpoint, "transport": name, **prices}
         for name, endpoint in (("direct", "chat"), ("batch", "responses"))
-    ]
-    table.write_text("\n".join(["\t".join(MODEL_COLUMNS), *rows]) + "\n")
+    }
+    (checkout / "config/tables/llms.yaml").write_text(yaml.safe_dump(table))
     limits = "max_output_tokens: [64], grid_max_output_tokens: 64, max_cost_usd: 20"
     llm = ("--config", f"llm={{models: [direct, batch], symbols: [alternate], {limits}}}")
 

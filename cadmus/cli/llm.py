@@ -21,7 +21,7 @@ def llm() -> None:
     """Put the comparison grid to large language models.
 
     The steps are prepare, estimate, submit, collect and score. Each can be taken again at any time: what is
-    answered is not asked again. The config names the models (llm.models), which config/llms.tsv describes.
+    answered is not asked again. The config names the models (llm.models) of config/tables/llms.yaml.
 
     \b
     Examples:
@@ -38,7 +38,7 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
             "--table",
             type=PATH,
             metavar="FILE",
-            help="A table of language models, in place of config/llms.tsv.",
+            help="A table of language models, in place of config/tables/llms.yaml.",
         ),
         click.option(
             "--directory",

@@ -143,7 +143,9 @@ def check_results_path(output: Path) -> None:
         InputError: it is no Parquet file, or cannot be written.
     """
     if output.suffix != ".parquet":
-        raise InputError(f"--output {output}: not a .parquet file; choose a name such as {output.stem}.parquet")
+        raise InputError(
+            f"--output {output}: not a .parquet file; choose a name such as {output.stem}.parquet"
+        )
     check_writable(output)
 
 

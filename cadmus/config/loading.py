@@ -47,9 +47,10 @@ MESSAGES = {
     "literal_error": "must be {expected}",
     "model_type": "must be a mapping",
     "string_pattern_mismatch": "must match {pattern}",
+    "string_too_short": "length must be at least {min_length}",
     "string_type": "must be text",
-    "too_long": "must have at most {max_length} items",
-    "too_short": "must have at least {min_length} items",
+    "too_long": "length must be at most {max_length}",
+    "too_short": "length must be at least {min_length}",
 }
 """Our wording of pydantic's error types."""
 
@@ -216,7 +217,8 @@ def _describe(error: ValidationError, model: Any) -> str:
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
     first = problems[0]
     path, kind = first["loc"], first["type"]
-    key = ".".join(map(str, path))
+    # The problem may be in a key.
+    key = ".".join(str(part) for part in path if part != "[key]")
     if kind == "extra_forbidden":
         name = str(path[-1])
         hint = f"; {suggest(name, _fields(model, path[:-1]))}"

@@ -38,7 +38,7 @@ class Comparison:
 
     def __init__(self, config: Config, directory: Path | None = None, table: Path | None = None) -> None:
         if not config.llm.models:
-            raise InputError("llm.models: names no model of config/llms.tsv; nothing is asked")
+            raise InputError("llm.models: names no model of config/tables/llms.yaml; nothing is asked")
         self.config = config
         self.models = read_models(table or MODELS, config.llm.models)
         self.names = [model.name for model in self.models]

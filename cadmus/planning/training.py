@@ -1,58 +1,46 @@
-"""Estimates of a run before it starts: parameters, tokens, FLOPs, disk, hours and cost.
-
-Nothing is trained and no dataset is made for it, and neither torch nor deepspeed is imported.
-"""
+"""Estimate the size, time and cost of a training from its config alone, without torch."""
 
 import functools
-import math
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field, field_validator
 
-from cadmus.common.files import read_table
 from cadmus.common.progress import progress
 from cadmus.common.seeds import seed_of
-from cadmus.config import TEMPLATES, Config, Dataset, Train
+from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, Train, read_model
+from cadmus.config.fields import Above0, NonNegative
 from cadmus.dataset import shards
 from cadmus.errors import InputError, suggest
 from cadmus.model.flops import embedding_count, parameter_count, training_flops
-from cadmus.templates import TEMPLATES as DRAWN
+from cadmus.templates import TEMPLATES as SAMPLERS
 from cadmus.templates import Candidates, Draw
 from cadmus.vm.compiled import verdicts
 
-DEVICES = Path(__file__).parents[2] / "config" / "devices.tsv"
-"""Speed and price of each device."""
+DEVICES = TABLES / "devices.yaml"
+"""Table of this checkout."""
 SAMPLE = 8_192
-"""Candidates drawn of each template to see how long its programs are."""
-MEASURED = "measured:"
-"""Beginning of the source of a rate that was measured; any other rate is an estimate."""
-COLUMNS = (
-    "device",
-    "counts",
-    "teraflops",
-    "peak_teraflops",
-    "fixed_ms_per_layer",
-    "usd_per_hour",
-    "source",
-)
+"""Candidates sampled per template to measure the length of its programs."""
+RANKS = "ranks"
+"""Stands for train.ranks in ``counts``."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A row of the table of devices, for one count.
+    """A number of equal devices.
 
     Attributes:
         name: of one device.
         count: number of devices.
-        teraflops: one device's rate on the matrix products of a training, in 10^12 operations per second.
-        peak_teraflops: one device's peak, the base of MFU.
+        teraflops: training rate of one device in 10^12 FLOPs/s, matrix products only.
+        peak_teraflops: peak rate of one device, the base of MFU.
         fixed_ms_per_layer: time per step and layer that more devices do not shorten, in ms.
         usd_per_hour: price of one device.
-        source: origin of the rates and the price.
+        source: source of the rates and the price.
     """
 
     name: str
@@ -65,18 +53,42 @@ class Device:
 
     @property
     def measured(self) -> bool:
-        return self.source.startswith(MEASURED)
+        """True if the rate was measured, False if estimated."""
+        return self.source.startswith("measured:")
+
+
+class DeviceEntry(Section):
+    """A device in ``config/tables/devices.yaml``; the fields are those of :class:`Device`."""
+
+    counts: Annotated[list[int | Literal["ranks"]], Field(min_length=1)]
+    """numbers of devices to estimate for; `ranks` is train.ranks"""
+    teraflops: Above0
+    peak_teraflops: Above0
+    fixed_ms_per_layer: NonNegative
+    usd_per_hour: Above0
+    source: str
+
+    @field_validator("counts", mode="before")
+    @classmethod
+    def _check_counts(cls, counts: Any) -> Any:
+        for count in counts if isinstance(counts, list) else []:
+            if count != RANKS and (type(count) is not int or count < 1):
+                raise ValueError(f"must be {RANKS} or integers of at least 1, got {count!r}")
+        return counts
+
+    def device(self, name: str, count: int) -> Device:
+        return Device(name, count, **self.model_dump(exclude={"counts"}))
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Time and price of a training.
+    """Estimated time and cost of a training.
 
     Attributes:
         device: the devices it runs on.
         hours: duration.
         usd: price of all devices.
-        mfu: model FLOPs over what the devices could compute at their peak in that time.
+        mfu: model FLOPs utilization, relative to the peak of all devices.
     """
 
     device: Device
@@ -87,14 +99,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The configured number of GPUs beside the cheapest.
+    """The configured number of GPUs compared with the cheapest.
 
     Attributes:
         gpu: name of the device.
-        cheapest: number of GPUs with the lowest price.
+        cheapest: number of GPUs with the lowest cost.
         configured: number of GPUs in the config.
-        speedup: hours on the cheapest number over hours on the configured one.
-        cost_ratio: USD for the configured number over USD for the cheapest.
+        speedup: hours on the cheapest number over hours on the configured number.
+        cost_ratio: cost of the configured number over cost of the cheapest.
     """
 
     gpu: str
@@ -106,13 +118,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class AverageProgram:
-    """The mean over the training programs, those of one template or of all, each template with its share.
+    """Means over training programs.
 
     Attributes:
-        tokens: the end included.
-        prompt_tokens: those before the place where a model is to go on.
-        pairs: of a token and one that it attends to: itself, or one before it in the program.
-        bytes: in a compressed shard.
+        tokens: including the end token.
+        prompt_tokens: tokens of the prompt.
+        pairs: pairs of a token and one that it attends to, including itself.
+        bytes: size in a compressed shard.
     """
 
     tokens: float
@@ -123,18 +135,18 @@ class AverageProgram:
 
 @dataclass(frozen=True)
 class Plan:
-    """The size of a run.  ``tokens`` and all that follows from them are estimates from a sample.
+    """The size of a run; ``tokens`` and everything derived from it are estimates from a sample.
 
     Attributes:
         name: of the run.
-        parameters, parameters_without_embeddings: of the model; embeddings are those of input and output.
-        programs, tokens: of the training set, one epoch.
-        shards, dataset_bytes: files of the dataset, all splits, and what they take on the disk.
+        parameters, parameters_without_embeddings: of the model, input and output embeddings.
+        programs, tokens: one epoch of the training set.
+        shards, dataset_bytes: number and size of the dataset's files, all splits.
         steps, batch_size, ranks: as configured.
-        gpus: number of GPUs that ``ranks`` stands for, see :func:`gpu_count`.
+        gpus: number of GPUs, see :func:`gpu_count`.
         trained_programs, trained_tokens, epochs: over all steps.
         flops: of the training, see :func:`training_flops`.
-        estimates: hours and cost on each device of the table, for the counts that divide the batch.
+        estimates: time and cost for every device and count that divides the batch.
     """
 
     name: str
@@ -160,10 +172,10 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
 
     Args:
         config: the run.
-        devices: the table of devices, see :func:`read_devices`.
+        devices: table of devices.
 
     Raises:
-        InputError: the table of devices is missing or wrong, or a template gives no program that fits.
+        InputError: the table is invalid, or a template has no program that fits dataset.max_length.
     """
     train = config.train
     wanted = [device for device in read_devices(devices, gpu_count(train)) if train.divides(device.count)]
@@ -202,9 +214,8 @@ def training_seconds(config: Config, flops: float, device: Device) -> float:
 
     steps · layers · fixed_ms_per_layer / 1000 + flops / (count · teraflops · 10^12)
 
-    The first term does not shrink with more devices.  Each step launches several hundred kernels, runs the
-    optimizer and reduces the gradients.  A GPU with few tokens per step spends most of its time there, so
-    FLOPs over the rate alone would promise a speedup that it does not reach.
+    The first term is the launch of kernels, the optimizer and the gradient reduction. It dominates on GPUs
+    with few tokens per step.
 
     Args:
         config: the run, for its steps and layers.
@@ -215,8 +226,15 @@ def training_seconds(config: Config, flops: float, device: Device) -> float:
     return fixed + flops / (device.count * device.teraflops * 1e12)
 
 
+def _estimate(config: Config, flops: float, device: Device) -> Estimate:
+    seconds = training_seconds(config, flops, device)
+    hours = seconds / 3600
+    mfu = flops / (seconds * device.count * device.peak_teraflops * 1e12)
+    return Estimate(device, hours, hours * device.count * device.usd_per_hour, mfu)
+
+
 def compare_counts(config: Config, planned: Plan, gpu: Device) -> Choice:
-    """Compare the price and time of ``gpu`` with those of the other counts in the table.
+    """Compare the time and cost on ``gpu`` with those of the other counts in the plan.
 
     Args:
         config: the run.
@@ -224,11 +242,7 @@ def compare_counts(config: Config, planned: Plan, gpu: Device) -> Choice:
         gpu: the device, with the configured count.
     """
     configured = _estimate(config, planned.flops, gpu)
-    others = [
-        _estimate(config, planned.flops, estimate.device)
-        for estimate in planned.estimates
-        if estimate.device.name == gpu.name
-    ]
+    others = [estimate for estimate in planned.estimates if estimate.device.name == gpu.name]
     cheapest = min(configured, *others, key=lambda estimate: (estimate.usd, estimate.device.count))
     return Choice(
         gpu=gpu.name,
@@ -240,131 +254,51 @@ def compare_counts(config: Config, planned: Plan, gpu: Device) -> Choice:
 
 
 def average_program(config: Config) -> AverageProgram:
-    """The average training program, from a small sample of each template; the same for the same config.
+    """Return the means over the training programs of all templates.
 
-    The sample is of programs before duplicates are removed, which are short ones mostly: of large datasets
-    of small templates the average is a little low (2 % for ``quick``, 8 % for ``paper``).
+    They come from a small sample before deduplication, so large datasets of small templates have slightly
+    more tokens than estimated (2% for ``quick``, 8% for ``paper``).
 
     Raises:
-        InputError: a template gives no program of at most dataset.max_length instructions.
+        InputError: a template has no program that fits dataset.max_length.
     """
-    of_template = average_programs(config)
-    counts = [getattr(config.dataset.templates, name).train for name in of_template]
-    means = [astuple(average) for average in of_template.values()]
+    by_template = average_programs(config)
+    counts = [getattr(config.dataset.templates, name).train for name in by_template]
+    means = [astuple(average) for average in by_template.values()]
     return AverageProgram(*np.average(means, axis=0, weights=counts).tolist())
 
 
 def average_programs(config: Config) -> dict[str, AverageProgram]:
-    """The average program of each template that has training programs, see :func:`average_program`.
-
-    Raises:
-        InputError: as there.
-    """
+    """Return the means of each template that has training programs, see :func:`average_program`."""
     return dict(_average_programs(config.seed, config.dataset.model_dump_json()))
 
 
+# A config is not hashable, its JSON is.
 @functools.lru_cache(maxsize=1)
 def _average_programs(seed: int, dataset_json: str) -> dict[str, AverageProgram]:
-    """Drawn once for all that a plan asks of it; a config itself cannot be a key."""
     dataset = Dataset.model_validate_json(dataset_json)
     averages = {}
     for name in progress("sample", TEMPLATES, unit="template"):
         if getattr(dataset.templates, name).train:
-            drawn = _draw(seed, dataset, name)
+            drawn = _sample(seed, dataset, name)
             tokens = drawn.programs.lengths + 1
-            pairs = tokens * (tokens + 1) / 2
             averages[name] = AverageProgram(
                 tokens=float(tokens.mean()),
                 prompt_tokens=float(drawn.prompt_length.mean()),
-                pairs=float(pairs.mean()),
+                pairs=float((tokens * (tokens + 1) / 2).mean()),
                 bytes=_stored_bytes(drawn),
             )
     return averages
 
 
-def read_devices(path: Path, ranks: int) -> list[Device]:
-    """Return the devices of a table of tab-separated values, one per count.
-
-    Args:
-        path: a table with the columns ``COLUMNS``; lines that begin with # are comments.
-        ranks: value of the word ``ranks`` in the column counts.
-
-    Raises:
-        InputError: as :func:`cadmus.common.files.read_table`, or a value is not a number in its range.
-    """
-    return [device for row in read_table(path, COLUMNS, "devices") for device in _of_row(row, path, ranks)]
-
-
-def read_gpu(path: Path, ranks: int, name: str | None = None) -> Device:
-    """The device of a table that a cluster has, in as many pieces as there are ranks.
-
-    Args:
-        path, ranks: as for :func:`read_devices`.
-        name: of the device; by default the first one of which the column counts has the word ``ranks``.
-
-    Raises:
-        InputError: as :func:`read_devices`, or there is no such device.
-    """
-    rows = read_table(path, COLUMNS, "devices")
-    for row in rows:
-        if row["device"] == name or (name is None and "ranks" in row["counts"].split()):
-            return replace(_of_row(row, path, ranks)[0], count=ranks)
-    if name is None:
-        raise InputError(f"{path}: no device has the word ranks in the column counts")
-    raise InputError(f"{path}: no device {name!r}; {suggest(name, (row['device'] for row in rows))}")
-
-
-def _of_row(row: dict[str, str], path: Path, ranks: int) -> list[Device]:
-    number = functools.partial(_number, row, path)
-    fixed = number("fixed_ms_per_layer", zero_allowed=True)
-    counts = row["counts"].replace("ranks", str(ranks)).split()
-    wanted = sorted({int(number("counts", text=text)) for text in counts or [""]})
-    return [
-        Device(
-            name=row["device"],
-            count=count,
-            teraflops=number("teraflops"),
-            peak_teraflops=number("peak_teraflops"),
-            fixed_ms_per_layer=fixed,
-            usd_per_hour=number("usd_per_hour"),
-            source=row["source"],
-        )
-        for count in wanted
-    ]
-
-
-def _number(
-    row: dict[str, str], path: Path, column: str, text: str | None = None, zero_allowed: bool = False
-) -> float:
-    text = row[column] if text is None else text
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    in_range = 0 < value < math.inf or (zero_allowed and value == 0)
-    # NaN is in no range, and half a device does not exist.
-    if not in_range or (column == "counts" and value != int(value)):
-        what = "must be ranks or whole numbers" if column == "counts" else "must be a number"
-        bound = "of at least 0" if zero_allowed else "above 0"
-        raise InputError(f"{path}: {row['device']}: {column}: {what} {bound}, got {text!r}")
-    return value
-
-
-def _estimate(config: Config, flops: float, device: Device) -> Estimate:
-    seconds = training_seconds(config, flops, device)
-    hours = seconds / 3600
-    mfu = flops / (seconds * device.count * device.peak_teraflops * 1e12)
-    return Estimate(device, hours, hours * device.count * device.usd_per_hour, mfu)
-
-
-def _draw(seed: int, dataset: Dataset, name: str) -> Candidates:
-    """A sample of the true programs of a template; of all candidates where hardly any is true."""
+def _sample(seed: int, dataset: Dataset, name: str) -> Candidates:
+    """Sample true programs of a template; any candidates if none of them is true."""
     draw = Draw(np.random.default_rng(seed_of(seed, name, "plan", 0)), dataset)
-    drawn = DRAWN[name](draw, SAMPLE)
+    drawn = SAMPLERS[name](draw, SAMPLE)
     short = drawn.programs.lengths <= dataset.max_length
     if not short.any():
         raise InputError(
-            f"dataset.templates.{name}: none of {SAMPLE} candidates has at most dataset.max_length "
+            f"dataset.templates.{name}: all of {SAMPLE} candidates have more than dataset.max_length "
             f"{dataset.max_length} instructions; raise it"
         )
     true = short & verdicts(drawn.programs)
@@ -372,7 +306,7 @@ def _draw(seed: int, dataset: Dataset, name: str) -> Candidates:
 
 
 def _stored_bytes(drawn: Candidates) -> float:
-    """Bytes of a program in a shard, from compressing these."""
+    """Return the mean size of a program in a compressed shard."""
     columns = {"program": drawn.programs.to_arrow(), "prompt_length": drawn.prompt_length.astype(np.uint8)}
     if drawn.x is not None and drawn.y is not None:
         columns |= {"x": drawn.x.astype(np.int16), "y": drawn.y.astype(np.int16)}
@@ -380,3 +314,40 @@ def _stored_bytes(drawn: Candidates) -> float:
     pq.write_table(pa.table(columns), file, compression="zstd")
     size: int = file.getvalue().size
     return size / len(drawn.programs)
+
+
+def read_devices(path: Path, ranks: int) -> list[Device]:
+    """Return the devices of a table, one per count.
+
+    Args:
+        path: YAML, see ``config/tables/devices.yaml``.
+        ranks: number that ``ranks`` in ``counts`` stands for.
+
+    Raises:
+        InputError: the table is invalid.
+    """
+    return [
+        entry.device(name, count)
+        for name, entry in read_model(path, dict[str, DeviceEntry]).items()
+        for count in sorted({ranks if isinstance(count, str) else count for count in entry.counts})
+    ]
+
+
+def read_gpu(path: Path, ranks: int, name: str | None = None) -> Device:
+    """Return a device of a table with ``ranks`` as its count.
+
+    Args:
+        path, ranks: as for :func:`read_devices`.
+        name: of the device; by default the first that has ``ranks`` in ``counts``.
+
+    Raises:
+        InputError: the table is invalid, or has no such device.
+    """
+    entries = read_model(path, dict[str, DeviceEntry])
+    if name is None:
+        name = next((name for name, entry in entries.items() if RANKS in entry.counts), None)
+        if name is None:
+            raise InputError(f"{path}: no device has {RANKS} in counts; add it to one")
+    if name not in entries:
+        raise InputError(f"{path}: no device {name!r}; {suggest(name, entries)}")
+    return entries[name].device(name, ranks)

@@ -44,18 +44,26 @@ def write(path, text):
     return path
 
 
-HEADER = "device\tcounts\tteraflops\tpeak_teraflops\tfixed_ms_per_layer\tusd_per_hour\tsource\n"
+def device(counts, teraflops=1, fixed=0, usd=1):
+    return {
+        "counts": counts,
+        "teraflops": teraflops,
+        "peak_teraflops": teraflops,
+        "fixed_ms_per_layer": fixed,
+        "usd_per_hour": usd,
+        "source": "x",
+    }
 
 
 def devices_file(path, teraflops, fixed=0):
-    path.write_text(f"{HEADER}CPU\t1\t1\t1\t0\t1\tx\nA\tranks\t{teraflops}\t{teraflops}\t{fixed}\t72\tx\n")
+    path.write_text(json.dumps({"CPU": device([1]), "A": device(["ranks"], teraflops, fixed, 72)}))
     return path
 
 
 @pytest.fixture
 def cluster(tmp_path, profile):
     def planned(run, flops, teraflops, chains, fixed=0):
-        devices = devices_file(tmp_path / "devices.tsv", teraflops, fixed)
+        devices = devices_file(tmp_path / "devices.yaml", teraflops, fixed)
         return plan_cluster(
             run,
             replace(plan(run, devices), flops=flops),
@@ -160,13 +168,13 @@ def test_the_disk_by_hand(cluster):
 
 
 def test_the_gpu_is_the_first_with_ranks_or_the_one_named(tmp_path):
-    table = devices_file(tmp_path / "devices.tsv", 5)
+    table = devices_file(tmp_path / "devices.yaml", 5)
     assert (read_gpu(table, 8).name, read_gpu(table, 8).count) == ("A", 8)
     assert (read_gpu(table, 8, "CPU").name, read_gpu(table, 8, "CPU").count) == ("CPU", 8)
     with pytest.raises(InputError, match="no device 'B'; there are CPU, A"):
         read_gpu(table, 8, "B")
-    table.write_text(f"{HEADER}CPU\t1\t1\t1\t0\t1\tx\n")
-    with pytest.raises(InputError, match="no device has the word ranks"):
+    table.write_text(json.dumps({"CPU": device([1])}))
+    with pytest.raises(InputError, match="no device has ranks in counts"):
         read_gpu(table, 8)
     assert read_gpu(DEVICES, 1).name == "H100"
 

@@ -1,4 +1,4 @@
-"""``cadmus plan``: what a run takes before it starts."""
+"""Estimates of a training, and ``cadmus plan``."""
 
 import json
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from click.testing import CliRunner
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -22,16 +23,30 @@ from cadmus.model.gpt import GPT
 from cadmus.planning.cluster import plan_cluster
 from cadmus.planning.training import DEVICES, average_program, compare_counts, plan, read_devices, read_gpu
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/tiny.yaml"
 SIZES = [(1, 8, 2, 5), (2, 32, 2, 64), (4, 128, 4, 512), (3, 96, 8, 100)]
-HEADER = "device\tcounts\tteraflops\tpeak_teraflops\tfixed_ms_per_layer\tusd_per_hour\tsource\n"
+DEVICE = {
+    "counts": [1],
+    "teraflops": 2,
+    "peak_teraflops": 3,
+    "fixed_ms_per_layer": 0,
+    "usd_per_hour": 3,
+    "source": "x",
+}
 CONFIGURED = re.compile(r"^cheapest +(.*)$", re.MULTILINE)
 
 
 def config(**changes):
     values = {**load_config(TINY).model_dump(), **changes}
     return parse_config(values, "test")
+
+
+def devices_file(directory, **devices):
+    """A table of devices, each with changes of DEVICE."""
+    path = directory / "devices.yaml"
+    path.write_text(yaml.safe_dump({name: {**DEVICE, **changes} for name, changes in devices.items()}))
+    return path
 
 
 def only(**templates):
@@ -73,7 +88,7 @@ def test_the_average_is_that_of_the_samples(name):
     assert average_program(run).tokens == pytest.approx(drawn, rel=0.1)
 
 
-def test_every_template_counts_with_its_share():
+def test_the_average_is_weighted_by_train_programs():
     apart = [average_program(only(**{name: {"train": 5}})).tokens for name in ("equality", "subroutines")]
     together = average_program(only(equality={"train": 30}, subroutines={"train": 10})).tokens
     assert together == pytest.approx((3 * apart[0] + apart[1]) / 4)
@@ -140,8 +155,7 @@ def test_a_step_on_gpus_is_within_15_percent_of_the_counted_kernels(name, device
 
 
 def test_more_gpus_do_not_shorten_the_fixed_time(tmp_path):
-    table = tmp_path / "devices.tsv"
-    table.write_text(f"{HEADER}A\t1 1000\t1e-3\t1\t100\t1\tx\n")
+    table = devices_file(tmp_path, A={"counts": [1, 1000], "teraflops": 1e-3, "fixed_ms_per_layer": 100})
     run = config(train={"steps": 50, "batch_size": 1000})
     planned = plan(run, table)
     fixed = 50 * run.model.layers * 0.1 / 3600
@@ -173,9 +187,10 @@ def test_the_configured_number_of_gpus_is_compared_with_the_cheapest(tmp_path):
     # A step takes 1 ms at least, and another 3 ms shared by the devices.
     run = config(train={"steps": 1000, "batch_size": 40, "ranks": 2})
     flops = plan(run).flops
-    table = tmp_path / "devices.tsv"
-    fixed = 1 / run.model.layers
-    table.write_text(f"{HEADER}A\tranks 1 4\t{flops / 3e12}\t{flops / 1e12}\t{fixed}\t5\tx\n")
+    rate, fixed = flops / 3e12, 1 / run.model.layers
+    table = devices_file(
+        tmp_path, A={"counts": ["ranks", 1, 4], "teraflops": rate, "fixed_ms_per_layer": fixed}
+    )
     choice = compare_counts(run, plan(run, table), read_gpu(table, 2))
     assert (choice.gpu, choice.cheapest, choice.configured) == ("A", 1, 2)
     assert choice.speedup == pytest.approx(4 / 2.5)
@@ -209,8 +224,9 @@ def test_the_laptop_model_takes_at_most_8_megabytes():
 
 
 def test_ranks_say_how_many_devices_there_are(tmp_path):
-    table = tmp_path / "devices.tsv"
-    table.write_text(f"# note\n{HEADER}A\t1\t2\t2\t0\t3\tx\nB\tranks 8\t4\t9\t0\t5\ty\n")
+    table = devices_file(
+        tmp_path, A={}, B={"counts": ["ranks", 8], "teraflops": 4, "peak_teraflops": 9, "usd_per_hour": 5}
+    )
     counts = {ranks: [(d.name, d.count) for d in read_devices(table, ranks)] for ranks in (1, 4, 8)}
     assert counts == {
         1: [("A", 1), ("B", 1), ("B", 8)],
@@ -222,34 +238,60 @@ def test_ranks_say_how_many_devices_there_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("changes", "message"),
     [
-        (None, "cannot read the table of devices"),
-        ("", "the columns of a table of devices are device, counts"),
-        ("device,counts\n", "the columns of a table of devices are device, counts"),
-        (f"{HEADER}A\t1\tfast\t3\t0\t3\tx\n", "A: teraflops: must be a number above 0, got 'fast'"),
-        (f"{HEADER}A\t1\t2\t3\t0\tnan\tx\n", "A: usd_per_hour: must be a number above 0, got 'nan'"),
-        (f"{HEADER}A\t1\t-2\t3\t0\t3\tx\n", "A: teraflops: must be a number above 0, got '-2'"),
-        (f"{HEADER}A\t1\t2\t0\t0\t3\tx\n", "A: peak_teraflops: must be a number above 0, got '0'"),
-        (f"{HEADER}A\t1\t2\t3\t-1\t3\tx\n", "A: fixed_ms_per_layer: must be a number of at least 0"),
-        (f"{HEADER}A\t1.5\t2\t3\t0\t3\tx\n", "A: counts: must be ranks or whole numbers above 0, got '1.5'"),
-        (f"{HEADER}A\t\t2\t3\t0\t3\tx\n", "A: counts: must be ranks or whole numbers above 0, got ''"),
-        (f"{HEADER}A\n", "the row 'A' has 1 cells, not 7, between tabs"),
+        ({"teraflops": "fast"}, "A.teraflops: must be a number, got 'fast'"),
+        ({"usd_per_hour": float("nan")}, "A.usd_per_hour: must be a finite number, got nan"),
+        ({"usd_per_hour": 0}, "A.usd_per_hour: must be above 0, got 0"),
+        ({"teraflops": -2}, "A.teraflops: must be above 0, got -2"),
+        ({"peak_teraflops": 0}, "A.peak_teraflops: must be above 0, got 0"),
+        ({"fixed_ms_per_layer": -1}, "A.fixed_ms_per_layer: must be at least 0, got -1"),
+        ({"counts": [1.5]}, "A.counts: must be ranks or integers of at least 1, got 1.5"),
+        ({"counts": [0]}, "A.counts: must be ranks or integers of at least 1, got 0"),
+        ({"counts": [True]}, "A.counts: must be ranks or integers of at least 1, got True"),
+        ({"counts": ["rank"]}, "A.counts: must be ranks or integers of at least 1, got 'rank'"),
+        ({"counts": []}, "A.counts: length must be at least 1, got []"),
+        ({"counts": "ranks"}, "A.counts: must be a list, got 'ranks'"),
+        ({"counts": None}, "A.counts: must be a list, got None"),
+        ({"mfu": 1}, "A.mfu: no such key; there are counts, teraflops"),
     ],
 )
-def test_a_wrong_table_of_devices_is_refused(tmp_path, text, message):
-    table = tmp_path / "devices.tsv"
+def test_bad_devices(tmp_path, changes, message):
+    table = devices_file(tmp_path, A=changes)
+    with pytest.raises(InputError) as error:
+        plan(config(), table)
+    assert str(error.value) == f"{table}: {message}" or str(error.value).startswith(f"{table}: {message}, ")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("devices.yaml", None, r"cannot read .*devices\.yaml: No such file"),
+        ("devices.yaml", "", r"devices\.yaml: must be a mapping, got None"),
+        (
+            "devices.yaml",
+            "A: {counts: [1]}",
+            r"A\.teraflops: is missing \(and 4 more problems\)",
+        ),
+        (
+            "devices.tsv",
+            "device\tcounts\n",
+            r"devices\.tsv: tab-separated .* not supported; write YAML",
+        ),
+    ],
+)
+def test_bad_tables_of_devices(tmp_path, name, text, message):
+    table = tmp_path / name
     if text is not None:
         table.write_text(text)
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=message):
         plan(config(), table)
-    assert str(table) in str(caught.value)
 
 
 def test_programs_that_never_fit_are_refused():
     values = load_config(TINY).model_dump()
     values["dataset"]["max_length"] = 5
-    with pytest.raises(InputError, match=r"dataset.templates.equality: none of 8192 candidates has at most"):
+    with pytest.raises(InputError, match=r"dataset.templates.equality: all of 8192 candidates have more"):
         plan(parse_config(values, "test"))
 
 
