@@ -314,7 +314,7 @@ def complaints(slurm: SlurmCluster, directory: Path) -> dict[str, str]:
     wrong_partition = complaint("rule shard: the cluster has no partition fast;")
     profile.write_text(text)
     slurm.hide(Path(sys.prefix))
-    no_environment = complaint("cadmus: a node does not see ")
+    no_environment = complaint("cadmus: a node does not have ")
     return {"wrong_partition": wrong_partition, "no_environment": no_environment}
 
 

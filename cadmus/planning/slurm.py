@@ -1,6 +1,6 @@
-"""The job of the training on a SLURM cluster, and a check of all jobs before the first is submitted.
+"""The training job on a SLURM cluster, and a check of all jobs before submission.
 
-A job that asks for what no node has is refused by SLURM in words of its own, or waits for ever.
+SLURM lets a job that no node can run wait forever, or refuses it with an unhelpful message.
 """
 
 import re
@@ -11,49 +11,48 @@ from typing import Any, Literal, NamedTuple
 from cadmus.errors import InputError
 
 PROFILE = "workflow/profiles/slurm/config.yaml"
-"""Where a user mends it."""
+"""Profile that the messages refer to."""
 FORMAT = "%P|%c|%m|%G|%l"
 CORES_PER_GPU, CORES_WITHOUT_GPUS = 8, 16
-"""Cores of a training on each node."""
+"""Cores of a training job, per GPU, or per node without GPUs."""
 MB_PER_GPU, MB_PER_CORE = 6_000, 1_500
-"""Memory of a rank on a GPU, and of each core of a training on CPUs."""
+"""Memory of a rank, on a GPU or per core."""
 BYTES_PER_PROGRAM = 30
-"""Memory of a training program on each node, whose ranks map the same file."""
+"""Memory of a training program per node; the ranks of a node share it."""
 
-
-WAYS_OUT = (
+HINTS = (
     (
         r"(\S*python\S*): not found",
-        "a node does not see {}: the environment has to lie in a directory that all nodes share",
+        "a node does not have {}; install the environment in a directory that all nodes share",
     ),
     (
         r"(Missing files after \d+ seconds)",
-        "{}, though the job wrote them: raise latency-wait in the profile, or see whether all nodes share "
+        "{}, although the job wrote them; raise latency-wait in the profile, or check that all nodes share "
         "this directory",
     ),
     (
         r"(Invalid account[^'\n]*)",
-        "{}: set account in the profile to one of yours (`sacctmgr show associations user=$USER`)",
+        "{}; set account in the profile to one of yours (`sacctmgr show associations user=$USER`)",
     ),
     (
         r"(OUT_OF_MEMORY|oom-kill|Out Of Memory)",
-        "a job took more memory than it had asked for ({}): raise mem_mb under set-resources in the profile",
+        "a job exceeded its memory ({}); raise mem_mb under set-resources in the profile",
     ),
     (
         r"(Unable to contact slurm controller)",
-        "{}: when it answers again, the same command goes on",
+        "{}; run the same command again later to resume",
     ),
 )
-"""What the log of a failed run may hold, and what to say of it, ``{}`` being the group."""
+"""Patterns in the log of a failed run and their messages; ``{}`` is the matched group."""
 
 
 class Node(NamedTuple):
-    """A node as one partition sees it.
+    """A node of a partition.
 
     Attributes:
-        cores: of the node.
+        cores: number of cores.
         memory: in MB.
-        gpus: how many of each type; the type is "" where the cluster names none.
+        gpus: number of GPUs by type; the type is "" if the cluster does not name it.
     """
 
     cores: int
@@ -68,9 +67,9 @@ class Partition(NamedTuple):
     """A partition.
 
     Attributes:
-        default: whether jobs go there that name none.
-        minutes: longest time of a job; None for no limit.
-        nodes: that it has.
+        default: True for the partition of jobs that name none.
+        minutes: time limit of a job; None for no limit.
+        nodes: its nodes.
     """
 
     default: bool
@@ -79,11 +78,11 @@ class Partition(NamedTuple):
 
 
 class TrainingJob(NamedTuple):
-    """The job of the training.
+    """The training job.
 
     Attributes:
         nodes: number of nodes.
-        gpus: over all nodes; 0 for a training on CPUs, or for one that takes the GPUs it finds.
+        gpus: over all nodes; 0 on CPUs, or to use the GPUs that are visible.
         gpu_model: type of the GPUs; "" for any.
         gpu_partition: partition of jobs with GPUs; "" for that of all jobs.
     """
@@ -95,26 +94,31 @@ class TrainingJob(NamedTuple):
 
     @property
     def cores(self) -> int:
-        """Cores on each node."""
+        """Cores per node."""
         return CORES_PER_GPU * (self.gpus // self.nodes) or CORES_WITHOUT_GPUS
 
     def memory(self, cores: int, programs: int) -> int:
-        """Memory on each node in MB, for so many cores and training programs."""
+        """Return the memory per node in MB.
+
+        Args:
+            cores: cores per node.
+            programs: training programs.
+        """
         ranks = MB_PER_GPU * -(-self.gpus // self.nodes) or MB_PER_CORE * cores
         return ranks + programs * BYTES_PER_PROGRAM // 10**6
 
     def resources(self) -> dict[str, int | str]:
-        """Return the resources that Snakemake's SLURM plugin makes options of ``sbatch`` from."""
+        """Return the resources that Snakemake's SLURM plugin converts to ``sbatch`` options."""
         asked: dict[str, int | str] = {"nodes": self.nodes, "train_gpus": self.gpus}
         if self.nodes > 1:
-            # One launcher on each node, which starts the ranks there; srun is in the rule.
+            # One launcher per node, which starts its ranks; the rule calls srun.
             asked |= {"mpi": "srun", "tasks": self.nodes, "tasks_per_gpu": 0}
         if not self.gpus:
             return asked
         if self.gpu_partition:
             asked["slurm_partition"] = self.gpu_partition
         if self.nodes > 1:
-            # Of a total, SLURM may take 7 GPUs on one node and 1 on the other.
+            # SLURM may split a total unevenly, such as 7 GPUs on one node and 1 on the other.
             model = f"{self.gpu_model}:" if self.gpu_model else ""
             asked["gres"] = f"gpu:{model}{self.gpus // self.nodes}"
         else:
@@ -125,13 +129,13 @@ class TrainingJob(NamedTuple):
 
 
 def training_job(ranks: int | Literal["auto"], site: Mapping[str, Any]) -> TrainingJob:
-    """Return the job of the training.
+    """Return the training job.
 
     Args:
         ranks: ``train.ranks`` of the config.
-        site: what the profile sets for the rule ``train``, of which ``train_nodes``, ``train_gpus``,
-            ``train_gpu_model`` and ``train_partition`` count; without ``train_gpus``, each rank has a GPU,
-            and ``auto`` asks for none.
+        site: resources that the profile sets for the rule ``train``; reads ``train_nodes``, ``train_gpus``,
+            ``train_gpu_model`` and ``train_partition``. ``train_gpus`` is one per rank by default, none for
+            ``auto``.
     """
     return TrainingJob(
         nodes=site.get("train_nodes", 1),
@@ -142,16 +146,16 @@ def training_job(ranks: int | Literal["auto"], site: Mapping[str, Any]) -> Train
 
 
 class Demand(NamedTuple):
-    """What one job asks for.
+    """Resources that a job requests.
 
     Attributes:
-        rule: that the job is of.
-        partition: "" for the default one.
-        nodes: how many.
-        cores, memory: on each node; memory in MB.
+        rule: rule of the job.
+        partition: "" for the default partition.
+        nodes: number of nodes.
+        cores, memory: per node; memory in MB.
         gpus: over all nodes.
         gpu_model: type of the GPUs; "" for any.
-        minutes: its time limit.
+        minutes: time limit.
     """
 
     rule: str
@@ -165,27 +169,27 @@ class Demand(NamedTuple):
 
 
 def read_partitions() -> dict[str, Partition]:
-    """The partitions of this cluster by name.
+    """Return the partitions of this cluster by name.
 
     Raises:
-        InputError: there is no SLURM here, or it does not answer.
+        InputError: SLURM is not installed or does not answer.
     """
-    # Those that are hidden as well: a job may go there all the same.
+    # --all includes hidden partitions, which accept jobs too.
     command = ["sinfo", "--all", "--Node", "--noheader", f"--format={FORMAT}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except OSError:
         raise InputError(
-            "there is no sinfo here; this profile is for the login node of a SLURM cluster, and "
-            "`snakemake --cores all` is for this machine"
+            "sinfo: not found; this profile is for the login node of a SLURM cluster, use "
+            "`snakemake --cores all` on other machines"
         ) from None
     except subprocess.CalledProcessError as error:
-        raise InputError(f"the SLURM cluster does not answer: {error.stderr.strip()}") from None
+        raise InputError(f"sinfo: {error.stderr.strip()}; the SLURM cluster does not answer") from None
     return parse_partitions(done.stdout)
 
 
 def parse_partitions(text: str) -> dict[str, Partition]:
-    """The partitions in what ``sinfo --Node`` prints with ``FORMAT``."""
+    """Parse the output of ``sinfo --Node`` in ``FORMAT``."""
     partitions: dict[str, Partition] = {}
     for line in text.splitlines():
         name, cores, memory, resources, limit = line.split("|")
@@ -197,9 +201,9 @@ def parse_partitions(text: str) -> dict[str, Partition]:
 
 
 def _gpus(resources: str) -> dict[str, int]:
-    """GPUs by type in a list such as ``gpu:h100:8(S:0,1),shard:16`` or ``gpu:2``."""
+    """Return GPUs by type from a list such as ``gpu:h100:8(S:0,1),shard:16`` or ``gpu:2``."""
     gpus: dict[str, int] = {}
-    # In brackets are the sockets that they belong to.
+    # Sockets are in parentheses.
     for resource in re.sub(r"\([^)]*\)", "", resources).split(","):
         kind, *model, count = resource.split(":") if ":" in resource else (resource, "1")
         if kind == "gpu":
@@ -209,7 +213,7 @@ def _gpus(resources: str) -> dict[str, int]:
 
 
 def minutes_of(limit: str) -> int | None:
-    """Minutes of a time as SLURM writes it; None for no limit.
+    """Return the minutes of a SLURM time limit; None for no limit.
 
     >>> minutes_of("1-12:00:00"), minutes_of("30:00"), minutes_of("infinite")
     (2160, 30, None)
@@ -222,10 +226,10 @@ def minutes_of(limit: str) -> int | None:
 
 
 def check(demands: Iterable[Demand], partitions: dict[str, Partition]) -> None:
-    """See that some nodes have what each job asks for.
+    """Check that the cluster can run each job.
 
     Raises:
-        InputError: naming the first rule whose jobs could never run, what is there, and what to change.
+        InputError: the first rule whose jobs could never run, what the cluster has, and what to change.
     """
     for demand in demands:
         problem = _problem(demand, partitions)
@@ -233,13 +237,14 @@ def check(demands: Iterable[Demand], partitions: dict[str, Partition]) -> None:
             raise InputError(f"rule {demand.rule}: {problem} in {PROFILE}")
 
 
-def ways_out(log: str) -> list[str]:
-    """What to do about the failures that the log of a run tells of, as far as the cluster is to blame."""
-    found = ((re.search(pattern, log), text) for pattern, text in WAYS_OUT)
+def hints(log: str) -> list[str]:
+    """Return what to do about cluster failures in the log of a run."""
+    found = ((re.search(pattern, log), text) for pattern, text in HINTS)
     return [text.format(match[1]) for match, text in found if match]
 
 
 def _problem(demand: Demand, partitions: dict[str, Partition]) -> str | None:
+    """Return why the job could never run and which setting to change; None if it can."""
     variable = "gpu_partition" if demand.gpus else "partition"
     name = demand.partition or next((name for name, one in partitions.items() if one.default), "")
     there = ", ".join(partitions)
@@ -250,8 +255,8 @@ def _problem(demand: Demand, partitions: dict[str, Partition]) -> str | None:
     partition = partitions[name]
     if partition.minutes is not None and demand.minutes > partition.minutes:
         return (
-            f"{demand.minutes} minutes are more than the {partition.minutes} that partition {name} gives a "
-            "job; set longest or runtime"
+            f"{demand.minutes} minutes exceed the limit of {partition.minutes} of partition {name}; "
+            "set longest or runtime"
         )
     gpus, rest = divmod(demand.gpus, demand.nodes)
     if rest:
@@ -267,26 +272,23 @@ def _problem(demand: Demand, partitions: dict[str, Partition]) -> str | None:
         if not most:
             elsewhere = [name for name, one in partitions.items() if any(node.gpus for node in one.nodes)]
             if models:
-                way = f"has {', '.join(models)}; set gpu_model"
-            elif elsewhere:
-                way = f"has none at all; set gpu_partition to one of {', '.join(elsewhere)}"
+                return f"partition {name} has GPUs {', '.join(models)}, not{model}; set gpu_model"
+            if elsewhere:
+                fix = f"set gpu_partition to one of {', '.join(elsewhere)}"
             else:
-                way = "has none at all, nor has another; set train_gpus and experiment_gpus to 0"
-            return f"no node of partition {name} has a GPU{model}: it {way}"
+                fix = "nor has another; set train_gpus and experiment_gpus to 0"
+            return f"partition {name} has no GPUs; {fix}"
         if most < gpus:
             return (
-                f"{gpus} GPUs{model} on a node are more than the {most} that a node of partition {name} has; "
+                f"a node of partition {name} has at most {most} GPUs{model}, not {gpus}; "
                 "set train_gpus, or more train_nodes,"
             )
         nodes = [node for node in nodes if node.gpus_of(demand.gpu_model) >= gpus]
-    if max(node.cores for node in nodes) < demand.cores:
-        most = max(node.cores for node in nodes)
-        return (
-            f"{demand.cores} cores are more than the {most} of a node of partition {name}; change set-threads"
-        )
-    if max(node.memory for node in nodes) < demand.memory:
-        most = max(node.memory for node in nodes)
-        return f"{demand.memory} MB are more than the {most} of a node of partition {name}; set mem_mb"
+    cores, memory = max(node.cores for node in nodes), max(node.memory for node in nodes)
+    if cores < demand.cores:
+        return f"a node of partition {name} has at most {cores} cores, not {demand.cores}; change set-threads"
+    if memory < demand.memory:
+        return f"a node of partition {name} has at most {memory} MB, not {demand.memory}; set mem_mb"
     if len(nodes) < demand.nodes:
         return f"partition {name} has {len(nodes)} such nodes, not {demand.nodes}; set train_nodes"
     return None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from cadmus.planning.slurm import Demand, check, read_partitions, ways_out
+from cadmus.planning.slurm import Demand, check, hints, read_partitions
 from cadmus.errors import InputError
 
 
@@ -74,5 +74,5 @@ onstart:
 onerror:
     if workflow.executor_plugin.name == "slurm":
         for path in log:
-            for line in ways_out(Path(path).read_text(errors="replace")):
+            for line in hints(Path(path).read_text(errors="replace")):
                 print(f"cadmus: {line}", file=sys.stderr)

@@ -9,7 +9,7 @@ from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
 
 from cadmus.errors import InputError
-from cadmus.planning.slurm import Demand, check, parse_partitions, read_partitions, training_job, ways_out
+from cadmus.planning.slurm import Demand, check, hints, parse_partitions, read_partitions, training_job
 
 SINFO = """\
 cpu*|64|256000|(null)|1-00:00:00
@@ -118,16 +118,15 @@ def test_what_a_cluster_has_is_accepted(demand):
         ),
         (
             JOB._replace(gpus=1),
-            "no node of partition cpu has a GPU: it has none at all; set gpu_partition to one of gpu, old",
+            "partition cpu has no GPUs; set gpu_partition to one of gpu, old",
         ),
         (
             GPUS._replace(gpu_model="a100"),
-            "no node of partition gpu has a GPU a100: it has h100; set gpu_model",
+            "partition gpu has GPUs h100, not a100; set gpu_model",
         ),
         (
             GPUS._replace(gpus=16),
-            "16 GPUs h100 on a node are more than the 8 that a node of partition gpu has; "
-            "set train_gpus, or more train_nodes,",
+            "a node of partition gpu has at most 8 GPUs h100, not 16; set train_gpus, or more train_nodes,",
         ),
         (
             GPUS._replace(gpus=7, nodes=2),
@@ -136,15 +135,15 @@ def test_what_a_cluster_has_is_accepted(demand):
         (GPUS._replace(gpus=24, nodes=3), "partition gpu has 2 such nodes, not 3; set train_nodes"),
         (
             JOB._replace(minutes=1441),
-            "1441 minutes are more than the 1440 that partition cpu gives a job; set longest or runtime",
+            "1441 minutes exceed the limit of 1440 of partition cpu; set longest or runtime",
         ),
         (
             JOB._replace(cores=65),
-            "65 cores are more than the 64 of a node of partition cpu; change set-threads",
+            "a node of partition cpu has at most 64 cores, not 65; change set-threads",
         ),
         (
             JOB._replace(memory=256_001),
-            "256001 MB are more than the 256000 of a node of partition cpu; set mem_mb",
+            "a node of partition cpu has at most 256000 MB, not 256001; set mem_mb",
         ),
     ],
 )
@@ -165,11 +164,11 @@ def test_a_cluster_without_a_default_or_without_gpus_says_so():
 
 def test_where_there_is_no_slurm_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="there is no sinfo here; this profile is for the login node"):
+    with pytest.raises(InputError, match="sinfo: not found; this profile is for the login node"):
         read_partitions()
     (tmp_path / "sinfo").write_text("#!/bin/sh\necho away >&2\nexit 1\n")
     (tmp_path / "sinfo").chmod(0o755)
-    with pytest.raises(InputError, match="the SLURM cluster does not answer: away"):
+    with pytest.raises(InputError, match="sinfo: away; the SLURM cluster does not answer"):
         read_partitions()
     (tmp_path / "sinfo").write_text(f"#!/bin/sh\nprintf '{SINFO}'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -181,7 +180,7 @@ def test_where_there_is_no_slurm_is_one_line(tmp_path, monkeypatch):
     [
         (
             "job00005/slurm_script: 4: /shared/.venv/bin/python3: not found\n",
-            "a node does not see /shared/.venv/bin/",
+            "a node does not have /shared/.venv/bin/python3; install",
         ),
         ("MissingOutputException: ... Missing files after 5 seconds. This might", "raise latency-wait"),
         (
@@ -189,16 +188,16 @@ def test_where_there_is_no_slurm_is_one_line(tmp_path, monkeypatch):
             "set account in the profile",
         ),
         ("SLURM-job '7' failed, SLURM status is: 'OUT_OF_MEMORY'.", "raise mem_mb under set-resources"),
-        ("failed: Unable to contact slurm controller (connect failure)", "the same command goes on"),
+        ("failed: Unable to contact slurm controller (connect failure)", "run the same command again later"),
     ],
 )
 def test_a_failure_of_the_cluster_has_a_way_out(log, line):
-    (found,) = ways_out(f"Error in rule shard:\n{log}\n")
+    (found,) = hints(f"Error in rule shard:\n{log}\n")
     assert line in found
 
 
 def test_a_failure_of_the_work_has_none():
     assert (
-        ways_out("Error in rule train:\nLogfile results/tiny/logs/shard.log not found.\ncadmus: error: x\n")
+        hints("Error in rule train:\nLogfile results/tiny/logs/shard.log not found.\ncadmus: error: x\n")
         == []
     )
