@@ -112,7 +112,7 @@ class OODRule(Section):
 
 
 class Dataset(Section):
-    """Which true programs are sampled."""
+    """The sampled programs and their splits."""
 
     values: Values = Values()
     max_length: Annotated[Positive, Field(le=LONGEST_PROGRAM)] = 63

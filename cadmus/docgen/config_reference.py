@@ -79,7 +79,9 @@ def readme(root: Path) -> str:
     parts = [INTRODUCTION, markdown(["file", "for"], files)]
     _describe("", config_model(), parts)
     names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
-    rows = [[f"`{name}`", *(f"`{recipe.get(name)}`" for recipe in RECIPES.values())] for name in names]
+    rows = [
+        [f"`{name}`", *(f"`{json.dumps(recipe.get(name))}`" for recipe in RECIPES.values())] for name in names
+    ]
     parts.append("## Recipes\n\nDefaults of each `train.recipe`:\n")
     parts.append(markdown(["field", *(f"`{name}`" for name in RECIPES)], rows))
     return "\n".join(parts)

@@ -321,7 +321,7 @@ def read_devices(path: Path, ranks: int) -> list[Device]:
 
     Args:
         path: YAML, see ``config/tables/devices.yaml``.
-        ranks: number that ``ranks`` in ``counts`` stands for.
+        ranks: value of ``ranks`` in ``counts``.
 
     Raises:
         InputError: the table is invalid.
