@@ -1,4 +1,4 @@
-"""The job of the training, and the check of all jobs against what `sinfo` says of a cluster."""
+"""The training job, and the check of all jobs against the output of `sinfo`."""
 
 import os
 import re
@@ -23,13 +23,13 @@ GPUS = JOB._replace(partition="gpu", gpus=8, gpu_model="h100")
 
 
 class Resources(dict):
-    """The resources of a job, as the plugin reads them."""
+    """Resources of a job, in the form that the plugin reads."""
 
     __getattr__ = dict.get
 
 
 def sbatch_options(job):
-    """The options that the plugin gives `sbatch` for the job of the training."""
+    """Options that the plugin passes to `sbatch` for the training job."""
     fake = SimpleNamespace(threads=job.cores, resources=Resources(job.resources()))
     names = "run_uuid", "slurm_logfile", "comment_str", "account", "partition", "workdir"
     call = get_submit_command(fake, dict.fromkeys(names, "")) + set_gres_string(fake)
@@ -63,17 +63,17 @@ def sbatch_options(job):
         ),
     ],
 )
-def test_the_training_asks_for_gpus_and_cores(ranks, site, options):
+def test_sbatch_options_of_the_training_job(ranks, site, options):
     assert sbatch_options(training_job(ranks, site)) == options
 
 
-def test_the_training_asks_for_gpus_in_their_partition():
+def test_gpu_partition_of_the_training_job():
     site = {"train_partition": "gpu"}
     assert training_job(1, site).resources()["slurm_partition"] == "gpu"
     assert "slurm_partition" not in training_job("auto", site).resources()
 
 
-def test_ranks_of_a_node_share_the_programs():
+def test_memory_of_the_training_job():
     programs = 80_200_000
     job = training_job(8, {})
     assert job.memory(job.cores, programs) == 8 * 6_000 + 2_406
@@ -81,7 +81,7 @@ def test_ranks_of_a_node_share_the_programs():
     assert training_job("auto", {}).memory(4, programs) == 4 * 1_500 + 2_406
 
 
-def test_partitions_are_read():
+def test_parse_partitions():
     partitions = parse_partitions(SINFO)
     assert list(partitions) == ["cpu", "gpu", "old"]
     assert [partition.default for partition in partitions.values()] == [True, False, False]
@@ -101,7 +101,7 @@ def test_partitions_are_read():
         JOB._replace(partition="old", gpus=4, minutes=10**6),
     ],
 )
-def test_what_a_cluster_has_is_accepted(demand):
+def test_check_accepts_available_resources(demand):
     check([demand], parse_partitions(SINFO))
 
 
@@ -147,13 +147,13 @@ def test_what_a_cluster_has_is_accepted(demand):
         ),
     ],
 )
-def test_what_it_has_not_is_one_line(demand, message):
+def test_check_names_missing_resources(demand, message):
     with pytest.raises(InputError) as error:
         check([JOB, demand], parse_partitions(SINFO))
     assert str(error.value) == f"rule train: {message} in workflow/profiles/slurm/config.yaml"
 
 
-def test_a_cluster_without_a_default_or_without_gpus_says_so():
+def test_check_without_default_partition_or_gpus():
     partitions = parse_partitions(SINFO.replace("*", ""))
     with pytest.raises(InputError, match="no default partition; set partition to one of cpu, gpu, old"):
         check([JOB], partitions)
@@ -162,7 +162,7 @@ def test_a_cluster_without_a_default_or_without_gpus_says_so():
         check([JOB._replace(gpus=1)], partitions)
 
 
-def test_where_there_is_no_slurm_is_one_line(tmp_path, monkeypatch):
+def test_read_partitions_without_slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="sinfo: not found; this profile is for the login node"):
         read_partitions()
@@ -191,12 +191,12 @@ def test_where_there_is_no_slurm_is_one_line(tmp_path, monkeypatch):
         ("failed: Unable to contact slurm controller (connect failure)", "run the same command again later"),
     ],
 )
-def test_a_failure_of_the_cluster_has_a_way_out(log, line):
+def test_hints_for_cluster_failures(log, line):
     (found,) = hints(f"Error in rule shard:\n{log}\n")
     assert line in found
 
 
-def test_a_failure_of_the_work_has_none():
+def test_no_hints_for_other_failures():
     assert (
         hints("Error in rule train:\nLogfile results/tiny/logs/shard.log not found.\ncadmus: error: x\n")
         == []

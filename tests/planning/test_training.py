@@ -43,14 +43,14 @@ def config(**changes):
 
 
 def devices_file(directory, **devices):
-    """A table of devices, each with changes of DEVICE."""
+    """Write a table of devices, each DEVICE with changes."""
     path = directory / "devices.yaml"
     path.write_text(yaml.safe_dump({name: {**DEVICE, **changes} for name, changes in devices.items()}))
     return path
 
 
 def only(**templates):
-    """The tiny config with these templates alone."""
+    """Return the tiny config with only these templates."""
     values = load_config(TINY).model_dump()
     values["dataset"]["templates"] = templates
     return parse_config(values, "test")
@@ -58,7 +58,7 @@ def only(**templates):
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize(("layers", "width", "heads", "mlp"), SIZES)
-def test_the_formulas_count_the_parameters_of_the_model(layers, width, heads, mlp, tied):
+def test_parameter_count_matches_the_model(layers, width, heads, mlp, tied):
     sizes = Model(layers=layers, width=width, heads=heads, mlp=mlp, tied=tied)
     model = GPT(sizes)
     assert parameter_count(sizes) == sum(parameter.numel() for parameter in model.parameters())
@@ -66,7 +66,7 @@ def test_the_formulas_count_the_parameters_of_the_model(layers, width, heads, ml
     assert training_flops(sizes, tokens=1, pairs=0) == 6 * matrices
 
 
-def test_the_attention_term_is_what_matrix_products_take():
+def test_attention_flops_match_the_flop_counter():
     q, k, v = torch.randn(3, 4, 9, 16, requires_grad=True)
     with FlopCounterMode(display=False) as counter:
         ((q @ k.mT).softmax(-1) @ v).sum().backward()
@@ -76,25 +76,25 @@ def test_the_attention_term_is_what_matrix_products_take():
     assert training_flops(twice, tokens=0, pairs=7) == 2 * training_flops(sizes, tokens=0, pairs=7)
 
 
-def test_programs_of_one_length_are_counted_exactly():
+def test_average_of_programs_of_one_length():
     average = average_program(only(equality={"train": 10}))
     assert (average.tokens, average.pairs) == (5 + 5 + 1 + 1, 12 * 13 / 2)
 
 
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "random"])
-def test_the_average_is_that_of_the_samples(name):
+def test_average_matches_sampled_programs(name):
     run = only(**{name: {"train": 2_000}})
     drawn = sample(run.dataset, run.seed, name, "train", 0, 2_000).programs.lengths.mean() + 1
     assert average_program(run).tokens == pytest.approx(drawn, rel=0.1)
 
 
-def test_the_average_is_weighted_by_train_programs():
+def test_average_is_weighted_by_train_programs():
     apart = [average_program(only(**{name: {"train": 5}})).tokens for name in ("equality", "subroutines")]
     together = average_program(only(equality={"train": 30}, subroutines={"train": 10})).tokens
     assert together == pytest.approx((3 * apart[0] + apart[1]) / 4)
 
 
-def test_a_plan_adds_up():
+def test_plan_is_consistent():
     run = config(train={"steps": 50, "batch_size": 40, "ranks": 2})
     planned, average = plan(run), average_program(run)
     assert planned == plan(run), "the sample is the same every time"
@@ -115,7 +115,7 @@ def test_a_plan_adds_up():
         assert estimate.usd == pytest.approx(estimate.hours * device.count * device.usd_per_hour)
 
 
-def test_hardly_a_true_program_is_no_reason_to_fail():
+def test_average_without_true_candidates():
     rare = only(random={"train": 5, "length": [60, 63]})
     assert 61 <= average_program(rare).tokens <= 64
 
@@ -124,7 +124,7 @@ CONFIGS = sorted([*(ROOT / "config").glob("*.yaml"), *(ROOT / "config/mixtures")
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_config_has_a_plan(path, tmp_path):
+def test_plan_of_every_config(path, tmp_path):
     planned = plan(load_config(path))
     assert planned.estimates
     shown = CliRunner().invoke(command, [str(path)], catch_exceptions=False).stdout
@@ -143,18 +143,18 @@ def hours_of(planned, name, count):
     return hours
 
 
-# Reckoned by hand from kernels, bytes and FLOPs, for compiled blocks.
+# Step times computed by hand from kernels, bytes and FLOPs of compiled blocks, within 15%.
 @pytest.mark.parametrize(
     ("name", "device", "count", "ms"),
     [("paper", "H100", 8, 22), ("paper", "H200", 1, 80), ("h200", "H200", 1, 43)],
 )
-def test_a_step_on_gpus_is_within_15_percent_of_the_counted_kernels(name, device, count, ms):
+def test_step_time_on_gpus_matches_counted_kernels(name, device, count, ms):
     planned = plan(load_config(ROOT / f"config/{name}.yaml"))
     step = 3_600_000 * hours_of(planned, device, count) / planned.steps
     assert step == pytest.approx(ms, rel=0.15)
 
 
-def test_more_gpus_do_not_shorten_the_fixed_time(tmp_path):
+def test_fixed_time_does_not_depend_on_the_count(tmp_path):
     table = devices_file(tmp_path, A={"counts": [1, 1000], "teraflops": 1e-3, "fixed_ms_per_layer": 100})
     run = config(train={"steps": 50, "batch_size": 1000})
     planned = plan(run, table)
@@ -163,7 +163,7 @@ def test_more_gpus_do_not_shorten_the_fixed_time(tmp_path):
     assert hours_of(planned, "A", 1000) > fixed
 
 
-def test_counts_that_do_not_divide_the_batch_are_left_out():
+def test_counts_divide_the_batch():
     planned = plan(config(train={"steps": 50, "batch_size": 20, "micro_batch_size": 5}))
     counts = {e.device.name: [] for e in planned.estimates}
     for estimate in planned.estimates:
@@ -183,7 +183,7 @@ def test_auto_counts_as_one_gpu():
     assert planned.estimates == one.estimates
 
 
-def test_the_configured_number_of_gpus_is_compared_with_the_cheapest(tmp_path):
+def test_compare_counts(tmp_path):
     # A step takes 1 ms at least, and another 3 ms shared by the devices.
     run = config(train={"steps": 1000, "batch_size": 40, "ranks": 2})
     flops = plan(run).flops
@@ -205,25 +205,25 @@ def test_the_configured_number_of_gpus_is_compared_with_the_cheapest(tmp_path):
         ("auto", r"1 × H100, as configured \(ranks: auto counts as 1\)"),
     ],
 )
-def test_the_cheapest_number_of_gpus_is_named(tmp_path, ranks, line):
+def test_cheapest_count_is_printed(tmp_path, ranks, line):
     path = tmp_path / "config.yaml"
     path.write_text(TINY.read_text().replace("ranks: 1", f"ranks: {ranks}"))
     shown = CliRunner().invoke(command, [str(path)], catch_exceptions=False).stdout
     assert re.fullmatch(line, CONFIGURED.search(shown)[1])
 
 
-def test_times_are_called_estimates_until_they_are_measured():
+def test_basis_column():
     shown = CliRunner().invoke(command, [str(TINY)], catch_exceptions=False).stdout
     basis = dict(re.findall(r"^(.*?)  .* (\S+)$", shown.split("\n\n")[1], re.MULTILINE))
     assert basis["8 × H100"] == "estimate"
     assert basis["2 CPU cores without bf16"] == "measured"
 
 
-def test_the_laptop_model_takes_at_most_8_megabytes():
+def test_laptop_model_is_smaller_than_8_mb():
     assert 4 * plan(load_config(ROOT / "config/laptop.yaml")).parameters < 7.9e6
 
 
-def test_ranks_say_how_many_devices_there_are(tmp_path):
+def test_ranks_in_counts(tmp_path):
     table = devices_file(
         tmp_path, A={}, B={"counts": ["ranks", 8], "teraflops": 4, "peak_teraflops": 9, "usd_per_hour": 5}
     )
@@ -288,14 +288,14 @@ def test_bad_tables_of_devices(tmp_path, name, text, message):
         plan(config(), table)
 
 
-def test_programs_that_never_fit_are_refused():
+def test_max_length_below_every_program():
     values = load_config(TINY).model_dump()
     values["dataset"]["max_length"] = 5
     with pytest.raises(InputError, match=r"dataset.templates.equality: all of 8192 candidates have more"):
         plan(parse_config(values, "test"))
 
 
-def test_json_is_the_plan():
+def test_json_output():
     shown = CliRunner().invoke(command, [str(TINY), "--json"], catch_exceptions=False).stdout
     found, run = json.loads(shown), load_config(TINY)
     cluster = asdict(plan_cluster(run, plan(run)))
@@ -303,7 +303,7 @@ def test_json_is_the_plan():
     assert found == json.loads(json.dumps(asdict(plan(run))))
 
 
-def test_planning_needs_no_torch():
+def test_planning_does_not_import_torch():
     code = (
         "import sys; from cadmus.cli.main import cadmus; "
         f"cadmus({['plan', str(TINY)]!r}, standalone_mode=False); "
@@ -314,6 +314,6 @@ def test_planning_needs_no_torch():
     assert "parameters" in done.stdout
 
 
-def test_the_shipped_devices_are_read():
+def test_shipped_devices():
     names = {device.name for device in read_devices(DEVICES, 1)}
     assert names == {"2 CPU cores", "2 CPU cores without bf16", "H100", "H200"}

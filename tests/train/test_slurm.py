@@ -1,4 +1,4 @@
-"""What a training has to do with SLURM, with stand-ins for its commands; `make slurm-test` has real ones."""
+"""Training on SLURM, with stubs of its commands; `make slurm-test` runs real ones."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from cadmus.errors import InputError
 from cadmus.train import launch, slurm
 from tests.checkout import copy_checkout, environment_of
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 STEP = {
     "SLURM_JOB_ID": "4711",
     "SLURM_STEP_NUM_NODES": "2",
@@ -33,7 +33,7 @@ def step(monkeypatch):
 
 @pytest.fixture
 def commands(tmp_path, monkeypatch, step):
-    """Makes a `squeue` that knows one state and a `scontrol`, and returns the file of what they are told."""
+    """Write stubs of `squeue`, with a fixed state, and `scontrol`; return the file with their arguments."""
     told = tmp_path / "told"
 
     def make(state: str, code: int = 0) -> Path:
@@ -54,7 +54,7 @@ def checkout(tmp_path_factory):
 
 @pytest.fixture
 def snakemake(checkout, tmp_path):
-    """Runs the tiny config through the profile with other values of the site, up to the model."""
+    """Run the tiny config with the profile, with changed site settings, up to the model."""
     sinfo = tmp_path / "sinfo"
     sinfo.write_text("#!/bin/sh\necho 'gpu*|64|512000|gpu:h100:8|infinite'\n")
     sinfo.chmod(0o755)
@@ -85,7 +85,7 @@ def snakemake(checkout, tmp_path):
         ),
     ],
 )
-def test_the_profile_decides_what_the_training_asks_for(snakemake, site, asked):
+def test_profile_sets_the_resources_of_the_training_job(snakemake, site, asked):
     done = snakemake(site, "--dry-run", "--printshellcmds")
     assert done.returncode == 0, done.stderr
     job = (done.stdout + done.stderr).split("rule train:")[1]
@@ -95,7 +95,7 @@ def test_the_profile_decides_what_the_training_asks_for(snakemake, site, asked):
     assert f"--ranks {site.get('train_gpus', 0)} " in job
 
 
-def test_nodes_that_cannot_share_the_gpus_are_refused_before_a_job_is_submitted(snakemake):
+def test_uneven_gpus_are_refused_before_submission(snakemake):
     done = snakemake({"train_gpus": 7, "train_nodes": 2})
     assert done.returncode
     line = "rule train: 2 nodes cannot share 7 GPUs equally; set train_gpus to a multiple of train_nodes in "
@@ -103,7 +103,7 @@ def test_nodes_that_cannot_share_the_gpus_are_refused_before_a_job_is_submitted(
     assert "Submitted" not in done.stdout + done.stderr
 
 
-def test_outside_a_step_of_several_nodes_there_is_one(monkeypatch, step):
+def test_nodes_outside_a_multi_node_step(monkeypatch, step):
     monkeypatch.setenv("SLURM_STEP_NUM_NODES", "1")
     assert slurm.nodes() is None
     for name in STEP:
@@ -111,24 +111,24 @@ def test_outside_a_step_of_several_nodes_there_is_one(monkeypatch, step):
     assert slurm.nodes() is None
 
 
-def test_the_nodes_of_a_step_meet_at_the_first(step):
+def test_nodes_of_a_step(step):
     assert slurm.nodes() == slurm.Nodes(2, 1, "10.0.0.7:24711", "4711")
 
 
-def test_a_running_job_is_put_back_in_the_queue(commands):
+def test_requeue_of_a_running_job(commands):
     told = commands("RUNNING")
     assert slurm.requeue() is None
     assert told.read_text().splitlines()[-1] == "scontrol requeue 4711"
 
 
 @pytest.mark.parametrize("state", ["COMPLETING", "CANCELLED", "TIMEOUT"])
-def test_a_job_that_is_over_stays_so(commands, state):
+def test_no_requeue_of_a_finished_job(commands, state):
     told = commands(state)
     assert slurm.requeue() == f"job 4711 is {state}"
     assert "scontrol" not in told.read_text()
 
 
-def test_why_a_job_is_not_put_back_is_said(commands, monkeypatch):
+def test_requeue_failures(commands, monkeypatch):
     commands("RUNNING", code=1)
     assert slurm.requeue() == "scontrol requeue 4711: no such job"
     monkeypatch.setenv("PATH", "")
@@ -137,7 +137,7 @@ def test_why_a_job_is_not_put_back_is_said(commands, monkeypatch):
     assert slurm.requeue() == "this is no SLURM job"
 
 
-def test_ranks_of_two_nodes_find_each_other(tmp_path):
+def test_ranks_of_two_nodes_connect(tmp_path):
     (tmp_path / "rank.py").write_text(
         "import json, os, sys\n"
         "names = 'LOCAL_RANK', 'WORLD_SIZE', 'MASTER_ADDR', 'MASTER_PORT'\n"
@@ -174,14 +174,14 @@ def test_ranks_of_two_nodes_find_each_other(tmp_path):
         assert told == [local_rank, "4", *endpoint.split(":"), node]
 
 
-def test_nodes_share_the_ranks_equally():
+def test_uneven_ranks_are_refused():
     with pytest.raises(
         InputError, match=r"train\.ranks: 3 ranks cannot be shared equally by the 2 nodes of job 1"
     ):
         launch.run_ranks(["true"], 3, slurm.Nodes(2, 0, "127.0.0.1:1", "1"))
 
 
-def test_ranks_that_do_not_divide_the_batch_are_refused(tmp_path):
+def test_ranks_must_divide_the_batch(tmp_path):
     places = ["dataset", "checkpoints", "output", "metrics"]
     options = [text for place in places for text in (f"--{place}", str(tmp_path / place))]
     arguments = ["--config", str(ROOT / "tests/tiny.yaml"), "--ranks", "3", *options]

@@ -1,0 +1,19 @@
+"""config/README.md and the JSON schema."""
+
+from pathlib import Path
+
+from cadmus.config import Train
+from cadmus.docgen.config_reference import documents, readme
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_generated_files_are_current():
+    for path, text in documents(ROOT).items():
+        assert path.read_text() == text, f"{path.name} is out of date: run `cadmus config document`"
+
+
+def test_every_field_has_a_row():
+    fields = readme(ROOT).split("## `train`")[1].split("## ")[0]
+    assert all(f"| `{name}` |" in fields for name in Train.model_fields)
+    assert "ZeRO" in fields
