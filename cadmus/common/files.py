@@ -1,10 +1,9 @@
-"""Writing files so that nothing is ever half-written, and reading the tables that people edit."""
+"""Write files atomically."""
 
-import csv
 import errno
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,35 +112,3 @@ def _refusal(folder: Path) -> str | None:
     except OSError as error:
         return error.strerror
     return None
-
-
-def read_table(path: Path, columns: Sequence[str], of_what: str) -> list[dict[str, str]]:
-    """The rows of a table of tab-separated values; lines that begin with # are comments.
-
-    Args:
-        path: where it is.
-        columns: the names that its first line must have.
-        of_what: what it is a table of, for the errors.
-
-    Raises:
-        InputError: the file cannot be read, has other columns, or a row with another number of cells.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise InputError(f"cannot read the table of {of_what} {path}: {reason}") from None
-    table = csv.reader(
-        (line for line in lines if line and line[0] != "#"), delimiter="\t", quoting=csv.QUOTE_NONE
-    )
-    names, *rows = [*table] or [[]]
-    if tuple(names) != tuple(columns):
-        raise InputError(
-            f"{path}: the columns of a table of {of_what} are {', '.join(columns)}, between tabs"
-        )
-    for cells in rows:
-        if len(cells) != len(columns):
-            raise InputError(
-                f"{path}: the row {cells[0]!r} has {len(cells)} cells, not {len(columns)}, between tabs"
-            )
-    return [dict(zip(columns, cells, strict=True)) for cells in rows]
