@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from cadmus.planning.cluster import jobs, read_profile
 
 from cadmus.common.files import replacing
 from cadmus.common.provenance import commit
 from cadmus.config import Config, load_config
-from cadmus.planning.cluster import jobs, read_profile
 from tests.checkout import ROOT, copy_checkout, environment_of
 from tests.slurm_cluster import SlurmCluster, ask, wait_for
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 import yaml
+from cadmus.evaluate.grid import grid_programs
 from click.testing import CliRunner
 
 from cadmus.cli.main import cadmus
 from cadmus.config import load_config, parse_config
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError, ModelOutputError
-from cadmus.evaluate.grid import grid_programs
 from cadmus.llm import batches, direct
 from cadmus.llm.answers import Answer, read_reply
 from cadmus.llm.comparison import Comparison

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from cadmus.evaluate.completion import second_expression
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from cadmus import isa
 from cadmus.config import OPERATORS, TEMPLATES, Dataset, ExpressionTemplate, Values
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
-from cadmus.evaluate.completion import second_expression
 from cadmus.programs import Programs, interleave, join
 from cadmus.templates import TEMPLATES as FUNCTIONS
 from cadmus.templates import Draw, functions

@@ -14,6 +14,8 @@ import matplotlib.image
 import polars as pl
 import pytest
 import yaml
+from cadmus.planning.cluster import jobs as cluster_jobs
+from cadmus.planning.cluster import local_jobs
 from huggingface_hub import ModelCard
 
 from cadmus.config import TEMPLATES, load_config
@@ -21,8 +23,6 @@ from cadmus.dataset.shards import plan
 from cadmus.figures import CAPTIONS, FIGURES, PAGES, TABLES
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
-from cadmus.planning.cluster import jobs as cluster_jobs
-from cadmus.planning.cluster import local_jobs
 from cadmus.programs import Programs
 from cadmus.report import FIGURES as DATASET_FIGURES
 from tests.checkout import ROOT, copy_checkout, environment_of

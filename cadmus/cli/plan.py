@@ -35,8 +35,8 @@ def plan(
 
     The first table is the training: its FLOPs over the rate of the devices, plus a time per step and layer
     that more devices do not shorten. Token counts come from a small sample of each template. The column basis
-    says whether a rate was measured or estimated; MFU is the fraction of the peak. Numbers of GPUs that do not
-    divide the batch are left out, and train.ranks auto counts as one GPU.
+    says whether a rate was measured or estimated; MFU is the fraction of the peak. Numbers of GPUs that do
+    not divide the batch are left out, and train.ranks auto counts as one GPU.
 
     The second table is the whole workflow on a cluster: jobs, and the core-hours and GPU-hours they hold.
 
@@ -55,7 +55,7 @@ def plan(
         run, planned, table, rates or workflow.RATES, profile or workflow.PROFILE, gpu
     )
     if as_json:
-        click.echo(json.dumps({**asdict(planned), "cluster": asdict(cluster)}, indent=2))
+        click.echo(json.dumps({**asdict(planned), "workflow": asdict(cluster)}, indent=2))
         return
     lines = {
         "model": f"{planned.parameters:,} parameters, {planned.parameters_without_embeddings:,} without "

@@ -38,7 +38,7 @@ def measure(subject: Subject) -> pl.DataFrame:
         )
         graded = accuracy_by(completions, "template")
         rows.append(graded.select(*(pl.lit(value).alias(name) for name, value in compute.items()), pl.all()))
-    return pl.concat(rows).cast({"step": pl.Int64, "tokens": pl.Int64, "flops": pl.Float64})
+    return pl.concat(rows)
 
 
 def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:

@@ -87,10 +87,9 @@ class Experiment:
         import polars as pl
 
         results = self.measure(subject)
-        declared = {name: pl.DataType.from_python(kind) for name, kind in self.columns.items()}
-        if dict(results.schema) != declared:
-            raise Defect(f"results have the columns {dict(results.schema)}, declared are {declared}")
-        return results
+        if results.columns != list(self.columns):
+            raise Defect(f"the results have the columns {results.columns}, declared are {list(self.columns)}")
+        return results.cast({name: pl.DataType.from_python(kind) for name, kind in self.columns.items()})
 
 
 @dataclass(frozen=True)

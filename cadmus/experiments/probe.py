@@ -138,8 +138,8 @@ def probe(
                     )
                 )
             bar.update()
-    results = with_accuracy(pl.concat(rows)).select(EXPERIMENT.columns)
-    return results.cast({"layer": pl.Int64, "programs": pl.Int64}).sort("target", "layer", "token")
+    results = with_accuracy(pl.concat(rows)).select(list(EXPERIMENT.columns))
+    return results.sort("target", "layer", "token")
 
 
 def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:

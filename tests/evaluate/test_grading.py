@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 import pytest
-from cadmus.evaluate.grading import complete, second_expression
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.errors import Defect
+from cadmus.evaluate.grading import complete, second_expression
 from cadmus.evaluate.results import accuracy_by
 from cadmus.model.tokens import BYTE_OF_TOKEN
 from cadmus.programs import Programs

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from cadmus.evaluate.regressions import Regressions
-from cadmus.experiments.probe import solver_batches, solver_steps
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+
+from cadmus.evaluate.regressions import Regressions
+from cadmus.experiments.probe import solver_batches, solver_steps
 
 STEPS = [solver_steps(place) for place in range(3)]
 
@@ -31,7 +32,9 @@ def test_regressions_match_scikit_learn(strengths) -> None:
     fitted = slice(0, 2_000)
     counts = torch.eye(7)[labels[fitted]]
     ours = Regressions(torch.from_numpy(features[:, fitted]), counts)
-    for c, (weights, intercepts) in zip(strengths, ours.fit(strengths, STEPS[: len(strengths)], solver_batches(2_000)), strict=True):
+    for c, (weights, intercepts) in zip(
+        strengths, ours.fit(strengths, STEPS[: len(strengths)], solver_batches(2_000)), strict=True
+    ):
         logits = torch.from_numpy(features) @ weights + intercepts
         for of_token, of_ours in zip(features, logits, strict=True):
             theirs = make_pipeline(StandardScaler(), LogisticRegression(C=c, tol=1e-6, max_iter=10_000))
@@ -54,6 +57,8 @@ def test_a_row_may_count_for_several_programs() -> None:
     given = torch.from_numpy(features)
     probabilities = []
     for x, y in ((given, counts), (given[:, rows], each)):
-        weights, intercepts = next(Regressions(x, torch.from_numpy(y)).fit([0.1], STEPS[:1], solver_batches(len(y))))
+        weights, intercepts = next(
+            Regressions(x, torch.from_numpy(y)).fit([0.1], STEPS[:1], solver_batches(len(y)))
+        )
         probabilities.append((given @ weights + intercepts).softmax(-1))
     torch.testing.assert_close(*probabilities, rtol=0, atol=0.05)

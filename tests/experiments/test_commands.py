@@ -171,7 +171,9 @@ def test_a_model_of_another_split_is_refused(place, tmp_path) -> None:
     save_export(GPT(run.model), run.model, tmp_path / "model", {"config": values})
     refused = invoke(place, "grid", tmp_path / "a.parquet", model=tmp_path / "model")
     assert isinstance(refused.exception, InputError)
-    assert "dataset.eval_fraction: the model was trained with 0.2, the config says 0.05" in str(refused.exception)
+    assert "dataset.eval_fraction: the model was trained with 0.2, the config says 0.05" in str(
+        refused.exception
+    )
 
 
 def test_a_dataset_that_the_model_may_have_been_trained_on_is_refused(place, tmp_path) -> None:

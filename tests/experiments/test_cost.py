@@ -120,7 +120,9 @@ def test_the_regressions_take_the_declared_operations():
         steps = [probe.solver_steps(place) for place in range(2)]
         list(Regressions(features, classes).fit([0.1, 1], steps, probe.solver_batches(1_000)))
     # X and Y, again with permuted values, two layers, eleven tokens.
-    assert probe.cost(run, LENGTHS).flops / (2 * 2 * 2 * 11) == pytest.approx(counter.get_total_flops(), rel=0.05)
+    assert probe.cost(run, LENGTHS).flops / (2 * 2 * 2 * 11) == pytest.approx(
+        counter.get_total_flops(), rel=0.05
+    )
 
 
 def test_hidden_states_beyond_the_memory_limit_take_more_passes(monkeypatch):

@@ -3,12 +3,12 @@
 import numpy as np
 import polars as pl
 import pytest
-from cadmus.experiments.grid import Settings, comparison_grid
 
 from cadmus import isa
 from cadmus.config import Values
 from cadmus.errors import InputError
 from cadmus.evaluate import regions
+from cadmus.experiments.grid import Settings, comparison_grid
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from cadmus.experiments.lens import logit_lens
 
 from cadmus import isa
 from cadmus.config import Values
 from cadmus.errors import InputError
+from cadmus.experiments.lens import logit_lens
 from cadmus.programs import Programs
 
 VALUES = Values(low=-3, high=3)

@@ -3,11 +3,11 @@
 import numpy as np
 import polars as pl
 import pytest
-from cadmus.experiments.patch import patching
 
 from cadmus import isa
 from cadmus.config import Values
 from cadmus.errors import InputError
+from cadmus.experiments.patch import patching
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs
 from cadmus.templates.draw import comparator
@@ -18,7 +18,7 @@ LAYERS = 4
 
 
 class Two:
-    """Holds x at token 5 up to block 2, y at token 10 after block 1, and the comparator there after the last."""
+    """Holds x at token 5 up to block 2, y at token 10 after block 1, and there the comparator at the end."""
 
     def next_logits(self, prompts: Programs) -> np.ndarray:
         return self._logits(*self._values(prompts))

@@ -6,14 +6,16 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from cadmus.experiments import probe as module
-from cadmus.experiments.probe import Settings, majority, prefix_ids, probe, score
 
 from cadmus.config import Values
+from cadmus.experiments import probe as module
+from cadmus.experiments.probe import Settings, majority, prefix_ids, probe, score
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
 
-SMALL = Settings(train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1])
+SMALL = Settings(
+    train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1]
+)
 
 
 class Revealing:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from cadmus.planning.cluster import plan_cluster
 from click.testing import CliRunner
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -20,7 +21,6 @@ from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
-from cadmus.planning.cluster import plan_cluster
 from cadmus.planning.training import DEVICES, average_program, compare_counts, plan, read_devices, read_gpu
 
 ROOT = Path(__file__).parents[2]
