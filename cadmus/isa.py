@@ -1,19 +1,18 @@
-r"""The instruction set: one table that everything else reads.
+r"""The instruction set: the one table that the VMs, the tokenizer, the prompts and the manual read.
 
-A program is any sequence of the 65 one-character instructions.  The machine works on a stack of
-values, and a value is one of
+A program is a sequence of the 65 one-character instructions. The VM works on a stack of values. A value is
 
-* an integer in [-2^31, 2^31 - 1] that carries a decoration 0-9 (0 means none),
-* a sequence of at most 16 such integers,
+* an integer in [-2^31, 2^31 - 1] with a decoration 0-9 (0: none),
+* a sequence of at most 16 such integers, or
 * NAN.
 
-Every instruction has a fixed effect: it takes the values named before the arrow (the last one is the
-top of the stack) and leaves those named after it.  A missing input is NAN, and any NAN input makes all
-outputs NAN, so the number of outputs of a program follows from its text alone.  0 and NAN are false,
-everything else is true; a *true program* leaves at least one value, and all its values are true.
+Every instruction pops its inputs and pushes its outputs; the last one named is the top of the stack. A
+missing input is NAN, and a NAN input makes all outputs NAN, so the text of a program alone determines its
+number of outputs. 0 and NAN are false, every other value is true. A *true program* has at least one output,
+and all its outputs are true.
 
-The tables in the paper: Table 2 lists 22 of the instructions with their alternate symbols; the others
-are named in passing or are decisions of ours (see docs/paper-notes.md).
+22 instructions have alternate symbols in the paper's Table 2. The paper only names the others, or we chose
+them (docs/paper-notes.md).
 """
 
 import hashlib
@@ -29,17 +28,18 @@ INTEGER_MAX = 2**31 - 1
 MAX_SEQUENCE_LENGTH = 16
 MAX_DECORATION = 9
 MAX_CALL_DEPTH = 8
-"""Calls nested deeper than this give NAN."""
+"""Deeper calls give NAN."""
 CALL_BUDGET = 4096
-"""Instructions that one program may execute inside calls; then every call gives NAN."""
+"""Instructions a program may execute inside calls; after that every call gives NAN."""
 
 
 @dataclass(frozen=True)
 class Instruction:
     """One row of the table.
 
-    ``effect`` is written ``inputs → outputs``, the top of the stack last.  ``alternate`` is the symbol of
-    the paper's Table 2, or None for an instruction that the table leaves out.
+    Attributes:
+        effect: ``inputs → outputs``, the top of the stack last.
+        alternate: the symbol in the paper's Table 2, None if the table omits the instruction.
     """
 
     symbol: str
@@ -51,13 +51,19 @@ class Instruction:
 
     @property
     def inputs(self) -> int:
-        """Number of values taken from the stack."""
+        """Number of values popped from the stack."""
         return len(self.effect.split("→")[0].split())
 
     @property
     def outputs(self) -> int:
-        """Number of values left on the stack."""
+        """Number of values pushed on the stack."""
         return len(self.effect.split("→")[1].split())
+
+    @property
+    def literal(self) -> int | None:
+        """The integer that a literal pushes; None for every other instruction and the empty sequence."""
+        value = self.effect.split()[-1]
+        return None if self.group != "literals" or value == "s" else int(value)
 
 
 def _table() -> tuple[Instruction, ...]:
@@ -170,9 +176,10 @@ def _table() -> tuple[Instruction, ...]:
 
 
 INSTRUCTIONS: tuple[Instruction, ...] = _table()
-"""All 65 instructions; the position in this table is the token id."""
+"""All 65 instructions; an instruction's index is its token id."""
 
 BY_SYMBOL: dict[str, Instruction] = {row.symbol: row for row in INSTRUCTIONS}
+BY_NAME: dict[str, Instruction] = {row.name: row for row in INSTRUCTIONS}
 TOKEN_ID: dict[str, int] = {row.symbol: index for index, row in enumerate(INSTRUCTIONS)}
 VOCABULARY_SIZE = len(INSTRUCTIONS)
 END = "."
@@ -186,69 +193,68 @@ LIMITS: dict[str, int] = {
     "max_call_depth": MAX_CALL_DEPTH,
     "call_budget": CALL_BUDGET,
 }
-"""The limits of the machine; part of the instruction set and stored with every dataset."""
+"""The limits of the VM; part of the instruction set and stored with every dataset."""
 
 
 def digest() -> str:
-    """Sixteen hexadecimal digits that change when a symbol, a meaning, an effect or a limit changes."""
+    """Return a 16-digit hex hash of all symbols, names, effects, meanings and limits."""
     table = [[row.symbol, row.name, row.effect, row.meaning] for row in INSTRUCTIONS]
     text = json.dumps([table, LIMITS], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def check_program(program: str) -> str:
-    """Return ``program`` if every character of it is an instruction.
+    """Return ``program`` if every character is an instruction.
 
     Raises:
-        InputError: naming the first unknown symbol and its position, counted from 1.
+        InputError: unknown symbol; the message gives the first one and its position, counted from 1.
     """
     if not BY_SYMBOL.keys() >= set(program):
-        place, symbol = next((i, symbol) for i, symbol in enumerate(program) if symbol not in BY_SYMBOL)
+        position, symbol = next((i, symbol) for i, symbol in enumerate(program, 1) if symbol not in BY_SYMBOL)
         raise InputError(
-            f"unknown symbol {symbol!r} at position {place + 1} of the program {reprlib.repr(program)}; "
-            "`cadmus isa` lists the 65 instructions"
+            f"unknown symbol {symbol!r} at position {position} of the program {reprlib.repr(program)}; "
+            f"`cadmus isa` lists the {VOCABULARY_SIZE} instructions"
         )
     return program
 
 
 def check_prefix(prefix: str) -> str:
-    """Return ``prefix`` if a model can go on with it: instructions, one at least, and no end.
+    """Return ``prefix`` if a model can continue it: at least one instruction and no end.
 
     Raises:
-        InputError: saying what it is instead.
+        InputError: the prefix is empty, has an unknown symbol or contains the end ``.``.
     """
     if not prefix:
-        raise InputError("the prefix is empty; a model goes on from one instruction at least")
+        raise InputError("the prefix is empty; give at least one instruction")
     check_program(prefix)
     if END in prefix:
         raise InputError(
-            f"the prefix {reprlib.repr(prefix)} has its end {END} at position "
-            f"{prefix.index(END) + 1}; give what stands before it"
+            f"the prefix {reprlib.repr(prefix)} has its end {END} at position {prefix.index(END) + 1}; "
+            "give only the instructions before it"
         )
     return prefix
 
 
 _DEFINITION = re.compile(r"\\(?P<body>[^;]*);?|;")
-"""A definition, which an end may close as well, or a stray `;`."""
+"""A definition, closed or still open at the end of the program, or a stray ``;``."""
 
 
 def split_definitions(program: str) -> tuple[str, list[str]]:
     r"""Return the top level of ``program`` and the bodies of its subroutines, in order.
 
-    Reading stops at the first ``.``.  ``\`` opens a definition and ``;`` closes it; neither is part of
-    what is returned, wherever it stands.
+    Reading stops at the first ``.``. The delimiters ``\`` and ``;`` are left out everywhere.
 
     >>> split_definitions("9f\\41-*;27=.")
     ('9f27=', ['41-*'])
     """
-    top, bodies = places(program)
-    return "".join(program[place] for place in top), ["".join(program[k] for k in body) for body in bodies]
+    top, bodies = positions(program)
+    return "".join(program[i] for i in top), ["".join(program[i] for i in body) for body in bodies]
 
 
-def places(program: str) -> tuple[list[int], list[list[int]]]:
-    r"""Where, from 0, the instructions stand that :func:`split_definitions` returns.
+def positions(program: str) -> tuple[list[int], list[list[int]]]:
+    r"""Return the positions, from 0, of the instructions that :func:`split_definitions` returns.
 
-    >>> places("9f\\41-*;27=.")
+    >>> positions("9f\\41-*;27=.")
     ([0, 1, 8, 9, 10], [[3, 4, 5, 6]])
     """
     program = program.partition(END)[0]
@@ -259,5 +265,5 @@ def places(program: str) -> tuple[list[int], list[list[int]]]:
         top += range(start, match.start())
         start = match.end()
         if match["body"] is not None:
-            bodies.append([place for place in range(*match.span("body")) if program[place] != "\\"])
+            bodies.append([i for i in range(*match.span("body")) if program[i] != "\\"])
     return [*top, *range(start, len(program))], bodies

@@ -21,7 +21,7 @@ from tests.test_model import FLOAT_NOISE
 
 def test_a_program_runs_and_shows_its_steps():
     assert run("34+7=").true
-    assert [(step.symbol, step.place) for step in trace(r"\3*;5f.")] == [("5", 4), ("f", 5)]
+    assert [(step.symbol, step.position) for step in trace(r"\3*;5f.")] == [("5", 4), ("f", 5)]
 
 
 def test_sampled_programs_are_true_and_the_same_for_a_seed():

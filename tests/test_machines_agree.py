@@ -25,7 +25,7 @@ def assert_agreement(expected: dict[str, reference.Result]) -> None:
         assert list(map(type, outputs)) == list(map(type, result.outputs)), program
 
 
-class CountingMachine(reference._Machine):
+class CountingMachine(reference._VM):
     """The readable machine, which counts what it executes on inputs without NAN."""
 
     executed: ClassVar[Counter[str]] = Counter()
@@ -60,7 +60,7 @@ def sampled() -> dict[str, reference.Result]:
     with pytest.MonkeyPatch.context() as patch:
         for symbol, operation in reference._OPERATIONS.items():
             patch.setitem(reference._OPERATIONS, symbol, counting(symbol, operation))
-        patch.setattr(reference, "_Machine", CountingMachine)
+        patch.setattr(reference, "_VM", CountingMachine)
         return {program: reference.run(program) for program in programs}
 
 

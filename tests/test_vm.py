@@ -1,8 +1,10 @@
 r"""Both machines against the specification: every instruction, and what holds for all programs."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,7 +110,7 @@ def test_values_stay_within_the_limits(program: str) -> None:
 def test_trace_ends_with_the_outputs(program: str) -> None:
     steps = reference.trace(program)
     assert "".join(step.symbol for step in steps) == isa.split_definitions(program)[0]
-    assert "".join(program[step.place] for step in steps) == isa.split_definitions(program)[0]
+    assert "".join(program[step.position] for step in steps) == isa.split_definitions(program)[0]
     assert (steps[-1].stack if steps else []) == reference.run(program).outputs
 
 
@@ -127,7 +129,7 @@ def test_trace_shows_what_is_inside_calls() -> None:
         ("R", 1, ["0"]),
         ("f", 0, ["0"]),
     ]
-    assert "".join(program[step.place] for step in steps) == "21-E1-ERRf"
+    assert "".join(program[step.position] for step in steps) == "21-E1-ERRf"
     assert reference.trace(program) == [steps[0], steps[-1]]
 
 
@@ -230,3 +232,32 @@ def test_compiled_code_survives_its_cache(tmp_path) -> None:
     assert any(tmp_path.rglob("*.nbi"))
     assert printed[0] == printed[1]
     assert printed[0].count("Number(") == 3
+
+
+def test_a_change_of_the_instruction_table_invalidates_the_compiled_code(tmp_path) -> None:
+    """Renaming symbols in isa.py alone is enough; nothing stale comes from Numba's cache."""
+    package = Path(isa.__file__).parent
+    for source in ("isa.py", "errors.py", "programs.py", "vm"):
+        copy = shutil.copytree if (package / source).is_dir() else shutil.copy
+        (tmp_path / "cadmus").mkdir(exist_ok=True)
+        copy(package / source, tmp_path / "cadmus" / source)
+    shutil.rmtree(tmp_path / "cadmus/vm/__pycache__", ignore_errors=True)
+    script = (
+        "from cadmus.programs import Programs; from cadmus.vm import compiled, reference\n"
+        "programs = ['52-3=', '52-7=', 't', 'Z']\n"
+        "print(compiled.verdicts(Programs.from_strings(programs)).tolist(),\n"
+        "      [reference.run(program).true for program in programs])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def verdicts() -> str:
+        command = [sys.executable, "-c", script]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert verdicts() == "[True, False, True, True] [True, False, True, True]"
+    table = tmp_path / "cadmus/isa.py"
+    exchanged = table.read_text().replace('("-", "subtract"', '("+", "subtract"', 1)
+    table.write_text(exchanged.replace('("+", "add"', '("-", "add"', 1))
+    assert verdicts() == "[False, True, True, True] [False, True, True, True]"

@@ -41,7 +41,7 @@ def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
         "outputs": [reference.plain(value) for value in result.outputs],
         "steps": [
             {
-                "place": step.place,
+                "place": step.position,
                 "depth": step.depth,
                 "stack": [reference.plain(value) for value in step.stack],
             }

@@ -1,4 +1,4 @@
-"""The two machines: ``reference`` reads like the definition, ``compiled`` runs batches of programs.
+"""Two implementations of the VM: ``reference`` defines the semantics, ``compiled`` runs batches fast.
 
-They agree on every program; tests/test_machines_agree.py holds them to it.
+They give the same results on every program (tests/vm/test_agreement.py, ``cadmus fuzz``).
 """

@@ -1,53 +1,38 @@
-"""Number programs in lock step: many at a time, each step one instruction of every one of them.
+"""Number programs in lock step: 64 programs at a time, each step one instruction of all of them.
 
-A *number program* consists of integer literals, arithmetic, comparison, logic and unary instructions.  It
-holds nothing but integers without decoration and NAN, so a value is one float64, in which these integers are
-exact, and NAN is the NaN of floating point.  The programs are the lanes of a vector: the loop over them has
-no branch, computes every instruction and selects the result that is asked for, so that the compiler makes
-vector instructions of it.  What differs from lane to lane, the height of the stack, is in a loop of its own.
+A *number program* has only integer literals, arithmetic, comparison, logic and unary instructions. Its values
+are integers without decoration and NAN, so a float64 holds a value: integers exactly, NAN as NaN. Each
+program is a lane of a vector. The loop over the lanes computes every instruction without a branch and selects
+the result asked for, so the compiler vectorizes it. The stack height, which differs between lanes, has a loop
+of its own.
 
-Why float64 gives the results of integers: sums and differences of 32-bit integers are exact.  A product is
-exact up to 2^53, and rounding brings none from beyond into the range of integers.  A quotient a/b that is no
-integer is at least 1/|b| from the next one, and |a/b| < 2^32 / |b| bounds its rounding error by
-2^-21 / |b|, so its floor is right; b · floor(a/b) is then below 2^33 and exact.  A zero divisor makes the
-quotient infinite or NaN, and both are out of the range of integers, as is every result with a NaN in it.
+Why float64 gives the integer results: sums and differences of 32-bit integers are exact. A product is exact
+up to 2^53, and rounding brings no larger one back into range. A quotient a/b that is not an integer is at
+least 1/|b| from the nearest integer, and |a/b| < 2^32 / |b| bounds its rounding error by 2^-21 / |b|, so its
+floor is right; b · floor(a/b) is then below 2^33 and exact. A zero divisor gives an infinite or NaN quotient.
+Both are out of range, like every result with a NaN in it.
 """
 
-import numba
 import numpy as np
 
 from cadmus import isa
+from cadmus.vm import opcodes as op
+from cadmus.vm.jit import jit
 from cadmus.vm.outcome import NAN, NUMBER, Outcome
 
 LONGEST = np.iinfo(np.uint8).max
-"""Longer programs are not run here: their lengths are bytes, and the stack stays small."""
+"""Longer programs run in the kernel: lengths are bytes here, and the stack stays small."""
 _LANES = 64
-_BASE = 2  # the slots below the first value, always NAN: what an instruction finds that has no inputs
+_BASE = 2  # slots below the first value, always NaN: read when inputs are missing
 
 _GROUPS = ("literals", "arithmetic", "comparison and logic", "unary")
-_END = ord(isa.END)
-_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _MODULO, _MAXIMUM, _MINIMUM = b"+-*/%xn"
-_LESS, _GREATER, _EQUAL, _AND, _OR = b"<>=&|"
-_NOT, _TRUTH, _SUCCESSOR, _HALVE, _NEGATE, _ABSOLUTE, _EVEN = b"!?'B~ae"
+ALLOWED = np.zeros(256, np.bool_)
+"""Opcodes of number programs."""
+ALLOWED[[ord(row.symbol) for row in isa.INSTRUCTIONS if row.group in _GROUPS and row.name != "empty"]] = True
 
-_compile = numba.njit(cache=True, nogil=True, error_model="numpy")
-
-
-def _byte_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each byte: whether it may stand in a number program (bool), its inputs (int64) and the integer that
-    it pushes (float64, NaN when it pushes none)."""
-    allowed, inputs, literal = np.zeros(256, np.bool_), np.zeros(256, np.int64), np.full(256, np.nan)
-    for row in isa.INSTRUCTIONS:
-        if row.group in _GROUPS and row.effect != "→ s":
-            allowed[ord(row.symbol)] = True
-            inputs[ord(row.symbol)] = row.inputs
-            if row.group == "literals":
-                literal[ord(row.symbol)] = int(row.effect.split()[-1])
-    inputs[_END] = 1  # a program that has ended waits: its top stays as it is
-    return allowed, inputs, literal
-
-
-ALLOWED, _INPUTS, _LITERAL = _byte_tables()
+_PUSHED = np.where(op.PUSHED_KIND == NUMBER, op.PUSHED, np.nan)
+_INPUTS = op.INPUTS.copy()
+_INPUTS[op.END] = 1  # a program that has ended keeps its top
 
 
 def run(
@@ -62,27 +47,22 @@ def run(
 
     Args:
         data, offsets: the batch, read-only.
-        programs: int64, which programs of it to run; all of their instructions are in :data:`ALLOWED`.
+        programs: int64, indices of the programs to run, all of them number programs.
         lengths: uint8, shape of ``programs``, instructions of each, at least 1.
-        rows: as for the machine that runs the others, see :mod:`cadmus.vm.compiled`.
+        rows: as in :func:`cadmus.vm.kernel.run_batch`.
         outcome: filled in for these programs.
     """
     # Programs that run together take as many steps as the longest of them.
     order = np.argsort(lengths, kind="stable")
-    lengths = lengths[order].astype(np.int64)
-    limits = np.array([isa.INTEGER_MIN, isa.INTEGER_MAX], np.float64)
-    _run(data, offsets, programs[order], lengths, _INPUTS, _LITERAL, limits, rows, outcome)
+    _run(data, offsets, programs[order], lengths[order].astype(np.int64), rows, outcome)
 
 
-@_compile
+@jit
 def _run(
     data: np.ndarray,
     offsets: np.ndarray,
     programs: np.ndarray,
     lengths: np.ndarray,
-    inputs: np.ndarray,
-    literal: np.ndarray,
-    limits: np.ndarray,
     rows: np.ndarray,
     outcome: Outcome,
 ) -> None:
@@ -93,18 +73,18 @@ def _run(
     stack = np.empty((_BASE + longest, _LANES))
     pushed, left = np.empty(_LANES), np.empty(_LANES)
     all_true = np.empty(_LANES, np.bool_)
-    # The slot of the top, and the top itself, which is in the stack once another value comes to lie on it.
+    # The top of each stack and its slot. The top is written to the stack when another value is pushed.
     slot, top = np.empty(_LANES, np.int64), np.empty(_LANES)
     for first in range(0, len(programs), _LANES):
         lanes = min(_LANES, len(programs) - first)
         steps = lengths[first + lanes - 1]
-        has_unary = _transpose(data, offsets, programs, lengths, first, lanes, steps, inputs, code)
+        has_unary = _transpose(data, offsets, programs, lengths, first, lanes, steps, code)
         stack[:_BASE], slot[:], top[:] = np.nan, _BASE - 1, np.nan
         for step in range(steps):
-            _move(code[step], inputs, literal, stack, slot, top, left, pushed)
+            _move(code[step], stack, slot, top, left, pushed)
             if has_unary:
                 _unary(code[step], top)
-            _binary(code[step], pushed, left, top, limits)
+            _binary(code[step], pushed, left, top)
         for lane in range(_LANES):
             stack[slot[lane], lane] = top[lane]
         _all_true(stack, slot, steps, all_true)
@@ -122,7 +102,7 @@ def _run(
                     kind[rows[i] + k] = NAN
 
 
-@_compile
+@jit
 def _transpose(
     data: np.ndarray,
     offsets: np.ndarray,
@@ -131,99 +111,94 @@ def _transpose(
     first: int,
     lanes: int,
     steps: int,
-    inputs: np.ndarray,
     code: np.ndarray,
 ) -> bool:
-    """Give each program a lane of ``code``, filled up with ends; whether there is a unary instruction."""
+    """Write each program to a lane of ``code``, padded with ends; return whether one is unary."""
     has_unary = False
     for lane in range(_LANES):
         length = 0
         if lane < lanes:
             start, length = offsets[programs[first + lane]], lengths[first + lane]
             for step in range(length):
-                symbol = data[start + step]
-                code[step, lane] = symbol
-                has_unary |= inputs[symbol] == 1
+                opcode = data[start + step]
+                code[step, lane] = opcode
+                has_unary |= _INPUTS[opcode] == 1
         for step in range(length, steps):
-            code[step, lane] = _END
+            code[step, lane] = op.END
     return has_unary
 
 
-@_compile
+@jit
 def _move(
     code: np.ndarray,
-    inputs: np.ndarray,
-    literal: np.ndarray,
     stack: np.ndarray,
     slot: np.ndarray,
     top: np.ndarray,
     left: np.ndarray,
     pushed: np.ndarray,
 ) -> None:
-    """Bring the inputs in place, ``left`` being the one below the top, and the stack to its next height."""
+    """Fetch the inputs (``left`` is the one below the top) and move the stack to its next height."""
     for lane in range(_LANES):
-        symbol, here = code[lane], slot[lane]
+        opcode, here = code[lane], slot[lane]
         stack[here, lane] = top[lane]
         left[lane] = stack[here - 1, lane]
-        pushed[lane] = literal[symbol]
-        # Each has one output, which is there even if inputs were missing.
-        slot[lane] = max(here + 1 - inputs[symbol], _BASE)
+        pushed[lane] = _PUSHED[opcode]
+        # Each instruction has one output, even if inputs are missing.
+        slot[lane] = max(here + 1 - _INPUTS[opcode], _BASE)
 
 
-@_compile
+@jit
 def _unary(code: np.ndarray, top: np.ndarray) -> None:
-    """Execute the instructions with one input; the others leave the top as it is."""
+    """Execute unary instructions; all others keep the top."""
     for lane in range(_LANES):
-        symbol, a = code[lane], top[lane]
+        opcode, a = code[lane], top[lane]
         half = np.floor(a / 2)
-        is_one = (symbol == _NOT) & (a == 0)
-        is_one |= (symbol == _TRUTH) & (a != 0)
-        is_one |= (symbol == _EVEN) & (half + half == a)
+        is_one = (opcode == op.NOT) & (a == 0)
+        is_one |= (opcode == op.TRUTH) & (a != 0)
+        is_one |= (opcode == op.EVEN) & (half + half == a)
         c = a
-        c = (1.0 if is_one else 0.0) if (symbol == _NOT) | (symbol == _TRUTH) | (symbol == _EVEN) else c
-        c = a + 1 if symbol == _SUCCESSOR else c
-        c = half if symbol == _HALVE else c
-        c = -a if symbol == _NEGATE else c
-        c = abs(a) if symbol == _ABSOLUTE else c
+        c = (1.0 if is_one else 0.0) if (opcode == op.NOT) | (opcode == op.TRUTH) | (opcode == op.EVEN) else c
+        c = a + 1 if opcode == op.SUCCESSOR else c
+        c = half if opcode == op.HALVE else c
+        c = -a if opcode == op.NEGATE else c
+        c = abs(a) if opcode == op.ABSOLUTE else c
         top[lane] = c if a == a else a
 
 
-@_compile
-def _binary(
-    code: np.ndarray, pushed: np.ndarray, left: np.ndarray, top: np.ndarray, limits: np.ndarray
-) -> None:
-    """Execute literals and the instructions with two inputs; the others leave the top as it is.
+@jit
+def _binary(code: np.ndarray, pushed: np.ndarray, left: np.ndarray, top: np.ndarray) -> None:
+    """Execute literals and binary instructions; all others keep the top.
 
-    Whatever the instruction, a result that is out of range is NaN, and so is one of a top that is NaN.  A
-    left input that is NaN has to make the result NaN in each instruction, as a unary one does not look at it.
+    A result out of range is NaN, and so is any result of a NaN top. A NaN left input makes the result NaN in
+    each instruction separately, because unary instructions ignore it.
     """
-    low, high = limits[0], limits[1]
+    low, high = float(isa.INTEGER_MIN), float(isa.INTEGER_MAX)
     for lane in range(_LANES):
-        symbol, a, b = code[lane], left[lane], top[lane]
+        opcode, a, b = code[lane], left[lane], top[lane]
         quotient = np.floor(a / b)
-        is_one = (symbol == _LESS) & (a < b)
-        is_one |= (symbol == _GREATER) & (a > b)
-        is_one |= (symbol == _EQUAL) & (a == b)
-        is_one |= (symbol == _AND) & (a != 0) & (b != 0)
-        is_one |= (symbol == _OR) & ((a != 0) | (b != 0))
-        is_truth = (symbol == _LESS) | (symbol == _GREATER) | (symbol == _EQUAL)
-        is_truth |= (symbol == _AND) | (symbol == _OR)
+        is_one = (opcode == op.LESS) & (a < b)
+        is_one |= (opcode == op.GREATER) & (a > b)
+        is_one |= (opcode == op.EQUAL) & (a == b)
+        is_one |= (opcode == op.AND) & (a != 0) & (b != 0)
+        is_one |= (opcode == op.OR) & ((a != 0) | (b != 0))
+        is_truth = (opcode == op.LESS) | (opcode == op.GREATER) | (opcode == op.EQUAL)
+        is_truth |= (opcode == op.AND) | (opcode == op.OR)
         c = b
         c = (1.0 if is_one & (a == a) else a * 0) if is_truth else c
-        c = a + b if symbol == _ADD else c
-        c = a - b if symbol == _SUBTRACT else c
-        c = a * b if symbol == _MULTIPLY else c
-        c = quotient if symbol == _DIVIDE else c
-        c = a - b * quotient if symbol == _MODULO else c
-        c = (a if (a > b) | (a != a) else b) if symbol == _MAXIMUM else c
-        c = (a if (a < b) | (a != a) else b) if symbol == _MINIMUM else c
+        c = a + b if opcode == op.ADD else c
+        c = a - b if opcode == op.SUBTRACT else c
+        c = a * b if opcode == op.MULTIPLY else c
+        c = quotient if opcode == op.DIVIDE else c
+        c = a - b * quotient if opcode == op.MODULO else c
+        c = (a if (a > b) | (a != a) else b) if opcode == op.MAXIMUM else c
+        c = (a if (a < b) | (a != a) else b) if opcode == op.MINIMUM else c
         c = c if (b == b) & (low <= c) & (c <= high) else np.nan
         top[lane] = pushed[lane] if pushed[lane] == pushed[lane] else c
 
 
-@_compile
+@jit
 def _all_true(stack: np.ndarray, slot: np.ndarray, steps: int, all_true: np.ndarray) -> None:
-    """Whether no value of a lane is 0 or NaN; there is one at least."""
+    """Set whether no value of a lane is 0 or NaN; every lane has at least one value."""
     all_true[:] = True
     for height in range(_BASE, _BASE + steps):
         for lane in range(_LANES):

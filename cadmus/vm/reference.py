@@ -1,7 +1,6 @@
-"""The readable machine: the definition of what a program does.
+"""The reference VM: the definition of what a program does, in plain Python.
 
-Plain Python without dependencies.  Batches go through :mod:`cadmus.vm.compiled`, which gives the same
-results.
+:mod:`cadmus.vm.compiled` gives the same results for batches.
 """
 
 from collections.abc import Callable
@@ -28,7 +27,7 @@ Value = Number | Sequence | None
 
 
 class Result(NamedTuple):
-    """What a program leaves: its ``outputs``, the top of the stack last, and whether it is ``true``."""
+    """The ``outputs`` of a program, the top of the stack last, and whether it is ``true``."""
 
     outputs: list[Value]
     true: bool
@@ -39,24 +38,24 @@ class Step(NamedTuple):
 
     Attributes:
         symbol: the instruction.
-        place: where it stands in the program, from 0.
-        depth: how many calls it is inside of, 0 at the top level.
-        stack: of its call, or of the top level, after it.
+        position: its index in the program, from 0.
+        depth: number of calls around it, 0 at the top level.
+        stack: the stack of its call, or of the top level, after it.
     """
 
     symbol: str
-    place: int
+    position: int
     depth: int
     stack: list[Value]
 
 
 def is_true(value: Value) -> bool:
-    """Whether a value counts as true: everything but 0 and NAN."""
+    """Return True for every value but 0 and NAN."""
     return value is not NAN and (isinstance(value, Sequence) or value.value != 0)
 
 
 def show(value: Value) -> str:
-    """A value as text: ``7``, ``7:3`` with the decoration 3, ``[1 2:1 3]`` and ``NAN``."""
+    """Format a value: ``7``, ``7:3`` with the decoration 3, ``[1 2:1 3]``, ``NAN``."""
     if value is NAN:
         return "NAN"
     if isinstance(value, Sequence):
@@ -65,8 +64,7 @@ def show(value: Value) -> str:
 
 
 def plain(value: Value) -> int | dict[str, int] | list[int | dict[str, int]] | None:
-    """A value as JSON has it: null for NAN, a number, {"value": v, "decoration": d} when decorated, and a
-    list of these for a sequence."""
+    """Convert a value to JSON: null for NAN, a number, {"value": v, "decoration": d}, or a list of these."""
     if value is NAN:
         return None
     return _plain_number(value) if isinstance(value, Number) else [_plain_number(number) for number in value]
@@ -77,32 +75,29 @@ def _plain_number(number: Number) -> int | dict[str, int]:
 
 
 def run(program: str) -> Result:
-    """Execute a program.
-
-    Any sequence of instructions runs to its end; what follows a ``.`` is not part of the program.
+    """Execute a program up to its end or its first ``.``.
 
     Raises:
-        InputError: a character is no instruction.
+        InputError: unknown symbol.
     """
-    machine = _Machine(isa.check_program(program))
+    vm = _VM(isa.check_program(program))
     outputs: list[Value] = []
-    machine.execute(machine.top, outputs)
+    vm.execute(vm.top, outputs)
     return Result(outputs, bool(outputs) and all(map(is_true, outputs)))
 
 
 def trace(program: str, *, calls: bool = False) -> list[Step]:
-    """The stack after each top-level instruction, in order.
+    """Return the stack after each top-level instruction, in order.
 
     Args:
-        program: to execute.
-        calls: whether what is executed inside calls is listed too, before the instruction that calls.
+        calls: include the instructions executed inside calls, before the instruction that calls.
 
     Raises:
-        InputError: a character is no instruction.
+        InputError: unknown symbol.
     """
     steps: list[Step] = []
-    machine = _Machine(isa.check_program(program), steps.append)
-    machine.execute(machine.top, [])
+    vm = _VM(isa.check_program(program), steps.append)
+    vm.execute(vm.top, [])
     return steps if calls else [step for step in steps if step.depth == 0]
 
 
@@ -110,19 +105,19 @@ class _BudgetSpent(Exception):
     """The running call may execute no further instruction."""
 
 
-class _Machine:
+class _VM:
     def __init__(self, program: str, watch: Callable[[Step], None] | None = None) -> None:
         self.program = program
-        self.top, self.subroutines = isa.places(program)
+        self.top, self.subroutines = isa.positions(program)
         self.watch = watch
         self.executed_in_calls = 0
 
     def execute(
         self, body: list[int], stack: list[Value], current: int | None = None, depth: int = 0
     ) -> None:
-        """Execute the instructions at the places ``body``, of the subroutine ``current``, on ``stack``."""
-        for place in body:
-            symbol = self.program[place]
+        """Execute the instructions at the positions ``body``, of the subroutine ``current``, on ``stack``."""
+        for position in body:
+            symbol = self.program[position]
             if depth > 0:
                 if self.executed_in_calls >= isa.CALL_BUDGET:
                     raise _BudgetSpent
@@ -139,7 +134,7 @@ class _Machine:
             else:
                 stack.extend(_OPERATIONS[symbol](*values))
             if self.watch:
-                self.watch(Step(symbol, place, depth, list(stack)))
+                self.watch(Step(symbol, position, depth, list(stack)))
 
     def _call(self, subroutine: int, arguments: list[Value], depth: int) -> Value:
         if (
@@ -156,9 +151,10 @@ class _Machine:
         return stack[-1] if stack else NAN
 
     def _calling(self, symbol: str, inputs: list[Value], current: int | None, depth: int) -> Value:
-        if symbol in "fghFG":
-            return self._call({"f": 0, "g": 1, "h": 2, "F": 0, "G": 1}[symbol], inputs, depth)
-        if symbol == "R":
+        name = isa.BY_SYMBOL[symbol].name
+        if name in _SUBROUTINES:
+            return self._call(_SUBROUTINES[name], inputs, depth)
+        if name == "recur":
             argument, condition = inputs
             if not is_true(condition):
                 return argument
@@ -166,9 +162,9 @@ class _Machine:
         sequence = inputs[0]
         if not isinstance(sequence, Sequence):
             return NAN
-        if symbol == "m":
+        if name == "map":
             return self._map(sequence, depth)
-        if symbol == "w":
+        if name == "filter":
             return self._filter(sequence, depth)
         return self._fold(sequence, inputs[1], depth)
 
@@ -199,7 +195,8 @@ class _Machine:
         return accumulator
 
 
-_CALLING = frozenset("fghFGRmwl")
+_CALLING = frozenset(row.symbol for row in isa.INSTRUCTIONS if row.group in ("calls", "higher order"))
+_SUBROUTINES = {"call 0": 0, "call 1": 1, "call 2": 2, "call 0 with two": 0, "call 1 with two": 1}
 _EFFECTS = {row.symbol: (row.inputs, row.outputs) for row in isa.INSTRUCTIONS}
 
 
@@ -217,7 +214,7 @@ def _literal(value: Value) -> Callable[[], tuple[Value]]:
 
 
 def _elementwise(function: Callable[..., Number | None]) -> Callable[..., tuple[Value]]:
-    """Lift a function of integers to sequences of one length; an integer broadcasts."""
+    """Lift a function of integers to sequences of equal length; an integer broadcasts."""
 
     def lifted(*inputs: Value) -> tuple[Value]:
         if Sequence not in map(type, inputs):
@@ -234,7 +231,7 @@ def _elementwise(function: Callable[..., Number | None]) -> Callable[..., tuple[
 
 
 def _arithmetic(function: Callable[..., int | None]) -> Callable[..., tuple[Value]]:
-    """An element-wise instruction on plain values: the result has no decoration, None is NAN."""
+    """Lift a function of plain values element-wise; results have no decoration, None is NAN."""
 
     def on_numbers(*numbers: Number) -> Number | None:
         result = function(*[number.value for number in numbers])
@@ -244,11 +241,10 @@ def _arithmetic(function: Callable[..., int | None]) -> Callable[..., tuple[Valu
 
 
 def _of_sequences(function: Callable[..., Value]) -> Callable[..., tuple[Value]]:
-    """An instruction whose inputs must all be sequences; another type is NAN."""
+    """Return NAN unless all inputs are sequences."""
 
     def checked(*inputs: Value) -> tuple[Value]:
-        fits = all(isinstance(value, Sequence) for value in inputs)
-        return (function(*inputs) if fits else NAN,)
+        return (function(*inputs) if all(isinstance(value, Sequence) for value in inputs) else NAN,)
 
     return checked
 
@@ -289,49 +285,49 @@ def _first_by_value(choose: Callable[..., Number], sequence: Sequence) -> Value:
     return choose(sequence, key=lambda number: number.value) if sequence else NAN
 
 
-_OPERATIONS: dict[str, Callable[..., tuple[Value, ...]]] = {
-    **{digit: _literal(Number(int(digit))) for digit in "0123456789"},
-    "t": _literal(Number(10)),
-    "Z": _literal(Number(-1)),
-    "u": _literal(Sequence()),
-    "+": _arithmetic(lambda a, b: a + b),
-    "-": _arithmetic(lambda a, b: a - b),
-    "*": _arithmetic(lambda a, b: a * b),
-    "/": _arithmetic(lambda a, b: a // b if b else None),
-    "%": _arithmetic(lambda a, b: a % b if b else None),
-    "x": _arithmetic(max),
-    "n": _arithmetic(min),
-    "<": _arithmetic(lambda a, b: a < b),
-    ">": _arithmetic(lambda a, b: a > b),
-    "=": _arithmetic(lambda a, b: a == b),
-    "&": _arithmetic(lambda a, b: a != 0 and b != 0),
-    "|": _arithmetic(lambda a, b: a != 0 or b != 0),
-    "!": _arithmetic(lambda a: a == 0),
-    "?": _arithmetic(lambda a: a != 0),
-    "'": _arithmetic(lambda a: a + 1),
-    "B": _arithmetic(lambda a: a // 2),
-    "~": _arithmetic(lambda a: -a),
-    "a": _arithmetic(abs),
-    "e": _arithmetic(lambda a: a % 2 == 0),
-    "E": lambda a: (a, a),
-    "_": lambda a: (),
-    "s": lambda a, b: (b, a),
-    "o": lambda a, b: (a, b, a),
-    "r": lambda a, b, c: (b, c, a),
-    "i": lambda c, a, b: (a if is_true(c) else b,),
-    "b": _append,
-    "c": _of_sequences(lambda s, z: _sequence((*s, *z))),
-    "@": _index,
-    "L": _of_sequences(lambda s: _integer(len(s))),
-    "$": _of_sequences(lambda s: _integer(sum(number.value for number in s))),
-    "X": _of_sequences(lambda s: _first_by_value(max, s)),
-    "N": _of_sequences(lambda s: _first_by_value(min, s)),
-    "A": _of_sequences(lambda s: _integer(int(all(number.value != 0 for number in s)))),
-    "S": _of_sequences(lambda s: Sequence(sorted(s, key=lambda number: number.value))),
-    "V": _of_sequences(lambda s: Sequence(reversed(s))),
-    "K": _of_sequences(_keep),
-    "I": _range,
-    "Y": lambda a, b: (Number(int(type(a) is type(b) and a == b)),),
-    ":": _elementwise(_decorate),
-    '"': _elementwise(lambda number: Number(number.decoration)),
+_BY_NAME: dict[str, Callable[..., tuple[Value, ...]]] = {
+    **{row.name: _literal(Number(row.literal)) for row in isa.INSTRUCTIONS if row.literal is not None},
+    "empty": _literal(Sequence()),
+    "add": _arithmetic(lambda a, b: a + b),
+    "subtract": _arithmetic(lambda a, b: a - b),
+    "multiply": _arithmetic(lambda a, b: a * b),
+    "divide": _arithmetic(lambda a, b: a // b if b else None),
+    "modulo": _arithmetic(lambda a, b: a % b if b else None),
+    "maximum": _arithmetic(max),
+    "minimum": _arithmetic(min),
+    "less": _arithmetic(lambda a, b: a < b),
+    "greater": _arithmetic(lambda a, b: a > b),
+    "equal": _arithmetic(lambda a, b: a == b),
+    "and": _arithmetic(lambda a, b: a != 0 and b != 0),
+    "or": _arithmetic(lambda a, b: a != 0 or b != 0),
+    "not": _arithmetic(lambda a: a == 0),
+    "truth": _arithmetic(lambda a: a != 0),
+    "successor": _arithmetic(lambda a: a + 1),
+    "halve": _arithmetic(lambda a: a // 2),
+    "negate": _arithmetic(lambda a: -a),
+    "absolute": _arithmetic(abs),
+    "even": _arithmetic(lambda a: a % 2 == 0),
+    "duplicate": lambda a: (a, a),
+    "drop": lambda a: (),
+    "swap": lambda a, b: (b, a),
+    "over": lambda a, b: (a, b, a),
+    "rotate": lambda a, b, c: (b, c, a),
+    "choose": lambda c, a, b: (a if is_true(c) else b,),
+    "append": _append,
+    "concatenate": _of_sequences(lambda s, z: _sequence((*s, *z))),
+    "index": _index,
+    "length": _of_sequences(lambda s: _integer(len(s))),
+    "sum": _of_sequences(lambda s: _integer(sum(number.value for number in s))),
+    "largest": _of_sequences(lambda s: _first_by_value(max, s)),
+    "smallest": _of_sequences(lambda s: _first_by_value(min, s)),
+    "all": _of_sequences(lambda s: _integer(int(all(number.value != 0 for number in s)))),
+    "sort": _of_sequences(lambda s: Sequence(sorted(s, key=lambda number: number.value))),
+    "reverse": _of_sequences(lambda s: Sequence(reversed(s))),
+    "keep": _of_sequences(_keep),
+    "range": _range,
+    "identical": lambda a, b: (Number(int(type(a) is type(b) and a == b)),),
+    "decorate": _elementwise(_decorate),
+    "decoration": _elementwise(lambda number: Number(number.decoration)),
 }
+_OPERATIONS = {isa.BY_NAME[name].symbol: operation for name, operation in _BY_NAME.items()}
+"""Function of each instruction, from its inputs to its outputs. None of the inputs is NAN."""

@@ -1,0 +1,196 @@
+"""The compiled VM's interpreter: the semantics of :mod:`cadmus.vm.reference`, one program after another."""
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.vm import calls
+from cadmus.vm import opcodes as op
+from cadmus.vm.elementwise import INVALID, on_numbers, on_values
+from cadmus.vm.jit import jit
+from cadmus.vm.opcodes import BODIES, FAMILY, INPUTS, OUTPUTS, PUSHED, PUSHED_KIND, TOP_LEVEL
+from cadmus.vm.outcome import NAN, NUMBER, Outcome
+from cadmus.vm.sequences import on_sequences
+from cadmus.vm.values import DECORATION_BITS, all_true, any_nan, copy, is_true, store
+
+_BASE = int(INPUTS.max())
+"""Slot of the first value; the slots below are NAN and are read when inputs are missing."""
+_MOST_OUTPUTS = int(OUTPUTS.max())
+
+
+@jit
+def run_batch(
+    data: np.ndarray, offsets: np.ndarray, programs: np.ndarray, rows: np.ndarray, outcome: Outcome
+) -> None:
+    """Execute some programs of a batch.
+
+    Args:
+        data, offsets: the batch.
+        programs: int64, indices of the programs to run.
+        rows: int64, shape (n + 1,). The last ``rows[i + 1] - rows[i]`` outputs of program i go to the rows
+            from ``rows[i]`` of kind, length, values and decorations; missing outputs stay NAN.
+        outcome: filled in for these programs.
+    """
+    longest = 0
+    for i in programs:
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    # An instruction adds at most its outputs. A call for an element of a sequence adds that element. One slot
+    # at the end is for moving values.
+    slots = _BASE + _MOST_OUTPUTS * (longest + isa.CALL_BUDGET) + isa.MAX_CALL_DEPTH + 1
+    stack = np.empty((slots, 1 + isa.MAX_SEQUENCE_LENGTH), np.int64)
+    stack[:_BASE] = NAN
+    # The top level and then the subroutines of one program, and where each body begins and ends in it.
+    code = np.empty(2 * longest, np.uint8)
+    bodies = np.empty((BODIES, 2), np.int64)
+    frames = np.empty(isa.MAX_CALL_DEPTH + 1, calls.FRAME)
+    # Taking an array out of a tuple counts a reference, which is slow.
+    true, count = outcome.true, outcome.count
+    for i in programs:
+        _read(data, offsets[i], offsets[i + 1], code, bodies)
+        top = _run(stack, code, bodies, frames)
+        true[i] = all_true(stack, _BASE, top)
+        count[i] = top - _BASE
+        wanted = min(rows[i + 1] - rows[i], top - _BASE)
+        for k in range(wanted):
+            store(stack, top - wanted + k, outcome, rows[i] + k)
+
+
+@jit
+def _read(data: np.ndarray, start: int, stop: int, code: np.ndarray, bodies: np.ndarray) -> None:
+    """Separate the top level from the definitions, as :func:`cadmus.isa.split_definitions` does."""
+    bodies[:, 0] = -1  # not defined
+    top = 0
+    # The bodies follow the longest possible top level.
+    body = first = len(code) // 2
+    defined = 0
+    inside = False
+    for i in range(start, stop):
+        opcode = data[i]
+        if opcode == op.END:
+            break
+        if opcode == op.DEFINE:
+            if not inside:
+                inside = True
+                first = body
+        elif opcode == op.END_DEFINITION:
+            if inside:
+                inside = False
+                defined += 1
+                _define(bodies, defined, first, body)
+        elif inside:
+            code[body] = opcode
+            body += 1
+        else:
+            code[top] = opcode
+            top += 1
+    if inside:
+        _define(bodies, defined + 1, first, body)
+    bodies[TOP_LEVEL, 0] = 0
+    bodies[TOP_LEVEL, 1] = top
+
+
+@jit
+def _define(bodies: np.ndarray, row: int, first: int, stop: int) -> None:
+    if row < BODIES:
+        bodies[row, 0] = first
+        bodies[row, 1] = stop
+
+
+@jit
+def _run(stack: np.ndarray, code: np.ndarray, bodies: np.ndarray, frames: np.ndarray) -> int:
+    """Execute the program that was read; return the slot above its outputs."""
+    base = top = _BASE
+    depth = executed_in_calls = 0
+    position, stop = bodies[TOP_LEVEL]
+    while True:
+        start = position
+        halt = stop if depth == 0 else min(stop, position + isa.CALL_BUDGET - executed_in_calls)
+        position, top = _run_to_call(code, position, halt, stack, base, top)
+        is_call = position < halt
+        if depth > 0:
+            executed_in_calls += position - start + is_call
+        if is_call:
+            frame = frames[depth]
+            opcode = code[position]
+            calls.begin(
+                frame, frames[depth - 1].body if depth else TOP_LEVEL, opcode, stack, top - INPUTS[opcode]
+            )
+            frame.return_position, frame.return_stop, frame.return_base = position + 1, stop, base
+        elif depth == 0:
+            return top
+        else:
+            depth -= 1
+            if position < stop or top == base:
+                stack[base, 0] = NAN
+                top = base + 1
+            calls.finish(frames[depth], stack, top - 1)
+        frame = frames[depth]
+        exhausted = depth == isa.MAX_CALL_DEPTH or executed_in_calls >= isa.CALL_BUDGET
+        if calls.prepare(frame, stack, bodies, exhausted):
+            position, stop = bodies[frame.body]
+            base, top = frame.call_base, frame.call_top
+            depth += 1
+        else:
+            position, stop, base = frame.return_position, frame.return_stop, frame.return_base
+            top = frame.result + 1
+
+
+@jit
+def _run_to_call(
+    code: np.ndarray, position: int, halt: int, stack: np.ndarray, base: int, top: int
+) -> tuple[int, int]:
+    """Execute instructions up to ``halt``, or up to a call that has all its inputs.
+
+    Returns:
+        The position reached and the slot above the top of the stack.
+    """
+    while position < halt:
+        opcode = code[position]
+        family = FAMILY[opcode]
+        if family == op.PUSH:
+            stack[top, 0] = PUSHED_KIND[opcode]
+            stack[top, 1] = PUSHED[opcode] << DECORATION_BITS
+            top += 1
+            position += 1
+            continue
+        bottom = top - INPUTS[opcode]
+        if family == op.ELEMENTWISE:
+            left_shape, right_shape = stack[bottom, 0], stack[top - 1, 0]
+            if left_shape | right_shape <= NUMBER:
+                # Numbers and NAN only. The branch predictor cannot foresee a NAN result, so this is
+                # branchless.
+                word = on_numbers(opcode, stack[bottom, 1], stack[top - 1, 1])
+                is_number = (bottom >= base) & (left_shape & right_shape == NUMBER) & (word != INVALID)
+                bottom = max(bottom, base)
+                stack[bottom, 0] = NUMBER if is_number else NAN
+                stack[bottom, 1] = word
+                top = bottom + 1
+                position += 1
+                continue
+        if bottom < base or any_nan(stack, bottom, top):
+            bottom = max(bottom, base)
+            for slot in range(bottom, bottom + OUTPUTS[opcode]):
+                stack[slot, 0] = NAN
+        elif family == op.ELEMENTWISE:
+            on_values(opcode, stack, bottom, top - 1)
+        elif family == op.STACK:
+            _rearrange(opcode, stack, bottom, top)
+        elif family == op.SEQUENCE_OPERATION:
+            on_sequences(opcode, stack, bottom)
+        else:
+            return position, top
+        top = bottom + OUTPUTS[opcode]
+        position += 1
+    return position, top
+
+
+@jit
+def _rearrange(opcode: int, stack: np.ndarray, bottom: int, top: int) -> None:
+    """Execute an instruction that only moves values; the slot ``top`` is free."""
+    if opcode in (op.DUPLICATE, op.OVER):
+        copy(stack, bottom, top)
+    elif opcode in (op.SWAP, op.ROTATE):
+        copy(stack, bottom, top)
+        for slot in range(bottom, top):
+            copy(stack, slot + 1, slot)
+    elif opcode == op.CHOOSE:
+        copy(stack, bottom + 1 if is_true(stack, bottom) else bottom + 2, bottom)
