@@ -15,10 +15,10 @@ import yaml
 
 from cadmus import config
 from cadmus.bench.training import Attending, forms
-from cadmus.checks import kills
 from cadmus.model.attention import attend_written_out
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
+from cadmus.templates.random import random_programs
 from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
 from tests.test_bench import LITTLE_TRAINING
 from tests.test_golden_losses import GOLDEN, RUNS
@@ -40,7 +40,7 @@ RESUMED_NOISE = 5e-4
 @pytest.fixture(scope="module", params=[64, 96, 128])
 def batch(request: pytest.FixtureRequest) -> PackedBatch:
     """Programs in rows of the lengths that the configs have, and longer ones."""
-    programs = kills.random_programs(100, 4, 60)
+    programs = random_programs(100, 4, 60)
     return pack_batch(programs, np.ones(len(programs)), request.param)
 
 

@@ -131,12 +131,12 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
 
 def train_and_measure(directory: Path) -> None:
     """Train as one of the ranks of :func:`train_steps`."""
-    from cadmus.checks import kills
+    from cadmus.templates.random import random_programs
     from cadmus.train import checkpoint, loop
     from cadmus.train.data import TrainingSet
 
     run = config.load_config(directory / "config.yaml")
-    programs = kills.random_programs(50_000, 4, 38)
+    programs = random_programs(50_000, 4, 38)
     measured: Facts = {}
     save, train_step = checkpoint.save, loop._Training._train_step
     profiler = torch.profiler.profile()

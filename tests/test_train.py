@@ -35,6 +35,7 @@ from cadmus.model import WEIGHTS
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
+from cadmus.templates.random import random_programs
 from cadmus.train import checkpoint, engine, launch
 from cadmus.train.batches import Batches
 from cadmus.train.packing import NO_TARGET, pack, pack_batch
@@ -156,7 +157,7 @@ def test_packing_refuses_what_no_row_holds():
 
 
 def test_packing_fills_the_rows():
-    programs = kills.random_programs(256, 6, 30)
+    programs = random_programs(256, 6, 30)
     assert pack_batch(programs, np.ones(256), 64).fill > 0.97
     assert pack_batch(programs, np.ones(256), 128).fill > 0.95
 
@@ -646,7 +647,10 @@ def test_other_weights_or_losses_are_noticed(tmp_path):
 
 @pytest.mark.parametrize(
     ("different", "code", "said"),
-    [("", 0, "every run are bit for bit those"), ("the weights", 1, "the weights of the last run are not")],
+    [
+        ("", 0, "every run are bit-identical to those"),
+        ("the weights", 1, "the weights of the last run differ"),
+    ],
 )
 def test_kills_says_what_came_of_them(monkeypatch, different, code, said):
     def survive(count, seed, directory, done):

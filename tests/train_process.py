@@ -4,9 +4,9 @@ import os
 import sys
 from pathlib import Path
 
-from cadmus.checks.kills import random_programs
 from cadmus.config import load_config
 from cadmus.errors import InputError
+from cadmus.templates.random import random_programs
 from cadmus.train import loop
 from cadmus.train.data import TrainingSet
 

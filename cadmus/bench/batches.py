@@ -6,10 +6,10 @@ import time
 import numpy as np
 
 from cadmus.bench import Measured
-from cadmus.checks.kills import random_programs
 from cadmus.common.progress import progress
 from cadmus.config import Train
 from cadmus.programs import Programs, offsets_of
+from cadmus.templates.random import random_programs
 from cadmus.train.data import TrainingSet
 from cadmus.train.loader import Loader
 

@@ -1,1 +1,1 @@
-"""Long checks of Cadmus itself: the fast VM against the reference VM, killed trainings."""
+"""Long checks of Cadmus itself: compiled VM against reference VM, killed training runs."""

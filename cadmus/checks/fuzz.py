@@ -1,8 +1,8 @@
-r"""Holds the two machines against each other on random and mutated programs.
+r"""Compare the two VMs on random and mutated programs.
 
-The programs come in chunks, and a chunk is drawn from a hash of the seed and its number alone, so that the
-same seed gives the same programs whatever the number of processes.  Most programs are short: they reach as
-much as long ones and the readable machine, which takes nearly all of the time, is done with them sooner.
+Programs come in chunks. The seed and the number of a chunk determine its programs, whatever the number of
+processes. Most programs are short: they reach as much as long ones and cost the reference VM, which takes
+nearly all of the time, less.
 """
 
 import gc
@@ -25,15 +25,15 @@ from cadmus.vm import compiled, lockstep, reference
 from cadmus.vm.reference import Result
 
 CHUNK = 50_000
-"""Programs of a chunk; part of what a seed means."""
+"""Programs per chunk; a change gives every seed other programs."""
 
 ALL = "".join(isa.BY_SYMBOL)
 RUNNING = ALL.replace(isa.END, "")
 NUMBERS = "".join(symbol for symbol in RUNNING if lockstep.ALLOWED[ord(symbol)])
 _INSIDE = RUNNING.replace("\\", "").replace(";", "")
-# Weighted so that sequences are built, and calls find a subroutine and a stack that holds values.
+# Weighted so that programs build sequences, and calls find a subroutine and values on the stack.
 _BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
-_VALUES = (
+_VALUES = [
     "0",
     "1",
     "2",
@@ -49,13 +49,13 @@ _VALUES = (
     "u7bZ3:b1b",
     "2I5I:",
     "tt*t*t*t*",
-)
+]
 _TOP = _INSIDE + 2 * _BUILDING + "fghFGmwl" * 2 + "mwl" * 2
 _BODY = _INSIDE + _BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
 
 
 class Disagreement(NamedTuple):
-    """A program on which the machines differ, and the shortest that was found by deleting from it."""
+    """A program on which the VMs differ, and the shortest found by deleting instructions from it."""
 
     chunk: int
     program: str
@@ -67,17 +67,17 @@ class Disagreement(NamedTuple):
 def fuzz(
     programs: int, seed: int, jobs: int, done: Callable[[int], object], first_chunk: int = 0
 ) -> Disagreement | None:
-    """Run programs on both machines until they disagree.
+    """Run programs on both VMs until they disagree.
 
     Args:
-        programs: how many.
-        seed: decides which.
-        jobs: processes; with one, all happens in this process.
-        done: called with the number of programs of each chunk on which the machines agree.
-        first_chunk: where to begin; an earlier run may have done those before it.
+        programs: number of programs.
+        seed: selects the programs.
+        jobs: number of processes; 1 runs in this process.
+        done: called with the number of programs after each chunk without a disagreement.
+        first_chunk: skip the chunks before, which an earlier run has done.
 
     Returns:
-        The first disagreement in the order of the chunks, None if there is none.
+        The disagreement in the first chunk that has one, or None.
     """
     counts = [min(CHUNK, programs - start) for start in range(0, programs, CHUNK)]
     tasks = [(seed, chunk, count) for chunk, count in enumerate(counts, first_chunk)]
@@ -96,9 +96,9 @@ def fuzz(
 
 
 def _start_worker() -> None:
-    # An interrupt is for the first process alone to handle; it ends the others.
+    # Only the main process handles an interrupt; it stops the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Nothing here refers to itself, and looking for what does takes a tenth of the time.
+    # There are no reference cycles, and looking for them takes a tenth of the time.
     gc.disable()
 
 
@@ -106,37 +106,32 @@ def _try_chunk(task: tuple[int, int, int]) -> Disagreement | None:
     seed, chunk, count = task
     try:
         programs = programs_of(seed, chunk)[:count]
-        different = next(_differing(programs), None)
-        if different is None:
-            return None
-        shortest = shrink(programs[different], lambda program: any(True for _ in _differing([program])))
-        return Disagreement(chunk, programs[different], shortest, *_results(shortest))
+        for program, result in zip(programs, run_compiled(programs), strict=True):
+            if reference.run(program) != result:
+                shortest = shrink(program, lambda text: reference.run(text) != run_compiled([text])[0])
+                return Disagreement(
+                    chunk, program, shortest, reference.run(shortest), run_compiled([shortest])[0]
+                )
+        return None
     except Exception as error:
-        raise Defect(f"a machine fails on a program of chunk {chunk} of seed {seed}") from error
+        raise Defect(f"a VM fails on a program of chunk {chunk} of seed {seed}") from error
 
 
-def _differing(programs: list[str]) -> Iterator[int]:
-    """The places of the programs on which the machines do not agree."""
+def run_compiled(programs: list[str]) -> list[Result]:
+    """Run programs on the compiled VM; the results are comparable with those of the reference VM.
+
+    A number is a pair of integers and a sequence a tuple of pairs, so values of two types are never equal.
+    """
     batch = Programs.from_strings(programs)
-    # A number is a pair of integers and a sequence a tuple of pairs, so values of two types are never equal.
-    outputs, verdicts = compiled.outputs(batch), compiled.verdicts(batch).tolist()
-    run = reference.run
-    for place, (program, result) in enumerate(
-        zip(programs, zip(outputs, verdicts, strict=True), strict=True)
-    ):
-        if run(program) != result:
-            yield place
-
-
-def _results(program: str) -> tuple[Result, Result]:
-    batch = Programs.from_strings([program])
-    result = Result(compiled.outputs(batch)[0], bool(compiled.verdicts(batch)[0]))
-    return reference.run(program), result
+    return list(map(Result, compiled.outputs(batch), compiled.verdicts(batch).tolist()))
 
 
 def shrink(program: str, fails: Callable[[str], bool]) -> str:
-    """What is left of ``program`` when pieces are deleted, from halves to single instructions, as long as it
-    still fails: no single instruction can be spared."""
+    """Delete pieces of ``program``, from halves to single instructions, as long as it still fails.
+
+    Returns:
+        A failing program that no longer fails without any one of its instructions.
+    """
     size = max(len(program) // 2, 1)
     while True:
         before, start = program, 0
@@ -153,7 +148,7 @@ def shrink(program: str, fails: Callable[[str], bool]) -> str:
 
 
 def programs_of(seed: int, chunk: int) -> list[str]:
-    """The programs of a chunk, :data:`CHUNK` of them."""
+    """Return the :data:`CHUNK` programs of a chunk."""
     numbers = np.random.default_rng(seed_of("fuzz", seed, chunk))
     rng = random.Random(seed_of("fuzz", seed, chunk, "python"))
     programs = [
@@ -165,31 +160,31 @@ def programs_of(seed: int, chunk: int) -> list[str]:
         *_spending(rng, CHUNK // 5_000),
     ]
     programs += _mutated(numbers, rng, CHUNK - len(programs))
-    # A prefix of a chunk has something of everything.
+    # Every prefix of a chunk contains all kinds.
     rng.shuffle(programs)
     return programs
 
 
 def _lengths(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Mostly up to 12, one in 50 up to 80."""
+    """Draw lengths, mostly up to 12, one in 50 up to 80."""
     return rng.integers(0, np.where(rng.random(n) < 0.02, 81, 13))
 
 
 def _texts(rng: np.random.Generator, symbols: str, lengths: np.ndarray) -> list[str]:
-    """Uniformly drawn from ``symbols``, in which some stand several times."""
+    """Draw programs uniformly from ``symbols``, which may repeat a symbol."""
     offsets = offsets_of(lengths)
     alphabet = np.frombuffer(symbols.encode("ascii"), np.uint8)
     return Programs(alphabet[rng.integers(len(alphabet), size=offsets[-1])], offsets).to_strings()
 
 
 def _on_values(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
-    """Uniform programs that find some values on the stack."""
+    """Draw uniform programs after one to four values."""
     texts = _texts(numbers, RUNNING, numbers.integers(1, 9, n))
     return ["".join(rng.choices(_VALUES, k=rng.choice((1, 2, 3, 4)))) + program for program in texts]
 
 
 def _with_definitions(rng: np.random.Generator, n: int) -> list[str]:
-    """One to three definitions in front of, between and behind pieces of a top level that calls them."""
+    """Draw programs of one to three definitions, mixed with a top level that calls them."""
     top = iter(_texts(rng, _TOP, rng.integers(0, 9, 2 * n)))
     bodies = iter(_texts(rng, _BODY, rng.integers(0, 8, 3 * n)))
     programs = []
@@ -202,9 +197,10 @@ def _with_definitions(rng: np.random.Generator, n: int) -> list[str]:
 
 
 def _spending(rng: random.Random, n: int) -> list[str]:
-    """Calls that call on and on, so that depth and budget run out, at any point of a body.
+    """Draw nested calls that exhaust depth and budget at any point of a body.
 
-    Few will do: each takes the readable machine as long as some hundred others."""
+    A few suffice: each takes the reference VM as long as a hundred others.
+    """
     calls = ["f_3", "g_1", "ER", "9Im_2", "3I0l_1", "5Iw_", "f", "E", "5F"]
     programs = []
     for _ in range(n):
@@ -217,7 +213,7 @@ def _spending(rng: random.Random, n: int) -> list[str]:
 
 
 def _mutated(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
-    """Candidates of the templates with pieces deleted, inserted, replaced, swapped and doubled."""
+    """Mutate candidates of the templates: delete, insert, replace, swap and double pieces."""
     draw = Draw(numbers, Dataset())
     share = -(-n // (4 * len(TEMPLATES)))
     originals = [

@@ -1,7 +1,7 @@
-"""Trainings that are killed again and again, held against one that is not.
+"""Kill training runs with SIGKILL, resume them, and compare the results with an uninterrupted run.
 
-The run is a tiny one on random programs, with so many checkpoints that a good part of the kills falls into
-the writing of one.
+The run is tiny and trains on random programs. It saves checkpoints so often that many kills hit the writing
+of one.
 """
 
 import json
@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cadmus import config, isa
+from cadmus import config
 from cadmus.errors import Defect
 from cadmus.model import WEIGHTS
-from cadmus.programs import Programs, offsets_of
+from cadmus.templates.random import random_programs
 from cadmus.train.checkpoint import UNFINISHED, find_latest
 
 STEPS = 60
@@ -31,12 +31,12 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 
 
 class Survival(NamedTuple):
-    """What came of the kills.
+    """The result of :func:`survive`.
 
     Attributes:
-        phases: how many kills fell into each of :data:`PHASES`.
-        runs: how many runs they were spread over.
-        different: what of the last run is not bit for bit that of the run without kills; empty if all is.
+        phases: number of kills in each of :data:`PHASES`.
+        runs: number of runs that were killed.
+        different: results of the last run that are not bit-identical to the uninterrupted run, or empty.
     """
 
     phases: Counter[str]
@@ -45,25 +45,24 @@ class Survival(NamedTuple):
 
 
 def survive(kills: int, seed: int, directory: Path, done: Callable[[], object]) -> Survival:
-    """Kill trainings at random moments, continue each to its end and compare what it ends in.
+    """Kill training runs at random moments, resume each to its end and compare the results.
 
-    One run is trained without a kill.  Then runs are started and killed with SIGKILL after a time drawn
-    uniformly from the duration of the last one that was not, and continued after each kill; a run that comes
-    to its end before all kills have happened is followed by another one.
+    One run trains uninterrupted. Further runs are killed and resumed. The time until a kill is uniform up to
+    the duration of an uninterrupted run. If a run ends before all kills have happened, another run follows.
 
     Args:
-        kills: how many, over all runs.
-        seed: decides the moments, as shares of the duration.
-        directory: an empty one.
+        kills: number of kills, over all runs.
+        seed: determines the moments, as fractions of the duration.
+        directory: an empty directory.
         done: called after each kill.
 
     Raises:
-        Defect: a training ended with an error of its own.
+        Defect: a training run failed.
     """
-    # Each training is a fork of a server that has imported what a training needs.
+    # Each run is forked from a server that has imported the training code.
     _PROCESSES.set_forkserver_preload(["cadmus.train.loop", "deepspeed.runtime.zero.muon.original_muon"])
     moments = random.Random(seed)
-    # The first one waits for the server.
+    # The first run waits for the server, so its duration is not representative.
     _run(directory / "first")
     _, duration = _run(directory / "whole")
     phases: Counter[str] = Counter()
@@ -75,7 +74,7 @@ def survive(kills: int, seed: int, directory: Path, done: Callable[[], object]) 
             fresh, started = not killed.exists(), time.time()
             ended, seconds = _run(killed, moments.uniform(0, duration))
             if ended:
-                # On a machine that others use as well, the first duration may be far off.
+                # On a shared machine the first duration may be far off.
                 duration = seconds if fresh else duration
                 break
             phases[_phase(killed, started)] += 1
@@ -90,10 +89,10 @@ def survive(kills: int, seed: int, directory: Path, done: Callable[[], object]) 
 
 
 def _run(directory: Path, limit: float | None = None) -> tuple[bool, float]:
-    """Train, and kill the training after ``limit`` seconds.
+    """Train, and kill the training process after ``limit`` seconds.
 
     Returns:
-        Whether it came to its end, and the seconds that it took.
+        Whether training finished, and its duration in seconds.
     """
     directory.mkdir(exist_ok=True)
     began = time.perf_counter()
@@ -105,7 +104,7 @@ def _run(directory: Path, limit: float | None = None) -> tuple[bool, float]:
         process.kill()
         process.join()
     if process.exitcode not in (0, -signal.SIGKILL):
-        raise Defect(f"a training in {directory} ended with exit code {process.exitcode}")
+        raise Defect(f"{directory}: training ended with exit code {process.exitcode}")
     return process.exitcode == 0, time.perf_counter() - began
 
 
@@ -116,11 +115,11 @@ def _train(directory: Path) -> None:
     from cadmus.train import loop
     from cadmus.train.data import TrainingSet
 
-    # Its own is a semaphore of the system, which a killed process leaves behind.
+    # The default lock is a system semaphore, which a killed process never releases.
     tqdm.set_lock(threading.RLock())
-    # An interrupt is for the process that started this one.
+    # Only the parent process handles an interrupt.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Threads cost so small a model more than they save.
+    # A model this small is faster with one thread.
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     run = config.parse_config(
@@ -143,26 +142,13 @@ def _train(directory: Path) -> None:
     )
 
 
-def random_programs(count: int, low: int, high: int) -> Programs:
-    """Uniform instructions, true or not; always the same ones.
-
-    Args:
-        count: of programs.
-        low, high: fewest and most instructions of one.
-    """
-    generator = np.random.default_rng(3)
-    symbols = np.array([ord(row.symbol) for row in isa.INSTRUCTIONS if row.symbol != isa.END], np.uint8)
-    lengths = generator.integers(low, high + 1, count)
-    return Programs(generator.choice(symbols, lengths.sum()), offsets_of(lengths))
-
-
 def _phase(directory: Path, started: float) -> str:
-    """Where a run started at a time of the clock was when it was killed, by what it left."""
+    """Return the phase in which a run that started at the time ``started`` was killed, from its files."""
 
     def touched(path: Path) -> bool:
         return path.exists() and path.stat().st_mtime >= started
 
-    # It is written anew when a checkpoint has been loaded.
+    # Training rewrites the metrics once a checkpoint has been loaded.
     if not touched(directory / "metrics.jsonl"):
         return "starting"
     checkpoints = directory / "checkpoints"
@@ -173,7 +159,7 @@ def _phase(directory: Path, started: float) -> str:
 
 
 def difference(one: Path, other: Path) -> str:
-    """What is not bit for bit the same in two directories of runs; empty if all is."""
+    """Return which results of two runs are not bit-identical: losses, weights or empty."""
     if _losses(one) != _losses(other):
         return "the losses"
     first, second = ((directory / "model" / WEIGHTS).read_bytes() for directory in (one, other))

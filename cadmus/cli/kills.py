@@ -18,16 +18,16 @@ from cadmus.common.progress import progress
     show_default=True,
     type=WholeNumber(min=1),
     metavar="N",
-    help="How many, over all runs.",
+    help="Number of kills, over all runs.",
 )
 @seed_option(0, "the moments of the kills")
 def kills(kills: int, seed: int) -> None:
-    """Kill trainings at random moments and compare what they end in.
+    """Kill training runs at random moments, resume them and compare the results.
 
-    A tiny model is trained on random programs, once without a kill. Then the same run is killed by SIGKILL
-    at moments drawn uniformly from its duration, continued after each kill, and begun again when it is over
-    before all kills have happened. Losses and weights of every run have to be those of the first bit for
-    bit; if they are not, or if this is interrupted, the exit code is 1. A kill takes about a second.
+    A tiny model trains on random programs, once without a kill. Then the same run is killed with SIGKILL at
+    moments drawn uniformly from its duration and resumed after each kill. A run that ends before all kills
+    have happened is followed by another. If losses and weights of a run are not bit-identical to those of the
+    first, or if the command is interrupted, the exit code is 1. A kill takes about a second.
 
     \b
     Example:
@@ -56,9 +56,9 @@ def kills(kills: int, seed: int) -> None:
     where = ", ".join(f"{survival.phases[phase]} while {phase}" for phase in PHASES)
     click.echo(f"{happened} kills in {survival.runs} runs, {seconds:.0f} s: {where}")
     if survival.different:
-        click.echo(f"{survival.different} of the last run are not those of the run without kills")
+        click.echo(f"{survival.different} of the last run differ from those of the run without kills")
         sys.exit(1)
-    click.echo("losses and weights of every run are bit for bit those of the run without kills")
+    click.echo("losses and weights of every run are bit-identical to those of the run without kills")
 
 
 COMMANDS = (kills,)
