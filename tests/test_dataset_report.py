@@ -20,7 +20,7 @@ from cadmus.docgen import hub
 from cadmus.errors import InputError
 from cadmus.report import FIGURES
 from cadmus.report.card import _size_category
-from cadmus.report.pictures import DRAW, TITLES
+from cadmus.report.plots import DRAW
 from cadmus.report.report import write_report
 from cadmus.report.survey import FATES, survey
 
@@ -87,7 +87,7 @@ def rows_of(frame):
 def test_every_candidate_has_one_fate(tiny, ruled):
     for directory in (tiny, ruled):
         counts = survey(directory).counts
-        assert (counts.select(pl.sum_horizontal(FATES))["kept"] == counts["sampled"]).all()
+        assert (counts.select(pl.sum_horizontal(*FATES))["kept"] == counts["sampled"]).all()
         assert (counts["kept"] == counts["programs"]).all()
 
 
@@ -113,7 +113,7 @@ def test_the_command_writes_the_report_and_its_figures(name, request):
         assert min(matplotlib.image.imread(stem.with_suffix(".png")).shape[:2]) > 200
         assert len(pl.read_csv(stem.with_suffix(".csv"))) > 1
         assert text.count(f"(report/{figure}.") == 3
-    assert ("## Held-out rules" in text) == ("Held out by a rule" in text) == (name == "ruled")
+    assert ("## OOD rules" in text) == ("Excluded by an OOD rule" in text) == (name == "ruled")
     tables = [line for line in text.splitlines() if line.startswith("|")]
     manifest = read_manifest(directory)
     for split, templates in manifest["splits"].items():
@@ -184,16 +184,16 @@ def test_the_bars_of_acceptance_are_the_shares(tiny):
     (axes,) = DRAW["acceptance"](found).axes
     train = found.counts.filter(split="train")
     for bars in axes.containers:
-        fate = next(fate for fate, title in TITLES.items() if title == bars.get_label())
+        fate = next(fate for fate, title in FATES.items() if title == bars.get_label())
         assert [bar.get_width() for bar in bars] == pytest.approx((train[fate] / train["sampled"]).to_list())
 
 
 def test_held_out_programs_have_a_line_of_their_own(ruled):
     figure = DRAW["lengths"](survey(ruled))
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["train", "held out by rules"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["train", "OOD"]
     values = DRAW["values"](survey(ruled)).axes[0]
     labels = values.get_legend_handles_labels()[1]
-    assert {"x", "y", "x, held out by rules", "y, held out by rules"} <= set(labels)
+    assert {"x", "y", "x, OOD", "y, OOD"} <= set(labels)
     assert to_rgb(values.patches[0].get_facecolor()) == to_rgb("#EEEEEE")
 
 

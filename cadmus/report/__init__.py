@@ -1,4 +1,4 @@
-"""The report on a dataset: its survey, its figures and its pages."""
+"""The report of a dataset: what it contains as text and figures, and its dataset card."""
 
 FIGURES = ("acceptance", "lengths", "values", "instructions")
-"""The figures of the report, functions of :mod:`cadmus.report.pictures`, in the order of the report."""
+"""Figures of the report, in order; functions of :mod:`cadmus.report.plots`."""

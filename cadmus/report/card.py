@@ -1,44 +1,45 @@
-"""The dataset card: README.md in the folder of a dataset, which the Hugging Face hub shows and loads by."""
+"""The dataset card: README.md of a dataset, read by the Hugging Face hub and the library ``datasets``."""
 
 from string import Template
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
+from huggingface_hub import DatasetCardData
 
 from cadmus import isa
 from cadmus.config import OOD
 from cadmus.dataset import parquet
 from cadmus.docgen import hub
 from cadmus.figures import tables
-from cadmus.report.pictures import title
+from cadmus.report.plots import title
 from cadmus.report.survey import Survey
 
-EVERYTHING = "default"
-"""The configuration with all templates; each template has one of its own besides."""
+ALL_TEMPLATES = "default"
+"""The configuration of all templates; each template also has its own."""
 
-MARKS = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
-"""Between which the hub sorts datasets by their number of rows, each ten times the one before."""
+SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
+"""Bounds of the hub's size categories, powers of ten."""
 
 MEANINGS = {
-    "template": "the sub-problem that the program is of",
-    "program": "one character an instruction, without its end",
-    "prompt_length": "instructions that a model is given in evaluation; it is to write the others",
-    "x": "the first of the two numbers that the program compares; null where it compares none",
-    "y": "the second one",
+    "template": "the sub-problem",
+    "program": "one character per instruction, without the end",
+    "prompt_length": "instructions in the prompt during evaluation; the model completes the rest",
+    "x": "the first compared number; null if the program compares none",
+    "y": "the second compared number",
     "shard": "number of the file among those of its template and split",
 }
 
 TEXT = Template("""\
 # Cadmus, dataset of the run $name
 
-$programs true programs of the stack machine of Cadmus, whose $vocabulary instructions are one character
-each. A program is *true* if it leaves at least one value and none of them is 0 or NAN. They are synthetic:
-each was drawn at random from the template of a sub-problem and executed, and only true ones were kept.
+$programs true programs of the Cadmus stack machine. Its $vocabulary instructions are one character each. A
+program is *true* if it leaves at least one value and none of them is 0 or NAN. The programs are synthetic:
+sampled from the template of a sub-problem, executed, and kept only if true.
 
 ## Use
 
-`DATASET` is this directory, or its name on the hub:
+`DATASET` is this directory or its name on the hub:
 
 ```python
 from datasets import load_dataset
@@ -74,37 +75,38 @@ $splits
 
 $disjoint
 
-## How it was made
+## Provenance
 
 - content: `$digest`
-- seed and section dataset: `$config_digest`, seed $seed
+- config digest of seed and `dataset`: `$config_digest`, seed $seed
 - instruction set: `$isa_digest`
-- compared numbers: from $low to $high
-- instructions of a program: at most $max_length
+- compared numbers: $low to $high
+- instructions per program: at most $max_length
 
-[manifest.json](manifest.json) has the whole section and the SHA-256 of every file. The same seed and section
-give the same bytes again, whatever the number of jobs. A hash of a program decides its split before anything
-is sampled: $share % of all programs are for validation, and as many for test. Duplicates are removed from
-each split of a template, and kept where it has hardly any new programs left. What became of all candidates,
-and how lengths, values and instructions are distributed, is in [report.md](report.md).
+[manifest.json](manifest.json) has the section `dataset` of the config and the SHA-256 of every file. The same
+seed and section give the same bytes, whatever the number of jobs. The hash of a program determines its split:
+$share% of all programs are for validation and $share% for test. Duplicates within a split of a template are
+removed, but kept once it has hardly any new programs left. [report.md](report.md) has the fates of all
+candidates and the distributions of lengths, values and instructions.
 $rules
-## Limits
+## Limitations
 
-- The programs are of one machine, made for experiments: no other language, and no text.
-- They are true, not useful: what a program says holds, and most say nothing that anyone asked.
-- Compared numbers outside [$low, $high] and programs of more than $max_length instructions are not there.
-- The share of the templates is that of the run, and says nothing about how difficult they are.
+- The programs are for one VM, made for experiments; they teach no other language.
+- They are true, not useful.
+- Compared numbers are in [$low, $high], and programs have at most $max_length instructions.
+- The sampling weights of the templates are those of the run and do not reflect difficulty.
 """)
 
 
 def dataset_card(found: Survey) -> str:
-    """The card of a dataset, from what its manifest and shards say."""
+    """Return the card of a dataset, from its manifest and shards."""
     manifest = found.manifest
     dataset = manifest["dataset"]
     templates = list(dict.fromkeys(file["template"] for file in manifest["files"]))
+    programs = sum(file["rows"] for file in manifest["files"])
     text = TEXT.substitute(
         name=manifest["name"],
-        programs=f"{_total(manifest):,}",
+        programs=f"{programs:,}",
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
         columns=tables.render(_columns())[0].strip(),
@@ -123,61 +125,55 @@ def dataset_card(found: Survey) -> str:
         share=f"{100 * dataset['eval_fraction']:g}",
         rules=_rules(manifest),
     )
-    return hub.card(_front_matter(manifest, templates), text)
-
-
-def _front_matter(manifest: dict[str, Any], templates: list[str]) -> dict[str, Any]:
-    return {
-        "license": hub.LICENSE,
-        "pretty_name": f"Cadmus, run {manifest['name']}",
-        "tags": [*hub.TAGS, "synthetic"],
-        "task_categories": ["text-generation"],
-        "size_categories": [_size_category(_total(manifest))],
-        "configs": [
-            {"config_name": name, "data_files": _data_files(manifest, name)}
-            | ({"default": True} if name == EVERYTHING else {})
-            for name in (EVERYTHING, *templates)
-        ],
-        "dataset_info": {
-            "config_name": EVERYTHING,
+    configs = [
+        {"config_name": name, "data_files": _data_files(manifest, name)}
+        for name in (ALL_TEMPLATES, *templates)
+    ]
+    configs[0]["default"] = True
+    data = DatasetCardData(
+        license=hub.LICENSE,
+        pretty_name=f"Cadmus, run {manifest['name']}",
+        tags=[*hub.TAGS, "synthetic"],
+        task_categories=["text-generation"],
+        size_categories=[_size_category(programs)],
+        configs=configs,
+        dataset_info={
+            "config_name": ALL_TEMPLATES,
             "features": [{"name": field.name, "dtype": _type(field)} for field in parquet.SCHEMA],
         },
-    }
+    )
+    return hub.card(data.to_dict(), text)  # type: ignore[no-untyped-call]
 
 
 def _data_files(manifest: dict[str, Any], name: str) -> list[dict[str, str]]:
-    files = "*" if name == EVERYTHING else f"{name}-*"
+    files = "*" if name == ALL_TEMPLATES else f"{name}-*"
     return [{"split": split, "path": f"{split}/{files}.parquet"} for split in _counts(manifest, name)]
 
 
 def _counts(manifest: dict[str, Any], name: str) -> dict[str, dict[str, int]]:
-    """The programs of each template of a configuration, by split; only what there are files of."""
+    """Return the number of programs in a configuration, by split and template."""
     counts: dict[str, dict[str, int]] = {}
     for file in manifest["files"]:
-        if name in (EVERYTHING, file["template"]):
+        if name in (ALL_TEMPLATES, file["template"]):
             of_split = counts.setdefault(file["split"], {})
             of_split[file["template"]] = of_split.get(file["template"], 0) + file["rows"]
     return counts
 
 
-def _total(manifest: dict[str, Any]) -> int:
-    return sum(file["rows"] for file in manifest["files"])
-
-
 def _size_category(programs: int) -> str:
-    """As the hub writes it.
+    """Return the hub's size category of a number of programs.
 
     >>> _size_category(80_200_000)
     '10M<n<100M'
     """
-    above = sum(programs >= 10 ** (3 + power) for power in range(len(MARKS)))
+    above = sum(programs >= 10 ** (3 + power) for power in range(len(SIZES)))
     if not above:
-        return f"n<{MARKS[0]}"
-    return f"{MARKS[above - 1]}<n<{MARKS[above]}" if above < len(MARKS) else f"n>{MARKS[-1]}"
+        return f"n<{SIZES[0]}"
+    return f"{SIZES[above - 1]}<n<{SIZES[above]}" if above < len(SIZES) else f"n>{SIZES[-1]}"
 
 
 def _type(field: pa.Field) -> str:
-    """The type of a column for the library ``datasets``, which reads a dictionary as what it stands for."""
+    """Return the type of a column in the library ``datasets``, which decodes dictionaries."""
     return str(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
 
 
@@ -205,7 +201,7 @@ def _examples(found: Survey) -> str:
 
 
 def _splits(manifest: dict[str, Any], templates: list[str]) -> pl.DataFrame:
-    counts = _counts(manifest, EVERYTHING)
+    counts = _counts(manifest, ALL_TEMPLATES)
     rows = [
         {"Template": title(name), **{split: f"{counts[split].get(name, 0):,}" for split in counts}}
         for name in templates
@@ -224,9 +220,9 @@ def _rules(manifest: dict[str, Any]) -> str:
         for name, rule in manifest["dataset"][OOD].items()
     )
     return f"""
-## Held-out rules
+## OOD rules
 
-What one of these rules matches is in no split but `{OOD}`:
+Programs that match one of these rules are only in the split `{OOD}`:
 
 {rules}
 """

@@ -1,4 +1,4 @@
-"""The report of a dataset: ``report.md`` in its folder, figures in ``report/``, and its card."""
+"""The report of a dataset: ``report.md`` and ``README.md`` in its directory, figures in ``report/``."""
 
 from pathlib import Path
 from typing import Any
@@ -12,29 +12,29 @@ from cadmus.docgen import hub
 from cadmus.figures import style, tables
 from cadmus.report import FIGURES
 from cadmus.report.card import dataset_card
-from cadmus.report.pictures import DRAW, NUMBERS, TITLES, title
+from cadmus.report.plots import DATA, DRAW, title
 from cadmus.report.survey import EXAMPLES, FATES, Survey, survey
 
 NAME = "report.md"
 FOLDER = "report"
 
 _CAPTIONS = {
-    "acceptance": "What became of the candidates for the training programs.",
-    "lengths": "Lengths of the programs, in instructions, the end not counted.",
-    "values": "The compared values x and y; the grey interval is the configured one.",
-    "instructions": "How often each instruction stands in the training programs; white: never.",
+    "acceptance": "Fates of the candidates for training programs.",
+    "lengths": "Lengths of the programs, in instructions without the end.",
+    "values": "The compared values x and y; grey: the configured interval.",
+    "instructions": "Frequency of each instruction in the training programs; white: never used.",
 }
 
 
 def write_report(directory: Path | str) -> tuple[Path, Path]:
-    """Count what a finished dataset holds and write its report with figures, and its card.
+    """Write the report of a finished dataset, its figures and its dataset card.
 
     Returns:
         The paths of the report and of the card.
 
     Raises:
-        InputError: the dataset or a shard of it is missing, truncated or of another instruction set, or
-            the report cannot be written.
+        InputError: the dataset or a shard is missing, truncated or from another instruction set, or the
+            report cannot be written.
     """
     directory = Path(directory)
     found = survey(directory)
@@ -42,7 +42,7 @@ def write_report(directory: Path | str) -> tuple[Path, Path]:
         stem = directory / FOLDER / name
         style.save(DRAW[name](found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
         with replacing(stem.with_suffix(".csv")) as temporary:
-            NUMBERS[name](found).write_csv(temporary)
+            DATA[name](found).write_csv(temporary)
     texts = {directory / NAME: _text(found), directory / hub.CARD: dataset_card(found)}
     for path, text in texts.items():
         with replacing(path) as temporary:
@@ -54,13 +54,12 @@ def _text(found: Survey) -> str:
     manifest = found.manifest
     programs = int(found.counts["programs"].sum())
     parts = [
-        f"# The dataset of the run {manifest['name']}\n",
+        f"# Dataset of the run {manifest['name']}\n",
         f"{programs:,} true programs in {len(manifest['files'])} shards, {found.size / 1e6:,.1f} MB; "
         f"seed {manifest['seed']}, instruction set `{manifest['isa_digest']}`, config "
         f"`{manifest['config_digest']}`, content `{manifest['digest']}`.\n",
-        "No two of these splits share a program: "
-        + "; ".join(manifest["shared_between_splits"])
-        + ". Each program was executed, and only true ones were kept.\n",
+        f"No two splits share a program ({'; '.join(manifest['shared_between_splits'])}). Every program was "
+        "executed and is true.\n",
     ]
     for split in manifest["splits"]:
         counts = found.counts.filter(split=split)
@@ -70,27 +69,27 @@ def _text(found: Survey) -> str:
                 tables.render(_split_table(counts, OOD in manifest))[0],
             ]
     parts.append(
-        "*Distinct* counts over all shards of a template. Duplicates are removed from each split of a "
-        "template, and kept where it has hardly any new programs left. *True* is the share of the candidates "
-        "that are true programs of at most dataset.max_length instructions.\n"
+        "*Distinct* counts over all shards of a template. Duplicates within a split of a template are "
+        "removed, but kept once it has hardly any new programs left. *True* is the fraction of the "
+        "candidates that are true programs of at most dataset.max_length instructions.\n"
     )
     if OOD in manifest:
-        parts += ["## Held-out rules\n", tables.render(_rules_table(manifest))[0]]
+        parts += ["## OOD rules\n", tables.render(_rules_table(manifest))[0]]
     for name, caption in _CAPTIONS.items():
-        parts += [f"## {name.capitalize()}\n", f"![{caption}]({FOLDER}/{name}.png)\n"]
-        parts.append(f"{caption} As [PDF]({FOLDER}/{name}.pdf) and [numbers]({FOLDER}/{name}.csv).\n")
-    parts += [
-        "## Examples\n",
-        f"The first {EXAMPLES} training programs of each template.\n",
-        _examples(found),
-    ]
+        parts += [
+            f"## {name.capitalize()}\n",
+            f"![{caption}]({FOLDER}/{name}.png)\n",
+            f"{caption} As [PDF]({FOLDER}/{name}.pdf) and [CSV]({FOLDER}/{name}.csv).\n",
+        ]
+    shown = f"The first {EXAMPLES} training programs of each template.\n"
+    parts += ["## Examples\n", shown, _examples(found)]
     return "\n".join(parts)
 
 
 def _split_table(counts: pl.DataFrame, has_rules: bool) -> pl.DataFrame:
-    """The counts of a split as text, a row for each template and one for all together."""
+    """Return the counts of a split as text: one row per template and a total."""
     total = counts.select(pl.lit("all").alias("template"), pl.col(pl.Int64).sum())
-    fates = [fate for fate in FATES[1:] if fate != OOD or has_rules]
+    fates = {fate: label for fate, label in FATES.items() if fate != "kept" and (fate != OOD or has_rules)}
     rows = []
     for row in pl.concat([counts.drop("split"), total]).iter_rows(named=True):
         true = row["sampled"] - row["unfit"] - row["too_long"] - row["rejected"]
@@ -100,8 +99,8 @@ def _split_table(counts: pl.DataFrame, has_rules: bool) -> pl.DataFrame:
                 "Programs": f"{row['programs']:,}",
                 "Distinct": f"{row['distinct']:,}",
                 "Candidates": f"{row['sampled']:,}",
-                "True": f"{100 * true / row['sampled']:.1f} %",
-                **{TITLES[fate].capitalize(): f"{row[fate]:,}" for fate in fates},
+                "True": f"{100 * true / row['sampled']:.1f}%",
+                **{label[0].upper() + label[1:]: f"{row[fate]:,}" for fate, label in fates.items()},
                 "Duplicates, kept": f"{row['duplicates_kept']:,}",
             }
         )
@@ -109,7 +108,7 @@ def _split_table(counts: pl.DataFrame, has_rules: bool) -> pl.DataFrame:
 
 
 def _rules_table(manifest: dict[str, Any]) -> pl.DataFrame:
-    """Each rule and how many candidates of which template it matched."""
+    """Return each rule and the number of candidates that it matched, per template."""
     rows = []
     for name, matched in manifest[OOD].items():
         rule = manifest["dataset"][OOD][name]
@@ -121,14 +120,9 @@ def _rules_table(manifest: dict[str, Any]) -> pl.DataFrame:
 
 
 def _examples(found: Survey) -> str:
-    cells = [
-        (
-            title(template),
-            example.prompt,
-            example.completion or "(end)",
-            "true" if example.verdict else "false",
-        )
-        for template, examples in found.examples.items()
+    rows = [
+        (title(name), example.prompt, example.completion or "(end)", str(example.verdict).lower())
+        for name, examples in found.examples.items()
         for example in examples
     ]
-    return tables.columns([("template", "prompt", "completion", "verdict"), *cells]) + "\n"
+    return tables.columns([("template", "prompt", "completion", "verdict"), *rows]) + "\n"

@@ -1,5 +1,4 @@
-"""What a finished dataset holds, counted shard by shard, so that the memory for 80 million programs is that
-for one shard."""
+"""Statistics of a finished dataset, counted shard by shard to hold only one shard in memory."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -18,15 +17,24 @@ from cadmus.programs import Programs
 from cadmus.vm import reference
 
 EXAMPLES = 3
-"""Programs shown of each template: the first ones of its first training shard."""
-FATES = ("kept", "surplus", "duplicates", "ood", "other_split", "rejected", "too_long", "unfit")
-"""What becomes of a candidate, the best first; fields of :class:`cadmus.dataset.sampler.Counts`."""
+"""Programs shown per template: the first ones of its first training shard."""
+FATES = {
+    "kept": "kept",
+    "surplus": "surplus",
+    "duplicates": "duplicates, removed",
+    "ood": "excluded by an OOD rule",
+    "other_split": "in another split",
+    "rejected": "not true",
+    "too_long": "too long",
+    "unfit": "incomplete",
+}
+"""Titles of the fates of a candidate, the best first; fields of :class:`cadmus.dataset.sampler.Counts`."""
 
 _INT16 = 1 << 15
 
 
 class Example(NamedTuple):
-    """A program, cut where a model takes over, what the machine says of it, and what it compares."""
+    """A program as prompt and completion, the VM's verdict and the compared values."""
 
     prompt: str
     completion: str
@@ -37,15 +45,15 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """A dataset in numbers.
+    """Statistics of a dataset.
 
     Attributes:
-        manifest: as :func:`cadmus.dataset.manifest.read_manifest` gives it.
+        manifest: the dataset's manifest.
         size: bytes of all shards.
-        counts: split, template, programs, distinct, sampled, duplicates_kept and the ``FATES``.
-        lengths: split, template, length, programs.
-        values: split, template, variable (x or y), value, programs.
-        instructions: split, template, symbol, count; every instruction but the end, also those with count 0.
+        counts: columns split, template, programs, distinct, sampled, duplicates_kept and the ``FATES``.
+        lengths: columns split, template, length, programs.
+        values: columns split, template, variable (x or y), value, programs.
+        instructions: columns split, template, symbol, count; every instruction but the end, even unused ones.
         examples: by template.
     """
 
@@ -62,7 +70,7 @@ def survey(directory: Path | str) -> Survey:
     """Read every shard of a dataset once.
 
     Raises:
-        InputError: the dataset or a shard of it is missing, truncated, or of another instruction set.
+        InputError: the dataset or a shard is missing, truncated or from another instruction set.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
@@ -71,14 +79,14 @@ def survey(directory: Path | str) -> Survey:
     examples: dict[str, list[Example]] = {}
     size = 0
     for file in progress("read", manifest["files"], unit="shard"):
-        path, place = directory / file["file"], (file["split"], file["template"])
+        path, key = directory / file["file"], (file["split"], file["template"])
         table = parquet.read(path, ["program", "prompt_length", "x", "y"])
         programs = Programs.from_arrow(table["program"])
-        lengths[place] += np.bincount(programs.lengths, minlength=256)
-        symbols[place] += np.bincount(programs.data, minlength=256)
+        lengths[key] += np.bincount(programs.lengths, minlength=256)
+        symbols[key] += np.bincount(programs.data, minlength=256)
         for variable in ("x", "y"):
             column = table[variable].drop_null().to_numpy().astype(np.int64)
-            values[*place, variable] += np.bincount(column + _INT16, minlength=2 * _INT16)
+            values[*key, variable] += np.bincount(column + _INT16, minlength=2 * _INT16)
         if file["split"] == "train":
             examples.setdefault(file["template"], _examples(table))
         size += path.stat().st_size
@@ -108,29 +116,29 @@ def _counts(manifest: dict[str, Any]) -> pl.DataFrame:
         for template, counts in templates.items()
     ]
     columns = ("programs", "distinct", "sampled", "duplicates_kept", *FATES)
-    # Without rules nothing is noted about them.
+    # The manifest has no OOD counts without OOD rules.
     return pl.DataFrame([{"ood": 0, **row} for row in rows]).select("split", "template", *columns)
 
 
 def _frame(
     counted: dict[tuple[str, ...], np.ndarray], keys: tuple[str, ...], name: str, count: str, first: int = 0
 ) -> pl.DataFrame:
-    """One row for each number that occurs; place i of a histogram stands for the number ``first + i``."""
+    """Return one row per number that occurs; index i of a histogram counts the number ``first + i``."""
     schema = {**dict.fromkeys(keys, pl.String), name: pl.Int64, count: pl.Int64}
     rows = [
-        (*place, int(index) + first, int(histogram[index]))
-        for place, histogram in counted.items()
+        (*key, int(index) + first, int(histogram[index]))
+        for key, histogram in counted.items()
         for index in np.flatnonzero(histogram)
     ]
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def _instructions(counted: dict[tuple[str, ...], np.ndarray]) -> pl.DataFrame:
-    symbols = [row.symbol for row in isa.INSTRUCTIONS if row.symbol != isa.END]
     rows = [
-        (*place, symbol, int(histogram[ord(symbol)]))
-        for place, histogram in counted.items()
-        for symbol in symbols
+        (*key, symbol, int(histogram[ord(symbol)]))
+        for key, histogram in counted.items()
+        for symbol in isa.BY_SYMBOL
+        if symbol != isa.END
     ]
     schema = {"split": pl.String, "template": pl.String, "symbol": pl.String, "count": pl.Int64}
     return pl.DataFrame(rows, schema=schema, orient="row")

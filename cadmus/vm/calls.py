@@ -91,7 +91,7 @@ def prepare(frame: Frame, stack: np.ndarray, bodies: np.ndarray, exhausted: bool
         exhausted: whether the depth or the budget allows no further call.
 
     Returns:
-        False if there is no further call: the result is in place.
+        False after the last call, when the result is in place.
     """
     if frame.done == frame.calls:
         if frame.opcode == op.FOLD and frame.done >= 0:

@@ -9,7 +9,7 @@ from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE
 from cadmus.vm.values import DECORATION_BITS, DECORATION_MASK, integer
 
 INVALID = 2**62
-"""The result of :func:`on_numbers` that stands for NAN; no number has this word."""
+"""The result of :func:`on_numbers` for NAN; no element has this value."""
 
 
 @jit

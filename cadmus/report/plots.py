@@ -1,4 +1,4 @@
-"""The figures of a dataset's report, drawn from its survey alone."""
+"""Figures of a dataset report, drawn from the survey."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,41 +15,29 @@ from cadmus.config import OOD
 from cadmus.figures import style
 from cadmus.report.survey import FATES, Survey
 
-TITLES = {
-    "kept": "kept",
-    "surplus": "good, not wanted",
-    "duplicates": "duplicates, removed",
-    "ood": "held out by a rule",
-    "other_split": "of another split",
-    "rejected": "not true",
-    "too_long": "too long",
-    "unfit": "given up unfinished",
-}
-"""What becomes of a candidate, in words."""
-
 _COLORS = (style.BLUE, "#56B4E9", "#E69F00", "#CC79A7", style.GREEN, style.ORANGE, "#999999", "#DDDDDD")
-_PERCENT = FuncFormatter(lambda share, _: f"{100 * share:g} %")
+_PERCENT = FuncFormatter(lambda share, _: f"{100 * share:g}%")
 
 
 def title(template: str) -> str:
-    """The name of a template as text."""
+    """Return the name of a template as text."""
     return template.replace("_", " ")
 
 
 @style.styled
 def acceptance(survey: Survey) -> Figure:
-    """A bar for each template: what became of the candidates for its training programs."""
+    """Draw one bar per template: the fates of the candidates for training programs."""
     counts = survey.counts.filter(split="train")
     figure = Figure(figsize=(style.PAGE, 0.9 + 0.24 * len(counts)))
     axes = figure.subplots()
     left = np.zeros(len(counts))
     names = [title(name) for name in counts["template"]]
-    for fate, color in zip(FATES, _COLORS, strict=True):
+    for (fate, label), color in zip(FATES.items(), _COLORS, strict=True):
         share = (counts[fate] / counts["sampled"]).to_numpy()
         if share.any():
-            axes.barh(names, share, left=left, color=color, height=0.72, label=TITLES[fate])
+            axes.barh(names, share, left=left, color=color, height=0.72, label=label)
         left += share
-    axes.set(xlim=(0, 1), xlabel="share of the candidates")
+    axes.set(xlim=(0, 1), xlabel="fraction of the candidates")
     axes.xaxis.set_major_formatter(_PERCENT)
     axes.invert_yaxis()
     axes.spines.left.set_visible(False)
@@ -60,7 +48,7 @@ def acceptance(survey: Survey) -> Figure:
 
 @style.styled
 def lengths(survey: Survey) -> Figure:
-    """A histogram of the lengths of each template, and a line for its held-out programs."""
+    """Draw a histogram of lengths per template, with a line for OOD programs."""
     longest = style.largest(survey.lengths["length"]) if len(survey.lengths) else 1
 
     def draw(axes: Axes, template: str) -> None:
@@ -69,9 +57,7 @@ def lengths(survey: Survey) -> Figure:
         axes.bar(numbers, share, width=0.9, color=style.BLUE, label="train")
         ood = of_template.filter(split=OOD)
         if len(ood):
-            axes.stairs(
-                *_steps(*_shares(ood, "length")), color=style.ORANGE, lw=0.9, label="held out by rules"
-            )
+            axes.stairs(*_steps(*_shares(ood, "length")), color=style.ORANGE, lw=0.9, label="OOD")
         mean = f"mean {numbers @ share:.1f}"
         axes.text(1, 0.98, mean, transform=axes.transAxes, ha="right", va="top", fontsize=7, color=style.GREY)
         axes.set(title=title(template), xlim=(0, longest + 1))
@@ -81,7 +67,7 @@ def lengths(survey: Survey) -> Figure:
 
 @style.styled
 def values(survey: Survey) -> Figure:
-    """The compared values x and y of each template that has some, with the configured interval."""
+    """Draw the compared values x and y per template that has any, with the configured interval."""
     interval = survey.manifest["dataset"]["values"]
     low, high = interval["low"], interval["high"]
     seen = survey.values["value"]
@@ -90,13 +76,13 @@ def values(survey: Survey) -> Figure:
 
     def draw(axes: Axes, template: str) -> None:
         axes.axvspan(low - 0.5, high + 0.5, color="#EEEEEE", lw=0, label=f"configured: {low} to {high}")
-        # x and y may be the same: the thin line lies on the thick one.
+        # x and y may coincide: the thin line is drawn over the thick one.
         for variable, color, width in (("x", style.BLUE, 2.0), ("y", style.ORANGE, 0.8)):
             rows = survey.values.filter(template=template, variable=variable)
             for split, look in (("train", "-"), (OOD, ":")):
                 of_split = rows.filter(split=split)
                 if len(of_split):
-                    name = variable if split == "train" else f"{variable}, held out by rules"
+                    name = variable if split == "train" else f"{variable}, OOD"
                     steps = _steps(*_shares(of_split, "value"))
                     axes.stairs(*steps, color=color, ls=look, lw=width, baseline=None, label=name)
         axes.set(title=title(template), xlim=(lowest - margin, highest + margin), ylim=(0, None))
@@ -107,7 +93,7 @@ def values(survey: Survey) -> Figure:
 
 @style.styled
 def instructions(survey: Survey) -> Figure:
-    """A heat map: how often each instruction stands in the training programs of each template."""
+    """Draw a heat map: the frequency of each instruction in the training programs of each template."""
     table = shares_of_instructions(survey).pivot("symbol", index="template", values="share")
     templates, symbols = table["template"].to_list(), table.columns[1:]
     share = table.drop("template").to_numpy()
@@ -124,20 +110,12 @@ def instructions(survey: Survey) -> Figure:
     for side in axes.spines.values():
         side.set_visible(False)
     groups = [isa.BY_SYMBOL[symbol].group for symbol in symbols]
-    starts = [place for place in range(len(groups)) if not place or groups[place] != groups[place - 1]]
-    for start in starts:
+    for start, group in enumerate(groups):
+        if start and group == groups[start - 1]:
+            continue
         if start:
             axes.axvline(start - 0.5, color=style.GREY, lw=0.5)
-        axes.text(
-            start - 0.3,
-            -0.7,
-            groups[start],
-            rotation=35,
-            ha="left",
-            va="bottom",
-            fontsize=6,
-            color=style.GREY,
-        )
+        axes.text(start - 0.3, -0.7, group, rotation=35, ha="left", va="bottom", fontsize=6, color=style.GREY)
     bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=14)
     bar.ax.yaxis.set_major_formatter(_PERCENT)
     bar.outline.set_visible(False)
@@ -146,18 +124,18 @@ def instructions(survey: Survey) -> Figure:
 
 
 def shares_of_instructions(survey: Survey) -> pl.DataFrame:
-    """template, symbol, count and share, over the training programs."""
+    """Return template, symbol, count and share over the training programs."""
     rows = survey.instructions.filter(split="train").drop("split")
     return rows.with_columns(share=pl.col("count") / pl.col("count").sum().over("template"))
 
 
-NUMBERS: dict[str, Callable[[Survey], pl.DataFrame]] = {
+DATA: dict[str, Callable[[Survey], pl.DataFrame]] = {
     "acceptance": lambda survey: survey.counts,
     "lengths": lambda survey: survey.lengths,
     "values": lambda survey: survey.values,
     "instructions": shares_of_instructions,
 }
-"""What each figure is drawn from."""
+"""The data of each figure."""
 DRAW: dict[str, Callable[[Survey], Figure]] = {
     draw.__name__: draw for draw in (acceptance, lengths, values, instructions)
 }
@@ -174,14 +152,14 @@ def _shares(rows: pl.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _steps(numbers: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Heights and edges for ``stairs``: one step for each integer from the smallest to the largest."""
+    """Return heights and edges for ``stairs``: one step per integer from the smallest to the largest."""
     heights = np.zeros(numbers[-1] - numbers[0] + 1)
     heights[numbers - numbers[0]] = share
     return heights, np.arange(numbers[0], numbers[-1] + 2) - 0.5
 
 
 def _panels(templates: Sequence[str], draw: Callable[[Axes, str], None], x: str) -> Figure:
-    """A panel for each template, with one legend for all."""
+    """Draw one panel per template, with a shared legend."""
     columns = 3 if len(templates) > 4 else min(2, max(1, len(templates)))
     rows = -(-len(templates) // columns) or 1
     figure = Figure(figsize=(style.PAGE if columns > 1 else style.COLUMN, 0.5 + 1.35 * rows))
@@ -196,11 +174,11 @@ def _panels(templates: Sequence[str], draw: Callable[[Axes, str], None], x: str)
     for axes in grid.flat[len(templates) :]:
         axes.set_axis_off()
     if not templates:
-        grid[0, 0].text(0.5, 0.5, "no template has any", ha="center", color=style.GREY)
+        grid[0, 0].text(0.5, 0.5, "none in this dataset", ha="center", color=style.GREY)
     figure.supxlabel(x, fontsize=8)
-    figure.supylabel("share of the programs", fontsize=8)
-    # What was trained on goes first.
-    labels = dict(sorted(labels.items(), key=lambda item: "held out" in item[0]))
+    figure.supylabel("fraction of the programs", fontsize=8)
+    # Training programs first.
+    labels = dict(sorted(labels.items(), key=lambda item: "OOD" in item[0]))
     if len(labels) > 1:
         figure.legend(labels.values(), labels.keys(), loc="outside upper center", ncols=len(labels))
     return figure
