@@ -11,7 +11,8 @@ FIRST = (
     "test_gpu_check.py",
     "test_ablation.py",
     "test_bench.py",
-    "test_dataset_report.py",
+    "report/test_report.py",
+    "checks/test_kills.py",
 )
 """Files below tests/ that take minutes, to start first: a last one would leave the other process idle."""
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,14 +21,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from cadmus import config, isa
-from cadmus.checks import kills
-from cadmus.cli.main import cadmus
 from cadmus.errors import InputError
 from cadmus.model import WEIGHTS
 from cadmus.model.export import load_export, read_metadata
@@ -621,63 +617,6 @@ def _train_without_locks(directory: Path, data_digest: str) -> None:
 
     fcntl.flock = flock
     train_process.train(directory, data_digest)
-
-
-def test_killed_runs_end_in_the_same_weights(tmp_path):
-    killed = []
-    survival = kills.survive(3, 1, tmp_path, lambda: killed.append(1))
-    assert survival.different == ""
-    assert survival.phases.total() == len(killed) == 3
-    assert set(survival.phases) <= set(kills.PHASES)
-
-
-def test_other_weights_or_losses_are_noticed(tmp_path):
-    assert train(tmp_path / "one", run_config(steps=2)) == 0
-    shutil.copytree(tmp_path / "one", tmp_path / "other")
-    assert kills.difference(tmp_path / "one", tmp_path / "other") == ""
-    weights = tmp_path / "other" / "model" / "model.safetensors"
-    contents = bytearray(weights.read_bytes())
-    contents[-1] ^= 1
-    weights.write_bytes(contents)
-    assert kills.difference(tmp_path / "one", tmp_path / "other") == "the weights"
-    metrics_path = tmp_path / "other" / "metrics.jsonl"
-    metrics_path.write_text(metrics_path.read_text().replace('"loss": ', '"loss": 1'))
-    assert kills.difference(tmp_path / "one", tmp_path / "other") == "the losses"
-
-
-@pytest.mark.parametrize(
-    ("different", "code", "said"),
-    [
-        ("", 0, "every run are bit-identical to those"),
-        ("the weights", 1, "the weights of the last run differ"),
-    ],
-)
-def test_kills_says_what_came_of_them(monkeypatch, different, code, said):
-    def survive(count, seed, directory, done):
-        assert (count, seed) == (3, 7)
-        for _ in range(count):
-            done()
-        return kills.Survival(Counter({"starting": 2, "exporting": 1}), 4, different)
-
-    monkeypatch.setattr(kills, "survive", survive)
-    result = CliRunner().invoke(cadmus, ["kills", "--kills", "3", "--seed", "7"])
-    assert result.exit_code == code
-    assert "3 kills in 4 runs" in result.output
-    assert (
-        "2 while starting, 0 while training, 0 while writing a checkpoint, 1 while exporting" in result.output
-    )
-    assert said in result.output
-
-
-def test_kills_can_be_interrupted(monkeypatch):
-    def survive(count, seed, directory, done):
-        done()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(kills, "survive", survive)
-    result = CliRunner().invoke(cadmus, ["kills", "--kills", "3"])
-    assert result.exit_code == 1
-    assert "interrupted after 1 of 3 kills" in result.output
 
 
 def test_all_ranks_resume_from_the_checkpoint_that_the_first_finds(tmp_path, monkeypatch):

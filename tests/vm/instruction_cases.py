@@ -1,7 +1,6 @@
-r"""What every instruction does: programs and the outputs they leave, for both machines.
+r"""Programs and their outputs, for every instruction and both VMs.
 
-Outputs are written as :func:`cadmus.vm.reference.show` writes them, the top of the stack last.  ``u1b2b``
-is the sequence [1 2] and ``1 3:`` the number 1 with the decoration 3.
+Outputs are formatted by :func:`cadmus.vm.reference.show`, the top of the stack last.
 """
 
 P = "44*E*E*"  # 65536
@@ -462,4 +461,4 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ('10/"', "NAN"),
     ],
 }
-"""For each instruction at least a normal case, one with missing inputs and one at a bound."""
+"""At least three cases per instruction: normal, missing inputs, at a bound."""

@@ -1,4 +1,4 @@
-"""``cadmus fuzz``: a difference between the machines is found and shrunk, and none is made up."""
+"""``cadmus fuzz``: differences between the VMs are found and shrunk."""
 
 import pytest
 from click.testing import CliRunner
@@ -19,13 +19,13 @@ def agree(program: str) -> bool:
     return [reference.run(program)] == fuzz.run_compiled([program])
 
 
-def test_the_machines_agree_and_every_program_is_counted() -> None:
+def test_the_vms_agree_and_every_program_is_counted() -> None:
     counted: list[int] = []
     assert fuzz.fuzz(3_000, 7, 1, counted.append) is None
     assert counted == [3_000]
 
 
-def test_a_run_is_gone_on_with_at_its_chunk(monkeypatch) -> None:
+def test_a_run_resumes_at_its_chunk(monkeypatch) -> None:
     tried: list[tuple[int, int, int]] = []
     monkeypatch.setattr(fuzz, "_try_chunk", tried.append)
     assert fuzz.fuzz(2 * fuzz.CHUNK + 10, 7, 1, lambda count: None) is None
@@ -34,7 +34,7 @@ def test_a_run_is_gone_on_with_at_its_chunk(monkeypatch) -> None:
     assert tried[3:] == tried[1:3]
 
 
-def test_without_a_terminal_it_says_how_far_it_came(monkeypatch) -> None:
+def test_command_prints_its_progress_without_a_terminal(monkeypatch) -> None:
     from cadmus.cli import fuzz as cli
 
     monkeypatch.setattr(cli, "REPORT_SECONDS", 0.0)
@@ -45,7 +45,7 @@ def test_without_a_terminal_it_says_how_far_it_came(monkeypatch) -> None:
     assert "the VMs agree on 120,000 programs" in result.stdout
 
 
-def test_a_seed_and_a_chunk_decide_the_programs() -> None:
+def test_seed_and_chunk_determine_the_programs() -> None:
     programs = fuzz.programs_of(1, 0)
     assert len(programs) == fuzz.CHUNK
     assert programs == fuzz.programs_of(1, 0)
@@ -73,7 +73,7 @@ def test_a_planted_difference_of_verdicts_alone_is_found(monkeypatch) -> None:
     assert fuzz.fuzz(100, 0, 1, lambda count: None).shortest == ""
 
 
-def test_the_first_chunk_that_differs_is_named(monkeypatch) -> None:
+def test_the_first_chunk_with_a_disagreement_is_named(monkeypatch) -> None:
     programs_of = fuzz.programs_of
     monkeypatch.setattr(fuzz, "CHUNK", 500)
     monkeypatch.setattr(
@@ -88,18 +88,18 @@ def test_the_first_chunk_that_differs_is_named(monkeypatch) -> None:
     assert (found.chunk, found.program, counted) == (2, "5V_", [500, 500])
 
 
-def test_a_machine_that_raises_is_a_defect_that_names_the_chunk(monkeypatch) -> None:
+def test_a_vm_that_raises_is_a_defect_that_names_the_chunk(monkeypatch) -> None:
     monkeypatch.setattr(reference, "run", lambda program: 1 / 0)
     with pytest.raises(Defect, match="chunk 0 of seed 3"):
         fuzz.fuzz(10, 3, 1, lambda count: None)
 
 
-def test_shrinking_deletes_what_can_be_spared() -> None:
+def test_shrinking_keeps_only_what_fails() -> None:
     assert fuzz.shrink("0123456789" * 5, lambda program: "3" in program and "8" in program) in ("38", "83")
     assert fuzz.shrink("5", lambda program: True) == ""
 
 
-def test_command_says_how_many_agree_and_how_fast() -> None:
+def test_command_prints_count_and_speed() -> None:
     arguments = ["--programs", str(fuzz.CHUNK + 1), "--jobs", "2"]
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert result.exit_code == 0
@@ -107,7 +107,7 @@ def test_command_says_how_many_agree_and_how_fast() -> None:
     assert "programs/s with 2 processes" in result.stdout
 
 
-def test_command_shows_a_disagreement_and_ends_with_1(monkeypatch) -> None:
+def test_command_prints_a_disagreement_and_exits_with_1(monkeypatch) -> None:
     plant(monkeypatch, "+")
     result = CliRunner().invoke(command, ["--programs", "5000", "--seed", "4", "--jobs", "1"])
     assert result.exit_code == 1
@@ -117,7 +117,7 @@ def test_command_shows_a_disagreement_and_ends_with_1(monkeypatch) -> None:
     assert lines[3].split()[1:] == ["NAN,", "false"]
 
 
-def test_command_says_how_far_it_came_when_interrupted(monkeypatch) -> None:
+def test_command_prints_how_to_resume_when_interrupted(monkeypatch) -> None:
     def interrupted(programs, seed, jobs, done, first_chunk):
         done(700)
         raise KeyboardInterrupt

@@ -1,0 +1,44 @@
+"""Datasets that the tests of the report share."""
+
+from pathlib import Path
+
+import pytest
+
+from cadmus.config import load_config, parse_config
+from cadmus.dataset.manifest import write_manifest
+from cadmus.dataset.shards import plan
+from cadmus.dataset.writer import write_shard
+
+CONFIG = load_config(Path(__file__).parents[1] / "tiny.yaml")
+
+
+VALUES = {
+    "name": "rules",
+    "dataset": {
+        "validation": 0,
+        "test": 20,
+        "shard_size": 60,
+        "ood": {"small": {"values": [[-20, -15]]}, "maximum": {"contains": ["x|", "x"]}},
+        "ood_programs": 25,
+        "templates": {"equality": {"train": 100}, "basic_sequences": {"train": 50}},
+    },
+    "model": {"layers": 1, "width": 8, "heads": 2, "mlp": 16},
+    "train": {"steps": 1},
+}
+
+
+def write(config, directory):
+    for shard in plan(config):
+        write_shard(config, directory, shard.template, shard.split, shard.number)
+    write_manifest(config, directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    return write(CONFIG, tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def ruled(tmp_path_factory):
+    return write(parse_config(VALUES, "x.yaml"), tmp_path_factory.mktemp("ruled"))

@@ -1,0 +1,87 @@
+"""Both VMs give the same outputs and verdicts on every program."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cadmus import isa
+from cadmus.checks import fuzz
+from cadmus.programs import Programs
+from cadmus.vm import compiled, reference
+
+
+def assert_agreement(expected: dict[str, reference.Result]) -> None:
+    batch = Programs.from_strings(expected)
+    verdicts = compiled.verdicts(batch).tolist()
+    results = zip(compiled.outputs(batch), verdicts, strict=True)
+    for (program, result), (outputs, true) in zip(expected.items(), results, strict=True):
+        assert (outputs, true) == result, program
+        # A number and a sequence are both tuples.
+        assert list(map(type, outputs)) == list(map(type, result.outputs)), program
+
+
+class CountingVM(reference._VM):
+    """The reference VM, counting what it executes on inputs without NAN."""
+
+    executed: ClassVar[Counter[str]] = Counter()
+
+    def _calling(self, symbol, inputs, current, depth):
+        value = super()._calling(symbol, inputs, current, depth)
+        self.executed[symbol] += 1
+        self.executed[f"{symbol} gives a value"] += value is not reference.NAN
+        return value
+
+    def _call(self, subroutine, arguments, depth):
+        before = self.executed_in_calls
+        self.executed["too deep"] += depth == isa.MAX_CALL_DEPTH
+        self.executed["undefined"] += subroutine >= len(self.subroutines)
+        value = super()._call(subroutine, arguments, depth)
+        self.executed["budget spent"] += before < self.executed_in_calls == isa.CALL_BUDGET
+        return value
+
+
+def counting(symbol: str, operation: Callable) -> Callable:
+    def counted(*inputs):
+        CountingVM.executed[symbol] += 1
+        return operation(*inputs)
+
+    return counted
+
+
+@pytest.fixture(scope="module")
+def sampled() -> dict[str, reference.Result]:
+    """Many programs and their results on the reference VM."""
+    programs = [program for chunk in range(4) for program in fuzz.programs_of(20, chunk)]
+    with pytest.MonkeyPatch.context() as patch:
+        for symbol, operation in reference._OPERATIONS.items():
+            patch.setitem(reference._OPERATIONS, symbol, counting(symbol, operation))
+        patch.setattr(reference, "_VM", CountingVM)
+        return {program: reference.run(program) for program in programs}
+
+
+def test_the_vms_agree_on_many_programs(sampled: dict[str, reference.Result]) -> None:
+    assert_agreement(sampled)
+
+
+def test_the_sampled_programs_reach_every_part_of_the_vm(sampled: dict[str, reference.Result]) -> None:
+    calls = [*reference._CALLING, *(f"{symbol} gives a value" for symbol in reference._CALLING)]
+    for reached in (*reference._OPERATIONS, *calls, "too deep", "undefined", "budget spent"):
+        assert CountingVM.executed[reached] >= 200, reached
+
+
+pieces = st.one_of(
+    st.text(fuzz.ALL, max_size=20),
+    st.text("0123456789uIbEfghFGmwl", max_size=20),
+    st.text(fuzz.RUNNING, max_size=10).map(lambda body: f"\\{body};"),
+    st.sampled_from(["u1b2b3b", "44*I", "73:", "10/", r"\1-ER;9f", "E*E*E*E*E*"]),
+)
+
+
+@given(st.lists(st.lists(pieces, max_size=6).map("".join), min_size=1, max_size=20))
+@settings(max_examples=200, deadline=None)
+def test_the_vms_agree(programs: list[str]) -> None:
+    assert_agreement({program: reference.run(program) for program in programs})

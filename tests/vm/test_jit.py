@@ -1,0 +1,55 @@
+"""Numba's cache of the compiled VM."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from cadmus import isa
+
+
+def test_compiled_code_survives_its_cache(tmp_path) -> None:
+    """A second process loads from Numba's cache what the first one compiled."""
+    script = (
+        "from cadmus.programs import Programs; from cadmus.vm import compiled\n"
+        r"print(compiled.outputs(Programs.from_strings([r'\1-ER;\g;5f', '34+7=', r'9I0l\+;'])))"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert any(tmp_path.rglob("*.nbi"))
+    assert printed[0] == printed[1]
+    assert printed[0].count("Number(") == 3
+
+
+def test_a_change_of_the_instruction_table_invalidates_the_compiled_code(tmp_path) -> None:
+    package = Path(isa.__file__).parent
+    for source in ("isa.py", "errors.py", "programs.py", "vm"):
+        copy = shutil.copytree if (package / source).is_dir() else shutil.copy
+        (tmp_path / "cadmus").mkdir(exist_ok=True)
+        copy(package / source, tmp_path / "cadmus" / source)
+    shutil.rmtree(tmp_path / "cadmus/vm/__pycache__", ignore_errors=True)
+    script = (
+        "from cadmus.programs import Programs; from cadmus.vm import compiled, reference\n"
+        "programs = ['52-3=', '52-7=', 't', 'Z']\n"
+        "print(compiled.verdicts(Programs.from_strings(programs)).tolist(),\n"
+        "      [reference.run(program).true for program in programs])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def verdicts() -> str:
+        command = [sys.executable, "-c", script]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert verdicts() == "[True, False, True, True] [True, False, True, True]"
+    table = tmp_path / "cadmus/isa.py"
+    exchanged = table.read_text().replace('("-", "subtract"', '("+", "subtract"', 1)
+    table.write_text(exchanged.replace('("+", "add"', '("-", "add"', 1))
+    assert verdicts() == "[False, True, True, True] [False, True, True, True]"
