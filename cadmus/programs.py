@@ -176,3 +176,73 @@ def _append_column(
     for i in range(len(end)):
         target[end[i]] = column[i]
         end[i] += 1
+
+
+class Samples:
+    """A batch of sampled programs, from a template to a shard, an experiment or training.
+
+    Attributes:
+        programs: n programs.
+        prompt_length: uint8, shape (n,), instructions in each prompt.
+        x, y: int16, shape (n,), the compared values, masked in rows without any; None if no row has one or
+            they were not read.
+        template: objects (str), shape (n,), or None if not read.
+    """
+
+    __slots__ = ("programs", "prompt_length", "template", "x", "y")
+
+    def __init__(
+        self,
+        programs: Programs,
+        prompt_length: np.ndarray,
+        x: np.ndarray | None = None,
+        y: np.ndarray | None = None,
+        template: np.ndarray | None = None,
+    ) -> None:
+        self.programs = programs
+        self.prompt_length = prompt_length.astype(np.uint8, copy=False)
+        self.x = None if x is None else x.astype(np.int16, copy=False)
+        self.y = None if y is None else y.astype(np.int16, copy=False)
+        self.template = template
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table) -> "Samples":
+        """Return the rows of a shard, with the columns that were read of it."""
+        x, y, template = (
+            table[name].to_numpy() if name in table.column_names and not table[name].null_count else None
+            for name in ("x", "y", "template")
+        )
+        return cls(Programs.from_arrow(table["program"]), table["prompt_length"].to_numpy(), x, y, template)
+
+    @classmethod
+    def concat(cls, batches: Sequence["Samples"]) -> "Samples":
+        """Concatenate at least one batch."""
+        templates = [batch.template for batch in batches if batch.template is not None]
+        return cls(
+            stack([batch.programs for batch in batches]),
+            np.concatenate([batch.prompt_length for batch in batches]),
+            _concat_values([batch.x for batch in batches], batches),
+            _concat_values([batch.y for batch in batches], batches),
+            np.concatenate(templates) if templates else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.programs)
+
+    def take(self, rows: np.ndarray) -> "Samples":
+        """Return the rows at ``rows``, indices or a mask, in that order."""
+        x, y, template = (
+            None if column is None else column[rows] for column in (self.x, self.y, self.template)
+        )
+        return Samples(self.programs.take(rows), self.prompt_length[rows], x, y, template)
+
+
+def _concat_values(columns: list[np.ndarray | None], batches: Sequence[Samples]) -> np.ndarray | None:
+    if all(column is None for column in columns):
+        return None
+    filled = [
+        np.ma.array(np.zeros(len(batch), np.int16), mask=True) if column is None else column
+        for column, batch in zip(columns, batches, strict=True)
+    ]
+    values: np.ndarray = np.ma.concatenate(filled)  # type: ignore[no-untyped-call]
+    return values

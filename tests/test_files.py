@@ -37,7 +37,7 @@ def no_space() -> Iterator[None]:
 
 SHARD = Shard("random", "test", 0, 60)
 WRITERS = {
-    "shard.parquet": lambda path: parquet.write(path, SHARD, sample(CONFIG.dataset, 1, *SHARD), CONFIG),
+    "shard.parquet": lambda path: parquet.write(path, SHARD, sample(CONFIG.dataset, 1, *SHARD), CONFIG, {}),
     "numbers.parquet": lambda path: write_results(pl.DataFrame({"x": range(100)}), path, {}),
     "figure.pdf": lambda path: style.save(Figure(), [path]),
     "figure.png": lambda path: style.save(Figure(), [path]),

@@ -25,7 +25,7 @@ from cadmus.dataset.writer import write_shard
 from cadmus.errors import Defect, InputError
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
-from cadmus.programs import Programs
+from cadmus.programs import Programs, Samples
 
 VALUES = yaml.safe_load((Path(__file__).parent / "tiny.yaml").read_text())
 RULES = {
@@ -111,6 +111,10 @@ def test_without_rules_nothing_is_said_about_them(tmp_path):
     assert b"ood" not in pq.read_metadata(path).metadata[b"cadmus"]
 
 
+def samples_of(texts, x=None, y=None):
+    return Samples(Programs.from_strings(texts), np.zeros(len(texts)), x, y)
+
+
 def rewrite(source, target, metadata_of):
     """The rows of one shard under the metadata of another."""
     table = pq.read_table(source).replace_schema_metadata(pq.read_schema(metadata_of).metadata)
@@ -141,14 +145,14 @@ def test_rows_against_the_rules_are_a_defect(dataset, tmp_path, split, message):
     st.lists(st.text(SYMBOLS, min_size=1, max_size=3), min_size=1, max_size=3),
 )
 def test_contains_is_a_search_within_each_program(texts, pieces):
-    found = matches([OODRule(contains=pieces)], Programs.from_strings(texts), None, None)
+    found = matches([OODRule(contains=pieces)], samples_of(texts))
     assert found.tolist() == [[any(piece in text for piece in pieces) for text in texts]]
 
 
 def test_either_and_both():
     x, y = np.array([7, 7, 1, 9]), np.array([7, 1, 7, 8])
     rules = [OODRule(values=[7, [9, 10]], compared=compared) for compared in ("either", "both")]
-    found = matches(rules, Programs.from_strings(["1"] * 4), x, y)
+    found = matches(rules, samples_of(["1"] * 4, x, y))
     assert found.tolist() == [[True, True, True, True], [True, False, False, False]]
 
 
@@ -159,20 +163,20 @@ def test_either_and_both():
             {"length": [1, 63]},
             "basic_math",
             "train",
-            r"dataset\.ood\.rule: the rule excludes \d+ true programs and too little is left: none of "
+            r"dataset\.ood\.rule: the rule excludes \d+ true programs, too few are left: none of "
             r"the last \d+ candidates of template basic_math .*; narrow the rule",
         ),
         (
             {"contains": ["S"], "templates": ["equality"]},
             "equality",
             OOD,
-            r"dataset\.ood\.rule: too little matches: none of .* template equality .*; widen the rule",
+            r"dataset\.ood\.rule: too few matches: none of .* template equality .*; widen the rule",
         ),
         (
             {"contains": ["98*7"], "templates": ["less_greater"]},
             "less_greater",
             OOD,
-            r"dataset\.ood\.rule: too little matches: [1-6] of the last \d+ .* \([1-6] of 10 programs",
+            r"dataset\.ood\.rule: too few matches: [1-6] of the last \d+ .* \([1-6] of 10 programs",
         ),
     ],
 )
@@ -193,7 +197,7 @@ def test_a_template_that_accepts_nothing_stops():
 def test_a_rule_that_matches_nothing_anywhere_stops_the_manifest(tmp_path):
     templates = {"equality": {"train": 50}, "random": {"train": 5}}
     config = config_with({"never": {"values": [500]}}, templates=templates)
-    with pytest.raises(InputError, match=r"dataset\.ood\.never excludes nothing of any template: .* none"):
+    with pytest.raises(InputError, match=r"dataset\.ood\.never: excludes nothing of any template: .* none"):
         write(config, tmp_path)
     assert not (tmp_path / "manifest.json").exists()
 

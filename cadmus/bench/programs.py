@@ -81,17 +81,19 @@ def bench_templates() -> Measured:
     :data:`REPEATS` shards with the default fields of a config.  What a process prepares once is not counted.
     """
     from cadmus.config import Dataset
-    from cadmus.dataset.sampler import sample
+    from cadmus.dataset.sampler import Sampler
     from cadmus.templates import TEMPLATES
 
     result: Measured = {"programs": TEMPLATE_PROGRAMS, "repeats": REPEATS}
     for template in progress("templates", TEMPLATES, unit="template"):
-        sample(Dataset(), 0, template, "train", 0, 1)
+        Sampler(Dataset(), 0, template, "train", 0).sample(1)
         kept, drawn = [], []
         for shard in range(1, REPEATS + 1):
+            sampler = Sampler(Dataset(), 0, template, "train", shard)
             start = time.perf_counter()
-            counts = sample(Dataset(), 0, template, "train", shard, TEMPLATE_PROGRAMS).counts
+            sampler.sample(TEMPLATE_PROGRAMS)
             seconds = time.perf_counter() - start
+            counts = sampler.counts
             kept.append((counts.kept + counts.surplus) / seconds)
             drawn.append(counts.sampled / seconds)
         result[f"{template}_kept_per_second"] = round(statistics.median(kept))

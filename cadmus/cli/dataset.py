@@ -61,8 +61,7 @@ def sample(template: str, count: int, seed: int, split: str, config: Path | None
     if not as_json:
         click.echo("".join(f"{program}\n" for program in programs), nl=False)
         return
-    none = [None] * len(programs)
-    values = (none if column is None else column.tolist() for column in (drawn.x, drawn.y))
+    values = ([None] * count if column is None else column.tolist() for column in (drawn.x, drawn.y))
     for program, prompt_length, x, y in zip(programs, drawn.prompt_length.tolist(), *values, strict=True):
         prompt = program[:prompt_length]
         click.echo(json.dumps({"template": template, "program": program, "prompt": prompt, "x": x, "y": y}))

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from itertools import starmap
 from pathlib import Path
 
 import click
@@ -112,7 +111,9 @@ def train(
     try:
         loop.train(
             run,
-            lambda: starmap(TrainingSet, stream_split(dataset, "train")),
+            lambda: (
+                TrainingSet(part.programs, part.prompt_length) for part in stream_split(dataset, "train")
+            ),
             manifest["digest"],
             checkpoints,
             output,

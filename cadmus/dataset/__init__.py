@@ -1,1 +1,1 @@
-"""True programs on disk: shards, splits that cannot leak, the manifest, the reader."""
+"""Datasets of true programs: sampling, shards, disjoint splits, the manifest, reading."""

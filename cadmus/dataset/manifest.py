@@ -1,4 +1,4 @@
-"""The manifest: what a dataset consists of, and the proof that its splits are disjoint."""
+"""The manifest: the contents of a dataset and the proof that its splits are disjoint."""
 
 import functools
 import hashlib
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from cadmus import isa
 from cadmus.common.cores import cores
@@ -22,32 +21,34 @@ from cadmus.dataset.ood import matches
 from cadmus.dataset.shards import Shard, plan
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import Defect, InputError
-from cadmus.programs import Programs
+from cadmus.programs import Samples
 
 NAME = "manifest.json"
 KEYS = {"digest", "isa_digest", "config_digest", "splits", "files"}
-"""What is read from a manifest."""
+"""Keys that readers need."""
+
+_Hashes = dict[tuple[str, str], np.ndarray]
+"""By split and template: the hashes of all programs, ascending."""
 
 
 def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
-    """Check the assembled shards of ``directory`` and describe them in its ``manifest.json``.
+    """Check all shards of ``directory``, describe them in its ``manifest.json`` and return the manifest.
 
     Raises:
-        InputError: a shard is missing, truncated, not where it belongs, or was made by another instruction
-            set or config, or a held-out rule excludes nothing.
-        Defect: a program lies in two splits, or in one where it does not belong.
+        InputError: a shard is missing, truncated, misplaced, or of another instruction set or config; or an
+            OOD rule excludes nothing.
+        Defect: a program is in two splits or in the wrong one.
     """
-    # Reading, hashing and sorting do not hold Python's lock.
+    # Reading, hashing and sorting release the GIL.
     with ThreadPoolExecutor(cores()) as pool:
         shards = plan(config)
         checking = pool.map(functools.partial(_check, config, directory), shards)
-        checked = list(progress("check", checking, len(shards), "shard"))
-        files = [file for file, _ in checked]
-        hashed: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
-        for file, of_shard in checked:
-            hashed[file["split"], file["template"]].append(of_shard)
-        del checked
-        in_order = dict(zip(hashed, pool.map(_sorted, hashed.values()), strict=True))
+        files = []
+        by_shard: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
+        for file, hashed in progress("check", checking, len(shards), "shard"):
+            files.append(file)
+            by_shard[file["split"], file["template"]].append(hashed)
+        in_order = dict(zip(by_shard, pool.map(_sorted, by_shard.values()), strict=True))
     rules = _describe_rules(config, directory, files)
     shared = _shared(in_order, config.dataset.splits)
     manifest = {
@@ -71,55 +72,63 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
 
 
 def read_manifest(directory: Path | str) -> dict[str, Any]:
-    """The manifest of a dataset.
+    """Return the manifest of a dataset.
 
     Raises:
-        InputError: it is missing or unreadable, or the dataset belongs to another instruction set.
+        InputError: it is missing or unreadable, or the dataset is of another instruction set.
     """
     path = Path(directory) / NAME
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file; {directory} is no finished dataset") from None
+        raise InputError(f"{path}: no such file; {directory} is not a finished dataset") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: not a readable manifest ({reason}); write it again") from None
-    if not isinstance(manifest, dict):
-        manifest = {}
-    missing = KEYS - set(manifest)
+    missing = KEYS - set(manifest if isinstance(manifest, dict) else {})
     if missing:
-        raise InputError(f"{path}: not a manifest, {min(missing)} is missing; write it again")
+        raise InputError(f"{path}: {min(missing)}: missing, so this is not a manifest; write it again")
     if manifest["isa_digest"] != isa.digest():
         raise InputError(
-            f"{path}: the dataset was sampled with the instruction set {manifest['isa_digest']}, this is "
-            f"{isa.digest()}; sample it again"
+            f"{path}: isa_digest: the dataset was sampled with the instruction set {manifest['isa_digest']}, "
+            f"this is {isa.digest()}; sample it again"
         )
-    return manifest
+    found: dict[str, Any] = manifest
+    return found
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any], np.ndarray]:
-    """What the manifest says of a shard, and the hashes of its programs."""
+    """Check a shard; return its description for the manifest and the hashes of its programs."""
     path = directory / shard.path
-    noted, columns = parquet.read_shard(directory, shard, config, ["program", "x", "y"])
-    programs = Programs.from_arrow(columns["program"])
-    hashed = hashes(programs)
-    belongs = split_of_hashes(hashed, config.dataset.eval_fraction) == hash_split(shard.split)
-    if not belongs.all():
-        raise Defect(f"{path}: {np.sum(~belongs)} programs belong to another split")
-    _check_rules(path, shard, programs, columns, config)
+    metadata, table = parquet.read_shard(directory, shard, config, ["program", "prompt_length", "x", "y"])
+    samples = Samples.from_arrow(table)
+    hashed = hashes(samples.programs)
+    expected = split_of_hashes(hashed, config.dataset.eval_fraction) == hash_split(shard.split)
+    if not expected.all():
+        raise Defect(f"{path}: {np.sum(~expected)} programs belong to another split")
+    rules = config.dataset.rules_for(shard.template)
+    by_rule = matches(rules.values(), samples)
+    if shard.split == OOD:
+        unmatched = np.sum(~by_rule.any(axis=0))
+        if unmatched:
+            raise Defect(f"{path}: {unmatched} programs match no rule of dataset.ood")
+    else:
+        for name, hits in zip(rules, by_rule, strict=True):
+            if hits.any():
+                raise Defect(f"{path}: {np.sum(hits)} programs match the rule dataset.ood.{name}")
     file = {
         "file": shard.path,
         "template": shard.template,
         "split": shard.split,
-        "rows": noted["rows"],
+        "rows": metadata["rows"],
         "sha256": file_digest(path),
-        **{key: noted[key] for key in ("counts", OOD) if key in noted},
+        **{key: value for key, value in metadata.items() if key in ("counts", "ood")},
     }
     return file, hashed
 
@@ -131,55 +140,36 @@ def _sorted(hashed: list[np.ndarray]) -> np.ndarray:
     return together
 
 
-def _check_rules(path: Path, shard: Shard, programs: Programs, columns: pa.Table, config: Config) -> None:
-    """Hold the rows of a shard against the held-out rules."""
-    rules = config.dataset.rules_for(shard.template)
-    if not rules:
-        return
-    x, y = (
-        None if columns[name].null_count == len(columns) else columns[name].to_numpy() for name in ("x", "y")
-    )
-    by_rule = matches(rules.values(), programs, x, y)
-    if shard.split == OOD:
-        strangers = np.sum(~by_rule.any(axis=0))
-        if strangers:
-            raise Defect(f"{path}: {strangers} programs match no rule of dataset.ood")
-        return
-    for name, hits in zip(rules, by_rule, strict=True):
-        if hits.any():
-            raise Defect(f"{path}: {np.sum(hits)} programs match the rule dataset.ood.{name}")
-
-
 def _describe_rules(
     config: Config, directory: Path, files: list[dict[str, Any]]
 ) -> dict[str, dict[str, int]]:
-    """For each rule, how many candidates of each template it matched.
+    """Count for each OOD rule the candidates of each template that it matched.
 
     Raises:
-        InputError: a rule excludes nothing, over all templates or of one that it names.
+        InputError: a rule matches nothing, in all templates or in one that it names.
     """
     described = {}
     for name, rule in config.dataset.ood.items():
-        of_rule = [file for file in files if name in file[OOD]]
+        of_rule = [file for file in files if name in file["ood"]]
         matched = {template: 0 for template in TEMPLATES if any(f["template"] == template for f in of_rule)}
         for file in of_rule:
-            matched[file["template"]] += file[OOD][name]
+            matched[file["template"]] += file["ood"][name]
         idle = [template for template, count in matched.items() if not count]
         if idle if rule.templates else not any(matched.values()):
-            of_what = ", ".join(idle if rule.templates else ["any template"])
+            where = ", ".join(idle) if rule.templates else "any template"
             sampled = sum(file["counts"]["sampled"] for file in of_rule if file["template"] in idle)
             raise InputError(
-                f"{directory}: dataset.ood.{name} excludes nothing of {of_what}: "
-                f"it matches none of {sampled} candidates; change the rule or its templates, or leave it out"
+                f"{directory}: dataset.ood.{name}: excludes nothing of {where}: it matches none of {sampled} "
+                "candidates; change the rule or its templates, or remove it"
             )
         described[name] = matched
     return described
 
 
 def _describe(
-    in_order: dict[tuple[str, str], np.ndarray], files: list[dict[str, Any]], splits: tuple[str, ...]
+    in_order: _Hashes, files: list[dict[str, Any]], splits: tuple[str, ...]
 ) -> dict[str, dict[str, Any]]:
-    """By split and template: programs, how many of them differ, and the fate of the candidates."""
+    """Return by split and template: programs, distinct ones and outcome counts."""
     described: dict[str, dict[str, Any]] = {split: {} for split in splits}
     for (split, template), hashed in in_order.items():
         counts = [f["counts"] for f in files if (f["split"], f["template"]) == (split, template)]
@@ -191,25 +181,25 @@ def _describe(
     return described
 
 
-def _shared(in_order: dict[tuple[str, str], np.ndarray], splits: tuple[str, ...]) -> dict[str, int]:
-    """Programs (by hash) that two splits have in common, whatever the template.
+def _shared(in_order: _Hashes, splits: tuple[str, ...]) -> dict[str, int]:
+    """Count the programs (by hash) that each pair of splits shares, across templates.
 
-    The split ood may share programs with test: what a rule excludes of one template, another may give.
+    The pair of test and ood is left out: one template may draw in test what a rule excludes of another.
     """
     shared = {}
     for pair in combinations(splits, 2):
-        if pair != ("test", OOD):
-            # A template may have nothing in the split ood.
-            a, b = (
-                [hashed for (split, _), hashed in in_order.items() if split == wanted and len(hashed)]
-                for wanted in pair
-            )
-            # Looking a few up in many takes no time.
-            few, many = sorted([a, b], key=lambda side: sum(map(len, side)))
-            distinct = np.unique(np.concatenate(few)) if few else np.empty(0, np.uint64)
-            found = np.zeros(len(distinct), np.bool_)
-            for hashed in many:
-                places = np.minimum(np.searchsorted(hashed, distinct), len(hashed) - 1)
-                found |= hashed[places] == distinct
-            shared[" and ".join(pair)] = int(found.sum())
+        if pair == ("test", OOD):
+            continue
+        sides = (
+            [hashed for (split, _), hashed in in_order.items() if split == wanted and len(hashed)]
+            for wanted in pair
+        )
+        # Searching for a few in many is fast.
+        few, many = sorted(sides, key=lambda side: sum(map(len, side)))
+        distinct = np.unique(np.concatenate(few)) if few else np.empty(0, np.uint64)
+        found = np.zeros(len(distinct), np.bool_)
+        for hashed in many:
+            places = np.minimum(np.searchsorted(hashed, distinct), len(hashed) - 1)
+            found |= hashed[places] == distinct
+        shared[" and ".join(pair)] = int(found.sum())
     return shared

@@ -1,8 +1,7 @@
-"""Held-out rules: which programs ``dataset.ood`` keeps out of train, validation and test.
+"""OOD rules: the programs that ``dataset.ood`` excludes from train, validation and test.
 
-What the rules exclude makes a split of its own, ``ood``.  It is drawn from the share of programs whose
-hash belongs to test, so that none of it is trained on even where a rule is for one template and another
-template happens to give the same program.
+Excluded programs form the split ``ood``. It is sampled from the hash range of test, so none of its programs
+is trained on, even if a rule names one template and another template draws the same program.
 """
 
 from collections.abc import Iterable
@@ -10,50 +9,43 @@ from collections.abc import Iterable
 import numpy as np
 
 from cadmus.config import OODRule
-from cadmus.programs import Programs
+from cadmus.programs import Programs, Samples
 
 
-def matches(
-    rules: Iterable[OODRule], programs: Programs, x: np.ndarray | None, y: np.ndarray | None
-) -> np.ndarray:
-    """Which rule matches which program: bool, shape (rules, n).
+def matches(rules: Iterable[OODRule], samples: Samples) -> np.ndarray:
+    """Match programs against rules: bool, shape (rules, n).
 
-    Args:
-        rules: the rules for the template of the programs.
-        programs: n programs, without their ends.
-        x, y: the compared values, integers of shape (n,), or None where the template has none; then a rule
-            by value matches nothing.
+    A rule by value matches no program without compared values.
     """
-    rows = [_matches(rule, programs, x, y) for rule in rules]
-    return np.array(rows, np.bool_).reshape(len(rows), len(programs))
+    rows = [_matches(rule, samples) for rule in rules]
+    return np.array(rows, np.bool_).reshape(len(rows), len(samples))
 
 
-def _matches(rule: OODRule, programs: Programs, x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray:
+def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
     if rule.length is not None:
         low, high = rule.length
-        return (programs.lengths >= low) & (programs.lengths <= high)
+        return (samples.programs.lengths >= low) & (samples.programs.lengths <= high)
     if rule.contains is not None:
-        return _any([_contains(programs, piece.encode()) for piece in rule.contains])
-    if x is None or y is None:
-        return np.zeros(len(programs), np.bool_)
+        return _any([_contains(samples.programs, piece.encode()) for piece in rule.contains])
+    if samples.x is None or samples.y is None:
+        return np.zeros(len(samples), np.bool_)
     combine = np.logical_or if rule.compared == "either" else np.logical_and
-    matched: np.ndarray = combine(_among(x, rule.values or []), _among(y, rule.values or []))
+    matched: np.ndarray = combine(*(_among(column, rule.values or []) for column in (samples.x, samples.y)))
     return matched
 
 
 def _among(numbers: np.ndarray, values: list[int | list[int]]) -> np.ndarray:
     intervals = [value if isinstance(value, list) else [value] for value in values]
-    return _any([(numbers >= bounds[0]) & (numbers <= bounds[-1]) for bounds in intervals])
+    return _any([np.ma.filled((numbers >= ends[0]) & (numbers <= ends[-1]), False) for ends in intervals])
 
 
 def _any(masks: list[np.ndarray]) -> np.ndarray:
-    """Where one mask at least is true."""
     found: np.ndarray = np.any(masks, axis=0)
     return found
 
 
 def _contains(programs: Programs, piece: bytes) -> np.ndarray:
-    """Which programs have the instructions of ``piece`` one after another."""
+    """Tell which programs contain the instructions of ``piece`` in a row."""
     data = programs.data
     starts = np.ones(max(0, len(data) - len(piece) + 1), np.bool_)
     for place, symbol in enumerate(piece):

@@ -1,9 +1,8 @@
-"""The Parquet file of a shard: its columns, its metadata, and reading it with clear errors."""
+"""The Parquet file of a shard: columns, metadata and reading."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import pyarrow.parquet as pq
 from cadmus import isa
 from cadmus.common.files import replacing
 from cadmus.config import OOD, Config
-from cadmus.dataset.sampler import Sample
 from cadmus.dataset.shards import Shard
 from cadmus.errors import InputError
+from cadmus.programs import Samples
 
 SCHEMA = pa.schema(
     [
@@ -28,25 +27,18 @@ SCHEMA = pa.schema(
         pa.field("shard", pa.int32(), nullable=False),
     ]
 )
-"""One row per program; ``program`` is written without its end ``.``."""
+"""One row per program; ``program`` has no end ``.``."""
 
 METADATA_KEY = b"cadmus"
 
 
-def write(path: Path, shard: Shard, sample: Sample, config: Config) -> None:
-    """Write a shard; the file appears whole or not at all.
+def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: dict[str, Any]) -> None:
+    """Write a shard atomically, with ``summary`` in its metadata.
 
     Raises:
-        InputError: there is no space or no permission.
+        InputError: no space or no permission.
     """
-    n = len(sample.programs)
-    counts = asdict(sample.counts)
-    if config.dataset.ood:
-        rules = {"ood": sample.matched}
-    else:
-        # A dataset without rules has the bytes that it had before there were any.
-        rules = {}
-        del counts["ood"]
+    n = len(samples)
     metadata = {
         "template": shard.template,
         "split": shard.split,
@@ -55,16 +47,17 @@ def write(path: Path, shard: Shard, sample: Sample, config: Config) -> None:
         "isa_digest": isa.digest(),
         "isa_limits": isa.LIMITS,
         "config_digest": config.dataset_digest(),
-        "counts": counts,
-        **rules,
+        **summary,
     }
     table = pa.table(
         [
             pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), pa.array([shard.template])),
-            sample.programs.to_arrow(),
-            pa.array(sample.prompt_length, pa.uint8()),
-            pa.nulls(n, pa.int16()) if sample.x is None else pa.array(sample.x, pa.int16()),
-            pa.nulls(n, pa.int16()) if sample.y is None else pa.array(sample.y, pa.int16()),
+            samples.programs.to_arrow(),
+            pa.array(samples.prompt_length),
+            *(
+                pa.nulls(n, pa.int16()) if column is None else pa.array(column)
+                for column in (samples.x, samples.y)
+            ),
             pa.array(np.full(n, shard.number, np.int32)),
         ],
         schema=SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}),
@@ -74,25 +67,34 @@ def write(path: Path, shard: Shard, sample: Sample, config: Config) -> None:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """What :func:`write` noted about a shard, and the number of ``rows``.
+    """Return the metadata of a shard and its number of ``rows``.
 
     Raises:
-        InputError: the file is missing, truncated or no shard.
+        InputError: the file is missing, truncated or not a shard.
     """
-    with _shard(path) as file:
-        return {**json.loads(file.metadata.metadata[METADATA_KEY]), "rows": file.metadata.num_rows}
+    with _open(path) as file:
+        return _metadata(file)
+
+
+def read(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Return some columns of a shard, or all.
+
+    Raises:
+        InputError: the file is missing, truncated or not a shard.
+    """
+    with _open(path) as file:
+        return file.read(columns)
 
 
 def read_shard(
     directory: Path, shard: Shard, config: Config, columns: list[str]
 ) -> tuple[dict[str, Any], pa.Table]:
-    """The metadata and the rows of a shard of the dataset in ``directory`` that ``config`` describes.
+    """Return the metadata and some columns of a shard, checked against its place in the dataset.
 
     Raises:
         InputError: the file is missing, truncated, another shard, or of another instruction set or config.
     """
     path = directory / shard.path
-    noted = read_metadata(path)
     expected = {
         "isa_digest": isa.digest(),
         "config_digest": config.dataset_digest(),
@@ -101,45 +103,37 @@ def read_shard(
         "shard": shard.number,
     }
     if shard.split != OOD:
-        # Rules may match fewer programs than are wanted.
+        # OOD rules may match fewer programs than wanted.
         expected["rows"] = shard.rows
-    for key, ours in expected.items():
-        if noted[key] != ours:
-            raise InputError(
-                f"{path}: the shard has the {key} {noted[key]}, here belongs {ours}; delete it and sample it "
-                "again"
-            )
-    return noted, read(path, columns)
+    with _open(path) as file:
+        metadata = _metadata(file)
+        for key, value in expected.items():
+            if metadata[key] != value:
+                raise InputError(
+                    f"{path}: {key}: expected {value}, got {metadata[key]}; delete it and sample it again"
+                )
+        return metadata, file.read(columns)
 
 
-def read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """The rows of a shard.
-
-    Raises:
-        InputError: the file is missing, truncated or no shard.
-    """
-    with _shard(path) as file:
-        return file.read(columns)
+def _metadata(file: pq.ParquetFile) -> dict[str, Any]:
+    return {**json.loads(file.metadata.metadata[METADATA_KEY]), "rows": file.metadata.num_rows}
 
 
 @contextmanager
-def _shard(path: Path) -> Iterator[pq.ParquetFile]:
+def _open(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path) as file:
             if METADATA_KEY not in (file.metadata.metadata or {}) or not file.schema_arrow.equals(SCHEMA):
                 raise InputError(
-                    f"{path}: not a shard of Cadmus (no metadata or other columns); delete it and sample it "
-                    "again"
+                    f"{path}: not a Cadmus shard (metadata or columns differ); delete it and sample it again"
                 )
             yield file
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file; sample the dataset first (`make run` or `snakemake`)"
+        ) from None
     except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"{path}: no such file; sample the dataset first (`make run` or `snakemake`)")
-    reason = str(error).splitlines()[0]
-    return InputError(
-        f"{path}: not a readable Parquet file, perhaps truncated ({reason}); delete it and sample it again"
-    )
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{path}: not a readable Parquet file, perhaps truncated ({reason}); delete it and sample again"
+        ) from None

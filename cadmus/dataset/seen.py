@@ -1,23 +1,23 @@
-"""A set of hashes that only grows: which programs of a shard came before."""
+"""A set of hashes that only grows, to find duplicate programs."""
 
 import numba
 import numpy as np
 
 
 class Seen:
-    """Open addressing with linear probing, at most half full.
+    """A hash set with open addressing and linear probing, at most half full.
 
     Args:
-        capacity: hashes that will be added at the most.
+        capacity: most hashes that will be added.
     """
 
     def __init__(self, capacity: int) -> None:
         size = 1 << max(4, int(2 * capacity - 1).bit_length())
-        # 0 marks a free place; a hash of 0 is held as 1, which at worst drops one program in 2^64.
+        # 0 marks a free place. A hash of 0 is stored as 1, which can drop one program in 2^64.
         self._table = np.zeros(size, np.uint64)
 
     def add(self, hashes: np.ndarray) -> np.ndarray:
-        """Add hashes (uint64, shape (n,)); returns which of them were new: bool, shape (n,)."""
+        """Add hashes (uint64, shape (n,)) and return which of them are new: bool, shape (n,)."""
         return _add(self._table, hashes)
 
 

@@ -1,4 +1,4 @@
-"""The shards of a dataset."""
+"""The shards that a dataset consists of."""
 
 import math
 from typing import NamedTuple
@@ -16,22 +16,21 @@ class Shard(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The file, relative to the folder of the dataset."""
+        """The file, relative to the directory of the dataset."""
         return f"{self.split}/{self.template}-{self.number:04d}.parquet"
 
 
 def plan(config: Config) -> list[Shard]:
-    """The shards of a dataset, in the order in which it is read.
+    """List the shards of a dataset in reading order.
 
-    A template without training programs has no shard in any split, one that no held-out rule is for has none
-    in the split ood.
+    A template without training programs has no shards; one without OOD rules has none in the split ood.
     """
     shards = []
     for split in config.dataset.splits:
         for template in TEMPLATES:
             rows = _rows(config, template, split)
             number = math.ceil(rows / config.dataset.shard_size)
-            # Of even size, so that parallel jobs end together.
+            # Equal sizes, so that parallel jobs end together.
             for index in range(number):
                 size = rows * (index + 1) // number - rows * index // number
                 shards.append(Shard(template, split, index, size))
@@ -39,7 +38,6 @@ def plan(config: Config) -> list[Shard]:
 
 
 def _rows(config: Config, template: str, split: str) -> int:
-    """How many programs of a template a split is to have."""
     dataset = config.dataset
     train: int = getattr(dataset.templates, template).train
     if split == "train" or not train:

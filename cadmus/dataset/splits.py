@@ -1,7 +1,7 @@
-"""Which split a program belongs to: its content decides, before anything is sampled (invariant I6).
+"""The split of a program, which the hash of its text decides (invariant I6).
 
-A program that hashes into the share of the test set is never in the training set, whatever the template,
-the seed or the sharding; whoever needs held-out programs can therefore make new ones at any time.
+A program that hashes to test is never in the training set, whatever the template, the seed or the shard. New
+test programs can therefore be sampled at any time.
 """
 
 import numba
@@ -14,25 +14,25 @@ TRAIN, VALIDATION, TEST = range(len(SPLITS))
 
 
 def hash_split(split: str) -> int:
-    """Which split by hash the programs of ``split`` belong to; those of ood belong to test."""
+    """Return the index in ``SPLITS`` that programs of ``split`` hash to; those of ood hash to test."""
     return TEST if split == OOD else SPLITS.index(split)
 
 
 def hashes(programs: Programs) -> np.ndarray:
-    """A 64-bit hash of the text of each program: uint64, shape (n,)."""
+    """Return a 64-bit hash of the text of each program: uint64, shape (n,)."""
     return _hash_rows(programs.data, programs.offsets)
 
 
 def split_of(programs: Programs, eval_fraction: float) -> np.ndarray:
-    """The split of each program, an index into ``SPLITS``: uint8, shape (n,).
+    """Return the split of each program, an index into ``SPLITS``: uint8, shape (n,).
 
-    ``eval_fraction`` of the space of programs belongs to validation, as much to test, the rest to train.
+    ``eval_fraction`` of all possible programs are in validation, as many in test, the rest in train.
     """
     return split_of_hashes(hashes(programs), eval_fraction)
 
 
 def split_of_hashes(hashed: np.ndarray, eval_fraction: float) -> np.ndarray:
-    """As :func:`split_of`, of the hashes of the programs."""
+    """As :func:`split_of`, for the hashes of programs."""
     place = (hashed >> np.uint64(11)).astype(np.float64) / 2.0**53
     split = np.full(len(hashed), TRAIN, np.uint8)
     split[place < 2 * eval_fraction] = TEST
@@ -42,7 +42,7 @@ def split_of_hashes(hashed: np.ndarray, eval_fraction: float) -> np.ndarray:
 
 @numba.njit(cache=True, nogil=True)
 def _hash_rows(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:  # pragma: no cover - compiled
-    """FNV-1a, finished by the mixing function of MurmurHash3 so that all bits depend on all bytes."""
+    """Hash with FNV-1a and the finalizer of MurmurHash3, so that all bits depend on all bytes."""
     result = np.empty(len(offsets) - 1, np.uint64)
     for row in range(len(result)):
         h = np.uint64(0xCBF29CE484222325)

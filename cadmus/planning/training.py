@@ -18,7 +18,8 @@ from cadmus.dataset import shards
 from cadmus.errors import InputError, suggest
 from cadmus.model.flops import embedding_count, parameter_count, training_flops
 from cadmus.templates import TEMPLATES as SAMPLERS
-from cadmus.templates import Candidates, Draw
+from cadmus.programs import Samples
+from cadmus.templates import Draw
 from cadmus.vm.compiled import verdicts
 
 DEVICES = TABLES / "devices.yaml"
@@ -291,7 +292,7 @@ def _average_programs(seed: int, dataset_json: str) -> dict[str, AverageProgram]
     return averages
 
 
-def _sample(seed: int, dataset: Dataset, name: str) -> Candidates:
+def _sample(seed: int, dataset: Dataset, name: str) -> Samples:
     """Sample true programs of a template; any candidates if none of them is true."""
     draw = Draw(np.random.default_rng(seed_of(seed, name, "plan", 0)), dataset)
     drawn = SAMPLERS[name](draw, SAMPLE)
@@ -305,7 +306,7 @@ def _sample(seed: int, dataset: Dataset, name: str) -> Candidates:
     return drawn.take(np.flatnonzero(true if true.any() else short))
 
 
-def _stored_bytes(drawn: Candidates) -> float:
+def _stored_bytes(drawn: Samples) -> float:
     """Return the mean size of a program in a compressed shard."""
     columns = {"program": drawn.programs.to_arrow(), "prompt_length": drawn.prompt_length.astype(np.uint8)}
     if drawn.x is not None and drawn.y is not None:

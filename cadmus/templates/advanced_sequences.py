@@ -1,12 +1,13 @@
 """Complex sequence operations: ``x=(1,2,3); len(select(x>1))==2`` is ``u1b2b3bE1>KL2=``."""
 
-from cadmus.programs import Programs, join
-from cadmus.templates.draw import Candidates, Draw, answered, definition, nothing
+from cadmus.programs import Programs, Samples, join
+from cadmus.templates.answers import answered
+from cadmus.templates.draw import Draw, definition, nothing
 from cadmus.templates.functions import number_function, number_predicate, pair_function, sequence_change
 
 
-def advanced_sequences(draw: Draw, n: int) -> Candidates:
-    """``[definition] sequence operation [question] answer``, to be completed from before the answer."""
+def advanced_sequences(draw: Draw, n: int) -> Samples:
+    """Draw ``[definition] sequence operation [query] answer``; the prompt ends before the answer."""
     lengths = draw.dataset.templates.advanced_sequences.sequence_length
 
     def sequence(k: int) -> Programs:
@@ -15,13 +16,10 @@ def advanced_sequences(draw: Draw, n: int) -> Candidates:
     def comparison(k: int) -> Programs:
         return join(draw.digit(k), draw.choice(k, b"<>="))
 
-    def mapped(k: int) -> Programs:
-        return join(definition(number_function(draw, k)), sequence(k), b"m")
-
     def changed(k: int) -> Programs:
         return draw.mix(
             k,
-            # Select by comparing, by two comparisons, by another sequence.
+            # Select by a comparison, by two of them, by another sequence.
             lambda k: join(sequence(k), b"E", comparison(k), b"K"),
             lambda k: join(
                 sequence(k), b"EE", comparison(k), b"s", comparison(k), draw.choice(k, b"&|"), b"K"
@@ -32,15 +30,15 @@ def advanced_sequences(draw: Draw, n: int) -> Candidates:
             lambda k: join(sequence(k), draw.choice(k, b"SV!?'B~ae"), draw.choice(k, b"SV'B~a")),
             lambda k: join(*draw.sequences(k, lengths, 2), draw.choice(k, b"+-*/%xn<>=&|")),
             lambda k: join(sequence(k), sequence(k), b"c", draw.choice(k, b"SV")),
-            # Map and filter with a subroutine.
-            mapped,
+            # Map and filter.
+            lambda k: join(definition(number_function(draw, k)), sequence(k), b"m"),
             lambda k: join(definition(number_predicate(draw, k)), sequence(k), b"w"),
-            # Decorate the elements, move them and read the decorations, or not.
+            # Decorate the elements, reorder them and, in the last, read the decorations.
             lambda k: join(sequence(k), b"E", comparison(k), b":", draw.choice(k, b"SV")),
             lambda k: join(*draw.sequences(k, lengths, 2), b"3%:", draw.choice(k, b"SV"), b'"'),
         )
 
-    def asked(k: int) -> Programs:
+    def query(k: int) -> Programs:
         return draw.mix(
             k,
             nothing,
@@ -52,9 +50,9 @@ def advanced_sequences(draw: Draw, n: int) -> Candidates:
     return answered(
         draw.mix(
             n,
-            *[lambda k: join(changed(k), asked(k))] * 6,
+            *[lambda k: join(changed(k), query(k))] * 6,
+            # Folds; the second drops the accumulator, so that the last element decides.
             lambda k: join(definition(pair_function(draw, k)), sequence(k), draw.digit(k), b"l"),
-            # Folded to the last element: what was there before is dropped.
             lambda k: join(
                 definition(join(b"s_", draw.digit(k), draw.operator(k))), sequence(k), draw.digit(k), b"l"
             ),

@@ -1,15 +1,16 @@
 r"""Labelling: ``f(x)=len(x)>1; x=(1,2,3); f(x)`` is ``\L1>;u1b2b3bf``."""
 
-from cadmus.programs import Programs, join
-from cadmus.templates.draw import Candidates, Draw, answered, definition
+from cadmus.programs import Programs, Samples, join
+from cadmus.templates.answers import answered
+from cadmus.templates.draw import Draw, definition
 from cadmus.templates.functions import number_label, sequence_predicate
 
 
-def apply_labels(draw: Draw, n: int) -> Candidates:
-    r"""A definition, a sequence, a call and the label, to be completed from before the label.
+def apply_labels(draw: Draw, n: int) -> Samples:
+    r"""Draw a definition, a sequence, a call and the label; the prompt ends before the label.
 
-    Half label the sequence: the program ends at once when the label is 1, with ``!`` when it is 0.  Half
-    label each element through decorations: ``\5>;u3b7bEm:u3b71:bY``.
+    Half of the programs label the sequence: the answer is empty for the label 1 and ``!`` for 0. The others
+    label each element with a decoration: ``\5>;u3b7bEm:u3b71:bY``.
     """
     lengths = draw.dataset.templates.apply_labels.sequence_length
 

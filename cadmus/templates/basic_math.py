@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from cadmus.programs import join
-from cadmus.templates.draw import Candidates, Draw, comparator
+from cadmus.programs import Samples, join
+from cadmus.templates.draw import Draw, comparator
 
 
-def basic_math(draw: Draw, n: int) -> Candidates:
-    """``expression digit comparator``, to be completed from before the comparator."""
-    numbers = draw.dataset.templates.basic_math
-    x = draw.values(n, numbers)
+def basic_math(draw: Draw, n: int) -> Samples:
+    """Draw ``expression digit comparator``; the prompt ends before the comparator."""
+    fields = draw.dataset.templates.basic_math
+    x = draw.values(n, fields)
     digit = draw.digit(n)
     y = digit.astype(np.int64) - ord("0")
-    programs = join(draw.expression(x, numbers), digit, comparator(x, y))
-    return Candidates(programs, programs.lengths - 1, x, y)
+    programs = join(draw.expression(x, fields), digit, comparator(x, y))
+    return Samples(programs, programs.lengths - 1, x, y)

@@ -1,11 +1,12 @@
 """Simple sequence operations: ``x=(1,2,3); x[0]==1`` is ``u1b2b3b0@1=``."""
 
-from cadmus.programs import Programs, join
-from cadmus.templates.draw import Candidates, Draw, answered
+from cadmus.programs import Programs, Samples, join
+from cadmus.templates.answers import answered
+from cadmus.templates.draw import Draw
 
 
-def basic_sequences(draw: Draw, n: int) -> Candidates:
-    """``sequence question answer``, to be completed from before the answer."""
+def basic_sequences(draw: Draw, n: int) -> Samples:
+    """Draw ``sequence query answer``; the prompt ends before the answer."""
     lengths = draw.dataset.templates.basic_sequences.sequence_length
 
     def sequence(k: int) -> Programs:
@@ -18,21 +19,21 @@ def basic_sequences(draw: Draw, n: int) -> Candidates:
             lambda k: join(draw.digit(k, 1, lengths[1]), b"~@"),
         )
 
-    def measured(k: int) -> Programs:
+    def aggregate(k: int) -> Programs:
         return join(draw.choice(k, b"L$XNA"))
 
     return answered(
         draw.mix(
             n,
             lambda k: join(sequence(k), element(k)),
-            lambda k: join(sequence(k), measured(k)),
+            lambda k: join(sequence(k), aggregate(k)),
             lambda k: join(sequence(k), draw.literal(k), b"b"),
-            lambda k: join(sequence(k), draw.literal(k), b"b", measured(k)),
+            lambda k: join(sequence(k), draw.literal(k), b"b", aggregate(k)),
             lambda k: join(sequence(k), sequence(k), b"c"),
-            lambda k: join(sequence(k), sequence(k), b"c", measured(k)),
-            # The element or the measure is calculated with.
+            lambda k: join(sequence(k), sequence(k), b"c", aggregate(k)),
+            # Arithmetic on an element or an aggregate.
             lambda k: join(sequence(k), element(k), draw.digit(k), draw.operator(k)),
-            lambda k: join(sequence(k), measured(k), draw.digit(k), draw.operator(k)),
-            lambda k: join(sequence(k), element(k), sequence(k), measured(k), draw.choice(k, b"+-*xn<>=")),
+            lambda k: join(sequence(k), aggregate(k), draw.digit(k), draw.operator(k)),
+            lambda k: join(sequence(k), element(k), sequence(k), aggregate(k), draw.choice(k, b"+-*xn<>=")),
         )
     )

@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from cadmus.programs import Programs, interleave, join
-from cadmus.templates.draw import Candidates, Draw, answer, definition, merged, rows_of, writable
+from cadmus.programs import Programs, Samples, interleave, join
+from cadmus.templates.answers import answer, rows_of, writable
+from cadmus.templates.draw import Draw, definition, merged
 from cadmus.templates.functions import (
     number_function,
     number_predicate,
@@ -21,26 +22,26 @@ from cadmus.templates.functions import (
 from cadmus.vm import compiled
 
 
-def complete_algorithm(draw: Draw, n: int) -> Candidates:
-    """Several calls of a function with their results, to be completed by its definition.
+def complete_algorithm(draw: Draw, n: int) -> Samples:
+    """Draw calls of a function and their results, then its definition; the prompt ends before the latter.
 
     The function labels, calculates or changes sequences; it is called, mapped, folded with or filtered by.
     The results of its examples are not all the same.
     """
     fields = draw.dataset.templates.complete_algorithm
-    fewest, most = fields.sequence_length
+    low, high = fields.sequence_length
 
     def sequence(k: int) -> Programs:
-        return draw.sequence(k, (fewest, most))
+        return draw.sequence(k, (low, high))
 
     def short(k: int) -> Programs:
-        # Where the result is a sequence as well.
-        return draw.sequence(k, (fewest, max(fewest, most // 2)))
+        # For functions whose result is a sequence as well.
+        return draw.sequence(k, (low, max(low, high // 2)))
 
     def number(k: int) -> Programs:
         return join(draw.literal(k))
 
-    # The share of a kind in sixteenths, its functions, what they are called on and how.
+    # Weight, sampler of functions, sampler of calls. The first two kinds label.
     kinds = (
         (5, sequence_predicate, lambda k: join(sequence(k), b"f")),
         (2, number_predicate, lambda k: join(number(k), b"f")),
@@ -52,14 +53,13 @@ def complete_algorithm(draw: Draw, n: int) -> Candidates:
         (1, number_function, lambda k: join(short(k), b"m")),
         (1, number_predicate, lambda k: join(short(k), b"w")),
     )
-    shares, functions, calls = zip(*kinds, strict=True)
-    kind = draw.rng.choice(len(kinds), size=n, p=np.divide(shares, sum(shares)))
+    weights, functions, calls = zip(*kinds, strict=True)
+    kind = draw.rng.choice(len(kinds), size=n, p=np.divide(weights, sum(weights)))
     count = draw.rng.integers(fields.examples[0], fields.examples[1] + 1, size=n)
-    body = _by_kind(kind, [partial(of, draw) for of in functions])
+    body = _by_kind(kind, [partial(function, draw) for function in functions])
     call = _by_kind(np.repeat(kind, count), calls)
 
     outcome = compiled.execute(join(definition(body.take(np.repeat(np.arange(n), count))), call))
-    # The first two kinds label.
     labels = np.repeat(kind < 2, count)
     first = np.cumsum(count) - count
     # A number for each result, the same for the same results.
@@ -70,10 +70,10 @@ def complete_algorithm(draw: Draw, n: int) -> Candidates:
     kept = np.repeat(fits, count)
     example = join(call.take(kept), answer(rows_of(outcome, kept), labels[kept]))
     examples = merged(example, count[fits])
-    return Candidates(join(examples, definition(body.take(fits))), examples.lengths)
+    return Samples(join(examples, definition(body.take(fits))), examples.lengths)
 
 
 def _by_kind(kind: np.ndarray, samplers: Sequence[Callable[[int], Programs]]) -> Programs:
-    """Row i is drawn by the sampler of its kind."""
-    shares = np.bincount(kind, minlength=len(samplers)).tolist()
-    return interleave(kind, [sampler(share) for sampler, share in zip(samplers, shares, strict=True)])
+    """Draw row i with the sampler of its kind."""
+    counts = np.bincount(kind, minlength=len(samplers)).tolist()
+    return interleave(kind, [sampler(count) for sampler, count in zip(samplers, counts, strict=True)])

@@ -1,6 +1,6 @@
-"""The grammar of functions that sequences are changed and labelled with and that are found from examples.
+"""A grammar of functions that change and label sequences, and that induction infers from examples.
 
-Each gives bodies of subroutines, drawn for ``n`` programs at once.
+Each function draws the bodies of ``n`` subroutines at once.
 """
 
 from cadmus.programs import Programs, join
@@ -8,7 +8,7 @@ from cadmus.templates.draw import Draw, nothing
 
 
 def number_predicate(draw: Draw, n: int) -> Programs:
-    """Bodies that tell numbers apart, leaving 1 or 0: ``5>``, ``3%1=``, ``3/e``, ``E2>s7<&``."""
+    """Draw predicates on a number, which return 1 or 0: ``5>``, ``3%1=``, ``3/e``, ``E2>s7<&``."""
     return draw.mix(
         n,
         lambda k: _comparison(draw, k),
@@ -20,7 +20,7 @@ def number_predicate(draw: Draw, n: int) -> Programs:
 
 
 def number_label(draw: Draw, n: int) -> Programs:
-    """Bodies that give a number a label from 0 to 9: ``3%``, ``4/``, ``5>``, ``E5>2ri``."""
+    """Draw labels from 0 to 9 of a number: ``3%``, ``4/``, ``5>``, ``E5>2ri``."""
     return draw.mix(
         n,
         lambda k: number_predicate(draw, k),
@@ -33,7 +33,7 @@ def number_label(draw: Draw, n: int) -> Programs:
 
 
 def number_function(draw: Draw, n: int) -> Programs:
-    """Bodies that make a number of a number: ``3+``, ``2*1-``, ``E5>9ri``."""
+    """Draw functions from a number to a number: ``3+``, ``2*1-``, ``E5>9ri``."""
     return draw.mix(
         n,
         lambda k: join(draw.digit(k, 1, 9), draw.operator(k)),
@@ -41,14 +41,14 @@ def number_function(draw: Draw, n: int) -> Programs:
         lambda k: join(b"E", draw.digit(k, 1, 9), draw.choice(k, b"+-"), b"*"),
         lambda k: join(draw.digit(k, 1, 9), b"-", draw.choice(k, b"Ba~'")),
         lambda k: join(draw.digit(k, 1, 5), b"x", draw.digit(k, 5, 9), b"n"),
-        # One branch or the other: a number of its own, or the argument changed.
+        # Conditionals: a constant if the comparison holds; a changed argument if it is even.
         lambda k: join(b"E", _comparison(draw, k), draw.digit(k), b"ri"),
         lambda k: join(b"Eeo", draw.choice(k, b"B'~"), b"ri"),
     )
 
 
 def pair_function(draw: Draw, n: int) -> Programs:
-    """Bodies that make a number of two, or fold a sequence: ``+``, ``2*+``, ``o-a``."""
+    """Draw functions from two numbers to a number, which also fold sequences: ``+``, ``2*+``, ``o-a``."""
     return draw.mix(
         n,
         lambda k: join(draw.choice(k, b"+-*xn")),
@@ -61,10 +61,10 @@ def pair_function(draw: Draw, n: int) -> Programs:
 
 
 def sequence_predicate(draw: Draw, n: int) -> Programs:
-    """Bodies that tell sequences apart, leaving 1 or 0: ``L2>``, ``ESY``, ``7=$?``."""
+    """Draw predicates on a sequence, which return 1 or 0: ``L2>``, ``ESY``, ``7=$?``."""
     return draw.mix(
         n,
-        # Length; sum, largest, smallest; the first and the last element.
+        # Length, sum, maximum, minimum, the first and the last element.
         lambda k: join(b"L", draw.digit(k, 1, 4), draw.choice(k, b"<>=")),
         lambda k: join(b"$", draw.digit(k, 4, 9), draw.digit(k), b"+", draw.choice(k, b"<>")),
         lambda k: join(b"X", draw.digit(k, 4, 9), draw.choice(k, b"<>")),
@@ -72,12 +72,12 @@ def sequence_predicate(draw: Draw, n: int) -> Programs:
         lambda k: join(draw.choice(k, b"0Z"), b"@", draw.digit(k, 2, 8), draw.choice(k, b"<>")),
         lambda k: join(draw.choice(k, b"L$XN"), b"e"),
         lambda k: join(b"E", draw.choice(k, b"L$XN"), b"s", draw.choice(k, b"L$XN"), draw.choice(k, b"<>=")),
-        # Order: sorted either way, the same from both ends, the first below the last.
+        # Order: ascending or a palindrome, descending, first against last, maximum at an end.
         lambda k: join(b"E", draw.choice(k, b"SSV"), b"Y"),
         lambda k: join(nothing(k), b"ESVY"),
         lambda k: join(b"E0@sZ@", draw.choice(k, b"<>=")),
         lambda k: join(b"EX", b"s", draw.choice(k, b"0Z"), b"@="),
-        # Membership or not; something about all elements, about any, about so many.
+        # Membership; a condition that all elements meet, that any meets, that some number meets.
         lambda k: join(draw.digit(k), b"=$", draw.choice(k, b"?!")),
         lambda k: join(_comparison(draw, k), draw.choice(k, b"A$"), draw.choice(k, b"?!")),
         lambda k: join(_comparison(draw, k), b"$", draw.digit(k, 1, 2), draw.choice(k, b"<>=")),
@@ -87,25 +87,25 @@ def sequence_predicate(draw: Draw, n: int) -> Programs:
 
 
 def sequence_function(draw: Draw, n: int) -> Programs:
-    """Bodies that make a number of a sequence: ``$``, ``X2*``, ``E5>*$``."""
+    """Draw functions from a sequence to a number: ``$``, ``X2*``, ``E5>*$``."""
     return draw.mix(
         n,
         lambda k: join(draw.choice(k, b"L$XN")),
         lambda k: join(draw.choice(k, b"L$XN"), draw.digit(k, 1, 9), draw.choice(k, b"+-*%")),
         lambda k: join(b"E", draw.choice(k, b"L$XN"), b"s", draw.choice(k, b"L$XN"), draw.operator(k)),
         lambda k: join(b"E0@sZ@", draw.choice(k, b"+-*xn")),
-        # Masks: how many elements, their sum, the largest of them.
+        # Masks: number of elements selected, their sum, their maximum.
         lambda k: join(_comparison(draw, k), b"$"),
         lambda k: join(b"E", _comparison(draw, k), b"*", draw.choice(k, b"$X")),
         lambda k: join(b"E", _comparison(draw, k), b"K", draw.choice(k, b"L$XN")),
-        # Folds of the changed elements.
+        # Element-wise arithmetic, then an aggregate.
         lambda k: join(draw.digit(k, 1, 9), draw.choice(k, b"+-*xn%"), draw.choice(k, b"$XN")),
         lambda k: join(draw.choice(k, b"aBe!?"), b"$"),
     )
 
 
 def sequence_change(draw: Draw, n: int) -> Programs:
-    """Bodies that make a sequence of a sequence: ``SV``, ``2*``, ``E5>K``."""
+    """Draw functions from a sequence to a sequence: ``SV``, ``2*``, ``E5>K``."""
     return draw.mix(
         n,
         lambda k: join(draw.choice(k, b"SV")),
@@ -122,5 +122,5 @@ def sequence_change(draw: Draw, n: int) -> Programs:
 
 
 def _comparison(draw: Draw, n: int) -> Programs:
-    """Mostly an order, which about half of the numbers fulfil."""
+    """Draw comparisons with a digit, mostly ones that about half of the numbers satisfy."""
     return join(draw.digit(n, 1, 8), draw.choice(n, b"<<>>="))

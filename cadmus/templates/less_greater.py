@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from cadmus.programs import join
-from cadmus.templates.draw import Candidates, Draw
+from cadmus.programs import Samples, join
+from cadmus.templates.draw import Draw
 
 
-def less_greater(draw: Draw, n: int) -> Candidates:
-    """``expression expression comparator``, to be completed from before the comparator."""
-    numbers = draw.dataset.templates.less_greater
-    x, y = draw.values(n, numbers), draw.values(n, numbers)
-    # Of equal values neither holds, and the machine rejects what is written here.
+def less_greater(draw: Draw, n: int) -> Samples:
+    """Draw ``expression expression comparator``; the prompt ends before the comparator."""
+    fields = draw.dataset.templates.less_greater
+    x, y = draw.values(n, fields), draw.values(n, fields)
+    # For equal values both comparators are false, and the sampler drops the candidate.
     comparator = np.where(x < y, ord("<"), ord(">")).astype(np.uint8)
-    programs = join(draw.expression(x, numbers), draw.expression(y, numbers), comparator)
-    return Candidates(programs, programs.lengths - 1, x, y)
+    programs = join(draw.expression(x, fields), draw.expression(y, fields), comparator)
+    return Samples(programs, programs.lengths - 1, x, y)

@@ -3,18 +3,18 @@
 import numpy as np
 
 from cadmus import isa
-from cadmus.programs import Programs, offsets_of
-from cadmus.templates.draw import Candidates, Draw
+from cadmus.programs import Programs, Samples, offsets_of
+from cadmus.templates.draw import Draw
 
 SYMBOLS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.symbol != isa.END).encode()
 
 
-def random(draw: Draw, n: int) -> Candidates:
-    """Every instruction but the end with equal chance, to be completed from after the first half."""
+def random(draw: Draw, n: int) -> Samples:
+    """Draw every instruction but the end with equal probability; the prompt is the first half."""
     low, high = draw.dataset.templates.random.length
     lengths = draw.rng.integers(low, high + 1, size=n)
     offsets = offsets_of(lengths)
-    return Candidates(Programs(draw.choice(int(offsets[-1]), SYMBOLS), offsets), np.maximum(lengths // 2, 1))
+    return Samples(Programs(draw.choice(int(offsets[-1]), SYMBOLS), offsets), np.maximum(lengths // 2, 1))
 
 
 def random_programs(count: int, low: int, high: int) -> Programs:

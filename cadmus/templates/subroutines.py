@@ -3,52 +3,52 @@ r"""Calling subroutines: definitions and their use, in any order, ``\41-*;9f55*2
 import numpy as np
 
 from cadmus.config import ExpressionTemplate
-from cadmus.programs import Programs, join
-from cadmus.templates.draw import Candidates, Draw, comparator, definition, nothing, only_where
+from cadmus.programs import Programs, Samples, join
+from cadmus.templates.draw import Draw, comparator, definition, nothing, only_where
 from cadmus.vm import compiled
 from cadmus.vm.outcome import NUMBER
 
 BEFORE, BETWEEN, AFTER = range(3)
-"""Where a definition stands: before the call, between it and the expression, after the comparator."""
+"""Places of a definition: before the call, between it and the expression, after the comparator."""
 
 COMPARED = ExpressionTemplate(expression_lengths=[1, 3, 5])
-"""The expressions that the value of the call is compared with."""
+"""Expressions that the value of the call is compared with."""
 ARGUMENT = ExpressionTemplate(expression_lengths=[3])
-"""The expressions, besides digits, that a subroutine is called on."""
+"""Expressions that, besides digits, are arguments of a call."""
 
 
-def subroutines(draw: Draw, n: int) -> Candidates:
-    """``call expression comparator`` with one to three definitions before, between and after.
+def subroutines(draw: Draw, n: int) -> Samples:
+    """Draw ``call expression comparator`` with one to three definitions before, between and after.
 
-    To be completed from before the last definition when it comes last, else from before the comparator.
+    The prompt ends before the last definition if that comes last, else before the comparator.
     """
     *bodies, call = _calls(draw, n)
     definitions = [only_where(definition(body), body.lengths > 0) for body in bodies]
 
-    # Half the time the expression beside the call has the same value.
     outcome = compiled.execute(join(*definitions, call))
     x = outcome.values[:, 0].astype(np.int64)
     fits = (outcome.kind == NUMBER) & draw.expressible(x, COMPARED)
     *definitions, call = (piece.take(fits) for piece in (*definitions, call))
     x, n = x[fits], int(fits.sum())
+    # Half of the expressions have the value of the call.
     y = np.where(draw.rng.random(n) < 0.5, x, draw.values(n, COMPARED))
 
     last = draw.rng.choice([BEFORE, BETWEEN, AFTER, AFTER], size=n)
     earlier = np.minimum(draw.rng.integers(3, size=(2, n)), last)
     places = (*np.sort(earlier, axis=0), last)
 
-    def standing(where: int) -> Programs:
+    def definitions_at(where: int) -> Programs:
         pairs = zip(definitions, places, strict=True)
         return join(*(only_where(definition, place == where) for definition, place in pairs))
 
-    compared = join(call, standing(BETWEEN), draw.expression(y, COMPARED), comparator(x, y))
-    programs = join(standing(BEFORE), compared, standing(AFTER))
+    compared = join(call, definitions_at(BETWEEN), draw.expression(y, COMPARED), comparator(x, y))
+    programs = join(definitions_at(BEFORE), compared, definitions_at(AFTER))
     prompt_length = programs.lengths - np.where(last == AFTER, definitions[-1].lengths, 1)
-    return Candidates(programs, prompt_length, x, y)
+    return Samples(programs, prompt_length, x, y)
 
 
 def _calls(draw: Draw, n: int) -> tuple[Programs, ...]:
-    """The bodies of three subroutines, of which those missing come first, and a call."""
+    """Draw the bodies of three subroutines, the missing ones first and empty, and a call."""
 
     def one(k: int) -> Programs:
         return _one_argument(draw, k)
@@ -66,23 +66,23 @@ def _calls(draw: Draw, n: int) -> tuple[Programs, ...]:
     def xy(k: int) -> Programs:
         return join(draw.digit(k), draw.digit(k))
 
-    def more(k: int) -> Programs:
+    def update(k: int) -> Programs:
         return join(draw.digit(k, 1, 9), draw.operator(k))
 
     return draw.mix_parts(
         n,
         *[lambda k: (nothing(k), nothing(k), one(k), join(x(k), b"f"))] * 6,
         *[lambda k: (nothing(k), nothing(k), two(k), join(xy(k), b"F"))] * 4,
-        # One after the other, and two results together.
+        # Composition, and an operator on two results.
         lambda k: (nothing(k), one(k), one(k), join(x(k), b"fg")),
         lambda k: (nothing(k), one(k), one(k), join(x(k), b"f", x(k), b"g", draw.operator(k))),
         lambda k: (nothing(k), one(k), two(k), join(xy(k), b"Gf")),
         lambda k: (nothing(k), two(k), one(k), join(xy(k), b"Fg")),
         lambda k: (nothing(k), one(k), two(k), join(x(k), b"f", draw.digit(k), b"G")),
         lambda k: (one(k), one(k), one(k), join(x(k), b"fgh")),
-        # A subroutine that calls another, defined earlier or later.
-        lambda k: (nothing(k), one(k), join(b"f", more(k)), join(x(k), b"g")),
-        lambda k: (nothing(k), join(more(k), b"g"), one(k), join(x(k), b"f")),
+        # A subroutine that calls one defined before or after it.
+        lambda k: (nothing(k), one(k), join(b"f", update(k)), join(x(k), b"g")),
+        lambda k: (nothing(k), join(update(k), b"g"), one(k), join(x(k), b"f")),
         lambda k: (nothing(k), two(k), join(draw.digit(k), b"F"), join(x(k), b"g")),
         lambda k: (nothing(k), one(k), join(draw.operator(k), b"f"), join(xy(k), b"G")),
         lambda k: (one(k), one(k), join(b"Efsg", draw.operator(k)), join(x(k), b"h")),
@@ -90,7 +90,7 @@ def _calls(draw: Draw, n: int) -> tuple[Programs, ...]:
 
 
 def _one_argument(draw: Draw, n: int) -> Programs:
-    """Bodies that take one argument; a quarter of them call themselves until a condition fails."""
+    """Draw bodies with one argument; a quarter recurse until a condition fails."""
     return draw.mix(
         n,
         lambda k: join(draw.digit(k), draw.operator(k)),
@@ -98,7 +98,7 @@ def _one_argument(draw: Draw, n: int) -> Programs:
         lambda k: join(draw.digit(k), draw.digit(k), draw.operator(k), draw.operator(k)),
         lambda k: join(draw.choice(k, b"'B~a"), draw.digit(k), draw.operator(k)),
         lambda k: join(b"E", draw.digit(k), draw.operator(k), draw.operator(k)),
-        # One branch or the other.
+        # A conditional.
         lambda k: join(b"E", draw.digit(k), draw.choice(k, b"<>"), draw.digit(k), b"ri"),
         lambda k: _recursion(draw, k),
         lambda k: _recursion(draw, k),
@@ -108,13 +108,12 @@ def _one_argument(draw: Draw, n: int) -> Programs:
 def _recursion(draw: Draw, n: int) -> Programs:
     return draw.mix(
         n,
-        # Counting down, which is the remainder where the step is one above the bound; counting up.
+        # Count down (a remainder if the step exceeds the bound by one), count up, halve, double.
         lambda k: join(draw.digit(k, 1, 9), b"-E", draw.digit(k), b">R"),
         lambda k: join(draw.digit(k, 1, 9), b"+E", draw.digit(k), b"<R"),
-        # Halving, doubling.
         lambda k: join(b"BE", draw.digit(k, 1, 9), b">R"),
         lambda k: join(b"2*E", draw.digit(k, 1, 9), b"<R"),
-        # Halved when even, else a step up or down, as in Collatz's sequence.
+        # A Collatz sequence: halve an even number, else add or subtract a step.
         lambda k: join(
             b"EeoBr", draw.choice(k, b"123"), draw.choice(k, b"+-"), b"iE", draw.digit(k, 3, 9), b">R"
         ),
@@ -122,7 +121,7 @@ def _recursion(draw: Draw, n: int) -> Programs:
 
 
 def _two_arguments(draw: Draw, n: int) -> Programs:
-    """Bodies that take two arguments."""
+    """Draw bodies with two arguments."""
     return draw.mix(
         n,
         lambda k: join(draw.operator(k)),

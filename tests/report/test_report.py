@@ -63,7 +63,7 @@ def test_a_dataset_that_compares_nothing_has_a_report(tmp_path):
 
 
 def test_a_missing_dataset_or_a_truncated_shard_is_named(ruled, tmp_path):
-    with pytest.raises(InputError, match="is no finished dataset"):
+    with pytest.raises(InputError, match="is not a finished dataset"):
         write_report(tmp_path)
     for path in ruled.rglob("*.*"):
         target = tmp_path / path.relative_to(ruled)

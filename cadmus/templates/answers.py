@@ -1,0 +1,107 @@
+"""Answers: the instructions that make a program true which leaves a value."""
+
+import functools
+
+import numba
+import numpy as np
+
+from cadmus.programs import Programs, Samples, interleave, join
+from cadmus.templates.draw import nothing, only_where
+from cadmus.vm import compiled
+from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE, Outcome
+
+NUMERAL_MAX = 9_999
+"""The largest number that :func:`numeral` writes."""
+
+
+def answered(prompt: Programs, labels: bool = False) -> Samples:
+    """Execute prompts and append the answers; a prompt without a writable answer is left out.
+
+    With ``labels``, a number is a label, see :func:`answer`.
+    """
+    outcome = compiled.execute(prompt)
+    rows = writable(outcome)
+    prompt, outcome = prompt.take(rows), rows_of(outcome, rows)
+    given = answer(outcome, outcome.kind == NUMBER if labels else None)
+    return Samples(join(prompt, given), prompt.lengths)
+
+
+def answer(outcome: Outcome, labels: np.ndarray | None = None) -> Programs:
+    """Write the answer to each top value: ``7=`` for 7, ``u1b2bY`` for a sequence.
+
+    In the rows of the mask ``labels``, the value is its own answer: ``!`` for 0, nothing for any other.
+    """
+    kind = np.where(outcome.kind == SEQUENCE, 1, 0)
+    if labels is not None:
+        kind[labels] = 2
+    numbers, sequences, labelled = (rows_of(outcome, kind == which) for which in range(3))
+    label = join(nothing(len(labelled.kind)), b"!")
+    return interleave(
+        kind,
+        [
+            join(numeral(numbers.values[:, 0]), b"="),
+            _sequence_answer(sequences),
+            only_where(label, labelled.values[:, 0] == 0),
+        ],
+    )
+
+
+def _sequence_answer(outcome: Outcome) -> Programs:
+    elements = []
+    for place in range(int(outcome.length.max(initial=0))):
+        plain = numeral(outcome.values[:, place])
+        decoration = outcome.decorations[:, place]
+        decorated = only_where(join((decoration + ord("0")).astype(np.uint8), b":"), decoration > 0)
+        elements.append(only_where(join(plain, decorated, b"b"), outcome.length > place))
+    return join(nothing(len(outcome.length)), b"u", *elements, b"Y")
+
+
+def rows_of(outcome: Outcome, rows: np.ndarray) -> Outcome:
+    """Return some rows of an outcome: ``rows`` are indices or a mask."""
+    return Outcome(*(column[rows] for column in outcome))
+
+
+def numeral(values: np.ndarray) -> Programs:
+    """Write numbers as every template does: decimal, by Horner's rule.
+
+    >>> numeral(np.array([7, 10, 27, -30])).to_strings()
+    ['7', 't', '2t*7+', '3t*~']
+
+    Raises:
+        ValueError: a value is beyond ``NUMERAL_MAX``.
+    """
+    if np.any(np.abs(values) > NUMERAL_MAX):
+        raise ValueError(f"numerals range from {-NUMERAL_MAX} to {NUMERAL_MAX}")
+    return _numerals().take(values + NUMERAL_MAX)
+
+
+@functools.cache
+def _numerals() -> Programs:
+    """Return the numerals from -NUMERAL_MAX to NUMERAL_MAX."""
+    return Programs.from_strings(map(_numeral, range(-NUMERAL_MAX, NUMERAL_MAX + 1)))
+
+
+def _numeral(value: int) -> str:
+    if value < 0:
+        return _numeral(-value) + "~"
+    if value < 10:
+        return str(value)
+    tens, ones = divmod(value, 10)
+    text = "t" if tens == 1 else _numeral(tens) + "t*"
+    return text + (f"{ones}+" if ones else "")
+
+
+def writable(outcome: Outcome) -> np.ndarray:
+    """Tell which top values :func:`answer` can write: bool, shape (n,)."""
+    return _writable(outcome.kind, outcome.length, outcome.values)
+
+
+@numba.njit(cache=True, nogil=True)
+def _writable(
+    kind: np.ndarray, length: np.ndarray, values: np.ndarray
+) -> np.ndarray:  # pragma: no cover - compiled
+    fits: np.ndarray = kind != NAN
+    for row in range(len(kind)):
+        for place in range(max(1, length[row])):
+            fits[row] &= -NUMERAL_MAX <= values[row, place] <= NUMERAL_MAX
+    return fits
