@@ -131,9 +131,9 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
 
 def train_and_measure(directory: Path) -> None:
     """Train as one of the ranks of :func:`train_steps`."""
+    from cadmus.programs import Samples
     from cadmus.templates.random import random_programs
     from cadmus.train import checkpoint, loop
-    from cadmus.train.data import TrainingSet
 
     run = config.load_config(directory / "config.yaml")
     programs = random_programs(50_000, 4, 38)
@@ -158,7 +158,7 @@ def train_and_measure(directory: Path) -> None:
     checkpoint.save, loop._Training._train_step = timed_save, profiled_step
     loop.train(
         run,
-        lambda: [TrainingSet(programs, programs.lengths)],
+        lambda: [Samples(programs, programs.lengths)],
         "gpu-check",
         directory / "checkpoints",
         directory / "model",

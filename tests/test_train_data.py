@@ -11,16 +11,15 @@ from torch import distributed
 
 from cadmus import config
 from cadmus.errors import InputError
-from cadmus.programs import Programs, offsets_of
+from cadmus.programs import Programs, Samples, offsets_of
 from cadmus.train import data, launch
-from cadmus.train.data import TrainingSet
 from cadmus.train.loader import Loader
 from cadmus.train.slurm import Nodes
 from tests.test_train import PROCESSES, finish, free_port
 
 PARTS = [
-    TrainingSet(Programs.from_strings(["34+7=", "12+0>"]), np.array([4, 3], np.uint8)),
-    TrainingSet(Programs.from_strings(["u", "55="]), np.array([0, 2], np.uint8)),
+    Samples(Programs.from_strings(["34+7=", "12+0>"]), np.array([4, 3], np.uint8)),
+    Samples(Programs.from_strings(["u", "55="]), np.array([0, 2], np.uint8)),
 ]
 
 
@@ -37,10 +36,10 @@ def share_as_rank(directory: Path, rank: int, node: int, local_rank: int, port: 
         return PARTS
 
     try:
-        programs, prompt_lengths = data.share(read, max_length=5)
+        samples = data.share(read, max_length=5)
         left = os.listdir(os.environ["TMPDIR"])
         (directory / f"seen-{rank}").write_text(
-            f"{programs.to_strings()} {prompt_lengths.tolist()} {len(reads)} {left}"
+            f"{samples.programs.to_strings()} {samples.prompt_length.tolist()} {len(reads)} {left}"
         )
     except InputError as error:
         (directory / f"seen-{rank}").write_text(str(error))
@@ -98,7 +97,7 @@ def test_taking_programs_does_not_look_at_the_others():
 
 def test_a_batch_counts_the_tokens_and_pairs_of_all_ranks():
     strings = ["34+7=", "u", "12+0>", "55="]
-    training_set = TrainingSet(Programs.from_strings(strings), np.full(4, 2, np.uint8))
+    training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
     batches = [
         Loader(training_set, 0, config.Train(steps=1, batch_size=4), 16, rank, ranks=2).load(0)
         for rank in (0, 1)

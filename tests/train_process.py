@@ -6,9 +6,9 @@ from pathlib import Path
 
 from cadmus.config import load_config
 from cadmus.errors import InputError
+from cadmus.programs import Samples
 from cadmus.templates.random import random_programs
 from cadmus.train import loop
-from cadmus.train.data import TrainingSet
 
 # Threads cost these tiny models more than they save.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -21,10 +21,10 @@ def train(directory: Path, data_digest: str = "data") -> None:
         with (directory / "log").open("a") as file:
             print(line, file=file)
 
-    def read() -> list[TrainingSet]:
+    def read() -> list[Samples]:
         programs = random_programs(300, 4, 30)
         # The prompt is all but the end.
-        return [TrainingSet(programs, programs.lengths)]
+        return [Samples(programs, programs.lengths)]
 
     run = load_config(directory / "config.yaml")
     wants_snapshots = "snapshots" in run.train.model_fields_set

@@ -8,9 +8,8 @@ import numpy as np
 from cadmus.bench import Measured
 from cadmus.common.progress import progress
 from cadmus.config import Train
-from cadmus.programs import Programs, offsets_of
+from cadmus.programs import Programs, Samples, offsets_of
 from cadmus.templates.random import random_programs
-from cadmus.train.data import TrainingSet
 from cadmus.train.loader import Loader
 
 PROGRAMS = 80_200_000
@@ -36,7 +35,7 @@ def bench_batches(count: int = PROGRAMS) -> Measured:
     copies = -(-count // BLOCK)
     offsets = offsets_of(np.tile(block.lengths, copies)[:count])
     programs = Programs(np.tile(block.data, copies)[: offsets[-1]], offsets)
-    training_set = TrainingSet(programs, np.full(count, 3, np.uint8))
+    training_set = Samples(programs, np.full(count, 3, np.uint8))
     loader = Loader(training_set, 0, Train(steps=1, batch_size=BATCH), ROW_LENGTH)
     # The first call compiles the packing.
     loader.load(0)

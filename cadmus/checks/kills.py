@@ -22,6 +22,7 @@ import numpy as np
 from cadmus import config
 from cadmus.errors import Defect
 from cadmus.model import WEIGHTS
+from cadmus.programs import Samples
 from cadmus.templates.random import random_programs
 from cadmus.train.checkpoint import UNFINISHED, find_latest
 
@@ -113,7 +114,6 @@ def _train(directory: Path) -> None:
     from tqdm import tqdm
 
     from cadmus.train import loop
-    from cadmus.train.data import TrainingSet
 
     # The default lock is a system semaphore, which a killed process never releases.
     tqdm.set_lock(threading.RLock())
@@ -133,7 +133,7 @@ def _train(directory: Path) -> None:
     )
     loop.train(
         run,
-        lambda: [TrainingSet(random_programs(300, 4, 30), np.full(300, 3))],
+        lambda: [Samples(random_programs(300, 4, 30), np.full(300, 3))],
         "random",
         directory / "checkpoints",
         directory / "model",

@@ -104,16 +104,13 @@ def train(
 
     from cadmus.dataset.reader import stream_split
     from cadmus.train import loop
-    from cadmus.train.data import TrainingSet
 
     # What ends one rank ends all; the first tells what it is.
     first = os.environ.get("RANK", "0") == "0"
     try:
         loop.train(
             run,
-            lambda: (
-                TrainingSet(part.programs, part.prompt_length) for part in stream_split(dataset, "train")
-            ),
+            lambda: stream_split(dataset, "train"),
             manifest["digest"],
             checkpoints,
             output,

@@ -11,7 +11,7 @@ from cadmus.errors import Defect, InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from cadmus.dataset.reader import Table
+    from cadmus.programs import Samples
 
 TRAINED_ON = ("values", "eval_fraction")
 """Fields of the section dataset that decide which programs a model was not trained on."""
@@ -132,7 +132,7 @@ class Subject:
                 )
         return Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
 
-    def test_programs(self) -> "Table":
+    def test_programs(self) -> "Samples":
         """Read the split ``evaluate.split`` of the dataset.
 
         Raises:

@@ -17,8 +17,8 @@ from cadmus.config.fields import Above0, NonNegative
 from cadmus.dataset import shards
 from cadmus.errors import InputError, suggest
 from cadmus.model.flops import embedding_count, parameter_count, training_flops
-from cadmus.templates import TEMPLATES as SAMPLERS
 from cadmus.programs import Samples
+from cadmus.templates import TEMPLATES as SAMPLERS
 from cadmus.templates import Draw
 from cadmus.vm.compiled import verdicts
 

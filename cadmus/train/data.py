@@ -5,33 +5,20 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 from torch import distributed
 
 from cadmus.common.files import as_input_error
 from cadmus.errors import InputError
-from cadmus.programs import Programs
+from cadmus.programs import Programs, Samples
 
-
-class TrainingSet(NamedTuple):
-    """Programs to train on.
-
-    Attributes:
-        programs: n programs, without their ends.
-        prompt_lengths: uint8, shape (n,), how many instructions of each are its prompt.
-    """
-
-    programs: Programs
-    prompt_lengths: np.ndarray
-
-
-Read = Callable[[], Iterable[TrainingSet]]
+Read = Callable[[], Iterable[Samples]]
 """Gives the training programs part by part."""
 
 
-def share(read: Read, max_length: int) -> TrainingSet:
+def share(read: Read, max_length: int) -> Samples:
     """Read the training programs once per node; all ranks must call this together.
 
     The first rank of a node writes them to temporary files, which all of its ranks map.  So a node holds them
@@ -75,7 +62,8 @@ def _write(read: Read, max_length: int, stack: ExitStack) -> dict[str, str]:
         files = {name: stack.enter_context(TemporaryFile(buffering=0)) for name in _FILES}  # noqa: SIM115
         _append(files["offsets"], np.zeros(1, np.int64))
         end = 0
-        for programs, prompt_lengths in read():
+        for samples in read():
+            programs = samples.programs
             longest = programs.lengths.max(initial=0)
             if longest > max_length:
                 raise InputError(
@@ -86,7 +74,7 @@ def _write(read: Read, max_length: int, stack: ExitStack) -> dict[str, str]:
             end = offsets[-1]
             _append(files["bytes"], np.ascontiguousarray(programs.data))
             _append(files["offsets"], offsets[1:])
-            _append(files["prompt_lengths"], prompt_lengths.astype(np.uint8))
+            _append(files["prompt_lengths"], samples.prompt_length)
     if not end:
         raise InputError("the dataset has no training programs")
     return {name: f"/proc/{os.getpid()}/fd/{file.fileno()}" for name, file in files.items()}
@@ -98,8 +86,8 @@ def _append(file: IO[bytes], array: np.ndarray) -> None:
         left = left[file.write(left) :]
 
 
-def _map(paths: dict[str, str]) -> TrainingSet:
+def _map(paths: dict[str, str]) -> Samples:
     data, offsets, prompt_lengths = (
         np.memmap(paths[name], dtype, "r").view(np.ndarray) for name, dtype in _FILES.items()
     )
-    return TrainingSet(Programs(data, offsets), prompt_lengths)
+    return Samples(Programs(data, offsets), prompt_lengths)

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from cadmus import config
+from cadmus.programs import Samples
 from cadmus.train.batches import Batches
-from cadmus.train.data import TrainingSet
 from cadmus.train.packing import PackedBatch, pack_batch
 
 
@@ -50,7 +50,7 @@ class Loader:
 
     def __init__(
         self,
-        training_set: TrainingSet,
+        training_set: Samples,
         seed: int,
         train: config.Train,
         row_length: int,
@@ -58,7 +58,7 @@ class Loader:
         ranks: int = 1,
         device: torch.device | None = None,
     ) -> None:
-        self._programs, self._prompt_lengths = training_set
+        self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
         self._batches = Batches(seed, len(self._programs), train.batch_size)
         self._train = train
         self._row_length = row_length

@@ -22,6 +22,7 @@ from cadmus.errors import CadmusError, InputError, RankLocalError
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
+from cadmus.programs import Samples
 from cadmus.train import checkpoint, data, engine, state
 from cadmus.train.loader import Loader
 from cadmus.train.packing import NO_TARGET
@@ -121,7 +122,7 @@ class _Training:
     def __init__(
         self,
         run: config.Config,
-        training_set: data.TrainingSet,
+        training_set: Samples,
         data_digest: str,
         checkpoints: Path,
         device: torch.device,
