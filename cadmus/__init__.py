@@ -1,11 +1,10 @@
-"""Cadmus: true programs of an integer stack machine, a small model trained on them, controlled experiments.
+"""True programs of an integer stack machine, a small model trained on them, and controlled experiments.
 
 >>> from cadmus import Cadmus, run, sample, trace
 >>> run("34+7=").true
 True
 
-What a name needs is imported when it is first used, so that ``import cadmus`` and the command line start
-at once.
+Names are imported at first use, so that ``import cadmus`` and the command line start fast.
 """
 
 import os
@@ -19,12 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Cadmus", "__version__", "run", "sample", "trace"]
 
-# GNU OpenMP reads this when PyTorch loads it.  By default a thread that waits for the others spins for
-# milliseconds, and where another process wants the cores that costs a factor of ten and more; with this
-# it soon sleeps, and on free cores nothing is lost (docs/log.md).
+# Read by GNU OpenMP when PyTorch loads it. By default, waiting threads spin for milliseconds, which makes a
+# machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log.md).
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
-_HOMES = {
+_MODULES = {
     "Cadmus": "cadmus.model.inference",
     "run": "cadmus.vm.reference",
     "sample": "cadmus.api",
@@ -37,9 +35,9 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("cadmus")
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'cadmus' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""What one types in a notebook; everything else is imported from where it is."""
+"""Functions for notebooks, offered by the package itself."""
 
 from cadmus.config import Dataset
 from cadmus.dataset import sampler
@@ -8,24 +8,23 @@ from cadmus.errors import InputError
 def sample(
     template: str, n: int, *, seed: int = 1, split: str = "train", dataset: Dataset | None = None
 ) -> list[str]:
-    """``n`` true programs of a template, as ``cadmus sample`` prints them.
+    """Sample ``n`` true programs of a template, as ``cadmus sample`` prints them.
 
     Args:
         template: one of :data:`cadmus.config.TEMPLATES`.
-        n: programs wanted.
+        n: number of programs.
         seed: the same seed gives the same programs on every machine.
-        split: train, validation, test, or ood where ``dataset`` has rules; they share no program.
-        dataset: ranges and lengths, for example ``load_config("config/laptop.yaml").dataset``; if None, the
+        split: train, validation, test, or ood if ``dataset`` has rules; splits share no programs.
+        dataset: ranges and lengths, such as ``load_config("config/laptop.yaml").dataset``; None for the
             defaults.
 
     Returns:
-        The programs without their end ``.``, distinct where the template has enough.
+        Programs without their end ``.``, distinct if the template has enough.
 
     Raises:
-        InputError: no such template or split, ``n`` or ``seed`` is negative, or hardly anything that the
-            template gives is kept.
+        InputError: no such template or split, ``n`` or ``seed`` is negative, or hardly any candidate is kept.
     """
     for name, value in (("n", n), ("seed", seed)):
         if value < 0:
-            raise InputError(f"{name} is {value}; it is 0 or more")
+            raise InputError(f"{name}: must be at least 0, got {value}")
     return sampler.sample(dataset or Dataset(), seed, template, split, 0, n).programs.to_strings()

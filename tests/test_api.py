@@ -37,7 +37,7 @@ def test_sampled_programs_are_true_and_the_same_for_a_seed():
     ("arguments", "message"),
     [
         (("equalitty", 1), "no template 'equalitty'; did you mean 'equality'"),
-        (("equality", -1), "n is -1; it is 0 or more"),
+        (("equality", -1), "n: must be at least 0, got -1"),
     ],
 )
 def test_sample_says_what_is_wrong(arguments, message):

@@ -16,18 +16,20 @@ from cadmus.cli.options import (
     template_names,
 )
 
+NUMBER = WholeNumber(min=0)
+
 
 @click.command()
 @click.argument("template", shell_complete=one_of(template_names))
 @click.option(
     "-n",
     "--programs",
-    "count",
+    "n",
     default=10,
     show_default=True,
-    type=WholeNumber(min=0),
+    type=NUMBER,
     metavar="N",
-    help="How many programs.",
+    help="Number of programs.",
 )
 @seed_option(1, "which programs")
 @click.option(
@@ -36,15 +38,15 @@ from cadmus.cli.options import (
     show_default=True,
     metavar="SPLIT",
     shell_complete=one_of(split_names),
-    help="train, validation, test, or ood where the config has rules.",
+    help="train, validation, test, or ood if the config has rules.",
 )
-@click.option("--config", type=CONFIG, metavar="FILE", help="A config file, for other ranges and lengths.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each program.")
-def sample(template: str, count: int, seed: int, split: str, config: Path | None, as_json: bool) -> None:
-    """Print true programs of TEMPLATE, one a line.
+@click.option("--config", type=CONFIG, metavar="FILE", help="Config file with other ranges and lengths.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per program.")
+def sample(template: str, n: int, seed: int, split: str, config: Path | None, as_json: bool) -> None:
+    """Print true programs of TEMPLATE, one per line.
 
-    An object has the keys template, program, prompt (what a model is given of it), and x and y, the numbers
-    that are compared, null where the template has none.
+    A JSON object has the keys template, program, prompt, and x and y, the compared numbers (null if the
+    template compares none).
 
     \b
     Examples:
@@ -56,15 +58,17 @@ def sample(template: str, count: int, seed: int, split: str, config: Path | None
     from cadmus.dataset import sampler
 
     dataset = load_config(config).dataset if config else Dataset()
-    drawn = sampler.sample(dataset, seed, template, split, 0, count)
-    programs = drawn.programs.to_strings()
+    samples = sampler.sample(dataset, seed, template, split, 0, n)
+    programs = samples.programs.to_strings()
     if not as_json:
         click.echo("".join(f"{program}\n" for program in programs), nl=False)
         return
-    values = ([None] * count if column is None else column.tolist() for column in (drawn.x, drawn.y))
-    for program, prompt_length, x, y in zip(programs, drawn.prompt_length.tolist(), *values, strict=True):
-        prompt = program[:prompt_length]
-        click.echo(json.dumps({"template": template, "program": program, "prompt": prompt, "x": x, "y": y}))
+    values = (
+        [None] * len(samples) if column is None else column.tolist() for column in (samples.x, samples.y)
+    )
+    for program, length, x, y in zip(programs, samples.prompt_length.tolist(), *values, strict=True):
+        row = {"template": template, "program": program, "prompt": program[:length], "x": x, "y": y}
+        click.echo(json.dumps(row))
 
 
 @click.command()
@@ -75,22 +79,20 @@ def sample(template: str, count: int, seed: int, split: str, config: Path | None
     required=True,
     metavar="TEMPLATE",
     shell_complete=one_of(template_names),
-    help="The template that its programs are of.",
+    help="Template of its programs.",
 )
 @click.option(
     "--split",
     required=True,
     metavar="SPLIT",
     shell_complete=one_of(split_names),
-    help="The split that it belongs to: train, validation, test or ood.",
+    help="Split of its programs: train, validation, test or ood.",
 )
-@click.option(
-    "--number", required=True, type=WholeNumber(min=0), metavar="N", help="Number of the shard, from 0."
-)
+@click.option("--number", required=True, type=NUMBER, metavar="N", help="Number of the shard, from 0.")
 def shard(config: Path, directory: Path, template: str, split: str, number: int) -> None:
     """Sample one shard of the dataset in DIRECTORY.
 
-    It holds none of the programs of the shards with lower numbers, which are there already.
+    The shards with lower numbers must exist; none of their programs is repeated.
 
     \b
     Example:
@@ -125,9 +127,9 @@ def manifest(config: Path, directory: Path) -> None:
 @click.command()
 @click.argument("directory", type=DIRECTORY)
 def report(directory: Path) -> None:
-    """Describe the dataset in DIRECTORY: report, figures and card.
+    """Write report, figures and card of the dataset in DIRECTORY.
 
-    The report is report.md; the figures are put in the folder report beside it. With the card, README.md, the
+    The report is report.md, with its figures in the directory report. The card is README.md; with it, the
     directory can be uploaded to the Hugging Face hub as it is.
 
     \b

@@ -1,1 +1,1 @@
-"""Helpers without a subject of their own: files, progress, provenance, cores, sources."""
+"""Shared helpers: files, progress, random streams, provenance, cores, source files."""

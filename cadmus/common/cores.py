@@ -1,9 +1,9 @@
-"""How many processors there are for this process."""
+"""The number of CPU cores."""
 
 
 def cores() -> int:
-    """Those it may run on and, in a container, has the quota for."""
-    # Takes some hundredths of a second, which most commands can do without.
+    """Return the number of cores that this process may use, container quotas included."""
+    # Imported here because it takes hundredths of a second.
     import joblib
 
     count: int = joblib.cpu_count()

@@ -1,4 +1,4 @@
-"""Write files atomically."""
+"""Write files atomically, with one-line errors."""
 
 import errno
 import os
@@ -18,15 +18,15 @@ REFUSALS = {
     errno.EPERM,
     errno.EROFS,
 }
-"""What a machine refuses for want of space or permission: the user's to mend, wherever it happens."""
+"""Error numbers for missing space or permission, which the user can fix."""
 
 
 @contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
-    """A temporary path beside ``path`` that takes its place when the block ends without an error.
+    """Yield a temporary path beside ``path`` and move it there if the block ends without an error.
 
     Raises:
-        InputError: the folder cannot be written to, or there is no space left.
+        InputError: no permission or no space.
     """
     path = Path(path)
     with as_input_error(path):
@@ -36,7 +36,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
         temporary = Path(name)
     try:
         with as_input_error(path):
-            # mkstemp makes the file private; what we write should be as readable as any other file.
+            # mkstemp makes the file private; give it the usual permissions.
             umask = os.umask(0)
             os.umask(umask)
             temporary.chmod(0o666 & ~umask)
@@ -48,10 +48,10 @@ def replacing(path: Path | str) -> Iterator[Path]:
 
 @contextmanager
 def as_input_error(path: Path) -> Iterator[None]:
-    """Say in one line that ``path``, a file or folder, cannot be written.
+    """Report in one line that ``path``, a file or directory, cannot be written.
 
     Raises:
-        InputError: instead of an OSError, and of whatever a library makes of one.
+        InputError: in place of an OSError, or of any other error if the file system refuses writes.
     """
     try:
         yield
@@ -60,15 +60,40 @@ def as_input_error(path: Path) -> Iterator[None]:
     except CadmusError:
         raise
     except Exception:
-        # Torch, polars and matplotlib have errors of their own for a full disk.
-        refusal = _refusal(_folder(path))
+        # Torch, polars and matplotlib raise their own errors for a full disk.
+        refusal = _refusal(path)
         if refusal is None:
             raise
         raise InputError(f"cannot write {path}: {refusal}") from None
 
 
+def check_writable(path: Path | str, directory: bool = False) -> None:
+    """Check before a long run that a file, or a directory, can be written; creates nothing.
+
+    Raises:
+        InputError: the path is of the other kind, or its nearest existing parent cannot be written to.
+    """
+    path = Path(path)
+    if path.exists() and path.is_dir() != directory:
+        raise InputError(f"cannot write {path}: it is {'a file' if directory else 'a directory'}")
+    refusal = _refusal(path)
+    if refusal is not None:
+        raise InputError(f"cannot write {path}: {refusal}")
+
+
+def _refusal(path: Path) -> str | None:
+    """Return why no file can be created in the nearest existing parent of ``path``, or None."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(1 << 16))
+    except OSError as error:
+        return error.strerror
+    return None
+
+
 def flush(path: Path) -> None:
-    """Have a file, or the names in a directory, on the disk and not only in the memory of the system."""
+    """Write a file, or the names in a directory, from the cache of the system to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -77,38 +102,8 @@ def flush(path: Path) -> None:
 
 
 def flush_directory(directory: Path) -> None:
-    """Have all files below a directory, and then their names, on the disk."""
+    """Flush all files below a directory, then their names."""
     for folder, _, names in os.walk(directory, topdown=False):
         for name in names:
             flush(Path(folder, name))
         flush(Path(folder))
-
-
-def check_writable(path: Path | str, directory: bool = False) -> None:
-    """Find out before the work is done whether a file, or a directory, can be written; makes nothing.
-
-    Raises:
-        InputError: there is something else of that name, or the nearest folder that exists cannot be
-            written to.
-    """
-    path = Path(path)
-    if path.exists() and path.is_dir() != directory:
-        raise InputError(f"cannot write {path}: it is {'a file' if directory else 'a directory'}")
-    refusal = _refusal(_folder(path))
-    if refusal is not None:
-        raise InputError(f"cannot write {path}: {refusal}")
-
-
-def _folder(path: Path) -> Path:
-    """The nearest folder, or what stands in its place, above ``path``."""
-    return next(parent for parent in path.absolute().parents if parent.exists())
-
-
-def _refusal(folder: Path) -> str | None:
-    """What the file system has against one more file in ``folder``; None if nothing."""
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(1 << 16))
-    except OSError as error:
-        return error.strerror
-    return None

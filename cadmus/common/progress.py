@@ -1,4 +1,4 @@
-"""How far what takes long has come: a bar on standard error, where that is a terminal."""
+"""Progress bars on standard error."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -7,13 +7,13 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 DELAY = 2.0
-"""Seconds before there is a bar: what is done by then needs none."""
+"""Seconds before a bar appears."""
 
 
 def progress(
     what: str, items: Iterable[Any] | None = None, total: int | None = None, unit: str = "it"
 ) -> "tqdm[Any]":
-    """A bar called ``what`` that goes through ``items``, or is told of ``total`` units by its ``update``."""
+    """Return a bar over ``items``, or over ``total`` units counted by ``update``; shown on terminals only."""
     from tqdm import tqdm
 
     return tqdm(items, desc=what, total=total, unit=unit, unit_scale=True, delay=DELAY, disable=None)

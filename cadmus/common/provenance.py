@@ -1,14 +1,15 @@
-"""What a result was made by: the commit and the versions of the packages that decide about results."""
+"""Provenance of a result: the commit and the versions of packages."""
 
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
 PACKAGES = ("torch", "deepspeed", "numpy")
+"""Packages that results depend on."""
 
 
 def commit() -> str:
-    """The Git commit of the running package, with ``-dirty`` after uncommitted changes; else ``unknown``."""
+    """Return the Git commit of the package, ending in ``-dirty`` if changed, or ``unknown``."""
     try:
         answer = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
@@ -23,5 +24,5 @@ def commit() -> str:
 
 
 def versions() -> dict[str, str]:
-    """The versions of ``PACKAGES``."""
+    """Return the versions of ``PACKAGES``."""
     return {package: version(package) for package in PACKAGES}

@@ -1,7 +1,6 @@
-"""Which source files a result depends on.
+"""Source files that a result depends on.
 
-The workflow names them as inputs, so that editing one figure draws that figure again and editing the
-machine samples the dataset again.
+They are inputs of the workflow's rules: after an edit of one figure, only that figure is drawn again.
 """
 
 import ast
@@ -15,17 +14,17 @@ UNTRACKED = (
     "cadmus.errors",
     "cadmus.common.files",
     "cadmus.common.progress",
-    # The list of templates; a shard depends on its own template.
+    # Imports all templates; a shard depends only on its own.
     "cadmus.templates",
 )
-"""Modules that decide no result: what they say reaches the workflow as parameters."""
+"""Modules that results do not depend on; those of a config reach the workflow as parameters."""
 
 
 @functools.cache
 def sources_of(*modules: str) -> tuple[Path, ...]:
-    """The source files of modules of ``cadmus`` and of all modules of it that they import, sorted.
+    """Return the source files of modules and of all Cadmus modules that they import, sorted.
 
-    A data file beside a module, which the module names, counts as well.
+    They include data files beside a module whose names it contains.
     """
     found: dict[str, Path] = {}
     data: set[Path] = set()
@@ -45,7 +44,7 @@ def sources_of(*modules: str) -> tuple[Path, ...]:
 
 @functools.cache
 def _path(module: str) -> Path | None:
-    """The file of a module; None when the name is something inside a module."""
+    """Return the file of a module, or None for a name inside a module."""
     place = Path(__file__).parents[1].joinpath(*module.split(".")[1:])
     candidates = (place.with_suffix(".py"), place / "__init__.py")
     return next((path for path in candidates if path.is_file()), None)
@@ -53,25 +52,20 @@ def _path(module: str) -> Path | None:
 
 @functools.cache
 def _references(path: Path) -> tuple[list[str], set[Path]]:
-    """What a file imports of ``cadmus``, and the data files that it names."""
+    """Return the Cadmus names that a file imports anywhere, and the data files that it names."""
     text = path.read_text(encoding="utf-8")
-    files = {file for file in path.parent.iterdir() if f'"{file.name}"' in text and file.is_file()}
-    return _imports(ast.parse(text)), files
-
-
-def _imports(tree: ast.Module) -> list[str]:
-    """Names that may be modules of ``cadmus``, imported anywhere in a file."""
     names = []
-    for node in _statements(tree):
+    for node in _statements(ast.parse(text)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [name for name in names if name.startswith("cadmus.")]
+    files = {file for file in path.parent.iterdir() if f'"{file.name}"' in text and file.is_file()}
+    return [name for name in names if name.startswith("cadmus.")], files
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """All statements; several times as fast as ``ast.walk``, which looks into expressions as well."""
+    """Yield all statements; several times as fast as ``ast.walk``, which visits expressions as well."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()

@@ -2,7 +2,6 @@
 
 import functools
 
-import numba
 import numpy as np
 
 from cadmus.programs import Programs, Samples, interleave, join
@@ -93,15 +92,7 @@ def _numeral(value: int) -> str:
 
 def writable(outcome: Outcome) -> np.ndarray:
     """Tell which top values :func:`answer` can write: bool, shape (n,)."""
-    return _writable(outcome.kind, outcome.length, outcome.values)
-
-
-@numba.njit(cache=True, nogil=True)
-def _writable(
-    kind: np.ndarray, length: np.ndarray, values: np.ndarray
-) -> np.ndarray:  # pragma: no cover - compiled
-    fits: np.ndarray = kind != NAN
-    for row in range(len(kind)):
-        for place in range(max(1, length[row])):
-            fits[row] &= -NUMERAL_MAX <= values[row, place] <= NUMERAL_MAX
+    # What a value does not use is 0.
+    in_range = (outcome.values >= -NUMERAL_MAX) & (outcome.values <= NUMERAL_MAX)
+    fits: np.ndarray = (outcome.kind != NAN) & in_range.all(axis=1)
     return fits

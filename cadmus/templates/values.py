@@ -59,7 +59,8 @@ class ValueSampler:
         """Draw an expression for each of ``values``, for which :meth:`has` must be true."""
         if len(self._tables) == 1:
             return self._tables[0].sample(rng, values)
-        which = _choose(rng.random(len(values)), values - self._low, self._cumulative)
+        below = self._cumulative[:-1, values - self._low] <= rng.random(len(values))
+        which = below.sum(axis=0, dtype=np.uint8)
         drawn = [table.sample(rng, values[which == index]) for index, table in enumerate(self._tables)]
         return interleave(which, drawn)
 
@@ -104,15 +105,3 @@ def _alias_draw(
         place = int(scaled)
         result[i] = values[place if scaled - place < keep[place] else other[place]]
     return result
-
-
-@numba.njit(cache=True, nogil=True)
-def _choose(
-    random: np.ndarray, places: np.ndarray, cumulative: np.ndarray
-) -> np.ndarray:  # pragma: no cover - compiled
-    """Return for each i the first row of column ``places[i]`` that is above ``random[i]``."""
-    which = np.zeros(len(random), np.uint8)
-    for i in range(len(random)):
-        for row in range(len(cumulative) - 1):
-            which[i] += random[i] >= cumulative[row, places[i]]
-    return which
