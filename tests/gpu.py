@@ -15,7 +15,7 @@ import yaml
 
 from cadmus import config
 from cadmus.bench.training import Attending, forms
-from cadmus.model.attention import attend_written_out
+from cadmus.model.attention import attend_eager
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.templates.random import random_programs
@@ -62,7 +62,7 @@ def model_with(attending: Attending, dtype: torch.dtype) -> GPT:
 
 @pytest.mark.parametrize("name", forms(GPU))
 def test_the_forms_of_attention_are_equal(name: str, batch: PackedBatch) -> None:
-    expected = of_programs(model_with(Attending(attend_written_out, False), torch.float32), batch)
+    expected = of_programs(model_with(Attending(attend_eager, False), torch.float32), batch)
     model = model_with(forms(GPU)[name], torch.bfloat16)
     for found, right in zip(of_programs(model, batch), expected, strict=True):
         assert (found.float() - right).norm() < BF16_NOISE * right.norm()

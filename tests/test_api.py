@@ -58,7 +58,7 @@ def test_a_model_takes_strings_as_it_takes_a_batch():
 @pytest.mark.parametrize(
     ("programs", "message"),
     [
-        ("34+7", r"is one string; a model is asked about several: \['34\+7'\]"),
+        ("34+7", r"is one string; give a list of programs: \['34\+7'\]"),
         (["34+7=."], "has its end . at position 6"),
         (["34", ""], "the prefix is empty"),
         (["3q"], "unknown symbol 'q' at position 2"),

@@ -140,9 +140,9 @@ def _edit(place, **changes):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda p: shutil.rmtree(p / "model"), "is no export of a model"),
-        (lambda p: (p / "model/model.safetensors").unlink(), "is missing or cannot be read"),
-        (lambda p: _edit(p, isa_digest="0123"), "speaks the instruction set 0123"),
+        (lambda p: shutil.rmtree(p / "model"), "is not a model export"),
+        (lambda p: (p / "model/model.safetensors").unlink(), "missing or not readable"),
+        (lambda p: _edit(p, isa_digest="0123"), "trained on instruction set 0123"),
         (lambda p: _edit(p, config=None), "says nothing of config"),
         (lambda p: _edit(p, config={"name": "x"}), "meta.json: dataset: is missing"),
         (lambda p: _edit(p, steps=30), "ends at step 20, the model was trained for 30 steps"),

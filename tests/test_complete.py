@@ -131,11 +131,11 @@ def test_a_bad_prefix_is_refused(model, prefix, message):
 
 
 def test_a_bad_model_is_refused(model, tmp_path, monkeypatch):
-    assert "is no export of a model" in refused("1", "--model", tmp_path)
+    assert "is not a model export" in refused("1", "--model", tmp_path)
     other = tmp_path / "other"
     other.mkdir()
     (other / "meta.json").write_text(json.dumps({"isa_digest": "0123"}))
-    assert "speaks the instruction set 0123" in refused("1", "--model", other)
+    assert "trained on instruction set 0123" in refused("1", "--model", other)
     monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "models/laptop")
     message = refused("1")
     assert "there is no model in" in message

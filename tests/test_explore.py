@@ -226,7 +226,7 @@ def test_the_benchmark_has_the_keys_of_its_help(browser, monkeypatch):
 
 
 def test_the_benchmark_needs_a_browser_and_a_model(browser, monkeypatch, tmp_path):
-    with pytest.raises(InputError, match="is no export of a model"):
+    with pytest.raises(InputError, match="is not a model export"):
         exploring.bench_explore(tmp_path)
     monkeypatch.setattr(exploring, "BROWSERS", ("netscape",))
     with pytest.raises(InputError, match="needs a browser, one of netscape"):

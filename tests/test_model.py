@@ -13,8 +13,8 @@ from torch._dynamo.utils import counters
 
 from cadmus import config, isa
 from cadmus.errors import InputError
-from cadmus.model import gpt, inference
-from cadmus.model.attention import FORMS
+from cadmus.model import FILES, gpt, inference
+from cadmus.model.attention import IMPLEMENTATIONS
 from cadmus.model.export import load_export, read_metadata, save_export
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
@@ -111,7 +111,7 @@ def test_the_forms_of_attention_are_equal():
     rows = [pack(["34+7=", "941-*55*2+=", "12+0>"]), pack(["u", "8Bt-Z?Ex+'", "9f;*@S", "55=!"])]
     tokens, positions, segments = (torch.cat(parts) for parts in zip(*rows, strict=True))
     found = []
-    for attend in FORMS.values():
+    for attend in IMPLEMENTATIONS.values():
         model = random_model()
         model.attend = attend
         logits = model(tokens, positions, segments)[segments >= 0]
@@ -123,7 +123,7 @@ def test_the_forms_of_attention_are_equal():
 
 # torch.compile causes warnings of torch while it traces.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("attend", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("attend", IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
 def test_one_compiled_graph_serves_all_blocks_and_any_number_of_rows(attend):
     torch._dynamo.reset()
     counters.clear()
@@ -209,9 +209,15 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     assert read_metadata(tmp_path / "model")["steps"] == 2
     assert len({path.stat().st_mode for path in (tmp_path / "model").iterdir()}) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    # Snakemake deletes the files of a failed export, but not the card.
+    (tmp_path / "model" / "README.md").write_text("a card")
+    for name in FILES:
+        (tmp_path / "model" / name).unlink()
+    save_export(model, SIZES, tmp_path / "model", {"steps": 3})
+    assert {path.name for path in (tmp_path / "model").iterdir()} == set(FILES)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("dear")
-    with pytest.raises(InputError, match="thesis is in the way"):
+    with pytest.raises(InputError, match="thesis: not empty and not a model export"):
         save_export(model, SIZES, tmp_path / "thesis", {})
     assert (tmp_path / "thesis" / "chapter").read_text() == "dear"
 
@@ -224,8 +230,8 @@ def _edit_metadata(directory, **changes):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda d: shutil.rmtree(d), "is no export"),
-        (lambda d: (d / "meta.json").unlink(), "is no export"),
+        (lambda d: shutil.rmtree(d), "is not a model export"),
+        (lambda d: (d / "meta.json").unlink(), "is not a model export"),
         (lambda d: (d / "meta.json").write_text("{"), "not valid JSON"),
         (lambda d: (d / "model.safetensors").unlink(), "missing"),
         (lambda d: (d / "model.safetensors").write_bytes(b""), "damaged"),
@@ -233,11 +239,11 @@ def _edit_metadata(directory, **changes):
             lambda d: (d / "model.safetensors").write_bytes((d / "model.safetensors").read_bytes()[:-9]),
             "damaged",
         ),
-        (lambda d: _edit_metadata(d, isa_digest="0123"), "speaks the instruction set 0123"),
-        (lambda d: _edit_metadata(d, model=None), "no sizes of a model"),
-        (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "mlp": 47}), "has the shape"),
-        (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "layers": 4}), "is missing"),
-        (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "layers": 2}), "does not belong"),
+        (lambda d: _edit_metadata(d, isa_digest="0123"), "trained on instruction set 0123"),
+        (lambda d: _edit_metadata(d, model=None), "not the sizes of a model"),
+        (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "mlp": 47}), "has shape"),
+        (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "layers": 4}), "missing tensor"),
+        (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "layers": 2}), "unexpected tensor"),
     ],
 )
 def test_bad_exports_are_refused_in_one_line(tmp_path, damage, message):
@@ -298,15 +304,15 @@ def test_completions_do_not_depend_on_the_batch_size():
 
 @given(st.lists(st.integers(1, 50)).map(sorted), st.integers(1, 200))
 def test_prompts_are_cut_where_one_more_would_not_fit(lengths, most):
-    def fit(rows: int, shortest: int, longest: int) -> bool:
+    def fits(rows: int, shortest: int, longest: int) -> bool:
         return rows * longest - shortest <= most
 
-    parts = list(inference._parts(np.array(lengths), fit))
+    parts = list(inference._parts(np.array(lengths), fits))
     assert [row for part in parts for row in range(part.start, part.stop)] == list(range(len(lengths)))
     for part in parts:
         rows, shortest = part.stop - part.start, lengths[part.start]
-        assert rows == 1 or fit(rows, shortest, lengths[part.stop - 1])
-        assert part.stop == len(lengths) or not fit(rows + 1, shortest, lengths[part.stop])
+        assert rows == 1 or fits(rows, shortest, lengths[part.stop - 1])
+        assert part.stop == len(lengths) or not fits(rows + 1, shortest, lengths[part.stop])
 
 
 def test_no_prompts_give_no_completions():

@@ -204,7 +204,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_session(tmp_path) -> None:
     command = [sys.executable, "-m", "cadmus", "repl", "--model", str(tmp_path)]
     done = subprocess.run(command, input="34\n+\n", capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
-    assert "is no export of a model" in done.stderr
+    assert "is not a model export" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

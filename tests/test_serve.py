@@ -672,7 +672,7 @@ def test_a_server_that_cannot_start_says_why(export, tmp_path, monkeypatch):
         assert f"cannot listen on {host}, port" in declined(
             "--model", export, "--device", "cpu", "--host", host
         )
-    assert "is no export of a model" in declined("--model", tmp_path)
+    assert "is not a model export" in declined("--model", tmp_path)
     assert "--device abacus: not to be had here" in declined("--model", export, "--device", "abacus")
     monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
     assert "there is no model in" in declined()

@@ -20,7 +20,7 @@ from cadmus.bench import Measured
 from cadmus.common.progress import progress
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
-from cadmus.model.attention import Attend, attend_fused, attend_written_out
+from cadmus.model.attention import Attend, attend_eager, attend_sdpa
 from cadmus.model.export import transformers_config
 from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
@@ -79,7 +79,7 @@ class Attending(NamedTuple):
 
 def forms(device: torch.device) -> dict[str, Attending]:
     """The forms of attention to compare on a device."""
-    eager = {"written_out": Attending(attend_written_out, False), "fused": Attending(attend_fused, False)}
+    eager = {"written_out": Attending(attend_eager, False), "fused": Attending(attend_sdpa, False)}
     if device.type == "cpu":
         return eager
     compiled = {f"{name}_compiled": Attending(form.attend, True) for name, form in eager.items()}

@@ -1,4 +1,4 @@
-"""The decoder: ``gpt`` defines it, ``export`` writes and reads it, ``inference`` asks it."""
+"""The decoder: ``gpt`` defines it, ``export`` saves and loads it, ``inference`` runs it."""
 
 WEIGHTS = "model.safetensors"
 METADATA = "meta.json"
@@ -6,4 +6,6 @@ CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 FILES = (WEIGHTS, METADATA, CONFIG, TOKENIZER, TOKENIZER_CONFIG)
-"""What an export consists of; its card may lie beside them."""
+"""The files of an export."""
+CARD = "README.md"
+"""The model card, which ``cadmus card`` adds to an export."""

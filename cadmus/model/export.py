@@ -1,6 +1,6 @@
-"""A trained model as a directory: safetensors weights, and beside them what ``transformers`` needs.
+"""Exported models: a directory of safetensors weights and metadata that ``transformers`` loads as well.
 
-``config.json`` and the tokenizer files are for ``transformers``; our own loading goes by ``meta.json``.
+``config.json`` and the tokenizer files are for ``transformers``; :func:`load_export` reads ``meta.json``.
 """
 
 import hashlib
@@ -19,24 +19,24 @@ from cadmus import config, isa
 from cadmus.common.files import as_input_error, check_writable
 from cadmus.common.provenance import commit, versions
 from cadmus.errors import InputError
-from cadmus.model import CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
+from cadmus.model import CARD, CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
 
 MAX_POSITIONS = 256
-"""Stated to ``transformers``; rotary positions have no limit of their own."""
+"""For ``transformers``; rotary positions have no limit."""
 
 
 def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata: dict[str, Any]) -> None:
-    """Write a model and everything needed to use it; an earlier export of that name is replaced.
+    """Export a model; an earlier export in ``directory`` is replaced, with its card.
 
     Args:
-        model: the model, in any precision; fp32 is written.
-        sizes: its sizes.
-        directory: made by this call, whole or not at all.
-        metadata: what else ``meta.json`` is to say, such as the data digest and the steps trained.
+        model: in any precision; saved in fp32.
+        sizes: sizes of the model.
+        directory: created atomically.
+        metadata: more entries for ``meta.json``, such as the data digest and the steps.
 
     Raises:
-        InputError: ``directory`` holds something that is no export, or cannot be written.
+        InputError: ``directory`` contains something other than an export, or cannot be written.
     """
     directory = Path(directory).absolute()
     check_export(directory)
@@ -74,7 +74,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             for name, content in files.items():
                 text = json.dumps(content, indent=2, ensure_ascii=False)
                 (temporary / name).write_text(text + "\n", encoding="utf-8")
-            # safetensors makes its file private; it should be as readable as the others.
+            # safetensors makes its file private.
             (temporary / WEIGHTS).chmod((temporary / METADATA).stat().st_mode)
             if directory.exists():
                 directory.rename(replaced)
@@ -87,28 +87,30 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
 
 
 def check_export(directory: Path | str) -> None:
-    """Find out before a model is trained whether :func:`save_export` will write it there.
+    """Check that :func:`save_export` can write to ``directory``.
 
     Raises:
-        InputError: ``directory`` holds something that is no export, or cannot be written.
+        InputError: ``directory`` contains something other than an export, or cannot be written.
     """
     directory = Path(directory).absolute()
     check_writable(directory, directory=True)
-    if directory.is_dir() and not (directory / METADATA).exists() and os.listdir(directory):
-        raise InputError(f"{directory} is in the way: it is not empty and no export of a model; name another")
+    # Snakemake deletes an export file by file, but not its card.
+    files = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+    if files - {CARD} and METADATA not in files:
+        raise InputError(f"{directory}: not empty and not a model export; choose another directory")
 
 
 def read_metadata(directory: Path | str) -> dict[str, Any]:
-    """What ``meta.json`` of an export says.
+    """Read ``meta.json`` of an export.
 
     Raises:
-        InputError: it is missing, unreadable or belongs to another instruction set.
+        InputError: it is missing, unreadable or of another instruction set.
     """
     path = Path(directory) / METADATA
     try:
         metadata = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{directory} is no export of a model: {path}: {error.strerror}") from None
+        raise InputError(f"{directory} is not a model export: {path}: {error.strerror}") from None
     except ValueError:
         raise InputError(f"{path}: not valid JSON; export the model again") from None
     if not isinstance(metadata, dict):
@@ -116,45 +118,44 @@ def read_metadata(directory: Path | str) -> dict[str, Any]:
     found = metadata.get("isa_digest")
     if found != isa.digest():
         raise InputError(
-            f"{path}: the model speaks the instruction set {found}, this is {isa.digest()}; train it again"
+            f"{path}: isa_digest: trained on instruction set {found}, this is {isa.digest()}; train again"
         )
     return metadata
 
 
 def trained_config(directory: Path | str) -> config.Config | None:
-    """The config that a model was trained with, its experiments the defaults; None if ``meta.json`` has none.
+    """Return the config that a model was trained with, with default experiments; None if it is unknown.
 
     Raises:
         InputError: as :func:`read_metadata`, or the config is not valid.
     """
-    noted = read_metadata(directory).get("config")
-    if noted is None:
+    values = read_metadata(directory).get("config")
+    if values is None:
         return None
-    # The settings of experiments are not the model's.
-    trained = {section: values for section, values in noted.items() if section != "evaluate"}
+    trained = {section: fields for section, fields in values.items() if section != "evaluate"}
     return config.parse_config(trained, str(Path(directory) / METADATA))
 
 
 def weights_digest(directory: Path | str) -> str:
-    """Sixteen hexadecimal digits of the SHA-256 of an export's weights, by which results name their model.
+    """Return 16 hexadecimal digits of the SHA-256 of an export's weights, which identify it in results.
 
     Raises:
-        InputError: there are none.
+        InputError: the weights cannot be read.
     """
     path = Path(directory) / WEIGHTS
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:16]
     except OSError:
-        raise InputError(f"{path}: is missing or cannot be read; export the model again") from None
+        raise InputError(f"{path}: missing or not readable; export the model again") from None
 
 
 def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GPT:
-    """The model of an export, in fp32, ready for inference.
+    """Load the model of an export for inference in fp32.
 
     Raises:
-        InputError: a file is missing or damaged, the instruction set is another, or the weights do not
-            fit the sizes in ``meta.json``.
+        InputError: a file is missing or damaged, the instruction set differs, or the weights do not match
+            the sizes in ``meta.json``.
     """
     metadata = read_metadata(directory)
     path = Path(directory) / WEIGHTS
@@ -163,21 +164,23 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
         model = GPT(sizes)
         weights = load_file(path)
     except ValidationError:
-        raise InputError(f"{Path(directory) / METADATA}: model: these are no sizes of a model") from None
+        raise InputError(
+            f"{Path(directory) / METADATA}: model: not the sizes of a model; export it again"
+        ) from None
     except OSError:
-        raise InputError(f"{path}: is missing or cannot be read; export the model again") from None
+        raise InputError(f"{path}: missing or not readable; export the model again") from None
     except SafetensorError as error:
         raise InputError(f"{path}: damaged ({error}); export the model again") from None
     if sizes.tied and "gpt_neox.embed_in.weight" in weights:
         weights["lm_head.weight"] = weights["gpt_neox.embed_in.weight"]
     expected = {_transformers_name(name): name for name in model.state_dict()}
     for name in sorted(expected.keys() ^ weights.keys()):
-        problem = "is missing" if name in expected else "does not belong there"
-        raise InputError(f"{path}: the tensor {name} {problem}")
+        problem = "missing" if name in expected else "unexpected"
+        raise InputError(f"{path}: {name}: {problem} tensor; export the model again")
     for name, own_name in expected.items():
         found, needed = tuple(weights[name].shape), tuple(model.state_dict()[own_name].shape)
         if found != needed:
-            raise InputError(f"{path}: the tensor {name} has the shape {found}; meta.json asks for {needed}")
+            raise InputError(f"{path}: {name}: has shape {found}, but {METADATA} needs {needed}")
     model.load_state_dict({own_name: weights[name] for name, own_name in expected.items()})
     return model.to(device).eval().requires_grad_(False)
 
@@ -187,6 +190,7 @@ def _transformers_name(name: str) -> str:
 
 
 def transformers_config(sizes: config.Model) -> dict[str, Any]:
+    """Return ``config.json`` of a GPT-NeoX model."""
     return {
         "architectures": ["GPTNeoXForCausalLM"],
         "model_type": "gpt_neox",
@@ -203,7 +207,7 @@ def transformers_config(sizes: config.Model) -> dict[str, Any]:
         "max_position_embeddings": MAX_POSITIONS,
         "attention_dropout": 0.0,
         "hidden_dropout": 0.0,
-        # Before version 5, transformers reads the two keys after this one.
+        # transformers before version 5 reads the two keys after this one instead.
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": ROTARY_BASE,
@@ -220,7 +224,7 @@ def transformers_config(sizes: config.Model) -> dict[str, Any]:
 
 
 def _tokenizer() -> dict[str, Any]:
-    """A word-level tokenizer whose words are single characters."""
+    """Return ``tokenizer.json`` of a word-level tokenizer whose words are single characters."""
     end = {"id": isa.END_ID, "content": isa.END, "single_word": False, "lstrip": False, "rstrip": False}
     return {
         "version": "1.0",
@@ -236,6 +240,6 @@ def _tokenizer() -> dict[str, Any]:
         },
         "post_processor": None,
         "decoder": {"type": "Fuse"},
-        # The unknown token is not in the vocabulary: a character that is no instruction is an error.
+        # Not in the vocabulary, so that a character that is not an instruction is an error.
         "model": {"type": "WordLevel", "vocab": isa.TOKEN_ID, "unk_token": "<unknown>"},
     }

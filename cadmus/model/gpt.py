@@ -1,10 +1,10 @@
 """The decoder-only transformer of the paper's Section 2, with every size from the config.
 
-It is GPT-NeoX with sequential residuals, full rotary positions and GELU, so that ``transformers`` runs an
-export of it without code of ours.  Its inputs are rows into which several programs are packed: attention
-stays within a program and positions restart at each.
+It is GPT-NeoX with sequential residuals, full rotary positions and GELU, so ``transformers`` runs an export
+without our code.  A row of the input packs several programs: attention stays within a program, and positions
+restart with each.
 
-Shape suffixes: R rows, L tokens of a row, S tokens looked at (L, or those in the cache), D width, H heads,
+Shape suffixes: R rows, L tokens of a row, S tokens attended to (L, or the cache), D width, H heads,
 K width of a head, V vocabulary.
 """
 
@@ -19,27 +19,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadmus import config, isa
-from cadmus.model.attention import Attend, attention_weights, bias_of, bias_of_rows, form_of
+from cadmus.model.attention import IMPLEMENTATIONS, Attend, attend_eager, attention_weights, bias_of
 
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
 INITIAL_DEVIATION = 0.02
-
-
 SPARE = 16
-"""Places that a cache has beyond those that are needed when it is made or grows."""
+"""Positions by which a cache exceeds the length it was made for or grown to."""
 
 
 class Cache:
-    """Keys and values of the tokens seen so far, one row for each program that is being continued.
-
-    A token's place in the cache is its position, so rows may have different lengths.
+    """Key-value cache, one row per program; indexed by position, so rows may differ in length.
 
     Args:
-        sizes: of the model.
-        rows: how many programs.
-        length: tokens of each that there is to be room for; :meth:`reserve` makes more.
-        device: of the model.
+        sizes: sizes of the model.
+        rows: number of programs.
+        length: tokens per program; :meth:`reserve` grows it.
+        device: device of the model.
     """
 
     def __init__(self, sizes: config.Model, rows: int, length: int, device: torch.device | str) -> None:
@@ -47,7 +43,7 @@ class Cache:
         self.entries = torch.zeros(shape, device=device)
 
     def extend(self, layer: int, positions_RL: Tensor, k_RHLK: Tensor, v_RHLK: Tensor, length: int) -> Tensor:
-        """Enter a layer's keys and values; returns its first ``length`` places, shape (2, R, H, S, K)."""
+        """Add a layer's keys and values; return its first ``length`` positions, shape (2, R, H, S, K)."""
         entries = self.entries[layer]
         rows = torch.arange(len(positions_RL), device=positions_RL.device)[:, None]
         entries[0][rows, :, positions_RL] = k_RHLK.transpose(1, 2)
@@ -55,28 +51,28 @@ class Cache:
         return entries[..., :length, :]
 
     def part(self, rows: slice) -> "Cache":
-        """Some of the rows, in the same memory."""
+        """Return a view of some rows."""
         part = copy(self)
         part.entries = self.entries[:, :, rows]
         return part
 
     def keep(self, rows: Tensor, length: int) -> None:
-        """Forget all rows but these, which have no more than ``length`` tokens."""
+        """Keep only these rows, of at most ``length`` tokens."""
         self.entries = self.entries[:, :, rows, :, : length + SPARE]
 
     def reserve(self, length: int) -> None:
-        """Have room for ``length`` tokens of each row."""
+        """Grow to ``length`` tokens per row if needed."""
         missing = length - self.entries.shape[-2]
         if missing > 0:
             self.entries = F.pad(self.entries, (0, 0, 0, missing + SPARE))
 
 
 class GPT(nn.Module):
-    """The model; its parameters carry the names that ``transformers`` gives them in GPT-NeoX.
+    """The model; its parameters have the names of GPT-NeoX in ``transformers``.
 
     Args:
-        sizes: its sizes.
-        attend: the form of attention; None is that of the device in :data:`cadmus.model.attention.FORMS`.
+        sizes: sizes of the model.
+        attend: implementation of attention; by default that of the device.
     """
 
     def __init__(self, sizes: config.Model, attend: Attend | None = None) -> None:
@@ -90,47 +86,41 @@ class GPT(nn.Module):
         self.lm_head = nn.Linear(sizes.width, isa.VOCABULARY_SIZE, bias=False)
         if sizes.tied:
             self.lm_head.weight = self.embed_in.weight
-        self.apply(_initialise)
-        # Each block adds twice to the residual stream; its variance is to start independent of the depth.
+        self.apply(_initialize)
+        # Blocks add to the residual stream twice; scaled so, its initial variance is independent of depth.
         for block in blocks:
             for projection in (block.attention.dense, block.mlp.dense_4h_to_h):
                 nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.layers))
 
     def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
-        """Logits of the next token after each token, shape (R, L, V).
+        """Return next-token logits, shape (R, L, V).
 
         Args:
             tokens_RL: token ids.
-            positions_RL: place of each token in its program, from 0.
-            segments_RL: which program of the row a token belongs to; tokens see only their own.
+            positions_RL: position of each token in its program, from 0.
+            segments_RL: index of the program that each token belongs to; attention stays within it.
         """
-        x_RLD = self.embed_in(tokens_RL)
-        bias_R1LL = bias_of_rows(segments_RL, x_RLD.dtype)
-        return self.logits(last(self._stream(x_RLD, positions_RL, bias_R1LL)))
+        visible_RLL = (segments_RL[:, :, None] == segments_RL[:, None, :]).tril()
+        return self.logits(last(self.residual_stream(tokens_RL, positions_RL, visible_RLL)))
 
     def compile_blocks(self, backend: str = "inductor") -> None:
-        """Compile the blocks with torch.compile: one graph serves all of them and any number of rows."""
+        """Compile the blocks with torch.compile: one graph for all blocks and any number of rows."""
         for block in self.layers:
             block.compile(dynamic=True, backend=backend)
 
     def residual_stream(
         self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLS: Tensor, cache: Cache | None = None
     ) -> Iterator[Tensor]:
-        """The embedding output and then the output of every block, each of shape (R, L, D).
+        """Yield the output of the embedding and of every block, each of shape (R, L, D).
 
         Args:
             tokens_RL, positions_RL: as in :meth:`forward`.
-            visible_RLS: which tokens each token attends to; every token sees at least one.
-            cache: where earlier tokens are remembered and these are added.
+            visible_RLS: True for the tokens that each token attends to, at least one.
+            cache: holds earlier tokens; these are added.
         """
+        attend = self.attend or IMPLEMENTATIONS.get(tokens_RL.device.type, attend_eager)
         x_RLD = self.embed_in(tokens_RL)
         bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
-        return self._stream(x_RLD, positions_RL, bias_R1LS, cache)
-
-    def _stream(
-        self, x_RLD: Tensor, positions_RL: Tensor, bias_R1LS: Tensor, cache: Cache | None = None
-    ) -> Iterator[Tensor]:
-        attend = self.attend or form_of(x_RLD.device)
         yield x_RLD
         rotation = _rotation(positions_RL, self.sizes, x_RLD.dtype)
         for block in self.layers:
@@ -138,7 +128,7 @@ class GPT(nn.Module):
             yield x_RLD
 
     def attention(self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLL: Tensor) -> Iterator[Tensor]:
-        """Attention weights of every block, each of shape (R, H, L, L).
+        """Yield the attention weights of every block, each of shape (R, H, L, L).
 
         Args:
             tokens_RL, positions_RL, visible_RLL: as in :meth:`residual_stream`.
@@ -151,7 +141,7 @@ class GPT(nn.Module):
             yield block.attention.weights(block.input_layernorm(x_RLD), rotation, bias_R1LL)
 
     def logits(self, x_RLD: Tensor) -> Tensor:
-        """Logits of the next token from the output of the last block."""
+        """Return next-token logits from the output of the last block."""
         logits_RLV: Tensor = self.lm_head(self.final_layer_norm(x_RLD))
         return logits_RLV
 
@@ -204,18 +194,18 @@ class Attention(nn.Module):
         return x_RLD
 
     def weights(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
-        """Attention weights, shape (R, H, L, L)."""
+        """Return attention weights, shape (R, H, L, L)."""
         q_RHLK, k_RHLK, _ = self._queries_keys_values(x_RLD, rotation)
         return attention_weights(q_RHLK, k_RHLK, bias_R1LL)
 
     def _queries_keys_values(
         self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        # GPT-NeoX keeps query, key and value of a head beside each other.
+        # GPT-NeoX interleaves query, key and value per head.
         qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
         queries_and_keys, values_RLH1K = qkv_RLH3K.split((2, 1), -2)
-        turned = _Rotate.apply(queries_and_keys, *rotation)  # type: ignore[no-untyped-call]  # as torch has it
-        q_RHLK, k_RHLK = turned.permute(3, 0, 2, 1, 4)
+        rotated = _Rotate.apply(queries_and_keys, *rotation)  # type: ignore[no-untyped-call]
+        q_RHLK, k_RHLK = rotated.permute(3, 0, 2, 1, 4)
         return q_RHLK, k_RHLK, values_RLH1K.squeeze(-2).transpose(1, 2)
 
 
@@ -231,21 +221,21 @@ class MLP(nn.Module):
 
 
 def last(stream: Iterator[Tensor]) -> Tensor:
-    """The last tensor of a stream, without holding the others."""
+    """Return the last tensor of a stream without holding the others."""
     return deque(stream, maxlen=1).pop()
 
 
 def _rotation(positions_RL: Tensor, sizes: config.Model, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Factors that turn queries and keys by the rotary angles and scale the queries by 1 / sqrt(K).
+    """Return the factors of rotary positions, which also scale the queries by 1 / sqrt(K).
 
     Returns:
-        What the elements are multiplied with, and the elements half a head away; shape (R, L, 1, 2, K).
+        Factors of the elements and of the elements half a head away, each of shape (R, L, 1, 2, K).
     """
     head_width = sizes.width // sizes.heads
     # Not a buffer: casting the model to bf16 would round the frequencies.
     powers = torch.arange(0, head_width, 2, device=positions_RL.device) / head_width
     angles = positions_RL[:, :, None, None, None] / ROTARY_BASE**powers
-    # Filled on the device: a GPU would wait for a tensor from the host.
+    # Filled on the device: copying from the host would synchronize a GPU.
     scale = torch.ones(2, 1, device=positions_RL.device)
     scale[0] = head_width**-0.5
     cosine, sine = angles.cos() * scale, angles.sin() * scale
@@ -253,9 +243,9 @@ def _rotation(positions_RL: Tensor, sizes: config.Model, dtype: torch.dtype) -> 
 
 
 class _Rotate(torch.autograd.Function):
-    """Turn the pairs (k, k + K / 2) of the last dimension of queries and keys, shape (R, L, H, 2, K).
+    """Rotate the pairs (k, k + K / 2) of the last dimension of queries and keys, shape (R, L, H, 2, K).
 
-    Its own backward pass, a turn the other way, takes half the time of the one that autograd derives.
+    The backward pass, the opposite rotation, takes half the time of the one that autograd derives.
     """
 
     @staticmethod
@@ -269,7 +259,7 @@ class _Rotate(torch.autograd.Function):
         return torch.addcmul(gradient * own, gradient.roll(gradient.shape[-1] // 2, -1), -other), None, None
 
 
-def _initialise(module: nn.Module) -> None:
+def _initialize(module: nn.Module) -> None:
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=INITIAL_DEVIATION)
     if isinstance(module, nn.Linear) and module.bias is not None:

@@ -1,8 +1,9 @@
-"""A trained model that predicts, completes and shows its hidden states, in batches and in fp32."""
+"""Batched fp32 inference: next-token logits, completions, hidden states, attention, activation patching."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,36 +18,43 @@ from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
 from cadmus.programs import Programs, offsets_of
 
 PROMPT_TOKENS = 1024
-"""Most tokens of prompts that are looked at together, which are of about the same length then."""
-ALIKE = 16
-"""Programs of up to so many instructions are continued together, longer ones with those of up to twice their
-length: a cache is as long as its longest row."""
+"""Maximum number of tokens, padding included, in a forward pass over prompts."""
+SHORT = 16
+"""Programs of up to this length are completed together, longer ones with those of up to twice their length:
+a cache is as long as its longest row."""
 COMPACT_BELOW = 0.5
-"""Share of rows still being continued under which the finished ones are taken out of the batch."""
+"""Fraction of unfinished rows below which the finished ones leave the batch."""
 Batch = Programs | Iterable[str]
-"""What a model is asked about."""
 Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
-"""How programs go on: called with logits of what may follow, shape (n, 65), and the indices of the n prompts
-that they are of, int64 of shape (n,); returns the token ids that follow, int64 of shape (n,)."""
+"""Maps next-token logits, shape (n, 65), and the indices of their prompts, int64 of shape (n,), to the next
+token ids, int64 of shape (n,)."""
+Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Tokens, positions and visible tokens, as :meth:`cadmus.model.gpt.GPT.residual_stream` takes them."""
 
 
 def greedy(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-    """The most likely instruction of each row."""
+    """Return the most likely instruction of each row."""
     return logits.argmax(-1).cpu().numpy()
 
 
-class Cadmus:
-    """A model and how many programs it is asked about at a time; answers do not depend on that number.
+class _Completions(NamedTuple):
+    symbols: np.ndarray
+    lengths: np.ndarray
+    ended: np.ndarray
 
-    Programs are given as a batch or as strings, always without the end ``.``; what is asked about them raises
-    InputError where a string is empty, has an end or is no program.
+
+class Cadmus:
+    """A trained model for inference.
+
+    Programs are :class:`cadmus.programs.Programs` or strings, without the end ``.``.  All methods raise
+    InputError for a string that is empty, contains the end or is not a program.
 
     Attributes:
         model: the network.
-        sizes: of it.
-        batch_size: most programs that are looked at together.
-        max_length: most instructions of a program that it was trained with.
-        device: where it is.
+        sizes: its sizes.
+        batch_size: maximum number of programs in a batch; results do not depend on it.
+        max_length: maximum number of instructions in a program of its dataset.
+        device: device of the model.
     """
 
     def __init__(self, model: GPT, batch_size: int = 512, max_length: int | None = None) -> None:
@@ -63,237 +71,224 @@ class Cadmus:
         device: torch.device | str = "cpu",
         batch_size: int = 512,
     ) -> "Cadmus":
-        """The model of an export; if None, the one that comes with the checkout.
+        """Load an export; by default the model that comes with the checkout.
 
         Raises:
             InputError: as :func:`cadmus.model.export.load_export`, or the checkout has no model.
         """
-        place = named_or_default(None if directory is None else Path(directory))
-        trained = read_metadata(place).get("config", {}).get("dataset", {})
-        return cls(load_export(place, device), batch_size, trained.get("max_length"))
+        path = named_or_default(None if directory is None else Path(directory))
+        dataset = read_metadata(path).get("config", {}).get("dataset", {})
+        return cls(load_export(path, device), batch_size, dataset.get("max_length"))
 
     @torch.inference_mode()
     def next_logits(self, prompts: Batch) -> np.ndarray:
-        """Logits of the instruction after each prompt: float32, shape (n, 65).
+        """Return the logits of the instruction after each prompt: float32, shape (n, 65).
 
         Raises:
             ValueError: a prompt is empty.
         """
-        prompts = _batch(prompts)
+        prompts = _as_programs(prompts)
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
         for rows in self._batches_by_length(prompts):
-            logits[rows] = self._logits_behind(prompts.take(rows)).cpu().numpy()
+            logits[rows] = self._prompt_logits(prompts.take(rows)).cpu().numpy()
         return logits
 
     @torch.inference_mode()
     def complete(
         self, prompts: Batch, max_length: int | np.ndarray | None = None, choose: Choose = greedy
     ) -> tuple[Programs, np.ndarray]:
-        """Continue each prompt until the end ``.``.
+        """Complete each prompt until the end ``.``.
 
         Args:
-            prompts: n programs to continue.
-            max_length: most instructions of prompt and completion together, for all or one for each: int64
-                of shape (n,); if None, as many as the model was trained with.
-            choose: chooses the next instruction.  A program that has ended may be asked about again; the
-                answer is dropped.
+            prompts: n prompts.
+            max_length: maximum number of instructions of prompt and completion together, for all prompts or
+                per prompt, int64 of shape (n,); by default that of the dataset.
+            choose: chooses the next instructions; answers for a program that has ended are ignored.
 
         Returns:
-            The n completions without the end, and a bool array of shape (n,): whether the end came.  A
-            completion without end was cut off at ``max_length``.
+            The n completions without the end, and bools of shape (n,): True if the completion ended, False
+            if ``max_length`` truncated it.
 
         Raises:
             ValueError: a prompt is empty or longer than ``max_length``.
         """
-        prompts = _batch(prompts)
+        prompts = _as_programs(prompts)
         max_length = self.max_length if max_length is None else max_length
         limits = np.broadcast_to(max_length, len(prompts))
         if (prompts.lengths > limits).any():
             raise ValueError(f"a prompt is longer than max_length {max_length}")
         room = (limits - prompts.lengths).max(initial=0)
-        completions = np.empty((len(prompts), room), np.uint8)
-        lengths = np.zeros(len(prompts), np.int64)
-        ended = np.zeros(len(prompts), np.bool_)
+        output = _Completions(
+            np.empty((len(prompts), room), np.uint8),
+            np.zeros(len(prompts), np.int64),
+            np.zeros(len(prompts), np.bool_),
+        )
         for rows in self._batches_by_length(prompts):
-            self._complete_batch(prompts.take(rows), rows, limits[rows], choose, completions, lengths, ended)
-        inside = np.arange(room) < lengths[:, None]
-        return Programs(completions[inside], offsets_of(lengths)), ended
+            self._complete_batch(prompts.take(rows), rows, limits[rows], choose, output)
+        inside = np.arange(room) < output.lengths[:, None]
+        return Programs(output.symbols[inside], offsets_of(output.lengths)), output.ended
 
     @torch.inference_mode()
     def log_probabilities(self, programs: Batch) -> list[np.ndarray]:
-        """Log-probabilities of what follows each instruction: for each program float32, shape (tokens, 65).
+        """Return next-token log-probabilities, for each program float32 of shape (tokens, 65).
 
         Raises:
             ValueError: a program is empty.
         """
-        programs = _batch(programs)
+        programs = _as_programs(programs)
         found: list[np.ndarray] = [np.empty(0)] * len(programs)
         for rows in self._batches_by_length(programs):
             for part in _parts_of_few_tokens(programs.lengths[rows]):
-                x = last(self._residual_stream(programs.take(rows[part])))
-                of_part = self.model.logits(x).log_softmax(-1).cpu().numpy()
-                for row, of_program in zip(rows[part], of_part, strict=True):
+                x = last(self.model.residual_stream(*self._inputs(programs.take(rows[part]))))
+                log_probabilities = self.model.logits(x).log_softmax(-1).cpu().numpy()
+                for row, of_program in zip(rows[part], log_probabilities, strict=True):
                     found[row] = of_program[: programs.lengths[row]]
         return found
 
     @torch.inference_mode()
     def hidden_states(self, programs: Batch) -> Iterator[tuple[slice, np.ndarray]]:
-        """The residual stream of programs of one length, a batch at a time.
+        """Yield the residual stream of programs of one length, batch by batch.
 
         Yields:
-            Which programs, and float32 of shape (layers + 1, programs, tokens, width): the embedding
-            output, then the output of every block (the last one before the final LayerNorm).
+            A slice of the programs, and float32 of shape (layers + 1, programs, tokens, width): the output of
+            the embedding and of every block, the last one before the final LayerNorm.
 
         Raises:
-            ValueError: the programs have different lengths or are empty.
+            ValueError: the programs differ in length or are empty.
         """
-        programs = _batch(programs)
-        for part in self._parts_of_one_length(programs):
-            stream = self._residual_stream(programs.take(np.arange(part.start, part.stop)))
-            yield part, torch.stack(list(stream)).cpu().numpy()
+        for part, inputs in self._batches_of_one_length(programs):
+            yield part, _stack(self.model.residual_stream(*inputs))
 
     @torch.inference_mode()
     def layer_logits(self, programs: Batch) -> Iterator[tuple[slice, np.ndarray]]:
-        """What the model would say if the output of an earlier layer were that of its last one (logit lens).
+        """Yield the logits of every layer by the logit lens, for programs of one length, batch by batch.
 
         Yields:
-            Which programs, and the logits of the next instruction: float32 of shape (layers + 1, programs,
-            tokens, 65), in the order of :meth:`hidden_states`.
+            A slice of the programs, and float32 of shape (layers + 1, programs, tokens, 65), in the order of
+            :meth:`hidden_states`.
 
         Raises:
-            ValueError: the programs have different lengths or are empty.
+            ValueError: the programs differ in length or are empty.
         """
-        programs = _batch(programs)
-        for part in self._parts_of_one_length(programs):
-            stream = self._residual_stream(programs.take(np.arange(part.start, part.stop)))
-            yield part, torch.stack([self.model.logits(x) for x in stream]).cpu().numpy()
+        for part, inputs in self._batches_of_one_length(programs):
+            yield part, _stack(map(self.model.logits, self.model.residual_stream(*inputs)))
 
     @torch.inference_mode()
     def attention(self, programs: Batch) -> Iterator[tuple[slice, np.ndarray]]:
-        """How much each token attends to each token before it and to itself, a batch at a time.
+        """Yield the attention weights of programs of one length, batch by batch.
 
         Yields:
-            Which programs, and float32 of shape (layers, programs, heads, tokens, tokens); the last dimension
-            are the tokens attended to, and sums to 1.
+            A slice of the programs, and float32 of shape (layers, programs, heads, tokens, tokens); the last
+            dimension, the tokens attended to, sums to 1.
 
         Raises:
-            ValueError: the programs have different lengths or are empty.
+            ValueError: the programs differ in length or are empty.
         """
-        programs = _batch(programs)
-        for part in self._parts_of_one_length(programs):
-            rows = self._rows(programs.take(np.arange(part.start, part.stop)))
-            yield part, torch.stack(list(self.model.attention(*rows))).cpu().numpy()
+        for part, inputs in self._batches_of_one_length(programs):
+            yield part, _stack(self.model.attention(*inputs))
 
     @torch.inference_mode()
     def patched_logits(self, prompts: Batch, donors: Batch, layer: int, token: int) -> np.ndarray:
-        """Logits of the instruction after each prompt if one of its hidden states is another program's.
+        """Return the logits after each prompt with one hidden state patched from a donor.
 
         Args:
             prompts, donors: n programs each, all of one length.
-            layer: behind which the state is exchanged; 0 is the embedding.
-            token: at which it is, from 0.
+            layer: layer after which the state is patched; 0 is the embedding.
+            token: position of the state, from 0.
 
         Returns:
             float32, shape (n, 65).
 
         Raises:
-            ValueError: the programs have different lengths or are empty.
+            ValueError: the programs differ in length or are empty.
         """
-        prompts, donors = _batch(prompts), _batch(donors)
-        logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
+        prompts, donors = _as_programs(prompts), _as_programs(donors)
         if not np.array_equal(prompts.lengths, donors.lengths):
             raise ValueError("a program and its donor have different lengths")
-        for part in self._parts_of_one_length(prompts):
-            rows = np.arange(part.start, part.stop)
-            given = next(islice(self._residual_stream(donors.take(rows)), layer, None))[:, token]
-            for place, x in enumerate(self._residual_stream(prompts.take(rows))):
-                if place == layer:
-                    # The stream goes on from the tensor that it yielded.
-                    x[:, token] = given
-            logits[rows] = self.model.logits(x[:, -1]).cpu().numpy()
+        logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
+        batches = (self._batches_of_one_length(programs) for programs in (prompts, donors))
+        for (part, inputs), (_, donor_inputs) in zip(*batches, strict=True):
+            patch = next(islice(self.model.residual_stream(*donor_inputs), layer, None))[:, token]
+            for index, x in enumerate(self.model.residual_stream(*inputs)):
+                if index == layer:
+                    # The next block reads the tensor that the stream yielded.
+                    x[:, token] = patch
+            logits[part] = self.model.logits(x[:, -1]).cpu().numpy()
         return logits
 
-    def _parts_of_one_length(self, programs: Programs) -> Iterator[slice]:
+    def _batches_of_one_length(self, programs: Batch) -> Iterator[tuple[slice, Inputs]]:
+        programs = _as_programs(programs)
         if len(set(programs.lengths.tolist())) > 1:
             raise ValueError("the programs have different lengths")
         for start in range(0, len(programs), self.batch_size):
-            yield slice(start, min(start + self.batch_size, len(programs)))
+            part = slice(start, min(start + self.batch_size, len(programs)))
+            yield part, self._inputs(programs.take(np.arange(part.start, part.stop)))
 
     def _batches_by_length(self, programs: Programs) -> Iterator[np.ndarray]:
-        def fit(rows: int, shortest: int, longest: int) -> bool:
-            return rows <= self.batch_size and longest <= max(2 * shortest, ALIKE)
+        def fits(rows: int, shortest: int, longest: int) -> bool:
+            return rows <= self.batch_size and longest <= max(2 * shortest, SHORT)
 
         order = np.argsort(programs.lengths, kind="stable")
-        for part in _parts(programs.lengths[order], fit):
+        for part in _parts(programs.lengths[order], fits):
             yield order[part]
 
-    def _residual_stream(self, batch: Programs, cache: Cache | None = None) -> Iterator[torch.Tensor]:
-        return self.model.residual_stream(*self._rows(batch), cache)
-
-    def _rows(self, batch: Programs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Tokens, positions and what is visible, one program a row; what fills it up comes after it, where
-        the program does not look."""
-        tokens = torch.from_numpy(padded_tokens(batch)).to(self.device)
+    def _inputs(self, programs: Programs) -> Inputs:
+        """Return the inputs for one program per row; padding follows it, where no token of it attends."""
+        tokens = torch.from_numpy(padded_tokens(programs)).to(self.device)
         rows, length = tokens.shape
         positions = torch.arange(length, device=self.device).expand(rows, -1)
         visible = torch.ones(length, length, dtype=torch.bool, device=self.device).tril().expand(rows, -1, -1)
         return tokens, positions, visible
 
     def _complete_batch(
-        self,
-        prompts: Programs,
-        rows: np.ndarray,
-        limits: np.ndarray,
-        choose: Choose,
-        completions: np.ndarray,
-        lengths: np.ndarray,
-        ended: np.ndarray,
+        self, prompts: Programs, rows: np.ndarray, limits: np.ndarray, choose: Choose, output: _Completions
     ) -> None:
-        """Continue ``prompts`` and enter the outcome at ``rows`` of the last three arguments."""
+        """Complete ``prompts`` and write the results to ``rows`` of the output."""
         cache = Cache(self.model.sizes, len(rows), int(prompts.lengths.max()), self.device)
-        tokens = choose(self._logits_behind(prompts, cache), rows)
-        ends = prompts.lengths
+        tokens = choose(self._prompt_logits(prompts, cache), rows)
+        lengths = prompts.lengths
         live = np.ones(len(rows), np.bool_)
         while True:
-            ended[rows[live & (tokens == isa.END_ID)]] = True
-            live &= (tokens != isa.END_ID) & (ends < limits)
+            output.ended[rows[live & (tokens == isa.END_ID)]] = True
+            live &= (tokens != isa.END_ID) & (lengths < limits)
             if live.mean() < COMPACT_BELOW:
-                rows, ends, limits, tokens = rows[live], ends[live], limits[live], tokens[live]
+                rows, lengths, limits, tokens = rows[live], lengths[live], limits[live], tokens[live]
                 kept, live = live, live[live]
                 if not rows.size:
                     return
-                cache.keep(torch.from_numpy(kept).to(self.device), int(ends.max()))
-            completions[rows[live], lengths[rows[live]]] = BYTE_OF_TOKEN[tokens[live]]
-            lengths[rows[live]] += 1
-            cache.reserve(int(ends.max()) + 1)
-            positions = torch.from_numpy(ends[:, None]).to(self.device)
-            visible = torch.arange(ends.max() + 1, device=self.device) <= positions[:, :, None]
-            fed = torch.from_numpy(tokens[:, None]).to(self.device)
-            x = last(self.model.residual_stream(fed, positions, visible, cache))
+                cache.keep(torch.from_numpy(kept).to(self.device), int(lengths.max()))
+            output.symbols[rows[live], output.lengths[rows[live]]] = BYTE_OF_TOKEN[tokens[live]]
+            output.lengths[rows[live]] += 1
+            cache.reserve(int(lengths.max()) + 1)
+            positions = torch.from_numpy(lengths[:, None]).to(self.device)
+            visible = torch.arange(lengths.max() + 1, device=self.device) <= positions[:, :, None]
+            inputs = torch.from_numpy(tokens[:, None]).to(self.device)
+            x = last(self.model.residual_stream(inputs, positions, visible, cache))
             tokens = choose(self.model.logits(x[:, 0]), rows)
-            ends = ends + live
+            lengths = lengths + live
 
-    def _logits_behind(self, prompts: Programs, cache: Cache | None = None) -> torch.Tensor:
-        """Logits of what follows each prompt: shape (n, 65).
+    def _prompt_logits(self, prompts: Programs, cache: Cache | None = None) -> torch.Tensor:
+        """Return the logits after each prompt, shape (n, 65), and fill the cache.
 
         Args:
-            prompts: in the order of their lengths; what fills a short one up beside a long one is computed.
-            cache: where they are remembered.
+            prompts: in order of length, to have little padding.
+            cache: one row per prompt.
         """
         logits = []
         for part in _parts_of_few_tokens(prompts.lengths):
-            of_part = prompts.take(np.arange(part.start, part.stop))
-            x = last(self._residual_stream(of_part, None if cache is None else cache.part(part)))
-            ends = torch.from_numpy(of_part.lengths - 1).to(self.device)
-            logits.append(self.model.logits(x[torch.arange(len(of_part)), ends]))
+            programs = prompts.take(np.arange(part.start, part.stop))
+            inputs = self._inputs(programs)
+            x = last(self.model.residual_stream(*inputs, None if cache is None else cache.part(part)))
+            ends = torch.from_numpy(programs.lengths - 1).to(self.device)
+            logits.append(self.model.logits(x[torch.arange(len(programs)), ends]))
         return torch.cat(logits)
 
 
-def _parts(lengths: np.ndarray, fit: Callable[[int, int, int], bool]) -> Iterator[slice]:
-    """Cut ascending lengths where one more would not fit: ``fit(rows, shortest, longest)``."""
+def _parts(lengths: np.ndarray, fits: Callable[[int, int, int], bool]) -> Iterator[slice]:
+    """Cut ascending lengths into the longest parts for which ``fits(rows, shortest, longest)``."""
     start = 0
     for row, length in enumerate(lengths):
-        if row > start and not fit(row + 1 - start, lengths[start], length):
+        if row > start and not fits(row + 1 - start, lengths[start], length):
             yield slice(start, row)
             start = row
     if len(lengths):
@@ -301,25 +296,18 @@ def _parts(lengths: np.ndarray, fit: Callable[[int, int, int], bool]) -> Iterato
 
 
 def _parts_of_few_tokens(lengths: np.ndarray) -> Iterator[slice]:
-    """Cut ascending lengths into parts of at most :data:`PROMPT_TOKENS`, or one program."""
-
-    def fit(rows: int, shortest: int, longest: int) -> bool:
-        return rows * longest <= PROMPT_TOKENS
-
-    return _parts(lengths, fit)
+    return _parts(lengths, lambda rows, shortest, longest: rows * longest <= PROMPT_TOKENS)
 
 
-def _batch(programs: Batch) -> Programs:
-    """The programs as a batch.
+def _stack(tensors: Iterable[torch.Tensor]) -> np.ndarray:
+    return torch.stack(list(tensors)).cpu().numpy()
 
-    Raises:
-        InputError: a string is no program to go on with.
-        ValueError: a program of a batch is empty.
-    """
+
+def _as_programs(programs: Batch) -> Programs:
     if isinstance(programs, str):
-        raise InputError(f"{programs!r} is one string; a model is asked about several: [{programs!r}]")
+        raise InputError(f"{programs!r} is one string; give a list of programs: [{programs!r}]")
     if not isinstance(programs, Programs):
         programs = Programs.from_strings(map(isa.check_prefix, programs))
     if programs.lengths.min(initial=1) == 0:
-        raise ValueError("a program is empty: the model sees at least one instruction")
+        raise ValueError("a program is empty: the model needs at least one instruction")
     return programs

@@ -1,4 +1,4 @@
-"""Instructions drawn at random from what a model holds likely."""
+"""Sampling with temperature and top-p."""
 
 import numpy as np
 import torch
@@ -7,15 +7,14 @@ from cadmus.common.seeds import generator
 
 
 class Sampler:
-    """Draws what :meth:`cadmus.model.inference.Cadmus.complete` goes on with.
+    """Samples the next instructions for :meth:`cadmus.model.inference.Cadmus.complete`.
 
-    What a prompt gets depends on the seed, its index and its logits, not on the prompts beside it.
+    Samples depend on the seed, the index of the prompt and its logits, not on the other prompts.
 
     Args:
-        prompts: how many there are.
-        temperature: by which logits are divided, above 0.
-        top_p: share of the probability that the likeliest instructions have to reach; the others are never
-            drawn (nucleus sampling).
+        prompts: number of prompts.
+        temperature: divisor of the logits, above 0.
+        top_p: cumulative probability of the nucleus; instructions outside are never sampled.
         seed: at least 0.
     """
 
@@ -25,11 +24,13 @@ class Sampler:
         self.generators = [generator(seed, prompt) for prompt in range(prompts)]
 
     def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-        # Without the largest logit, that a small temperature divides by no more than 0 does not overflow.
-        below = (logits - logits.max(-1, keepdim=True).values).cpu().double()
-        shares, order = (below / self.temperature).softmax(-1).sort(dim=-1, descending=True, stable=True)
-        shares = shares.where(shares.cumsum(-1) - shares < self.top_p, 0.0)
-        reached = shares.cumsum(-1)
+        # Logits of at most 0 do not overflow when divided by a small temperature.
+        shifted = (logits - logits.max(-1, keepdim=True).values).cpu().double()
+        probabilities, order = (
+            (shifted / self.temperature).softmax(-1).sort(dim=-1, descending=True, stable=True)
+        )
+        nucleus = probabilities.where(probabilities.cumsum(-1) - probabilities < self.top_p, 0.0)
+        reached = nucleus.cumsum(-1)
         drawn = torch.tensor([self.generators[row].random() for row in rows], dtype=torch.float64)
         places = (reached <= drawn[:, None] * reached[:, -1:]).sum(-1)
         return order.gather(-1, places[:, None])[:, 0].numpy()

@@ -1,18 +1,17 @@
-"""Where the model lies that comes with a checkout; apart, so that asking does not import torch."""
+"""Path of the model that comes with the checkout; does not import torch."""
 
 from pathlib import Path
 
 from cadmus.errors import InputError
 
 DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "laptop"
-"""The model that comes with a checkout."""
 
 
 def named_or_default(directory: Path | None) -> Path:
-    """The directory of the model that is named, or of the one that comes with the checkout.
+    """Return ``directory``, or by default that of the model that comes with the checkout.
 
     Raises:
-        InputError: none is named, and the checkout has none.
+        InputError: ``directory`` is None and the checkout has no model.
     """
     if directory is None and not DEFAULT_MODEL.is_dir():
         raise InputError(
