@@ -10,7 +10,6 @@ The parts that train run on CPUs as well, which is how tests/test_gpu_check.py t
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -134,11 +133,12 @@ def train_and_measure(directory: Path) -> None:
     from cadmus.programs import Samples
     from cadmus.templates.random import random_programs
     from cadmus.train import checkpoint, loop
+    from cadmus.train.paths import RunPaths
 
     run = config.load_config(directory / "config.yaml")
     programs = random_programs(50_000, 4, 38)
     measured: Facts = {}
-    save, train_step = checkpoint.save, loop._Training._train_step
+    save, train_step = checkpoint.save, loop.Training.train_step
     profiler = torch.profiler.profile()
 
     def timed_save(*arguments: Any) -> None:
@@ -155,14 +155,12 @@ def train_and_measure(directory: Path) -> None:
             profiler.stop()
         return done
 
-    checkpoint.save, loop._Training._train_step = timed_save, profiled_step
+    checkpoint.save, loop.Training.train_step = timed_save, profiled_step
     loop.train(
         run,
         lambda: [Samples(programs, programs.lengths)],
         "gpu-check",
-        directory / "checkpoints",
-        directory / "model",
-        directory / "metrics.jsonl",
+        RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl"),
     )
     if os.environ["RANK"] == "0":
         measured["ranks"] = int(os.environ["WORLD_SIZE"])
@@ -234,7 +232,7 @@ def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 
 def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yaml") -> tuple[Facts, str]:
-    """`cadmus train` with one rank, with all, and with all and then one: the losses agree."""
+    """`cadmus train` with one rank, with all ranks, and interrupted with all and resumed with one."""
     from cadmus.dataset.manifest import write_manifest
     from cadmus.dataset.shards import plan
     from cadmus.dataset.writer import write_shard
@@ -244,7 +242,7 @@ def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yam
         "recipe": "paper",
         "steps": STEPS,
         "batch_size": 32 * ranks,
-        "checkpoint_every": STEPS // 2,
+        "checkpoint_every": STEPS,
     }
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
     run, dataset = config.load_config(directory / "config.yaml"), directory / "dataset"
@@ -252,18 +250,19 @@ def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yam
         write_shard(run, dataset, shard.template, shard.split, shard.number)
     write_manifest(run, dataset)
 
-    def losses(name: str, count: int) -> list[float]:
+    def command(name: str, count: int) -> list[str]:
         files = {"checkpoints": "checkpoints", "output": "model", "metrics": "metrics.jsonl"}
         options = [f"--{option}={directory / name / file}" for option, file in files.items()]
         common = [f"--config={directory / 'config.yaml'}", f"--dataset={dataset}", f"--ranks={count}"]
-        _run([sys.executable, "-m", "cadmus", "train", *common, *options])
+        return [sys.executable, "-m", "cadmus", "train", *common, *options]
+
+    def losses(name: str, count: int) -> list[float]:
+        _run(command(name, count))
         lines = (directory / name / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line)["loss"] for line in lines]
 
     found = {"one": losses("one", 1), "all": losses("all", ranks)}
-    shutil.copytree(directory / "all", directory / "resumed")
-    shutil.rmtree(directory / "resumed" / "model")
-    shutil.rmtree(directory / "resumed" / "checkpoints" / f"step-{STEPS:08d}")
+    _interrupt(command("resumed", ranks), directory / "resumed" / "metrics.partial.jsonl")
     found["all, then one"] = losses("resumed", 1)
     apart = {
         name: max(abs(a - b) for a, b in zip(found["one"], other, strict=True))
@@ -379,6 +378,23 @@ def _kill(process: subprocess.Popen[str]) -> None:
         with suppress(psutil.NoSuchProcess):
             each.kill()
     process.communicate()
+
+
+def _interrupt(command: list[str], metrics: Path) -> None:
+    """Send SIGTERM to a training after its first steps.
+
+    Raises:
+        Failed: it ended before, or without saving a checkpoint.
+    """
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+            time.sleep(0.005)
+        process.terminate()
+        output, _ = process.communicate()
+    if "a checkpoint is saved" not in output:
+        raise Failed(f"the interrupted training: {output.strip().splitlines()[-1:]}")
 
 
 def _run(command: list[str]) -> str:

@@ -203,7 +203,7 @@ def test_a_batch_depends_on_seed_and_step_alone():
 
 def schedule(**fields) -> list[float]:
     train = config.Train(steps=10, **fields)
-    return [engine.rate_share(train, step) for step in range(10)]
+    return [engine.learning_rate_factor(train, step) for step in range(10)]
 
 
 def test_learning_rate_schedules():
@@ -761,7 +761,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_serves(tmp_path, patte
     assert train(tmp_path, run_config()) == 2
     error = (tmp_path / "error").read_text()
     assert error.startswith(f"{newest}")
-    assert error.endswith(f"delete {newest}, and training goes on from the checkpoint before it")
+    assert error.endswith(f"delete {newest}, and to resume from the checkpoint before it")
     assert "damaged" in error
     assert "\n" not in error
     shutil.rmtree(newest)

@@ -69,7 +69,7 @@ def test_the_first_rank_of_a_node_reads_for_all_of_its_ranks(tmp_path, problem):
     ("parts", "max_length", "message"),
     [
         ([], 5, "the dataset has no training programs"),
-        (PARTS, 4, "the dataset has a program of 5 instructions; the config allows dataset.max_length 4"),
+        (PARTS, 4, "dataset.max_length: is 4, but the dataset has a program of 5 instructions; sample again"),
     ],
 )
 def test_programs_that_cannot_be_trained_on_are_refused(monkeypatch, parts, max_length, message):

@@ -142,12 +142,12 @@ def _train_and_count(directory: Path, data_digest: str) -> None:
         waits["synchronize"] += 1
 
     get_accelerator().synchronize = synchronize
-    step = loop._Training._train_step
+    step = loop.Training.train_step
 
     def counted(self, stop):
         with Count():
             return step(self, stop)
 
-    loop._Training._train_step = counted
+    loop.Training.train_step = counted
     train_process.train(directory, data_digest)
     (directory / "waits").write_text(json.dumps(waits))

@@ -316,7 +316,7 @@ def test_an_interrupted_training_goes_on(checkout, results):
         os.killpg(process.pid, signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert b"a checkpoint is saved and the same command goes on from there" in out
+    assert b"a checkpoint is saved, and the same command resumes from it" in out
     done = len(progress.read_text().splitlines())
     assert 15 <= done < 300
     assert (stopped / f"training/checkpoints/step-{done:08d}").is_dir()

@@ -9,6 +9,8 @@ from cadmus.errors import InputError
 from cadmus.programs import Samples
 from cadmus.templates.random import random_programs
 from cadmus.train import loop
+from cadmus.train.errors import Interrupted
+from cadmus.train.paths import RunPaths
 
 # Threads cost these tiny models more than they save.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,16 +35,18 @@ def train(directory: Path, data_digest: str = "data") -> None:
             run,
             read,
             data_digest,
-            directory / "checkpoints",
-            directory / "model",
-            directory / "metrics.jsonl",
+            RunPaths(
+                directory / "checkpoints",
+                directory / "model",
+                directory / "metrics.jsonl",
+                directory / "snapshots" if wants_snapshots else None,
+            ),
             log,
-            directory / "snapshots" if wants_snapshots else None,
         )
     except InputError as error:
         (directory / "error").write_text(str(error))
         sys.exit(2)
-    except loop.Interrupted:
+    except Interrupted:
         sys.exit(3)
 
 

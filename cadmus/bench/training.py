@@ -204,7 +204,7 @@ def _inputs(of: PackedBatch, device: torch.device) -> list[Tensor]:
 
 def _engine_step(sizes: config.Model, device: torch.device, of: PackedBatch, train: config.Train) -> Step:
     """Through DeepSpeed, as in a training."""
-    started = engine.initialise(GPT(sizes), train, 1)
+    started = engine.initialize(GPT(sizes), train, 1)
     *given, targets = _inputs(of, device)
 
     def step() -> None:

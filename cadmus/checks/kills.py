@@ -114,6 +114,7 @@ def _train(directory: Path) -> None:
     from tqdm import tqdm
 
     from cadmus.train import loop
+    from cadmus.train.paths import RunPaths
 
     # The default lock is a system semaphore, which a killed process never releases.
     tqdm.set_lock(threading.RLock())
@@ -135,9 +136,7 @@ def _train(directory: Path) -> None:
         run,
         lambda: [Samples(random_programs(300, 4, 30), np.full(300, 3))],
         "random",
-        directory / "checkpoints",
-        directory / "model",
-        directory / "metrics.jsonl",
+        RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl"),
         lambda line: None,
     )
 

@@ -13,31 +13,30 @@ from cadmus.errors import InputError, RankLocalError
 
 @click.command()
 @config_option
-@click.option(
-    "--dataset", type=DIRECTORY, required=True, metavar="DIR", help="Directory of the sampled programs."
-)
+@click.option("--dataset", type=DIRECTORY, required=True, metavar="DIR", help="Directory of the dataset.")
 @click.option(
     "--checkpoints",
     type=DIRECTORY,
     required=True,
     metavar="DIR",
-    help="Directory of this run's checkpoints; training goes on from the last one there.",
+    help="Directory of this run's checkpoints. Training resumes from the newest, and removes all of them "
+    "once the model is exported.",
 )
 @click.option(
-    "--output",
-    type=DIRECTORY,
+    "--output", type=DIRECTORY, required=True, metavar="DIR", help="Directory to export the model to."
+)
+@click.option(
+    "--metrics",
+    type=PATH,
     required=True,
-    metavar="DIR",
-    help="Directory that the model is exported to.",
-)
-@click.option(
-    "--metrics", type=PATH, required=True, metavar="FILE", help="File of the losses, one line a step."
+    metavar="FILE",
+    help="JSON Lines file of the losses, one line per step; NAME.partial.jsonl until the model is exported.",
 )
 @click.option(
     "--snapshots",
     type=DIRECTORY,
     metavar="DIR",
-    help="Directory for exports on the way, as many as train.snapshots says; none without.",
+    help="Directory of exports along the way, as many as train.snapshots; none by default.",
 )
 @click.option(
     "--ranks",
@@ -50,7 +49,7 @@ from cadmus.errors import InputError, RankLocalError
     "--requeue",
     is_flag=True,
     envvar="CADMUS_REQUEUE",
-    help="In a SLURM job that is stopped by SIGTERM, put the job back in the queue.",
+    help="Put the SLURM job back in the queue when SIGTERM stops it.",
 )
 def train(
     config: Path,
@@ -64,8 +63,8 @@ def train(
 ) -> None:
     """Train a model on a dataset and export it.
 
-    It starts one process per GPU or, without GPUs, per core (train.ranks); started by srun once on each of
-    several nodes, those of its node. SIGTERM or Ctrl-C saves a checkpoint and exits with code 1; the same
+    One process per GPU or, without GPUs, per core trains (see train.ranks). On several nodes, start the
+    command with srun, once per node. SIGTERM or Ctrl-C saves a checkpoint and exits with code 1; the same
     command resumes from there and gives the same model.
 
     \b
@@ -86,8 +85,7 @@ def train(
     manifest = read_manifest(dataset)
     if manifest["config_digest"] != run.dataset_digest():
         raise InputError(
-            f"{dataset}: the dataset was sampled with another seed or section dataset than {config} has; "
-            "sample it again"
+            f"{dataset}: sampled with another seed or section dataset than {config} has; sample it again"
         )
     check_export(output)
     check_writable(metrics)
@@ -104,25 +102,27 @@ def train(
 
     from cadmus.dataset.reader import stream_split
     from cadmus.train import loop
+    from cadmus.train.errors import Interrupted
+    from cadmus.train.paths import RunPaths
 
-    # What ends one rank ends all; the first tells what it is.
+    paths = RunPaths(checkpoints, output, metrics, snapshots)
+    # An error of one rank ends all; the first rank reports it.
     first = os.environ.get("RANK", "0") == "0"
     try:
         loop.train(
             run,
             lambda: stream_split(dataset, "train"),
             manifest["digest"],
-            checkpoints,
-            output,
-            metrics,
+            paths.partial(),
             click.echo,
-            snapshots,
         )
+        if first:
+            paths.publish()
     except InputError as error:
         if first or isinstance(error, RankLocalError):
             raise
         sys.exit(2)
-    except loop.Interrupted as interruption:
+    except Interrupted as interruption:
         if first:
             click.echo(f"cadmus: {interruption}", err=True)
             if requeue:

@@ -1,6 +1,4 @@
-"""Training: ``batches`` orders the programs, ``packing`` makes rows of them, ``loader`` does both for a step,
-``loop`` trains.
+"""Training: the order of the programs (``batches``), packing, the loop, checkpoints and ranks.
 
-``engine`` and ``state`` hold everything that is DeepSpeed's, ``checkpoint`` what a run is resumed from,
-``data`` the programs in memory.
+Only ``engine`` and ``state`` know DeepSpeed.
 """

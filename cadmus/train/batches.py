@@ -1,4 +1,4 @@
-"""Which programs a step trains on; a function of the seed and the step alone."""
+"""The programs of each step, a function of the seed and the step alone."""
 
 import numpy as np
 
@@ -6,10 +6,9 @@ from cadmus.common.seeds import epoch_seed
 
 
 class Batches:
-    """The endless sequence of epochs, each a permutation of the programs, cut into batches.
+    """An endless sequence of epochs, each a permutation of the programs, cut into batches.
 
-    Step k takes the places from k * batch_size to (k + 1) * batch_size of the sequence, so the number of
-    the step is all that a resumed run needs to know.
+    Step k takes elements k * batch_size to (k + 1) * batch_size, so a resumed run needs only its step.
     """
 
     def __init__(self, seed: int, programs: int, batch_size: int) -> None:
@@ -19,13 +18,13 @@ class Batches:
         self._epochs: dict[int, np.ndarray] = {}
 
     def batch(self, step: int) -> np.ndarray:
-        """Indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
+        """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
         places = step * self._batch_size + np.arange(self._batch_size)
         epochs, within = places // self._programs, places % self._programs
         indices = np.empty(self._batch_size, np.int64)
         for epoch in range(epochs[0], epochs[-1] + 1):
             indices[epochs == epoch] = self._permutation(epoch)[within[epochs == epoch]]
-        # Steps are asked for in order: an epoch that is over is not needed again.
+        # Steps come in order, so earlier epochs are not needed again.
         self._epochs = {epochs[-1]: self._permutation(epochs[-1])}
         return indices
 

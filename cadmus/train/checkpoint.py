@@ -1,8 +1,8 @@
-"""Checkpoints that a run is resumed from.
+"""Checkpoints to resume a training from.
 
 A checkpoint is a directory ``step-00001000`` with the training state (:mod:`cadmus.train.state`) as
-safetensors and ``meta.json``.  It gets that name once it is complete and flushed to the disk, so whatever has
-the name can be resumed from, even after a power cut, with any number of ranks.
+safetensors and ``meta.json``.  It gets that name once it is complete and flushed to disk, so every directory
+of that name can be resumed from, even after a power cut, with any number of ranks.
 """
 
 import errno
@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -33,21 +33,21 @@ STATE = "state.safetensors"
 LOCK = "lock"
 UNFINISHED = "unfinished-"
 VISIBLE_SECONDS = 120
-"""How late a shared file system may show another node a checkpoint."""
+"""Time that a shared file system may take to show a checkpoint to another node."""
 FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "compile"}
-"""Fields of the section train that may change when a run resumes: they change losses by rounding at most."""
+"""Fields of the section train that a resumed run may change: losses change by rounding at most."""
 
 
 def describe(run: config.Config, data_digest: str, world_size: int) -> dict[str, Any]:
-    """What a checkpoint says of the run it belongs to: the whole config and what it was applied to."""
+    """Return the description of a run for its checkpoints: config, dataset and instruction set."""
     values = run.model_dump(mode="json")
-    # Under torchrun the number of ranks is not the config's.
+    # torchrun may start another number of ranks than the config has.
     values["train"]["ranks"] = world_size
     return {"instruction_set": isa.digest(), "data": data_digest, "config": values}
 
 
 def _identity(description: dict[str, Any]) -> dict[str, Any]:
-    """Everything that the losses of a run depend on, as one flat mapping."""
+    """Return everything that the losses of a run depend on, as a flat mapping."""
     values = description["config"]
     return {
         "instruction set": description["instruction_set"],
@@ -60,26 +60,27 @@ def _identity(description: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def exclusive(directory: Path, log: Callable[[str], None]) -> Iterator[None]:
-    """Keep other trainings out of a directory of checkpoints; all ranks enter together.
+    """Lock a directory of checkpoints; all ranks enter together.
 
     Args:
-        directory: made if it does not exist.
-        log: takes a line if the file system has no locks, as Lustre mounted without flock.
+        directory: created if missing.
+        log: takes a line if the file system has no locks, such as Lustre mounted without flock.
 
     Raises:
-        InputError: another training is in it, or it cannot be written to.
+        InputError: another training holds the lock, or the directory cannot be written.
     """
     problem: list[str | None] = [None]
     with ExitStack() as stack:
         if torch.distributed.get_rank() == 0:
+            path = directory / LOCK
             try:
                 directory.mkdir(parents=True, exist_ok=True)
-                lock = stack.enter_context((directory / LOCK).open("a+", encoding="utf-8"))
+                lock = stack.enter_context(path.open("a+", encoding="utf-8"))
                 _lock(lock, log)
                 lock.truncate(0)
                 print(os.getpid(), file=lock, flush=True)
             except BlockingIOError:
-                owner = (directory / LOCK).read_text(encoding="utf-8").strip()
+                owner = path.read_text(encoding="utf-8").strip()
                 problem = [
                     f"{directory}: the training of process {owner} writes its checkpoints here; wait for it "
                     "or stop it"
@@ -104,18 +105,18 @@ def _lock(file: TextIO, log: Callable[[str], None]) -> None:
 def save(
     engine: Any, directory: Path, step: int, description: dict[str, Any], progress: dict[str, Any], keep: int
 ) -> None:
-    """Save together with the other ranks, then remove all but the newest ``keep`` checkpoints.
+    """Save a checkpoint and remove all but the newest ``keep``; all ranks call this together.
 
     Args:
         engine: DeepSpeed's.
-        directory: holds the checkpoints of this run and nothing else.
-        step: how many steps are done.
-        description: as :func:`describe` gives it.
-        progress: what :func:`opened` is to give beside the step.
+        directory: checkpoints of this run.
+        step: steps done.
+        description: from :func:`describe`.
+        progress: anything JSON holds; :class:`Saved` returns it.
         keep: at least 1.
 
     Raises:
-        InputError: there is no space or no permission; other ranks may not know.
+        InputError: no space or permission; other ranks may not know.
     """
     tensors = state.gather(engine)
     if torch.distributed.get_rank() == 0:
@@ -127,19 +128,18 @@ def save(
             "versions": versions(),
             "commit": commit(),
         }
-        name = f"step-{step:08d}"
-        writing = directory / f"{UNFINISHED}{name}"
+        checkpoint = directory / f"step-{step:08d}"
+        writing = directory / f"{UNFINISHED}{checkpoint.name}"
         try:
-            with as_input_error(directory / name):
-                _write(writing, directory / name, tensors, metadata)
+            with as_input_error(checkpoint):
+                _write(writing, checkpoint, tensors, metadata)
         except InputError:
-            # What is of no use should not take the last space.
+            # Free the space of an incomplete checkpoint.
             shutil.rmtree(writing, ignore_errors=True)
             raise
         for old in _finished(directory)[:-keep]:
             _remove(old)
-        for abandoned in directory.glob(f"{UNFINISHED}*"):
-            shutil.rmtree(abandoned, ignore_errors=True)
+        _remove_unfinished(directory)
     torch.distributed.barrier()
 
 
@@ -148,21 +148,54 @@ def _write(writing: Path, checkpoint: Path, tensors: dict[str, Tensor], metadata
     writing.mkdir(parents=True)
     save_file(tensors, writing / STATE)
     (writing / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
-    # The files first: a name must not outlive a power cut that what it names does not.
+    # Flush the contents before the name: after a power cut, a name must not be without them.
     flush_directory(writing)
     _remove(checkpoint)
     writing.rename(checkpoint)
     flush(checkpoint.parent)
 
 
+def remove_all(directory: Path) -> None:
+    """Remove the checkpoints of a completed run, and their directory if nothing else is in it.
+
+    Raises:
+        InputError: they cannot be removed.
+    """
+    with as_input_error(directory):
+        for checkpoint in _finished(directory):
+            _remove(checkpoint)
+        _remove_unfinished(directory)
+        (directory / LOCK).unlink(missing_ok=True)
+        with suppress(OSError):
+            directory.rmdir()
+
+
+def _remove(checkpoint: Path) -> None:
+    """Remove a checkpoint, its name before its files."""
+    if checkpoint.exists():
+        abandoned = checkpoint.with_name(f"{UNFINISHED}removed-{checkpoint.name}")
+        shutil.rmtree(abandoned, ignore_errors=True)
+        checkpoint.rename(abandoned)
+        shutil.rmtree(abandoned)
+
+
+def _remove_unfinished(directory: Path) -> None:
+    for abandoned in directory.glob(f"{UNFINISHED}*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+
+
+def _finished(directory: Path) -> list[Path]:
+    """Return the complete checkpoints, the newest last."""
+    return sorted(path.parent for path in directory.glob(f"step-*/{METADATA}"))
+
+
 def find_latest(directory: Path) -> Path | None:
-    """The newest checkpoint that is whole, or None."""
-    finished = _finished(directory)
-    return finished[-1] if finished else None
+    """Return the newest complete checkpoint, or None."""
+    return next(reversed(_finished(directory)), None)
 
 
 def find_common_latest(directory: Path) -> Path | None:
-    """The checkpoint that the first rank finds, for all ranks together.
+    """Return the newest checkpoint that the first rank sees; all ranks call this together.
 
     Raises:
         InputError: this node does not see it; other ranks may.
@@ -171,7 +204,7 @@ def find_common_latest(directory: Path) -> Path | None:
     torch.distributed.broadcast_object_list(found)
     latest = found[0]
     if latest is not None:
-        # A shared file system may show a file late.
+        # A shared file system may show it late.
         deadline = time.monotonic() + VISIBLE_SECONDS
         while not (latest / METADATA).exists():
             if time.monotonic() > deadline:
@@ -188,8 +221,9 @@ class Saved:
     """A checkpoint that is open for reading.
 
     Attributes:
-        step: how many steps are done.
-        adam_steps: how many Adam has counted.
+        path: its directory.
+        step: steps done.
+        adam_steps: step count of Adam.
         progress: as it was saved.
     """
 
@@ -200,10 +234,7 @@ class Saved:
     _file: Any
 
     def tensor(self, name: str) -> Tensor:
-        """A tensor of the training state.
-
-        Args:
-            name: a :func:`cadmus.train.state.key`.
+        """Read the tensor of a :func:`cadmus.train.state.key`.
 
         Raises:
             InputError: the file is damaged.
@@ -220,54 +251,32 @@ def opened(checkpoint: Path, description: dict[str, Any]) -> Iterator[Saved]:
     """Open a checkpoint of the run that ``description`` describes.
 
     Raises:
-        InputError: it belongs to a run with other data, model or training, or is damaged.
+        InputError: another dataset, model or training wrote it, or it is damaged.
     """
-    metadata = _metadata(checkpoint)
-    found, expected = metadata["identity"], _identity(description)
+    path = checkpoint / METADATA
+    try:
+        metadata = json.loads(path.read_text(encoding="utf-8"))
+        step, adam_steps, progress = (metadata[key] for key in ("step", "adam_steps", "progress"))
+        found, expected = _identity(metadata), _identity(description)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise _damaged(path, error) from None
     for key in {**expected, **found}:
         if found.get(key) != expected.get(key):
             raise InputError(
                 f"{checkpoint} has {key} {found.get(key)}, this run has {expected.get(key)}; "
                 f"delete {checkpoint.parent} or give the run another name"
             )
+    path = checkpoint / STATE
     try:
-        file = safe_open(checkpoint / STATE, "pt")
+        file = safe_open(path, "pt")
     except (OSError, SafetensorError) as error:
-        raise _damaged(checkpoint / STATE, error) from None
+        raise _damaged(path, error) from None
     with file:
-        yield Saved(checkpoint, metadata["step"], metadata["adam_steps"], metadata["progress"], file)
-
-
-def _metadata(checkpoint: Path) -> dict[str, Any]:
-    try:
-        metadata = json.loads((checkpoint / METADATA).read_text(encoding="utf-8"))
-        return {
-            "step": metadata["step"],
-            "adam_steps": metadata["adam_steps"],
-            "progress": metadata["progress"],
-            "identity": _identity(metadata),
-        }
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise _damaged(checkpoint / METADATA, error) from None
+        yield Saved(checkpoint, step, adam_steps, progress, file)
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
     reason = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
-    checkpoint = path if path.is_dir() else path.parent
     return InputError(
-        f"{path}: damaged ({reason}); delete {checkpoint}, and training goes on from the checkpoint before it"
+        f"{path}: damaged ({reason}); delete {path.parent} to resume from the checkpoint before it"
     )
-
-
-def _remove(checkpoint: Path) -> None:
-    """Remove a checkpoint, which has its name no more while some of its files are left."""
-    if checkpoint.exists():
-        abandoned = checkpoint.with_name(f"{UNFINISHED}removed-{checkpoint.name}")
-        shutil.rmtree(abandoned, ignore_errors=True)
-        checkpoint.rename(abandoned)
-        shutil.rmtree(abandoned)
-
-
-def _finished(directory: Path) -> list[Path]:
-    """Whole checkpoints, the newest last."""
-    return sorted(path.parent for path in directory.glob(f"step-*/{METADATA}"))

@@ -1,4 +1,4 @@
-"""The training programs in files that the ranks of a node map into memory together."""
+"""Training programs in files that all ranks of a node map into memory."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -15,21 +15,21 @@ from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
 
 Read = Callable[[], Iterable[Samples]]
-"""Gives the training programs part by part."""
+"""Returns the training programs in parts."""
 
 
 def share(read: Read, max_length: int) -> Samples:
-    """Read the training programs once per node; all ranks must call this together.
+    """Read the training programs once per node; all ranks call this together.
 
-    The first rank of a node writes them to temporary files, which all of its ranks map.  So a node holds them
-    once, in memory that the system can take back.
+    The first rank of a node writes them to temporary files, which all its ranks map: a node holds them once,
+    in memory that the system can reclaim.
 
     Args:
-        read: called at the first rank of each node.
-        max_length: most instructions that a program may have.
+        read: called on the first rank of each node.
+        max_length: maximum number of instructions in a program.
 
     Raises:
-        InputError: at all ranks: ``read`` raised it, there are no programs, one is too long, or the temporary
+        InputError: on all ranks: ``read`` raised it, there are no programs, one is too long, or the temporary
             directory (``TMPDIR``) is full.
     """
     with ExitStack() as stack:
@@ -40,14 +40,14 @@ def share(read: Read, max_length: int) -> Samples:
                 paths = _write(read, max_length, stack)
             except InputError as error:
                 problem = str(error)
-        said: list[tuple[dict[str, str], str | None]] = [({}, None)] * distributed.get_world_size()
-        distributed.all_gather_object(said, (paths, problem))
-        for _, problem in said:
+        results: list[tuple[dict[str, str], str | None]] = [({}, None)] * distributed.get_world_size()
+        distributed.all_gather_object(results, (paths, problem))
+        for _, problem in results:
             if problem is not None:
                 raise InputError(problem)
         first_of_node = distributed.get_rank() - int(os.environ["LOCAL_RANK"])
-        training_set = _map(said[first_of_node][0])
-        # Once every rank has mapped the files, the first one can close them.
+        training_set = _map(results[first_of_node][0])
+        # The first rank may close the files once every rank has mapped them.
         distributed.barrier()
     return training_set
 
@@ -56,9 +56,9 @@ _FILES = {"bytes": np.uint8, "offsets": np.int64, "prompt_lengths": np.uint8}
 
 
 def _write(read: Read, max_length: int, stack: ExitStack) -> dict[str, str]:
-    """Write the files, which have no names and so vanish with their last user; returns where to open them."""
+    """Write the programs to unnamed files, which vanish with their last user; return paths to open them."""
     with as_input_error(Path(gettempdir(), "training programs")):
-        # Unbuffered, so that nothing is left to fail when they are closed.
+        # Unbuffered, so that closing them cannot fail.
         files = {name: stack.enter_context(TemporaryFile(buffering=0)) for name in _FILES}  # noqa: SIM115
         _append(files["offsets"], np.zeros(1, np.int64))
         end = 0
@@ -67,8 +67,8 @@ def _write(read: Read, max_length: int, stack: ExitStack) -> dict[str, str]:
             longest = programs.lengths.max(initial=0)
             if longest > max_length:
                 raise InputError(
-                    f"the dataset has a program of {longest} instructions; the config allows "
-                    f"dataset.max_length {max_length}"
+                    f"dataset.max_length: is {max_length}, but the dataset has a program of {longest} "
+                    "instructions; sample again"
                 )
             offsets = programs.offsets - programs.offsets[0] + end
             end = offsets[-1]

@@ -11,10 +11,7 @@ NVIDIA_DEVICE = Path("/dev/nvidia0")
 
 
 def check(ranks: int) -> None:
-    """Check that this node has a device for each of its ranks.
-
-    Args:
-        ranks: that train on this node.
+    """Check that this node has a device for each of its ``ranks``.
 
     Raises:
         InputError: the node has GPUs, but fewer than ranks, or PyTorch cannot use them.
@@ -34,16 +31,16 @@ def check(ranks: int) -> None:
 
 
 def has_gpu() -> bool:
-    """Whether this node, or this SLURM job on it, has NVIDIA GPUs, usable or not."""
+    """Return True if this node, or this SLURM job on it, has NVIDIA GPUs, usable or not."""
     return bool(os.environ.get("SLURM_JOB_GPUS")) or NVIDIA_DEVICE.exists()
 
 
 def take(local_rank: int) -> torch.device:
-    """Return the device of a rank and, if it is a GPU, make it the current one."""
+    """Return the device of a rank; a GPU becomes the current device."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    # NCCL takes the current device for objects and barriers: that of another rank unless it is set.
+    # NCCL uses the current device for objects and barriers; the default is the GPU of local rank 0.
     torch.cuda.set_device(local_rank)
-    # cuDNN makes a plan for each number of rows, of which a training has dozens.
+    # cuDNN plans for each number of rows, and a training has dozens.
     torch.backends.cuda.enable_cudnn_sdp(False)
     return torch.device("cuda", local_rank)

@@ -1,4 +1,4 @@
-"""DeepSpeed, with what it takes to run it on CPUs and GPUs alike."""
+"""DeepSpeed on CPUs and GPUs: process group, configuration, engine and learning rates."""
 
 import ctypes
 import logging
@@ -22,18 +22,17 @@ from cadmus.train import devices
 
 MUON_MOMENTUM = 0.95
 PATIENCE = timedelta(hours=1)
-"""How long a rank waits for the others, of which one may be reading the dataset or writing a checkpoint.
+"""Timeout of collectives: another rank may be reading the dataset or writing a checkpoint.
 
-DeepSpeed reduces gradients in a group of its own with torch's limit of ten minutes, so the ranks wait for
-each other before they enter a step.
+DeepSpeed reduces gradients in its own group, where torch's timeout of 10 minutes applies, so all ranks
+synchronize before a step.
 """
 
 
 def start_process() -> torch.device:
     """Join the process group and return the device to train on.
 
-    :mod:`cadmus.train.launch`, or ``torchrun``, tells each process its place; a process started without them
-    is a training of one rank.
+    :mod:`cadmus.train.launch` or ``torchrun`` sets the rank; a process started without them trains alone.
 
     Raises:
         InputError: the node has fewer GPUs than ranks, or GPUs that PyTorch cannot use.
@@ -49,27 +48,26 @@ def start_process() -> torch.device:
     try:
         devices.check(local_ranks)
     except InputError as error:
-        # One rank speaks for those of its node.
+        # One rank reports the error for its node.
         raise RankLocalError(str(error)) if local_rank == 0 else error from None
     device = devices.take(local_rank)
     if device.type == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
-        # DeepSpeed's Newton-Schulz is under torch.compile, which on a CPU needs a C++ compiler and half a
-        # minute to save milliseconds.
+        # torch.compile would take a C++ compiler and half a minute to save milliseconds in Newton-Schulz.
         torch.compiler.set_stance("force_eager")
-    # torchrun sets the variable for several ranks, so only that of a single rank is surely the user's.
+    # torchrun sets the variable for several ranks; the user's choice counts only for one.
     if local_ranks > 1 or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, cores() // local_ranks))
 
-    # DeepSpeed's calls, not ours.
+    # DeepSpeed calls deprecated functions.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     import deepspeed
     import deepspeed.ops
     from deepspeed.utils import logger
 
     logger.setLevel(logging.WARNING)
-    # Optional: all-reduces through shared memory, of which the compilation takes most of a minute. DeepSpeed
-    # would look what else could be compiled, and warn of each op where there is a GPU and no compiler.
+    # Compiling shared-memory all-reduce takes most of a minute. DeepSpeed would also probe every other op
+    # and, on a GPU without a compiler, warn of each.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
     backend = "nccl" if device.type == "cuda" else "gloo"
     deepspeed.init_distributed(backend, verbose=False, timeout=PATIENCE)
@@ -77,13 +75,10 @@ def start_process() -> torch.device:
 
 
 def prepare_compiler(wanted: bool) -> str | None:
-    """Have torch.compile compile on a GPU, or run everything eagerly.
-
-    Args:
-        wanted: ``train.compile``.
+    """Run everything eagerly on a GPU unless compiling is ``wanted`` and possible.
 
     Returns:
-        Why nothing is compiled although it was wanted, or None.
+        The reason why nothing is compiled although it is wanted, or None.
     """
     missing = missing_for_compiler() if wanted else None
     if missing or not wanted:
@@ -92,7 +87,7 @@ def prepare_compiler(wanted: bool) -> str | None:
 
 
 def missing_for_compiler() -> str | None:
-    """What Triton lacks to build the launchers of its kernels."""
+    """Return what Triton is missing to build kernel launchers, or None."""
     compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
     if not any(shutil.which(compiler) for compiler in compilers):
         return f"no C compiler found ({' or '.join(compilers)})"
@@ -101,14 +96,13 @@ def missing_for_compiler() -> str | None:
 
 
 def _keep_freed_memory() -> None:
-    """Let freed memory stay with the process.
+    """Keep freed memory in the process.
 
-    By default glibc hands that of large tensors back at once and gets it again, zeroed page by page, for the
-    next: up to a tenth of a step.
+    By default glibc returns large tensors to the system, which zeroes pages anew: up to 10% of a step.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        # Their numbers in malloc.h; the parameters are C integers.
+        # From malloc.h.
         m_mmap_max, m_trim_threshold, m_top_pad = -4, -1, -2
         libc.mallopt(m_mmap_max, 0)
         libc.mallopt(m_trim_threshold, 2**31 - 1)
@@ -116,33 +110,33 @@ def _keep_freed_memory() -> None:
 
 
 def with_precision(train: config.Train, device: torch.device) -> config.Train:
-    """The training with the precision that it has on this machine, or, of several ranks, on all of them.
+    """Return ``train`` with its precision resolved: bf16 if the devices of all ranks support it, or fp32.
 
-    A processor without instructions for bf16 computes in it fifty to a hundred times slower than in fp32.
+    CPUs without bf16 instructions are 50 to 100 times slower in bf16 than in fp32.
     """
     if train.precision is not None:
         return train
     if device.type == "cuda":
-        able = torch.cuda.is_bf16_supported(including_emulation=False)
+        supported = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
         capabilities = torch.cpu.get_capabilities()
-        able = any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
-    of_all = torch.tensor(float(able), device=device)
-    torch.distributed.all_reduce(of_all, torch.distributed.ReduceOp.MIN)
-    return train.model_copy(update={"precision": "bf16" if of_all.item() else "fp32"})
+        supported = any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
+    by_all = torch.tensor(float(supported), device=device)
+    torch.distributed.all_reduce(by_all, torch.distributed.ReduceOp.MIN)
+    return train.model_copy(update={"precision": "bf16" if by_all.item() else "fp32"})
 
 
 def stop_process() -> None:
-    """Leave together: a rank that goes ahead can make the others abort."""
+    """Leave the process group together: a rank that exits early can abort the others."""
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
 
 def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
-    """All that DeepSpeed is told; everything it can derive itself is left out.
+    """Return DeepSpeed's configuration, without what it derives itself.
 
     Args:
-        train: which optimizer, batch and stage, and the precision of :func:`with_precision`.
+        train: the section of the config, with the precision of :func:`with_precision`.
         world_size: ranks that share the batch.
     """
     adam = {"betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay, "torch_adam": True}
@@ -154,34 +148,33 @@ def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
                 "muon_lr": train.matrix_learning_rate,
                 "adam_lr": train.learning_rate,
                 "momentum": MUON_MOMENTUM,
-                # The default computes in fp16 where the CPU can, so its results would depend on the CPU.
+                # The default uses fp16 if the CPU supports it, so results would depend on the CPU.
                 "ns_method": "standard",
             },
         }
     else:
         optimizer = {"type": "AdamW", "params": {**adam, "lr": train.learning_rate, "fused": True}}
-    share = train.batch_size // world_size
     return {
         "train_batch_size": train.batch_size,
-        "train_micro_batch_size_per_gpu": train.micro_batch_size or share,
+        "train_micro_batch_size_per_gpu": train.micro_batch_size or train.batch_size // world_size,
         "optimizer": optimizer,
         "gradient_clipping": train.clip,
         "zero_optimization": {"stage": train.zero_stage},
         "bf16": {"enabled": train.precision == "bf16"},
         "data_types": {"grad_accum_dtype": "fp32"},
-        # Otherwise gradients are rounded to bf16 before they are summed over the ranks.
+        # By default gradients are rounded to bf16 before they are summed over the ranks.
         "communication_data_type": "fp32",
-        # It waits for the GPU twice a step.
+        # The timer waits for the GPU twice per step.
         "timers": {"throughput": {"enabled": False}},
         "steps_per_print": None,
         "wall_clock_breakdown": False,
     }
 
 
-def initialise(model: GPT, train: config.Train, world_size: int) -> Any:
-    """A DeepSpeed engine around the model; the arguments are those of :func:`deepspeed_config`.
+def initialize(model: GPT, train: config.Train, world_size: int) -> Any:
+    """Return a DeepSpeed engine around the model; the arguments are those of :func:`deepspeed_config`.
 
-    Under the optimizer muon, DeepSpeed itself gives Muon the matrices of the blocks, and AdamW the
+    With the optimizer muon, DeepSpeed applies Muon to the matrices of the blocks, and AdamW to the
     embeddings, the output and all vectors.
     """
     import deepspeed
@@ -190,9 +183,9 @@ def initialise(model: GPT, train: config.Train, world_size: int) -> Any:
 
     if not torch.cuda.is_available():
         _keep_freed_memory()
-    # It takes every CPU for one that computes in bf16, and so does Muon's Newton-Schulz iteration then.
+    # DeepSpeed assumes that every CPU supports bf16, and would run Newton-Schulz in it.
     get_accelerator().is_bf16_supported = lambda: train.precision == "bf16"
-    # It collects garbage and prints its use of memory whether asked or not.
+    # It collects garbage and prints memory use unasked.
     bf16_optimizer.see_memory_usage = lambda *arguments, **options: None
     engine, *_ = deepspeed.initialize(
         model=model,
@@ -202,8 +195,8 @@ def initialise(model: GPT, train: config.Train, world_size: int) -> Any:
     return engine
 
 
-def rate_share(train: config.Train, step: int) -> float:
-    """Share of the peak learning rates in force at a step, counted from 0."""
+def learning_rate_factor(train: config.Train, step: int) -> float:
+    """Return the learning rate at a step, counted from 0, as a fraction of its peak."""
     warmup = math.ceil(train.warmup_fraction * train.steps)
     if step < warmup:
         return (step + 1) / warmup
@@ -218,10 +211,10 @@ def rate_share(train: config.Train, step: int) -> float:
 
 
 def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
-    """Put the rates of a step in force; returns that of Adam."""
-    share = rate_share(train, step)
+    """Set the learning rates of a step; return that of Adam."""
+    factor = learning_rate_factor(train, step)
     for group in engine.optimizer.param_groups:
         peak = train.matrix_learning_rate if group.get("use_muon") else train.learning_rate
-        assert peak is not None, "the config has a rate for muon"
-        group["lr"] = peak * share
-    return train.learning_rate * share
+        assert peak is not None, "the config has a learning rate for Muon"
+        group["lr"] = peak * factor
+    return train.learning_rate * factor

@@ -1,6 +1,6 @@
-"""Several ranks, on this machine or on each node of a job step, through the library behind ``torchrun``.
+"""Starting several ranks on this machine or on each node of a job step, with the library of ``torchrun``.
 
-``torchrun`` itself would print a traceback under the one line in which a rank says what is wrong.
+``torchrun`` itself prints a traceback after the one-line error of a rank.
 """
 
 import logging
@@ -15,20 +15,20 @@ from cadmus.errors import InputError
 from cadmus.train.slurm import Nodes
 
 FEWEST_PROGRAMS = 32
-"""Programs of a step below which another rank on a CPU is not worth its overhead."""
+"""Programs per step and CPU rank; with fewer, another rank costs more than it saves."""
 SAVE_SECONDS = "600"
-"""How long a rank that was told to stop may take to save its checkpoint before it is killed."""
+"""Time that a rank has to save its checkpoint after SIGTERM before it is killed."""
 
 
 def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
-    """The number of ranks over all nodes: that of the config or, if it is auto, one per GPU or core.
+    """Return the number of ranks over all nodes: the config's or, if it is auto, one per GPU or core.
 
-    Fewer where they do not share the batch equally, or a rank of a CPU would have less than
-    :data:`FEWEST_PROGRAMS` programs a step; cores without a rank then are threads of the others.
+    There are fewer if they would not share the batch equally, or a CPU rank would have less than
+    :data:`FEWEST_PROGRAMS` programs per step; the remaining cores serve the ranks as threads.
 
     Args:
         train: the section of the config.
-        nodes: those that train together; None for this machine alone.
+        nodes: nodes that train together; None for this machine alone.
     """
     if train.ranks != "auto":
         return train.ranks
@@ -47,15 +47,15 @@ def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
 
 
 def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int:
-    """Run ``command`` as ``count`` ranks; SIGTERM and SIGINT are passed on to all of them.
+    """Run ``command`` as ``count`` ranks and forward SIGTERM and SIGINT to them.
 
     Args:
         command: the program and its arguments.
-        count: how many, over all nodes.
-        nodes: those that call this function together; None for this machine alone.
+        count: ranks over all nodes.
+        nodes: nodes that call this function together; None for this machine alone.
 
     Returns:
-        The exit code of the first rank that failed, 1 if it was killed or stopped by a signal, or 0.
+        Exit code of the first rank that failed, 1 if a signal stopped or killed it, or 0.
 
     Raises:
         InputError: the nodes cannot share so many ranks equally.
@@ -69,11 +69,11 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    # Elastic's modules have levels of their own; the agent logs a traceback when the first node leaves first.
+    # The agent logs a traceback if the first node leaves first; these modules set their own levels.
     for name in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SAVE_SECONDS)
-    meeting: dict[str, Any] = (
+    rendezvous: dict[str, Any] = (
         {"run_id": str(uuid4()), "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
         if nodes is None
         else {
@@ -89,7 +89,7 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
         max_nodes=node_count,
         nproc_per_node=count // node_count,
         max_restarts=0,
-        **meeting,
+        **rendezvous,
     )
     try:
         elastic_launch(settings, command[0])(*command[1:])
@@ -102,5 +102,5 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
 
 
 def python_command() -> list[str]:
-    """The running ``cadmus`` command, to be started again."""
+    """Return the running ``cadmus`` command, to start as a rank."""
     return [sys.executable, "-m", "cadmus", *sys.argv[1:]]

@@ -1,4 +1,4 @@
-"""The batch of a step: its programs, packed for this rank, and the weight of their loss."""
+"""The batch of a step, packed for this rank."""
 
 from typing import NamedTuple
 
@@ -12,14 +12,15 @@ from cadmus.train.packing import PackedBatch, pack_batch
 
 
 class Batch(NamedTuple):
-    """What a rank trains on in one step.
+    """The batch of a step: counts cover all ranks, the programs are those of this rank.
 
     Attributes:
-        micro_batches: the rank's programs, packed, on its device.
-        tokens: of all ranks, the ends included.
-        pairs: of a token and one that it attends to, of all ranks.
-        targets, completion_targets: tokens to predict, of all ranks: all of them, and those in completions.
-        weight: of all these targets together.
+        micro_batches: packed programs of this rank, on its device.
+        tokens: tokens, end tokens included.
+        pairs: pairs of a token and one that it attends to.
+        targets: tokens to predict.
+        completion_targets: targets in completions.
+        weight: sum of the targets' loss weights.
     """
 
     micro_batches: list[PackedBatch]
@@ -41,11 +42,11 @@ class Loader:
 
     Args:
         training_set: the programs.
-        seed: of the order of the programs.
-        train: gives the sizes of batches and micro-batches and the weight of prompts.
+        seed: seed of the order of the programs.
+        train: batch and micro-batch size, and prompt weight.
         row_length: tokens in a packed row.
-        rank, ranks: of this process.
-        device: that the batches are moved to.
+        rank, ranks: index of this process, and number of processes.
+        device: device of the batches; the CPU if None.
     """
 
     def __init__(
@@ -68,13 +69,13 @@ class Loader:
         self._device = device or torch.device("cpu")
 
     def load(self, step: int) -> Batch:
-        """The batch of a step, counted from 0."""
+        """Return the batch of a step, counted from 0."""
         batch = self._batches.batch(step)
         offsets = self._programs.offsets
         lengths = offsets[batch + 1] - offsets[batch]
         targets = int(lengths.sum())
         pairs = int(((lengths + 1) * (lengths + 2) // 2).sum())
-        # The first instruction is no target.
+        # The first instruction is not a target.
         completion_targets = targets - int(
             np.maximum(self._prompt_lengths[batch].astype(np.int64) - 1, 0).sum()
         )

@@ -1,4 +1,4 @@
-"""Programs packed into rows of one length, so that padding is (nearly) never computed."""
+"""Packing of programs into rows of one length, with next to no padding."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,21 +12,19 @@ from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs
 
 NO_TARGET = -100
-"""The target after an end and in the padding, where there is nothing to predict."""
+"""Target after an end token and in the padding, where there is nothing to predict."""
 
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Programs, each with its end, side by side in rows.
+    """Programs, each with its end token, packed into R rows of L tokens.
 
     Attributes:
-        tokens, positions, segments: int64, shape (R, L), as ``GPT.forward`` takes them; padding is
-            segment -1.
-        targets: int64, shape (R, L), the next token, or ``NO_TARGET`` after an end and in the padding.
-        completion_mask: bool, shape (R, L), where the target is part of a completion: what a model is to find
-            when it is given the prompt.
-        programs: how many programs there are.
-        target_count: how many targets there are.
+        tokens, positions, segments: int64, shape (R, L), for ``GPT.forward``; padding has segment -1.
+        targets: int64, shape (R, L), the next token, or ``NO_TARGET``.
+        completion_mask: bool, shape (R, L), True where the target belongs to a completion.
+        programs: number of programs.
+        target_count: number of targets.
     """
 
     tokens: torch.Tensor
@@ -38,7 +36,7 @@ class PackedBatch:
     target_count: int
 
     def to(self, device: torch.device) -> "PackedBatch":
-        """The same batch on a device; a GPU copies it while it computes."""
+        """Return the batch on a device; a GPU copies it while it computes."""
         if device.type == "cpu":
             return self
         names = ("tokens", "positions", "segments", "targets", "completion_mask")
@@ -49,25 +47,25 @@ class PackedBatch:
 
     @property
     def token_count(self) -> int:
-        """Tokens that are no padding."""
+        """Tokens that are not padding."""
         return self.target_count + self.programs
 
     @property
     def fill(self) -> float:
-        """Share of the tokens that are no padding."""
+        """Fraction of the tokens that are not padding."""
         return self.token_count / self.tokens.numel()
 
 
 def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) -> PackedBatch:
-    """Pack programs and their ends into as few rows as best fit finds.
+    """Pack n programs and their end tokens into rows.
 
     Args:
         programs: n programs.
-        prompt_lengths: integers of shape (n,), how many instructions of each are its prompt.
+        prompt_lengths: integers of shape (n,), instructions in the prompt of each.
         row_length: tokens in a row.
 
     Raises:
-        ValueError: a program and its end are longer than a row.
+        ValueError: a program and its end token do not fit into a row.
     """
     rows, columns, row_count = pack(programs.lengths + 1, row_length)
     shape = (row_count, row_length)
@@ -99,10 +97,10 @@ def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) 
 
 
 def pack(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Best-fit decreasing: the longest first, each into the fullest row that has room for it.
+    """Pack by best-fit decreasing: the longest piece first, each into the fullest row that has room for it.
 
     Returns:
-        The row and the first column of each piece, int64 of shape (n,), and the number of rows.
+        Row and first column of each piece, int64 of shape (n,), and the number of rows.
 
     Raises:
         ValueError: a piece is longer than a row.

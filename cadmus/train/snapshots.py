@@ -1,4 +1,4 @@
-"""Exports that a training leaves on its way, by which accuracy is followed over its compute."""
+"""Snapshots: exports along the way of a training, to measure accuracy against compute."""
 
 import shutil
 from pathlib import Path
@@ -7,26 +7,27 @@ from cadmus import config
 from cadmus.common.files import as_input_error
 from cadmus.errors import InputError
 
-FIRST_SHARE = 0.01
-"""Share of the steps after which the first one is left."""
+FIRST_FRACTION = 0.01
+"""Fraction of the steps before which there is no snapshot, however many there are."""
 
 
 def snapshot_steps(train: config.Train) -> set[int]:
-    """Steps after which a snapshot is left, the last step among them, evenly spaced in the logarithm.
+    """Return the steps after which to export: evenly spaced in the logarithm, the last step included.
 
-    There are fewer than ``train.snapshots`` where several would fall on one step.
+    There are fewer than ``train.snapshots`` if several round to the same step.
     """
-    shares = [FIRST_SHARE ** (1 - (k + 1) / train.snapshots) for k in range(train.snapshots)]
-    return {max(1, round(share * train.steps)) for share in shares}
+    count = train.snapshots
+    fractions = [FIRST_FRACTION ** (1 - (k + 1) / count) for k in range(count)]
+    return {max(1, round(fraction * train.steps)) for fraction in fractions}
 
 
 def snapshot_path(directory: Path, step: int) -> Path:
-    """Where the snapshot of a step lies."""
+    """Return the path of the snapshot of a step."""
     return directory / f"step-{step:08d}"
 
 
-def forget_after(directory: Path, step: int) -> None:
-    """Remove the snapshots of later steps, which another run, or one that was killed, has left.
+def remove_after(directory: Path, step: int) -> None:
+    """Remove the snapshots of later steps, left by another run or one that was killed.
 
     Raises:
         InputError: they cannot be removed.
@@ -38,14 +39,12 @@ def forget_after(directory: Path, step: int) -> None:
 
 
 def find_snapshots(directory: Path) -> list[Path]:
-    """All snapshots, the earliest first.
+    """Return all snapshots, the earliest first.
 
     Raises:
         InputError: there are none.
     """
     found = sorted(directory.glob("step-*"))
     if not found:
-        raise InputError(
-            f"{directory}: no snapshots of a training; give what `cadmus train --snapshots` wrote"
-        )
+        raise InputError(f"{directory}: no snapshots; give the directory of `cadmus train --snapshots`")
     return found

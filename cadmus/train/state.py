@@ -1,7 +1,7 @@
-"""The training state: fp32 weights and optimizer state of every parameter, whole and by name.
+"""The training state: fp32 weights and optimizer state of every parameter, as full tensors by name.
 
-DeepSpeed partitions both between the ranks, in a layout for each ZeRO stage and precision.  This module
-gathers them into whole tensors and hands them out again, so a checkpoint fits any number of ranks.
+DeepSpeed partitions both over the ranks, in a layout for each ZeRO stage and precision.  This module gathers
+full tensors and scatters them again, so a checkpoint fits any number of ranks.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,26 +12,26 @@ import torch.distributed
 from torch import Tensor, nn
 
 WEIGHT = "weight"
-"""The kind of the fp32 weights; the other kinds are the optimizer's names of its state."""
+"""Kind of the fp32 weights; the other kinds are the optimizer's names of its state."""
 MOMENTUM = "momentum_buffer"
 ADAM_KINDS = ("exp_avg", "exp_avg_sq")
 
 
 def kinds(parameter: nn.Parameter) -> tuple[str, ...]:
-    """Kinds of tensors saved for a parameter: its weights and its optimizer state."""
-    # DeepSpeed marks the matrices that it gives to Muon.
+    """Return the kinds of tensors that a parameter has: its weights and its optimizer state."""
+    # DeepSpeed marks the matrices that Muon optimizes.
     return (WEIGHT, MOMENTUM) if getattr(parameter, "use_muon", False) else (WEIGHT, *ADAM_KINDS)
 
 
 def gather(engine: Any, wanted: tuple[str, ...] | None = None) -> dict[str, Tensor]:
-    """Gather the training state at the first rank; all ranks must call this together.
+    """Gather the training state on the first rank; all ranks call this together.
 
     Args:
         engine: DeepSpeed's, after at least one step unless only weights are wanted.
         wanted: kinds of tensors to gather; all if None.
 
     Returns:
-        fp32 tensors on the CPU in the shapes of the parameters, by :func:`key`; none at the other ranks.
+        By :func:`key`, fp32 tensors on the CPU in the shapes of the parameters; empty on the other ranks.
     """
     _link(engine)
     first = torch.distributed.get_rank() == 0
@@ -39,25 +39,25 @@ def gather(engine: Any, wanted: tuple[str, ...] | None = None) -> dict[str, Tens
     for name, parameter in engine.module.named_parameters():
         for kind in kinds(parameter):
             if wanted is None or kind in wanted:
-                whole = _whole(engine, parameter, kind)
+                full = _full(engine, parameter, kind)
                 if first:
                     shape = getattr(parameter, "ds_shape", parameter.shape)
-                    gathered[key(kind, name)] = whole.detach().view(shape).to("cpu", copy=True)
+                    gathered[key(kind, name)] = full.detach().view(shape).to("cpu", copy=True)
     return gathered
 
 
 def restore(engine: Any, read: Callable[[str], Tensor], adam_steps: int) -> None:
-    """Put a gathered state into a new engine whose model has the weights of that state.
+    """Restore a gathered state in a new engine whose model has its weights already.
 
     Args:
         engine: DeepSpeed's, before its first step.
-        read: gives the tensor of a :func:`key`.
-        adam_steps: steps that Adam has counted, for its bias correction.
+        read: returns the tensor of a :func:`key`.
+        adam_steps: step count of Adam, for its bias correction.
     """
     _make_optimizer_state(engine)
     for name, parameter in engine.module.named_parameters():
         for kind in kinds(parameter):
-            _distribute(engine, parameter, kind, read(key(kind, name)))
+            _scatter(engine, parameter, kind, read(key(kind, name)))
     for state in _optimizer(engine).state.values():
         if isinstance(state.get("step"), Tensor):
             state["step"].fill_(adam_steps)
@@ -66,11 +66,11 @@ def restore(engine: Any, read: Callable[[str], Tensor], adam_steps: int) -> None
 
 
 def load_weights(model: nn.Module, read: Callable[[str], Tensor]) -> None:
-    """Copy the weights of a state into a model that DeepSpeed does not have yet.
+    """Copy the weights of a state into a model that no engine wraps yet.
 
     Args:
-        model: any with the parameters of the state.
-        read: gives the tensor of a :func:`key`.
+        model: has the parameters of the state.
+        read: returns the tensor of a :func:`key`.
     """
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -78,26 +78,26 @@ def load_weights(model: nn.Module, read: Callable[[str], Tensor]) -> None:
 
 
 def count_adam_steps(engine: Any) -> int:
-    """Steps that Adam has counted."""
+    """Return the step count of Adam."""
     return max(int(state["step"]) for state in _optimizer(engine).state.values() if "step" in state)
 
 
 def key(kind: str, name: str) -> str:
-    """The name of a tensor of the state: a kind of :func:`kinds` and the name of its parameter."""
+    """Return the name of a tensor: its kind, one of :func:`kinds`, and the name of its parameter."""
     return f"{kind}/{name}"
 
 
 def _optimizer(engine: Any) -> torch.optim.Optimizer:
-    """The optimizer that DeepSpeed's wraps."""
+    """Return the optimizer that DeepSpeed's wraps."""
     optimizer: torch.optim.Optimizer = engine.optimizer.optimizer
     return optimizer
 
 
 def _make_optimizer_state(engine: Any) -> None:
-    """Make one step at rate 0 with zero gradients, in which DeepSpeed allocates the optimizer state."""
+    """Take a step with learning rate 0 and zero gradients: DeepSpeed allocates the optimizer state in it."""
     for group in engine.optimizer.param_groups:
         group["lr"] = 0.0
-    # torch.compile specialises a dimension that equals a size of the model, so neither 11 nor 7 is one.
+    # torch.compile specializes a dimension that equals a model size; 11 and 7 are not model sizes.
     tokens = torch.zeros((11, 7), dtype=torch.int64, device=engine.device)
     for _ in range(engine.gradient_accumulation_steps()):
         engine.backward(0.0 * engine(tokens, tokens, tokens).float().sum(), scale_wrt_gas=False)
@@ -106,30 +106,30 @@ def _make_optimizer_state(engine: Any) -> None:
 
 
 def _link(engine: Any) -> None:
-    """Link the state of all groups; at stages 1 and 2 DeepSpeed does so after the step of the first group."""
+    """Link the state of all groups; ZeRO stages 1 and 2 do so after the step of the first group."""
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
         engine.optimizer._hp_optimizer_states_linked = False
         engine.optimizer._lazy_init_hp_params_optimizer_state()
 
 
-def _whole(engine: Any, parameter: Any, kind: str) -> Tensor:
+def _full(engine: Any, parameter: Any, kind: str) -> Tensor:
     from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
     if kind == WEIGHT:
-        whole: Tensor = safe_get_full_fp32_param(parameter)
-    elif kind == MOMENTUM and _keeps_whole_momenta(engine):
-        whole = torch.zeros(parameter.numel(), device=engine.device)
+        full: Tensor = safe_get_full_fp32_param(parameter)
+    elif kind == MOMENTUM and _keeps_full_momenta(engine):
+        full = torch.zeros(parameter.numel(), device=engine.device)
         for momentum in _momenta(engine, parameter):
-            # Ranks that share a matrix have the same momentum; the one where it begins sends it.
+            # Ranks that share a matrix have the same momentum; the rank with its first part sends it.
             if parameter._hp_mapping.lp_fragment_address.start == 0:
-                whole.copy_(momentum)
-        torch.distributed.all_reduce(whole)
+                full.copy_(momentum)
+        torch.distributed.all_reduce(full)
     else:
-        whole = safe_get_full_optimizer_state(parameter, kind)
-    return whole
+        full = safe_get_full_optimizer_state(parameter, kind)
+    return full
 
 
-def _distribute(engine: Any, parameter: Any, kind: str, whole: Tensor) -> None:
+def _scatter(engine: Any, parameter: Any, kind: str, full: Tensor) -> None:
     from deepspeed.utils import (
         safe_set_full_fp32_param,
         safe_set_full_optimizer_state,
@@ -137,36 +137,36 @@ def _distribute(engine: Any, parameter: Any, kind: str, whole: Tensor) -> None:
         safe_set_local_optimizer_state,
     )
 
-    whole = whole.to(engine.device)
+    full = full.to(engine.device)
     if hasattr(parameter, "ds_id"):
-        # Stage 3 pads a parameter to equal parts; DeepSpeed's setters of whole tensors do not.
+        # Stage 3 pads a parameter to equal parts; DeepSpeed's setters of full tensors do not.
         size = parameter.ds_tensor.ds_numel
-        padded = whole.new_zeros(size * torch.distributed.get_world_size())
-        padded[: whole.numel()] = whole.flatten()
+        padded = full.new_zeros(size * torch.distributed.get_world_size())
+        padded[: full.numel()] = full.flatten()
         part = padded.narrow(0, size * torch.distributed.get_rank(), size)
         if kind == WEIGHT:
             safe_set_local_fp32_param(parameter, part)
         else:
             safe_set_local_optimizer_state(parameter, part, kind)
     elif kind == WEIGHT:
-        safe_set_full_fp32_param(parameter, whole)
-    elif kind == MOMENTUM and _keeps_whole_momenta(engine):
+        safe_set_full_fp32_param(parameter, full)
+    elif kind == MOMENTUM and _keeps_full_momenta(engine):
         for momentum in _momenta(engine, parameter):
-            momentum.copy_(whole.flatten())
+            momentum.copy_(full.flatten())
     else:
-        safe_set_full_optimizer_state(parameter, whole, kind)
+        safe_set_full_optimizer_state(parameter, full, kind)
 
 
-def _keeps_whole_momenta(engine: Any) -> bool:
-    """Whether each rank keeps Muon's momentum of every matrix that it has a part of, as in fp32.
+def _keeps_full_momenta(engine: Any) -> bool:
+    """Return True if a rank keeps the full momentum of each matrix that it has a part of, as in fp32.
 
-    DeepSpeed's functions for optimizer state know only state that is partitioned like the weights.
+    DeepSpeed's accessors of optimizer state handle only state that is partitioned like the weights.
     """
     return hasattr(engine.optimizer, "params_in_partition")
 
 
 def _momenta(engine: Any, parameter: nn.Parameter) -> Iterator[Tensor]:
-    """Muon's momentum of a matrix at this rank, flat; nothing if this rank has no part of the matrix."""
+    """Yield Muon's momentum of a matrix, flat, if this rank has a part of the matrix."""
     for group, parameters in zip(
         _optimizer(engine).param_groups, engine.optimizer.params_in_partition, strict=True
     ):

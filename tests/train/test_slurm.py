@@ -134,7 +134,7 @@ def test_requeue_failures(commands, monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert slurm.requeue() == "squeue: No such file or directory"
     monkeypatch.delenv("SLURM_JOB_ID")
-    assert slurm.requeue() == "this is no SLURM job"
+    assert slurm.requeue() == "this is not a SLURM job"
 
 
 def test_ranks_of_two_nodes_connect(tmp_path):

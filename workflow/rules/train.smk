@@ -1,15 +1,14 @@
-# The model. Its checkpoints are no output: Snakemake deletes the outputs of a failed job, and a training
-# that was killed continues from its last checkpoint. Once the model is exported they have done their work;
-# left behind, they would stand in for a training with other code.
+# The model. Snakemake deletes the outputs of a failed job, so what a resumed training needs is not an output:
+# `cadmus train` keeps it in the checkpoints and in *.partial files until the model is exported.
 
 from cadmus.planning.slurm import training_job
 
-# On several nodes, one launcher on each, which starts the ranks there.
+# One launcher per node starts the ranks there.
 SPREAD = (
     "$([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
     " --cpus-per-task={threads} --kill-on-bad-exit=1)"
 )
-# Set by the profile for this rule: on SLURM its nodes and GPUs, elsewhere nothing.
+# Nodes and GPUs of this rule, from a SLURM profile.
 SITE = {
     name: resource.raw
     for name, resource in workflow.resource_settings.overwrite_resources.get(
@@ -25,7 +24,7 @@ rule train:
         manifest=rules.manifest.output[0],
         code=code("cadmus.train.loop"),
     output:
-        # One by one, as the card of the model comes to lie beside them.
+        # Not directory(MODEL): the rule `card` adds to it.
         model=[f"{MODEL}/{name}" for name in MODEL_FILES],
         snapshots=directory(f"{RESULTS}/training/snapshots"),
         metrics=f"{RESULTS}/training/metrics.jsonl",
@@ -42,18 +41,12 @@ rule train:
         config_file=config_file,
         dataset=subpath(input.manifest, parent=True),
         model=subpath(output[0], parent=True),
-        card=f"{MODEL}/{CARD}",
         config=section("seed", "model", "train"),
         checkpoints=f"{RESULTS}/training/checkpoints",
-        metrics=f"{RESULTS}/training/metrics.partial.jsonl",
-        snapshots=f"{RESULTS}/training/snapshots.partial",
-    # SIGTERM reaches every process of a job step; only the training is to act on it. The card of an earlier model
-    # would be in the way of this one.
+    # SLURM sends SIGTERM to every process of a job step; shell and tee wait for the training to save a checkpoint.
     shell:
-        "trap : TERM; rm -f {params.card}; "
+        "trap : TERM; "
         + SPREAD
         + " python -m cadmus train --config {params.config_file} --dataset {params.dataset}"
-        " --checkpoints {params.checkpoints} --metrics {params.metrics} --snapshots {params.snapshots}"
+        " --checkpoints {params.checkpoints} --metrics {output.metrics} --snapshots {output.snapshots}"
         " --output {params.model} --ranks {resources.train_gpus} 2>&1 | (trap '' TERM; exec tee -ia {log})"
-        " && mv {params.metrics} {output.metrics} && mv {params.snapshots} {output.snapshots}"
-        " && rm -r {params.checkpoints}"

@@ -1,0 +1,100 @@
+"""The metrics of a training: a file with one JSON object per step.
+
+======================== ==========================================================================
+``step``                 steps done
+``loss``                 mean over all targets, in nats
+``completion_loss``      mean over the targets in completions, in nats
+``tokens``, ``programs`` trained on since the start
+``flops``                since the start, see :func:`cadmus.model.flops.training_flops`
+``seconds``              since the start, over all resumed parts
+``learning_rate``        of Adam
+``tokens_per_second``    of this step
+``fill``                 fraction of the computed tokens that are not padding
+======================== ==========================================================================
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cadmus.common.files import as_input_error, replacing
+from cadmus.train.errors import rank_local_errors
+
+Progress = dict[str, Any]
+"""The fields that checkpoints and exports hold as well: the last losses, and totals since the start."""
+START: Progress = {
+    "loss": None,
+    "completion_loss": None,
+    "tokens": 0,
+    "programs": 0,
+    "flops": 0.0,
+    "seconds": 0.0,
+}
+
+
+class StepResult(NamedTuple):
+    """Results of one step, over all ranks except for ``fill``; ``stop`` if a rank received a signal."""
+
+    loss: float
+    completion_loss: float
+    learning_rate: float
+    tokens: int
+    programs: int
+    flops: float
+    fill: float
+    stop: bool
+
+
+def advance(progress: Progress, result: StepResult, seconds: float) -> Progress:
+    """Return the progress after one more step, which took ``seconds``."""
+    return {
+        "loss": result.loss,
+        "completion_loss": result.completion_loss,
+        "tokens": progress["tokens"] + result.tokens,
+        "programs": progress["programs"] + result.programs,
+        "flops": progress["flops"] + result.flops,
+        "seconds": progress["seconds"] + seconds,
+    }
+
+
+@contextmanager
+def metrics_writer(path: Path, step: int, enabled: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Open a metrics file to append to, without the lines that an interrupted run wrote after ``step``.
+
+    Yields:
+        A function that writes the record of a step; it does nothing unless ``enabled``.
+
+    Raises:
+        RankLocalError: the file cannot be written.
+    """
+    if not enabled:
+        yield lambda record: None
+        return
+    with rank_local_errors(), as_input_error(path):
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        with replacing(path) as temporary:
+            kept = [line + "\n" for line in lines if _step_of(line) <= step]
+            temporary.write_text("".join(kept), encoding="utf-8")
+        file = path.open("a", encoding="utf-8", buffering=1)
+
+    def write(record: dict[str, Any]) -> None:
+        with rank_local_errors(), as_input_error(path):
+            file.write(json.dumps(record) + "\n")
+
+    try:
+        yield write
+    finally:
+        # A line that could not be written has raised already.
+        with suppress(OSError):
+            file.close()
+
+
+def _step_of(line: str) -> float:
+    """The step of a line; infinite if the line is truncated."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, TypeError, KeyError):
+        return math.inf
