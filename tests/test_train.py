@@ -598,7 +598,7 @@ def test_one_training_at_a_time_writes_checkpoints(tmp_path):
         print(1234, file=lock, flush=True)
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert train(tmp_path, values) == 2
-    assert (tmp_path / "error").read_text().startswith(f"{checkpoints}: the training of process 1234 writes")
+    assert (tmp_path / "error").read_text().startswith(f"{checkpoints}: process 1234 is training")
     assert train(tmp_path, values) == 0
 
 
@@ -607,7 +607,7 @@ def test_a_file_system_without_locks_is_no_obstacle(tmp_path):
         patch.setattr(train_process, "train", _train_without_locks)
         assert train(tmp_path, run_config(steps=2)) == 0
     lock = tmp_path / "checkpoints" / checkpoint.LOCK
-    said = f"{lock}: the file system has no locks; start no second training with these checkpoints"
+    said = f"{lock}: the file system has no locks; start no second training here"
     assert (tmp_path / "log").read_text().splitlines().count(said) == 1
 
 
@@ -761,7 +761,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_serves(tmp_path, patte
     assert train(tmp_path, run_config()) == 2
     error = (tmp_path / "error").read_text()
     assert error.startswith(f"{newest}")
-    assert error.endswith(f"delete {newest}, and to resume from the checkpoint before it")
+    assert error.endswith(f"delete {newest} to resume from the checkpoint before it")
     assert "damaged" in error
     assert "\n" not in error
     shutil.rmtree(newest)

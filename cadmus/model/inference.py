@@ -66,10 +66,7 @@ class Cadmus:
 
     @classmethod
     def load(
-        cls,
-        directory: Path | str | None = None,
-        device: torch.device | str = "cpu",
-        batch_size: int = 512,
+        cls, directory: Path | str | None = None, device: torch.device | str = "cpu", batch_size: int = 512
     ) -> "Cadmus":
         """Load an export; by default the model that comes with the checkout.
 

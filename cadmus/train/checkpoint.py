@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch.distributed
 from safetensors import SafetensorError, safe_open
@@ -76,14 +76,18 @@ def exclusive(directory: Path, log: Callable[[str], None]) -> Iterator[None]:
             try:
                 directory.mkdir(parents=True, exist_ok=True)
                 lock = stack.enter_context(path.open("a+", encoding="utf-8"))
-                _lock(lock, log)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    if error.errno not in (errno.ENOSYS, errno.ENOTSUP):
+                        raise
+                    log(f"{path}: the file system has no locks; start no second training here")
                 lock.truncate(0)
                 print(os.getpid(), file=lock, flush=True)
             except BlockingIOError:
                 owner = path.read_text(encoding="utf-8").strip()
                 problem = [
-                    f"{directory}: the training of process {owner} writes its checkpoints here; wait for it "
-                    "or stop it"
+                    f"{directory}: process {owner} is training with these checkpoints; wait or stop it"
                 ]
             except OSError as error:
                 problem = [f"cannot write checkpoints to {directory}: {error.strerror}"]
@@ -91,15 +95,6 @@ def exclusive(directory: Path, log: Callable[[str], None]) -> Iterator[None]:
         if problem[0] is not None:
             raise InputError(problem[0])
         yield
-
-
-def _lock(file: TextIO, log: Callable[[str], None]) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.ENOTSUP):
-            raise
-        log(f"{file.name}: the file system has no locks; start no second training with these checkpoints")
 
 
 def save(
@@ -112,7 +107,7 @@ def save(
         directory: checkpoints of this run.
         step: steps done.
         description: from :func:`describe`.
-        progress: anything JSON holds; :class:`Saved` returns it.
+        progress: JSON values that :class:`Saved` returns.
         keep: at least 1.
 
     Raises:
@@ -204,7 +199,6 @@ def find_common_latest(directory: Path) -> Path | None:
     torch.distributed.broadcast_object_list(found)
     latest = found[0]
     if latest is not None:
-        # A shared file system may show it late.
         deadline = time.monotonic() + VISIBLE_SECONDS
         while not (latest / METADATA).exists():
             if time.monotonic() > deadline:
@@ -218,14 +212,7 @@ def find_common_latest(directory: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint that is open for reading.
-
-    Attributes:
-        path: its directory.
-        step: steps done.
-        adam_steps: step count of Adam.
-        progress: as it was saved.
-    """
+    """A checkpoint that is open for reading; ``adam_steps`` is the step count of Adam."""
 
     path: Path
     step: int
@@ -234,11 +221,7 @@ class Saved:
     _file: Any
 
     def tensor(self, name: str) -> Tensor:
-        """Read the tensor of a :func:`cadmus.train.state.key`.
-
-        Raises:
-            InputError: the file is damaged.
-        """
+        """Read the tensor of a :func:`cadmus.train.state.key`; InputError if the file is damaged."""
         try:
             tensor: Tensor = self._file.get_tensor(name)
             return tensor

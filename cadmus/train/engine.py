@@ -133,12 +133,7 @@ def stop_process() -> None:
 
 
 def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
-    """Return DeepSpeed's configuration, without what it derives itself.
-
-    Args:
-        train: the section of the config, with the precision of :func:`with_precision`.
-        world_size: ranks that share the batch.
-    """
+    """Return DeepSpeed's configuration; ``train`` has the precision of :func:`with_precision`."""
     adam = {"betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay, "torch_adam": True}
     if train.optimizer == "muon":
         optimizer = {

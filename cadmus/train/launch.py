@@ -25,10 +25,7 @@ def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
 
     There are fewer if they would not share the batch equally, or a CPU rank would have less than
     :data:`FEWEST_PROGRAMS` programs per step; the remaining cores serve the ranks as threads.
-
-    Args:
-        train: the section of the config.
-        nodes: nodes that train together; None for this machine alone.
+    ``nodes`` train together; None is this machine alone.
     """
     if train.ranks != "auto":
         return train.ranks
@@ -47,12 +44,9 @@ def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
 
 
 def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int:
-    """Run ``command`` as ``count`` ranks and forward SIGTERM and SIGINT to them.
+    """Run ``command`` as ``count`` ranks over all nodes and forward SIGTERM and SIGINT to them.
 
-    Args:
-        command: the program and its arguments.
-        count: ranks over all nodes.
-        nodes: nodes that call this function together; None for this machine alone.
+    ``nodes`` call this function together; None is this machine alone.
 
     Returns:
         Exit code of the first rank that failed, 1 if a signal stopped or killed it, or 0.

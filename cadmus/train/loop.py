@@ -22,7 +22,7 @@ from cadmus.train import checkpoint, data, engine, state
 from cadmus.train.display import Display
 from cadmus.train.errors import Interrupted, memory_errors, rank_local_errors
 from cadmus.train.loader import Loader
-from cadmus.train.metrics import START, StepResult, advance, metrics_writer
+from cadmus.train.metrics import START, StepResult, advance, metrics_writer, record
 from cadmus.train.packing import NO_TARGET
 from cadmus.train.paths import RunPaths
 from cadmus.train.snapshots import remove_after, snapshot_path, snapshot_steps
@@ -157,15 +157,7 @@ class Training:
                 seconds, clock = now - clock, now
                 self.step += 1
                 self.progress = advance(self.progress, result, seconds)
-                write_metrics(
-                    {
-                        "step": self.step,
-                        **self.progress,
-                        "learning_rate": result.learning_rate,
-                        "tokens_per_second": result.tokens / seconds,
-                        "fill": result.fill,
-                    }
-                )
+                write_metrics(record(self.step, self.progress, result, seconds))
                 display.show(self.step, result.loss, result.tokens)
                 if paths.snapshots is not None and self.step in snapshots:
                     self._export(snapshot_path(paths.snapshots, self.step))

@@ -60,6 +60,17 @@ def advance(progress: Progress, result: StepResult, seconds: float) -> Progress:
     }
 
 
+def record(step: int, progress: Progress, result: StepResult, seconds: float) -> dict[str, Any]:
+    """Return the metrics of a step."""
+    return {
+        "step": step,
+        **progress,
+        "learning_rate": result.learning_rate,
+        "tokens_per_second": result.tokens / seconds,
+        "fill": result.fill,
+    }
+
+
 @contextmanager
 def metrics_writer(path: Path, step: int, enabled: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Open a metrics file to append to, without the lines that an interrupted run wrote after ``step``.

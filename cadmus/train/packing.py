@@ -68,31 +68,25 @@ def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) 
         ValueError: a program and its end token do not fit into a row.
     """
     rows, columns, row_count = pack(programs.lengths + 1, row_length)
-    shape = (row_count, row_length)
-    tokens, positions = np.full(shape, isa.END_ID), np.zeros(shape, np.int64)
-    segments, targets = np.full(shape, -1), np.full(shape, NO_TARGET)
-    completion_mask = np.zeros(shape, np.bool_)
-    _fill(
+    arrays = _arrange(
         TOKEN_OF_BYTE[programs.data],
         programs.offsets,
         prompt_lengths,
         rows,
         columns,
+        (row_count, row_length),
+        isa.END_ID,
+    )
+    tokens, positions, segments, targets, completion_mask = map(torch.from_numpy, arrays)
+    target_count = int(programs.lengths.sum())
+    return PackedBatch(
         tokens,
         positions,
         segments,
         targets,
         completion_mask,
-        isa.END_ID,
-    )
-    return PackedBatch(
-        torch.from_numpy(tokens),
-        torch.from_numpy(positions),
-        torch.from_numpy(segments),
-        torch.from_numpy(targets),
-        torch.from_numpy(completion_mask),
         programs=len(programs),
-        target_count=int(programs.lengths.sum()),
+        target_count=target_count,
     )
 
 
@@ -136,27 +130,27 @@ def _best_fit(
 
 
 @numba.njit(cache=True)
-def _fill(
+def _arrange(
     source: np.ndarray,
     offsets: np.ndarray,
     prompt_lengths: np.ndarray,
     rows: np.ndarray,
     columns: np.ndarray,
-    tokens: np.ndarray,
-    positions: np.ndarray,
-    segments: np.ndarray,
-    targets: np.ndarray,
-    completion_mask: np.ndarray,
+    shape: tuple[int, int],
     end: int,
-) -> None:  # pragma: no cover - compiled
+) -> tuple[np.ndarray, ...]:  # pragma: no cover - compiled
+    tokens, positions = np.full(shape, end), np.zeros(shape, np.int64)
+    segments, targets = np.full(shape, -1), np.full(shape, NO_TARGET)
+    completion_mask = np.zeros(shape, np.bool_)
     for i in range(len(rows)):
-        length = offsets[i + 1] - offsets[i]
+        row, length = rows[i], offsets[i + 1] - offsets[i]
         for k in range(length + 1):
-            row, column = rows[i], columns[i] + k
-            positions[row, column] = k
-            segments[row, column] = i
+            column = columns[i] + k
             token = source[offsets[i] + k] if k < length else end
             tokens[row, column] = token
+            positions[row, column] = k
+            segments[row, column] = i
             if k > 0:
                 targets[row, column - 1] = token
                 completion_mask[row, column - 1] = k >= prompt_lengths[i]
+    return tokens, positions, segments, targets, completion_mask

@@ -52,7 +52,7 @@ def restore(engine: Any, read: Callable[[str], Tensor], adam_steps: int) -> None
     Args:
         engine: DeepSpeed's, before its first step.
         read: returns the tensor of a :func:`key`.
-        adam_steps: step count of Adam, for its bias correction.
+        adam_steps: step count for Adam's bias correction.
     """
     _make_optimizer_state(engine)
     for name, parameter in engine.module.named_parameters():
@@ -66,12 +66,7 @@ def restore(engine: Any, read: Callable[[str], Tensor], adam_steps: int) -> None
 
 
 def load_weights(model: nn.Module, read: Callable[[str], Tensor]) -> None:
-    """Copy the weights of a state into a model that no engine wraps yet.
-
-    Args:
-        model: has the parameters of the state.
-        read: returns the tensor of a :func:`key`.
-    """
+    """Copy weights into a model that no engine wraps yet; ``read`` returns the tensor of a :func:`key`."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(read(key(WEIGHT, name)))
