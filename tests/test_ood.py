@@ -1,6 +1,7 @@
 """Held-out rules: what they match, what becomes of it, and rules that cannot be followed."""
 
 import copy
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from cadmus import isa
 from cadmus.cli.main import cadmus
 from cadmus.config import OOD, SPLITS, OODRule, parse_config
-from cadmus.dataset import parquet, sampler
+from cadmus.dataset import sampler
 from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.ood import matches
 from cadmus.dataset.reader import read_split
@@ -98,7 +99,8 @@ def test_what_is_excluded_is_counted(dataset):
     assert min(manifest["ood"]["five_and_six"].values()) > 0
     assert manifest["splits"]["train"]["equality"]["ood"] > 0
     assert manifest["shared_between_splits"]["train and ood"] == 0
-    counts = parquet.read_metadata(dataset / "train/equality-0000.parquet")["counts"]
+    metadata = pq.read_metadata(dataset / "train/equality-0000.parquet").metadata[b"cadmus"]
+    counts = json.loads(metadata)["counts"]
     fates = ("unfit", "too_long", "rejected", "other_split", "ood", "duplicates", "surplus", "kept")
     assert counts["sampled"] == sum(counts[fate] for fate in fates)
 

@@ -66,16 +66,6 @@ def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: d
         pq.write_table(table, temporary, compression="zstd")
 
 
-def read_metadata(path: Path) -> dict[str, Any]:
-    """Return the metadata of a shard and its number of ``rows``.
-
-    Raises:
-        InputError: the file is missing, truncated or not a shard.
-    """
-    with _open(path) as file:
-        return _metadata(file)
-
-
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Return some columns of a shard, or all.
 
@@ -89,7 +79,7 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
 def read_shard(
     directory: Path, shard: Shard, config: Config, columns: list[str]
 ) -> tuple[dict[str, Any], pa.Table]:
-    """Return the metadata and some columns of a shard, checked against its place in the dataset.
+    """Return the metadata, with the number of ``rows``, and some columns of a shard of this dataset.
 
     Raises:
         InputError: the file is missing, truncated, another shard, or of another instruction set or config.
@@ -106,17 +96,13 @@ def read_shard(
         # OOD rules may match fewer programs than wanted.
         expected["rows"] = shard.rows
     with _open(path) as file:
-        metadata = _metadata(file)
+        metadata = {**json.loads(file.metadata.metadata[METADATA_KEY]), "rows": file.metadata.num_rows}
         for key, value in expected.items():
             if metadata[key] != value:
                 raise InputError(
                     f"{path}: {key}: expected {value}, got {metadata[key]}; delete it and sample it again"
                 )
         return metadata, file.read(columns)
-
-
-def _metadata(file: pq.ParquetFile) -> dict[str, Any]:
-    return {**json.loads(file.metadata.metadata[METADATA_KEY]), "rows": file.metadata.num_rows}
 
 
 @contextmanager

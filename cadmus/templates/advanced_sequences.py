@@ -1,5 +1,7 @@
 """Complex sequence operations: ``x=(1,2,3); len(select(x>1))==2`` is ``u1b2b3bE1>KL2=``."""
 
+from functools import partial
+
 from cadmus.programs import Programs, Samples, join
 from cadmus.templates.answers import answered
 from cadmus.templates.draw import Draw, definition, nothing
@@ -9,9 +11,7 @@ from cadmus.templates.functions import number_function, number_predicate, pair_f
 def advanced_sequences(draw: Draw, n: int) -> Samples:
     """Draw ``[definition] sequence operation [query] answer``; the prompt ends before the answer."""
     lengths = draw.dataset.templates.advanced_sequences.sequence_length
-
-    def sequence(k: int) -> Programs:
-        return draw.sequence(k, lengths)
+    sequence = partial(draw.sequence, lengths=lengths)
 
     def comparison(k: int) -> Programs:
         return join(draw.digit(k), draw.choice(k, b"<>="))

@@ -1,6 +1,8 @@
 r"""Labelling: ``f(x)=len(x)>1; x=(1,2,3); f(x)`` is ``\L1>;u1b2b3bf``."""
 
-from cadmus.programs import Programs, Samples, join
+from functools import partial
+
+from cadmus.programs import Samples, join
 from cadmus.templates.answers import answered
 from cadmus.templates.draw import Draw, definition
 from cadmus.templates.functions import number_label, sequence_predicate
@@ -12,11 +14,7 @@ def apply_labels(draw: Draw, n: int) -> Samples:
     Half of the programs label the sequence: the answer is empty for the label 1 and ``!`` for 0. The others
     label each element with a decoration: ``\5>;u3b7bEm:u3b71:bY``.
     """
-    lengths = draw.dataset.templates.apply_labels.sequence_length
-
-    def sequence(k: int) -> Programs:
-        return draw.sequence(k, lengths)
-
+    sequence = partial(draw.sequence, lengths=draw.dataset.templates.apply_labels.sequence_length)
     prompt = draw.mix(
         n,
         lambda k: join(definition(sequence_predicate(draw, k)), sequence(k), b"f"),

@@ -1,5 +1,7 @@
 """Simple sequence operations: ``x=(1,2,3); x[0]==1`` is ``u1b2b3b0@1=``."""
 
+from functools import partial
+
 from cadmus.programs import Programs, Samples, join
 from cadmus.templates.answers import answered
 from cadmus.templates.draw import Draw
@@ -8,9 +10,7 @@ from cadmus.templates.draw import Draw
 def basic_sequences(draw: Draw, n: int) -> Samples:
     """Draw ``sequence query answer``; the prompt ends before the answer."""
     lengths = draw.dataset.templates.basic_sequences.sequence_length
-
-    def sequence(k: int) -> Programs:
-        return draw.sequence(k, lengths)
+    sequence = partial(draw.sequence, lengths=lengths)
 
     def element(k: int) -> Programs:
         return draw.mix(

@@ -31,12 +31,9 @@ def complete_algorithm(draw: Draw, n: int) -> Samples:
     fields = draw.dataset.templates.complete_algorithm
     low, high = fields.sequence_length
 
-    def sequence(k: int) -> Programs:
-        return draw.sequence(k, (low, high))
-
-    def short(k: int) -> Programs:
-        # For functions whose result is a sequence as well.
-        return draw.sequence(k, (low, max(low, high // 2)))
+    sequence = partial(draw.sequence, lengths=(low, high))
+    # For functions whose result is a sequence as well.
+    short = partial(draw.sequence, lengths=(low, max(low, high // 2)))
 
     def number(k: int) -> Programs:
         return join(draw.literal(k))

@@ -1,5 +1,7 @@
 r"""Calling subroutines: definitions and their use, in any order, ``\41-*;9f55*2+=``."""
 
+from functools import partial
+
 import numpy as np
 
 from cadmus.config import ExpressionTemplate
@@ -49,12 +51,7 @@ def subroutines(draw: Draw, n: int) -> Samples:
 
 def _calls(draw: Draw, n: int) -> tuple[Programs, ...]:
     """Draw the bodies of three subroutines, the missing ones first and empty, and a call."""
-
-    def one(k: int) -> Programs:
-        return _one_argument(draw, k)
-
-    def two(k: int) -> Programs:
-        return _two_arguments(draw, k)
+    one, two = partial(_one_argument, draw), partial(_two_arguments, draw)
 
     def x(k: int) -> Programs:
         return draw.mix(
