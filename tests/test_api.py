@@ -19,7 +19,7 @@ from tests.checkout import ROOT
 from tests.test_model import FLOAT_NOISE
 
 
-def test_a_program_runs_and_shows_its_steps():
+def test_a_program_runs_and_is_traced():
     assert run("34+7=").true
     assert [(step.symbol, step.position) for step in trace(r"\3*;5f.")] == [("5", 4), ("f", 5)]
 
@@ -40,12 +40,12 @@ def test_sampled_programs_are_true_and_the_same_for_a_seed():
         (("equality", -1), "n: must be at least 0, got -1"),
     ],
 )
-def test_sample_says_what_is_wrong(arguments, message):
+def test_sample_rejects_bad_arguments(arguments, message):
     with pytest.raises(InputError, match=message):
         sample(*arguments)
 
 
-def test_a_model_takes_strings_as_it_takes_a_batch():
+def test_a_model_takes_strings_or_a_batch():
     model = Cadmus.load()
     prompts = ["81*5+92*3-", "u1b2b3b$", "62*4+54*4-"]
     batch = Programs.from_strings(prompts)
@@ -64,12 +64,12 @@ def test_a_model_takes_strings_as_it_takes_a_batch():
         (["3q"], "unknown symbol 'q' at position 2"),
     ],
 )
-def test_a_model_says_what_is_no_program(programs, message):
+def test_a_model_rejects_bad_programs(programs, message):
     with pytest.raises(InputError, match=message):
         Cadmus.load().next_logits(programs)
 
 
-def test_attention_is_that_of_transformers():
+def test_attention_matches_transformers():
     programs = ["941-*55*2+", "62*4+54*4-"]
     ((rows, ours),) = Cadmus.load().attention(programs)
     assert rows == slice(0, 2)
@@ -89,14 +89,14 @@ def test_importing_the_package_imports_nothing_heavy():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_package_names_what_it_offers():
+def test_dir_lists_the_public_names():
     assert set(cadmus.__all__) <= set(dir(cadmus))
     assert all(getattr(cadmus, name) for name in cadmus.__all__)
     with pytest.raises(AttributeError, match="no attribute 'smaple'"):
         _ = cadmus.smaple
 
 
-def test_the_page_on_python_runs(capsys):
+def test_the_python_page_runs(capsys):
     text = Path(ROOT, "docs/python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec("\n".join(blocks), {})

@@ -92,7 +92,7 @@ def _numeral(value: int) -> str:
 
 def writable(outcome: Outcome) -> np.ndarray:
     """Tell which top values :func:`answer` can write: bool, shape (n,)."""
-    # What a value does not use is 0.
+    # Unused elements are 0.
     in_range = (outcome.values >= -NUMERAL_MAX) & (outcome.values <= NUMERAL_MAX)
     fits: np.ndarray = (outcome.kind != NAN) & in_range.all(axis=1)
     return fits

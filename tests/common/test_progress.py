@@ -1,4 +1,4 @@
-"""Bars of progress: on a terminal, and nowhere else."""
+"""Progress bars, which only terminals show."""
 
 import io
 import sys
@@ -18,7 +18,7 @@ class Screen(io.StringIO):
 @pytest.mark.parametrize(
     ("place", "delay", "shown"), [(Screen, 0, True), (Screen, 60, False), (io.StringIO, 0, False)]
 )
-def test_a_bar_is_for_a_terminal_and_for_what_takes_long(monkeypatch, place, delay, shown) -> None:
+def test_a_bar_appears_on_a_terminal_after_the_delay(monkeypatch, place, delay, shown) -> None:
     monkeypatch.setattr(sys, "stderr", place())
     monkeypatch.setattr(progress, "DELAY", delay)
     assert list(progress.progress("letters", "abc")) == ["a", "b", "c"]

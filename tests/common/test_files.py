@@ -1,4 +1,4 @@
-"""What happens when a file cannot be written: one line, and nothing is left behind."""
+"""Files that cannot be written: a one-line error, and no partial file."""
 
 import resource
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ from cadmus.figures import style, tables
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 
-CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
+CONFIG = load_config(Path(__file__).parents[1] / "tiny.yaml")
 SIZES = Model(layers=1, width=64, heads=2, mlp=64)
 
 
 @contextmanager
 def no_space() -> Iterator[None]:
-    """No file may have more than 100 bytes, as if the disk were full."""
+    """Limit files to 100 bytes, as if the disk were full."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
@@ -47,7 +47,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_without_space_there_is_one_line_and_no_file(tmp_path, name):
+def test_a_full_disk_gives_one_line_and_leaves_no_file(tmp_path, name):
     WRITERS[name](tmp_path / "before" / name)
     with no_space(), pytest.raises(InputError, match=rf"^cannot write .*{name}: .*File too large") as caught:
         WRITERS[name](tmp_path / name)
@@ -55,7 +55,7 @@ def test_without_space_there_is_one_line_and_no_file(tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == ["before"]
 
 
-def test_a_file_in_place_of_a_folder_is_named(tmp_path):
+def test_a_file_in_place_of_a_directory_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     for name in WRITERS:
         with pytest.raises(InputError, match=r"cannot write .*file/"):
@@ -63,13 +63,13 @@ def test_a_file_in_place_of_a_folder_is_named(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_defect_is_not_taken_for_a_full_disk(tmp_path):
+def test_other_errors_are_not_reported_as_a_full_disk(tmp_path):
     with pytest.raises(ZeroDivisionError), replacing(tmp_path / "file") as temporary:
         temporary.write_bytes(bytes(1 // 0))
     assert not list(tmp_path.iterdir())
 
 
-def test_what_can_be_written_is_known_beforehand(tmp_path):
+def test_check_writable_finds_problems_and_creates_nothing(tmp_path):
     check_writable(tmp_path / "new" / "file")
     check_writable(tmp_path / "new", directory=True)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Held-out rules: what they match, what becomes of it, and rules that cannot be followed."""
+"""OOD rules: matches, the split ood, and rules that cannot be satisfied."""
 
 import copy
 import json
@@ -28,7 +28,7 @@ from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, Samples
 
-VALUES = yaml.safe_load((Path(__file__).parent / "tiny.yaml").read_text())
+VALUES = yaml.safe_load((Path(__file__).parents[1] / "tiny.yaml").read_text())
 RULES = {
     "sevens": {"values": [7, [13, 15]]},
     "five_and_six": {"values": [[5, 6]], "compared": "both", "templates": ["equality", "less_greater"]},
@@ -61,7 +61,7 @@ def dataset(tmp_path_factory):
 
 
 def is_excluded(template, program, x, y):
-    """The rules of ``RULES`` once more, for one program."""
+    """Apply ``RULES`` to one program."""
     return (
         any(value is not None and (value == 7 or 13 <= value <= 15) for value in (x, y))
         or (template in ("equality", "less_greater") and x in (5, 6) and y in (5, 6))
@@ -71,20 +71,20 @@ def is_excluded(template, program, x, y):
 
 
 @pytest.mark.parametrize("split", [*SPLITS, OOD])
-def test_a_split_holds_what_the_rules_leave_and_held_out_what_they_exclude(dataset, split):
+def test_ood_has_exactly_what_the_rules_exclude(dataset, split):
     rows = pl.read_parquet(dataset / split / "*.parquet")
     assert len(rows) > 100
     excluded = [is_excluded(*row) for row in rows.select("template", "program", "x", "y").iter_rows()]
     assert set(excluded) == {split == OOD}
 
 
-def test_held_out_programs_are_distinct_and_in_no_split_that_is_trained_on(dataset):
+def test_ood_programs_are_distinct_and_not_in_train_or_validation(dataset):
     texts = {split: read_split(dataset, split).programs.to_strings() for split in (*SPLITS, OOD)}
     assert not set(texts[OOD]) & (set(texts["train"]) | set(texts["validation"]))
     assert len(set(texts[OOD])) > 0.9 * len(texts[OOD])
 
 
-def test_templates_of_which_nothing_is_excluded_have_no_held_out_programs(dataset):
+def test_only_templates_with_matches_have_ood_programs(dataset):
     counts = {shard.template: shard.rows for shard in plan(CONFIG) if shard.split == OOD}
     assert set(counts.values()) == {60}
     rows = pl.read_parquet(dataset / OOD / "*.parquet").group_by("template").len()
@@ -92,7 +92,7 @@ def test_templates_of_which_nothing_is_excluded_have_no_held_out_programs(datase
     assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 60)
 
 
-def test_what_is_excluded_is_counted(dataset):
+def test_excluded_programs_are_counted(dataset):
     manifest = read_manifest(dataset)
     assert list(manifest["ood"]) == list(RULES)
     assert set(manifest["ood"]["five_and_six"]) == {"equality", "less_greater"}
@@ -101,11 +101,11 @@ def test_what_is_excluded_is_counted(dataset):
     assert manifest["shared_between_splits"]["train and ood"] == 0
     metadata = pq.read_metadata(dataset / "train/equality-0000.parquet").metadata[b"cadmus"]
     counts = json.loads(metadata)["counts"]
-    fates = ("unfit", "too_long", "rejected", "other_split", "ood", "duplicates", "surplus", "kept")
-    assert counts["sampled"] == sum(counts[fate] for fate in fates)
+    outcomes = ("unfit", "too_long", "rejected", "other_split", "ood", "duplicates", "surplus", "kept")
+    assert counts["sampled"] == sum(counts[outcome] for outcome in outcomes)
 
 
-def test_without_rules_nothing_is_said_about_them(tmp_path):
+def test_without_rules_the_metadata_has_no_ood_counts(tmp_path):
     plain = parse_config(VALUES, "x.yaml")
     assert {shard.split for shard in plan(plain)} == set(SPLITS)
     assert config_with({}).dataset_digest() == plain.dataset_digest() != CONFIG.dataset_digest()
@@ -118,7 +118,7 @@ def samples_of(texts, x=None, y=None):
 
 
 def rewrite(source, target, metadata_of):
-    """The rows of one shard under the metadata of another."""
+    """Write the rows of one shard with the metadata of another."""
     table = pq.read_table(source).replace_schema_metadata(pq.read_schema(metadata_of).metadata)
     pq.write_table(table, target)
 
@@ -130,7 +130,7 @@ def rewrite(source, target, metadata_of):
         ("test", r"test/equality-0000\.parquet: \d+ programs match the rule dataset\.ood\.\w+"),
     ],
 )
-def test_rows_against_the_rules_are_a_defect(dataset, tmp_path, split, message):
+def test_rows_that_break_the_rules_are_a_defect(dataset, tmp_path, split, message):
     for path in dataset.rglob("*.parquet"):
         target = tmp_path / path.relative_to(dataset)
         target.parent.mkdir(exist_ok=True)
@@ -146,7 +146,7 @@ def test_rows_against_the_rules_are_a_defect(dataset, tmp_path, split, message):
     st.lists(st.text(SYMBOLS, max_size=9), max_size=20),
     st.lists(st.text(SYMBOLS, min_size=1, max_size=3), min_size=1, max_size=3),
 )
-def test_contains_is_a_search_within_each_program(texts, pieces):
+def test_contains_searches_within_each_program(texts, pieces):
     found = matches([OODRule(contains=pieces)], samples_of(texts))
     assert found.tolist() == [[any(piece in text for piece in pieces) for text in texts]]
 
@@ -182,13 +182,13 @@ def test_either_and_both():
         ),
     ],
 )
-def test_a_rule_that_excludes_everything_or_nothing_stops(rule, template, split, message):
+def test_sampling_stops_if_a_rule_excludes_all_or_nothing(rule, template, split, message):
     with pytest.raises(InputError, match=message) as caught:
         sampler.sample(config_with({"rule": rule}).dataset, 1, template, split, 0, 10)
     assert "\n" not in str(caught.value)
 
 
-def test_a_template_that_accepts_nothing_stops():
+def test_sampling_stops_if_every_candidate_is_too_long():
     config = parse_config({**VALUES, "dataset": {**VALUES["dataset"], "max_length": 3}}, "x.yaml")
     with pytest.raises(
         InputError, match=r"dataset\.templates\.less_greater: none of the last \d+ candidates"
@@ -196,7 +196,7 @@ def test_a_template_that_accepts_nothing_stops():
         sampler.sample(config.dataset, 1, "less_greater", "train", 0, 10)
 
 
-def test_a_rule_that_matches_nothing_anywhere_stops_the_manifest(tmp_path):
+def test_a_rule_without_matches_is_an_error_in_the_manifest(tmp_path):
     templates = {"equality": {"train": 50}, "random": {"train": 5}}
     config = config_with({"never": {"values": [500]}}, templates=templates)
     with pytest.raises(InputError, match=r"dataset\.ood\.never: excludes nothing of any template: .* none"):
@@ -204,10 +204,10 @@ def test_a_rule_that_matches_nothing_anywhere_stops_the_manifest(tmp_path):
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_a_split_without_programs_of_a_template_is_described(tmp_path):
+def test_the_manifest_describes_an_empty_split(tmp_path):
     templates = {"equality": {"train": 50}, "random": {"train": 5}}
     rules = {"sevens": {"values": [7]}}
-    # More programs are held out than in any split but train, and none of them is random.
+    # The split ood is larger than any but train, and has no program of random.
     config = config_with(rules, templates=templates, validation=0, test=10, ood_programs=100)
     manifest = write(config, tmp_path)
     assert [*manifest["splits"]] == ["train", "validation", "test", "ood"]
@@ -237,21 +237,21 @@ def test_a_split_without_programs_of_a_template_is_described(tmp_path):
         ({"lenght": [1, 2]}, "dataset.ood.rule.lenght: no such key; did you mean 'length'?"),
     ],
 )
-def test_invalid_rules_are_named(rule, message):
+def test_invalid_rules_are_errors(rule, message):
     with pytest.raises(InputError) as caught:
         config_with({"rule": rule})
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_held_out_programs_are_evaluated_only_where_there_are_rules():
+def test_evaluating_ood_programs_needs_rules():
     values = {**VALUES, "evaluate": {"split": OOD}}
     with pytest.raises(InputError, match=r"evaluate\.split: ood needs a rule in dataset\.ood"):
         parse_config(values, "x.yaml")
     assert parse_config({**values, "dataset": CONFIG.dataset.model_dump()}, "x.yaml")
 
 
-def test_held_out_programs_can_be_evaluated(dataset, tmp_path):
+def test_ood_programs_can_be_evaluated(dataset, tmp_path):
     torch.manual_seed(0)
     save_export(GPT(CONFIG.model), CONFIG.model, tmp_path / "model", {})
     settings = {**CONFIG.model_dump(), "evaluate": {"split": OOD}}

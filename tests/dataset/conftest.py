@@ -1,0 +1,35 @@
+"""A small dataset, and a copy of it to damage."""
+
+from pathlib import Path
+
+import pytest
+
+from cadmus.config import load_config
+from cadmus.dataset.manifest import write_manifest
+from cadmus.dataset.shards import plan
+from cadmus.dataset.writer import write_shard
+
+CONFIG = load_config(Path(__file__).parents[1] / "tiny.yaml")
+
+
+def write_all(directory, shards):
+    for shard in shards:
+        write_shard(CONFIG, directory, shard.template, shard.split, shard.number)
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("dataset")
+    write_all(directory, plan(CONFIG))
+    write_manifest(CONFIG, directory)
+    return directory
+
+
+@pytest.fixture
+def copy(dataset, tmp_path):
+    """A dataset to damage."""
+    for path in dataset.rglob("*.*"):
+        target = tmp_path / path.relative_to(dataset)
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    return tmp_path

@@ -1,0 +1,18 @@
+"""Sampling that finds too few programs."""
+
+import pytest
+
+from cadmus.config import Dataset
+from cadmus.dataset.sampler import sample
+from cadmus.errors import InputError
+
+
+def test_sampling_stops_if_no_candidate_is_true():
+    dataset = Dataset.model_validate({"values": {"low": 3, "high": 3}})
+    with pytest.raises(InputError, match=r"less_greater.*not true"):
+        sample(dataset, 1, "less_greater", "train", 0, 10)
+
+
+def test_an_unknown_template_is_an_error():
+    with pytest.raises(InputError, match=r"no template 'equalty'; did you mean 'equality'"):
+        sample(Dataset(), 1, "equalty", "train", 0, 10)

@@ -1,0 +1,32 @@
+"""Splits by hash."""
+
+import numpy as np
+
+from cadmus.config import SPLITS
+from cadmus.dataset.reader import read_split
+from cadmus.dataset.splits import hashes, split_of
+from cadmus.programs import Programs
+from tests.dataset.conftest import CONFIG
+
+
+def test_splits_are_disjoint_whatever_the_template(dataset):
+    texts = {split: set(read_split(dataset, split).programs.to_strings()) for split in SPLITS}
+    assert all(texts.values())
+    assert not texts["train"] & texts["validation"]
+    assert not texts["train"] & texts["test"]
+    assert not texts["validation"] & texts["test"]
+
+
+def test_the_content_of_a_program_decides_its_split(dataset):
+    for index, split in enumerate(SPLITS):
+        programs = read_split(dataset, split).programs
+        assert set(split_of(programs, CONFIG.dataset.eval_fraction).tolist()) == {index}
+
+
+def test_split_fractions_do_not_depend_on_the_batch():
+    texts = [f"{a}{b}+{c}*{d}<" for a in range(10) for b in range(10) for c in range(10) for d in range(10)]
+    split = split_of(Programs.from_strings(texts), 0.1)
+    assert np.allclose(np.bincount(split) / len(split), [0.8, 0.1, 0.1], atol=0.015)
+    alone = [int(split_of(Programs.from_strings([text]), 0.1)[0]) for text in texts[:50]]
+    assert alone == split[:50].tolist()
+    assert len(np.unique(hashes(Programs.from_strings(texts)))) == len(texts)

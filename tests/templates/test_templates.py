@@ -1,0 +1,156 @@
+"""All templates: true programs, composed as documented."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+import yaml
+
+from cadmus import isa
+from cadmus.config import TEMPLATES, Dataset
+from cadmus.dataset.sampler import sample
+from cadmus.templates import TEMPLATES as FUNCTIONS
+from cadmus.templates import Draw
+from cadmus.templates.answers import numeral
+from cadmus.vm import compiled, reference
+from tests.checkout import ROOT
+from tests.templates.conftest import COUNT
+
+TEXT = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module", params=TEMPLATES)
+def drawn(request):
+    return request.param, sample(Dataset(), 1, request.param, "train", 0, COUNT)
+
+
+def test_the_nine_templates_of_the_paper_come_first():
+    assert tuple(FUNCTIONS) == TEMPLATES
+    # Templates of your own follow.
+    assert TEMPLATES[:9] == (
+        "basic_math",
+        "equality",
+        "less_greater",
+        "subroutines",
+        "random",
+        "basic_sequences",
+        "advanced_sequences",
+        "apply_labels",
+        "complete_algorithm",
+    )
+
+
+def test_programs_are_true_on_the_reference_vm(drawn):
+    _, programs = drawn
+    assert len(programs.programs) == COUNT
+    assert all(reference.run(program).true for program in programs.programs.to_strings())
+
+
+def test_programs_are_distinct_and_within_the_limits(drawn):
+    _, programs = drawn
+    texts = programs.programs.to_strings()
+    assert len(set(texts)) == COUNT
+    assert max(map(len, texts)) <= Dataset().max_length
+    assert all(isa.END not in text for text in texts)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("n", [0, 1, 5, 300])
+def test_templates_return_at_most_n_candidates(template, n):
+    candidates = FUNCTIONS[template](Draw(np.random.default_rng(n), Dataset()), n)
+    columns = [candidates.prompt_length, candidates.x, candidates.y]
+    assert len(candidates) <= n
+    assert all(len(column) == len(candidates) for column in columns if column is not None)
+    if template not in {"random", "less_greater"}:
+        assert compiled.verdicts(candidates.programs).all()
+        assert len(candidates.programs) > 150 or n < 300
+
+
+def test_prompts_leave_something_to_complete(drawn):
+    template, programs = drawn
+    left = programs.programs.lengths - programs.prompt_length
+    # After a sequence with label 1, only the end of the program is missing.
+    assert left.min() >= (0 if template == "apply_labels" else 1)
+    assert programs.prompt_length.min() >= 1
+
+
+def test_no_completion_drops_anything(drawn):
+    template, programs = drawn
+    texts = zip(programs.programs.to_strings(), programs.prompt_length, strict=True)
+    # Grading does not count a completion that does.
+    assert template == "random" or not any("_" in text[prompt:] for text, prompt in texts)
+
+
+@pytest.mark.parametrize("template", ["basic_sequences", "advanced_sequences"])
+def test_sequence_programs_have_one_query_and_a_canonical_answer(template):
+    drawn = sample(Dataset(), 1, template, "train", 0, COUNT)
+    kinds = Counter()
+    for text, prompt in zip(drawn.programs.to_strings(), drawn.prompt_length, strict=True):
+        (asked,) = reference.run(text[:prompt]).outputs
+        kinds[type(asked)] += 1
+        if isinstance(asked, reference.Number):
+            assert text[prompt:] == numeral(np.array([asked.value])).to_strings()[0] + "="
+        else:
+            assert text[prompt:].startswith("u")
+            assert text[prompt:].endswith("Y")
+    assert min(kinds.values()) > COUNT / 10
+
+
+def test_every_instruction_occurs_in_a_template():
+    groups = {"sequences", "higher order", "decorations", "arithmetic", "comparison and logic", "unary"}
+    wanted = {row.symbol for row in isa.INSTRUCTIONS if row.group in groups | {"calls", "stack", "literals"}}
+    seen = Counter()
+    for template in TEMPLATES:
+        if template != "random":
+            drawn = sample(Dataset(), 1, template, "train", 0, COUNT)
+            # Programs with the symbol, not its occurrences.
+            seen.update(symbol for text in drawn.programs.to_strings() for symbol in set(text))
+    assert {symbol: seen[symbol] for symbol in wanted if seen[symbol] < 20} == {}
+
+
+def test_random_programs_use_every_instruction():
+    programs = sample(Dataset(), 1, "random", "train", 0, COUNT)
+    texts = programs.programs.to_strings()
+    assert {len(text) for text in texts} == set(range(4, 17))
+    assert set("".join(texts)) == set(isa.BY_SYMBOL) - {isa.END}
+    assert all(programs.prompt_length == programs.programs.lengths // 2)
+
+
+def test_the_document_explains_every_template():
+    sections = TEXT.split("\n### ")[1:]
+    assert tuple(section.split("\n")[0] for section in sections) == TEMPLATES[:9]
+    assert all("```console" in section and "prompt" in section.lower() for section in sections)
+
+
+def test_a_tenth_template_can_be_added_as_documented(tmp_path):
+    blocks = re.findall(r"```(python|yaml)\n(.*?)```", TEXT.split("## Adding a tenth")[1], re.DOTALL)
+    (_, function), (_, line), (_, counts) = blocks
+    # Includes the compiled code, so that nothing is compiled again.
+    shutil.copytree(ROOT / "cadmus", tmp_path / "cadmus")
+    (tmp_path / "cadmus/templates/modular_sum.py").write_text(function, encoding="utf-8")
+    config = tmp_path / "cadmus/config/schema.py"
+    text = config.read_text(encoding="utf-8")
+    last = "    complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()\n"
+    assert text.count(last) == 1
+    config.write_text(text.replace(last, last + line), encoding="utf-8")
+    values = yaml.safe_load((ROOT / "tests/tiny.yaml").read_text(encoding="utf-8"))
+    values["dataset"]["templates"] |= yaml.safe_load(counts)["dataset"]["templates"]
+    (tmp_path / "ten.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+    command = "from cadmus.cli.main import main; main()"
+    sampled = subprocess.run(
+        [sys.executable, "-c", command, "sample", "modular_sum", "-n", "100", "--config", "ten.yaml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert sampled.stderr == ""
+    programs = sampled.stdout.splitlines()
+    assert len(set(programs)) == 100
+    assert all("%" in program and reference.run(program).true for program in programs)
