@@ -7,7 +7,9 @@ import pytest
 
 FIRST = (
     "test_workflow.py",
-    "test_train.py",
+    "train/test_loop.py",
+    "train/test_state.py",
+    "train/test_checkpoint.py",
     "test_gpu_check.py",
     "test_ablation.py",
     "test_bench.py",

@@ -21,8 +21,8 @@ from cadmus.model.inference import Cadmus
 from cadmus.templates.random import random_programs
 from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
 from tests.test_bench import LITTLE_TRAINING
-from tests.test_golden_losses import GOLDEN, RUNS
-from tests.test_train import assert_close_model, go_back, losses, run_config
+from tests.train.runs import assert_close_model, go_back, losses, run_config
+from tests.train.test_golden_losses import GOLDEN, RUNS
 
 if not torch.cuda.is_available():
     pytest.exit("there is no GPU", returncode=2)
@@ -72,7 +72,7 @@ def train(directory: Path, **settings) -> None:
     directory.mkdir(exist_ok=True)
     (directory / "config.yaml").write_text(yaml.safe_dump(run_config(**settings)))
     # DeepSpeed wants a process of its own.
-    subprocess.run([sys.executable, "-m", "tests.train_process", directory], check=True, timeout=300)
+    subprocess.run([sys.executable, "-m", "tests.train.worker", directory], check=True, timeout=300)
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -16,7 +16,7 @@ from cadmus.errors import InputError
 from cadmus.model.shipped import DEFAULT_MODEL
 from cadmus.programs import Programs
 from tests.checkout import ROOT
-from tests.test_model import FLOAT_NOISE
+from tests.model.models import FLOAT_NOISE
 
 
 def test_a_program_runs_and_is_traced():

@@ -19,7 +19,7 @@ from cadmus.model.export import save_export
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.vm import reference
-from tests.test_model import random_model
+from tests.model.models import random_model
 
 ROOT = Path(__file__).parent.parent
 SIZES = Model(layers=2, width=32, heads=4, mlp=48)

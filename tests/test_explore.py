@@ -22,7 +22,7 @@ from cadmus.errors import InputError
 from cadmus.explore.application import PAGE, application
 from cadmus.explore.inspection import read
 from tests.checkout import ROOT, environment_of
-from tests.test_model import FLOAT_NOISE
+from tests.model.models import FLOAT_NOISE
 
 PROGRAM = r"\3*;5f72:bE2<i15="
 BROWSER = exploring.find_browser()

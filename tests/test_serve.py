@@ -30,8 +30,8 @@ from cadmus.model.inference import Cadmus
 from cadmus.model.sampling import Sampler
 from cadmus.programs import Programs
 from cadmus.serve import application as serve
+from tests.model.models import FLOAT_NOISE, unpacked_logits
 from tests.test_complete import PREFIXES, ROOT, TRAINED_LENGTH, small_export
-from tests.test_model import FLOAT_NOISE, alone
 
 NAME = "tiny"
 START = 60
@@ -116,7 +116,7 @@ def tokens_of(program):
 def expected_logprobs(model, program):
     """That of each token of a program, which may have its end, but the first, in the plainest way."""
     with torch.inference_mode():
-        table = alone(model.model, program).log_softmax(-1).numpy()
+        table = unpacked_logits(model.model, program).log_softmax(-1).numpy()
     return [table[place][token] for place, token in enumerate(tokens_of(program)[1:])]
 
 

@@ -1,7 +1,7 @@
-"""The losses of short runs as they were when ``golden_losses.json`` was written.
+"""Losses of short runs against ``golden_losses.json``.
 
-A change that is not meant to change losses leaves them as they are.  After one that is,
-``python -m tests.test_golden_losses`` writes the file anew.
+After a change that is meant to change losses, run ``python -m tests.train.test_golden_losses`` to update the
+file.
 """
 
 import json
@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from tests.test_train import losses, run_config, train
+from tests.train.runs import losses, run_config, train
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 RUNS = {
@@ -19,8 +19,8 @@ RUNS = {
     "muon": {"recipe": "fast", "precision": "fp32"},
 }
 TOLERANCE = 5e-6
-"""What another order of the same sums may change, which other rows and another CPU do by 5e-7.  A rate that
-is 1 % higher changes Adam's losses by 1.4e-4, one of Muon's two by 2e-5 and 1.8e-4."""
+"""Other rows or another CPU change losses by 5e-7; a learning rate 1% higher, by 1.4e-4 for Adam, and by 2e-5
+and 1.8e-4 for the two of Muon."""
 
 
 def losses_of(run: str, directory: Path) -> list[float]:

@@ -1,4 +1,4 @@
-"""A training in a process of its own, as DeepSpeed needs it; started by test_train.py."""
+"""A training in its own process, as DeepSpeed needs it; see runs.py."""
 
 import os
 import sys

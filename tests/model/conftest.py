@@ -1,0 +1,15 @@
+"""An exported random model."""
+
+import pytest
+
+from cadmus.model.export import save_export
+from tests.model.models import SIZES, random_model
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["untied", "tied"])
+def exported(request, tmp_path_factory):
+    sizes = SIZES.model_copy(update={"tied": request.param})
+    model = random_model(sizes)
+    directory = tmp_path_factory.mktemp("exports") / "model"
+    save_export(model, sizes, directory, {"steps": 7})
+    return model, directory

@@ -1,0 +1,115 @@
+"""Exports, and ``transformers`` on them."""
+
+import json
+import shutil
+
+import pytest
+import torch
+import transformers
+
+from cadmus import isa
+from cadmus.errors import InputError
+from cadmus.model import FILES
+from cadmus.model.export import load_export, read_metadata, save_export
+from cadmus.model.inference import Cadmus
+from tests.model.models import FLOAT_NOISE, SIZES, random_model, random_programs, unpacked_logits
+
+
+def test_transformers_has_the_same_logits_and_greedy_completions(exported):
+    model, directory = exported
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    programs = random_programs(20, 4, 12)
+    completions, ended = Cadmus(model).complete(programs, 24)
+    with torch.inference_mode():
+        for program, completion, end in zip(
+            programs.to_strings(), completions.to_strings(), ended, strict=True
+        ):
+            tokens = torch.tensor([[isa.TOKEN_ID[symbol] for symbol in program]])
+            torch.testing.assert_close(
+                theirs(tokens).logits[0], unpacked_logits(model, program), atol=FLOAT_NOISE, rtol=0
+            )
+            generated = theirs.generate(
+                tokens,
+                attention_mask=torch.ones_like(tokens),
+                do_sample=False,
+                max_new_tokens=24 - len(program) + 1,
+            )[0, len(program) :].tolist()
+            expected = [isa.TOKEN_ID[symbol] for symbol in completion] + [isa.END_ID] * bool(end)
+            assert generated[: len(expected)] == expected
+            assert end or len(generated) == len(expected) + 1
+
+
+def test_the_tokenizer_has_our_token_ids(exported):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported[1])
+    text = "".join(isa.TOKEN_ID)
+    assert tokenizer(text)["input_ids"] == list(range(isa.VOCABULARY_SIZE))
+    assert tokenizer.decode(range(isa.VOCABULARY_SIZE)) == text
+    assert tokenizer.eos_token_id == isa.END_ID
+    with pytest.raises(Exception, match="Missing"):
+        tokenizer("1 2")
+
+
+def test_an_export_loads_with_the_same_weights(exported):
+    model, directory = exported
+    loaded = load_export(directory)
+    for (name, found), (_, expected) in zip(
+        loaded.state_dict().items(), model.state_dict().items(), strict=True
+    ):
+        assert torch.equal(found, expected), name
+    metadata = read_metadata(directory)
+    assert metadata["steps"] == 7
+    assert metadata["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
+    model = random_model()
+    save_export(model, SIZES, tmp_path / "model", {"steps": 1})
+    save_export(model, SIZES, tmp_path / "model", {"steps": 2})
+    assert read_metadata(tmp_path / "model")["steps"] == 2
+    assert len({path.stat().st_mode for path in (tmp_path / "model").iterdir()}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    # Snakemake deletes the files of a failed export, but not the card.
+    (tmp_path / "model" / "README.md").write_text("a card")
+    for name in FILES:
+        (tmp_path / "model" / name).unlink()
+    save_export(model, SIZES, tmp_path / "model", {"steps": 3})
+    assert {path.name for path in (tmp_path / "model").iterdir()} == set(FILES)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").write_text("dear")
+    with pytest.raises(InputError, match="thesis: not empty and not a model export"):
+        save_export(model, SIZES, tmp_path / "thesis", {})
+    assert (tmp_path / "thesis" / "chapter").read_text() == "dear"
+
+
+def _edit_metadata(directory, **changes):
+    path = directory / "meta.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d: shutil.rmtree(d), "is not a model export"),
+        (lambda d: (d / "meta.json").unlink(), "is not a model export"),
+        (lambda d: (d / "meta.json").write_text("{"), "not valid JSON"),
+        (lambda d: (d / "model.safetensors").unlink(), "missing"),
+        (lambda d: (d / "model.safetensors").write_bytes(b""), "damaged"),
+        (
+            lambda d: (d / "model.safetensors").write_bytes((d / "model.safetensors").read_bytes()[:-9]),
+            "damaged",
+        ),
+        (lambda d: _edit_metadata(d, isa_digest="0123"), "trained on instruction set 0123"),
+        (lambda d: _edit_metadata(d, model=None), "not the sizes of a model"),
+        (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "mlp": 47}), "has shape"),
+        (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "layers": 4}), "missing tensor"),
+        (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "layers": 2}), "unexpected tensor"),
+    ],
+)
+def test_bad_exports_are_rejected_in_one_line(tmp_path, damage, message):
+    directory = tmp_path / "model"
+    save_export(random_model(), SIZES, directory, {})
+    damage(directory)
+    with pytest.raises(InputError, match=message) as caught:
+        Cadmus.load(directory)
+    assert "\n" not in str(caught.value)
+    assert str(directory) in str(caught.value)

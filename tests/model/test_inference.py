@@ -1,0 +1,205 @@
+"""Logits, completions, hidden states and patching."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cadmus import isa
+from cadmus.model import gpt, inference
+from cadmus.model.gpt import GPT
+from cadmus.model.inference import Cadmus
+from cadmus.model.tokens import padded_tokens
+from cadmus.programs import Programs, join
+from tests.model.models import FLOAT_NOISE, SIZES, random_model, random_programs, unpacked_logits
+
+
+def test_next_logits_follow_the_last_instruction():
+    model = random_model()
+    prompts = random_programs(25, 1, 15)
+    logits = Cadmus(model, batch_size=7).next_logits(prompts)
+    assert logits.dtype == np.float32
+    with torch.inference_mode():
+        for row, prompt in zip(logits, prompts.to_strings(), strict=True):
+            np.testing.assert_allclose(row, unpacked_logits(model, prompt)[-1].numpy(), atol=FLOAT_NOISE)
+
+
+def recomputed(model: GPT, prompt: str, max_length: int) -> tuple[str, bool]:
+    """Greedy decoding in the plainest way."""
+    program = prompt
+    while True:
+        with torch.inference_mode():
+            symbol = isa.INSTRUCTIONS[int(unpacked_logits(model, program)[-1].argmax())].symbol
+        if symbol == isa.END or len(program) == max_length:
+            return program[len(prompt) :], symbol == isa.END
+        program += symbol
+
+
+@pytest.mark.parametrize(("prompt_tokens", "spare"), [(2048, 16), (30, 1), (1, 3)])
+def test_completions_equal_full_recomputation(monkeypatch, prompt_tokens, spare):
+    monkeypatch.setattr(inference, "PROMPT_TOKENS", prompt_tokens)
+    monkeypatch.setattr(gpt, "SPARE", spare)
+    # The end token is made likely enough that programs end at many lengths.
+    model = random_model()
+    with torch.no_grad():
+        model.lm_head.weight[isa.END_ID] *= -2
+    prompts = random_programs(60, 1, 20)
+    completions, ended = Cadmus(model, batch_size=16).complete(prompts, 20)
+    expected = [recomputed(model, prompt, 20) for prompt in prompts.to_strings()]
+    assert list(zip(completions.to_strings(), ended.tolist(), strict=True)) == expected
+    assert 0.1 < ended.mean() < 0.9
+    assert len(set(completions.lengths[ended].tolist())) >= 3
+
+
+def test_completions_do_not_depend_on_the_batch_size():
+    model = random_model()
+    prompts = random_programs(50, 1, 12)
+    results = [Cadmus(model, batch_size=size).complete(prompts, 18) for size in (1, 8, 64)]
+    for completions, ended in results[1:]:
+        assert completions.to_strings() == results[0][0].to_strings()
+        assert np.array_equal(ended, results[0][1])
+
+
+@given(st.lists(st.integers(1, 50)).map(sorted), st.integers(1, 200))
+def test_parts_are_as_long_as_fits(lengths, most):
+    def fits(rows: int, shortest: int, longest: int) -> bool:
+        return rows * longest - shortest <= most
+
+    parts = list(inference._parts(np.array(lengths), fits))
+    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(len(lengths)))
+    for part in parts:
+        rows, shortest = part.stop - part.start, lengths[part.start]
+        assert rows == 1 or fits(rows, shortest, lengths[part.stop - 1])
+        assert part.stop == len(lengths) or not fits(rows + 1, shortest, lengths[part.stop])
+
+
+def test_no_prompts_give_no_completions():
+    completions, ended = Cadmus(random_model()).complete(Programs.from_strings([]), 10)
+    assert len(completions) == len(ended) == 0
+
+
+def test_empty_and_too_long_prompts_are_rejected():
+    model = Cadmus(random_model())
+    with pytest.raises(ValueError, match="empty"):
+        model.next_logits(Programs.from_strings(["1", ""]))
+    with pytest.raises(ValueError, match="empty"):
+        model.complete(Programs.from_strings([""]), 5)
+    with pytest.raises(ValueError, match="longer than max_length 5"):
+        model.complete(Programs.from_strings(["123456"]), 5)
+
+
+def test_max_length_may_differ_per_prompt():
+    model = Cadmus(random_model(), batch_size=7)
+    prompts = random_programs(40, 1, 12)
+    limits = prompts.lengths + np.random.default_rng(2).integers(0, 15, len(prompts))
+    completions, ended = model.complete(prompts, limits)
+    for row, limit in enumerate(limits):
+        one, end = model.complete(prompts.take(np.array([row])), int(limit))
+        assert (one.to_strings()[0], end[0]) == (completions.to_strings()[row], ended[row])
+    with pytest.raises(ValueError, match="longer than max_length"):
+        model.complete(prompts, prompts.lengths - (np.arange(len(prompts)) == 3))
+
+
+def test_choose_gets_the_logits_of_its_rows():
+    model = Cadmus(random_model(), batch_size=7)
+    prompts = random_programs(30, 1, 12)
+    wanted = np.random.default_rng(3).integers(1, isa.VOCABULARY_SIZE, len(prompts))
+    asked = np.zeros(len(prompts), np.int64)
+
+    def choose(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        first = asked[rows] == 0
+        expected = model.next_logits(prompts.take(rows))
+        np.testing.assert_allclose(logits.numpy()[first], expected[first], atol=FLOAT_NOISE)
+        asked[rows] += 1
+        return np.where(asked[rows] <= 1 + rows % 4, wanted[rows], isa.END_ID)
+
+    completions, ended = model.complete(prompts, 20, choose)
+    assert ended.all()
+    expected = [isa.INSTRUCTIONS[token].symbol * (1 + row % 4) for row, token in enumerate(wanted)]
+    assert completions.to_strings() == expected
+
+
+def test_log_probabilities_match_greedy_completions(monkeypatch):
+    monkeypatch.setattr(inference, "PROMPT_TOKENS", 40)
+    made = random_model()
+    with torch.no_grad():
+        made.lm_head.weight[isa.END_ID] *= -2
+    model = Cadmus(made, batch_size=8)
+    prompts = random_programs(30, 1, 12)
+    completions, ended = model.complete(prompts, 20)
+    programs = join(prompts, completions)
+    found = model.log_probabilities(programs)
+    first_logits = torch.from_numpy(model.next_logits(prompts))
+    assert [len(of_program) for of_program in found] == programs.lengths.tolist()
+    for row, (prompt, completion) in enumerate(
+        zip(prompts.to_strings(), completions.to_strings(), strict=True)
+    ):
+        with torch.inference_mode():
+            expected = unpacked_logits(made, prompt + completion).log_softmax(-1).numpy()
+        np.testing.assert_allclose(found[row], expected, atol=FLOAT_NOISE)
+        followed = [isa.INSTRUCTIONS[token].symbol for token in found[row][len(prompt) - 1 :].argmax(1)]
+        written = completion + isa.END * bool(ended[row])
+        assert "".join(followed[: len(written)]) == written
+        np.testing.assert_allclose(
+            found[row][len(prompt) - 1], first_logits[row].log_softmax(0).numpy(), atol=FLOAT_NOISE
+        )
+    assert model.log_probabilities(Programs.from_strings([])) == []
+    with pytest.raises(ValueError, match="empty"):
+        model.log_probabilities(Programs.from_strings(["1", ""]))
+
+
+def test_hidden_states_are_the_residual_stream():
+    model = random_model()
+    programs = random_programs(10, 6, 6)
+    parts = list(Cadmus(model, batch_size=4).hidden_states(programs))
+    assert [(part.start, part.stop) for part, _ in parts] == [(0, 4), (4, 8), (8, 10)]
+    states = np.concatenate([states for _, states in parts], axis=1)
+    assert states.shape == (SIZES.layers + 1, 10, 6, SIZES.width)
+    tokens = torch.from_numpy(padded_tokens(programs))
+    with torch.inference_mode():
+        np.testing.assert_array_equal(states[0], model.embed_in(tokens).numpy())
+        logits = model.logits(torch.from_numpy(states[-1][:, -1])).numpy()
+    np.testing.assert_allclose(logits, Cadmus(model).next_logits(programs), atol=FLOAT_NOISE)
+    with pytest.raises(ValueError, match="different lengths"):
+        next(Cadmus(model).hidden_states(Programs.from_strings(["12", "1"])))
+
+
+def test_the_last_layer_of_the_logit_lens_has_the_logits_of_the_model():
+    model = random_model()
+    programs = random_programs(10, 6, 6)
+    parts = list(Cadmus(model, batch_size=4).layer_logits(programs))
+    assert [(part.start, part.stop) for part, _ in parts] == [(0, 4), (4, 8), (8, 10)]
+    logits = np.concatenate([logits for _, logits in parts], axis=1)
+    assert logits.shape == (SIZES.layers + 1, 10, 6, isa.VOCABULARY_SIZE)
+    np.testing.assert_allclose(logits[-1][:, -1], Cadmus(model).next_logits(programs), atol=FLOAT_NOISE)
+    assert np.abs(logits[0] - logits[-1]).max() > 0.1
+
+
+@pytest.mark.parametrize("token", [2, 5])
+def test_patched_logits(token):
+    model = Cadmus(random_model(), batch_size=4)
+    programs = random_programs(10, 6, 6)
+    donors = programs.take(np.arange(10)[::-1])
+    own, donor = model.next_logits(programs), model.next_logits(donors)
+    for layer in range(SIZES.layers + 1):
+        same = model.patched_logits(programs, programs, layer, token)
+        np.testing.assert_allclose(same, own, atol=FLOAT_NOISE)
+        patched = model.patched_logits(programs, donors, layer, token)
+        # Behind the last layer only the last token is read.
+        if layer < SIZES.layers or token == 5:
+            assert np.abs(patched - own).max() > 0.1
+        else:
+            np.testing.assert_allclose(patched, own, atol=FLOAT_NOISE)
+    if token == 5:
+        np.testing.assert_allclose(patched, donor, atol=FLOAT_NOISE)
+    with pytest.raises(ValueError, match="different lengths"):
+        model.patched_logits(programs, random_programs(10, 7, 7), 0, token)
+
+
+def test_patching_the_embedding_replaces_one_instruction():
+    model = Cadmus(random_model())
+    patched = model.patched_logits(
+        Programs.from_strings(["34+7"]), Programs.from_strings(["89-6"]), layer=0, token=2
+    )
+    np.testing.assert_allclose(patched, model.next_logits(Programs.from_strings(["34-7"])), atol=FLOAT_NOISE)

@@ -1,0 +1,100 @@
+"""Tiny trainings in processes of their own, and what they wrote."""
+
+import json
+import multiprocessing
+import shutil
+import socket
+from pathlib import Path
+
+import torch
+import yaml
+
+from cadmus.model.export import load_export
+from tests.train import worker
+
+# The server imports what a training needs once; each training is a fork of it.
+PROCESSES = multiprocessing.get_context("forkserver")
+
+
+PROCESSES.set_forkserver_preload(["tests.train.worker", "deepspeed.runtime.zero.muon.original_muon"])
+
+
+def run_config(**train) -> dict:
+    return {
+        "name": "test",
+        "dataset": {"max_length": 31, "templates": {"equality": {"train": 1}}},
+        "model": {"layers": 2, "width": 32, "heads": 2, "mlp": 64},
+        # What is tested does not depend on the processor.
+        "train": {"steps": 10, "batch_size": 32, "checkpoint_every": 5, "precision": "bf16", **train},
+    }
+
+
+def start(directory: Path, values: dict, data_digest: str = "data") -> multiprocessing.Process:
+    directory.mkdir(exist_ok=True)
+    (directory / "config.yaml").write_text(yaml.safe_dump(values))
+    process = PROCESSES.Process(target=worker.train, args=(directory, data_digest))
+    process.start()
+    return process
+
+
+def finish(process: multiprocessing.Process) -> int:
+    process.join(60)
+    assert process.exitcode is not None, "the training hangs"
+    return process.exitcode
+
+
+def train(directory: Path, values: dict, data_digest: str = "data") -> int:
+    return finish(start(directory, values, data_digest))
+
+
+def train_ranks(directory: Path, values: dict, ranks: int | None = None) -> int:
+    """Train with as many forks of the server as the config has ranks: faster than the launcher is."""
+    directory.mkdir(exist_ok=True)
+    (directory / "config.yaml").write_text(yaml.safe_dump(values))
+    ranks = ranks or values["train"].get("ranks", 1)
+    port = free_port()
+    processes = [
+        PROCESSES.Process(target=worker.train_rank, args=(directory, rank, ranks, port))
+        for rank in range(ranks)
+    ]
+    for process in processes:
+        process.start()
+    return max(map(abs, map(finish, processes)))
+
+
+def free_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+        return port
+
+
+def metrics(directory: Path) -> list[dict]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(directory: Path) -> list[float]:
+    assert [record["step"] for record in metrics(directory)] == list(range(1, len(metrics(directory)) + 1))
+    return [record["loss"] for record in metrics(directory)]
+
+
+def assert_same_model(one: Path, other: Path) -> None:
+    first, second = (load_export(directory / "model").state_dict() for directory in (one, other))
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+def assert_close_model(one: Path, other: Path, tolerance: float) -> None:
+    first, second = (load_export(directory / "model").state_dict() for directory in (one, other))
+    for name in first:
+        torch.testing.assert_close(
+            first[name], second[name], atol=tolerance, rtol=0, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+def go_back(directory: Path, step: int) -> None:
+    """Make a finished run one that was killed behind its checkpoint of ``step``."""
+    for newer in (directory / "checkpoints").glob("step-*"):
+        if newer.name > f"step-{step:08d}":
+            shutil.rmtree(newer)
+    shutil.rmtree(directory / "model")

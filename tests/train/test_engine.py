@@ -1,0 +1,188 @@
+"""DeepSpeed: precision, configuration, learning rates, and GPUs as far as they can be tested without one."""
+
+import json
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cadmus import config
+from cadmus.model.gpt import GPT
+from cadmus.train import engine
+from tests.checkout import ROOT
+from tests.train import worker
+from tests.train.runs import run_config, train
+
+
+def schedule(**fields) -> list[float]:
+    train = config.Train(steps=10, **fields)
+    return [engine.learning_rate_factor(train, step) for step in range(10)]
+
+
+def test_learning_rate_schedules():
+    assert schedule(schedule="constant", warmup_fraction=0.2) == [0.5, 1] + [1] * 8
+    linear = schedule(schedule="linear", warmup_fraction=0.0)
+    assert linear == pytest.approx([1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
+    cosine = schedule(schedule="cosine", warmup_fraction=0.5)
+    assert cosine[:6] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1, 1])
+    assert sum(cosine[5:]) == pytest.approx(3)
+    assert cosine[5:] == sorted(cosine[5:], reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "precision"),
+    [
+        ({"amx_bf16": True}, "bf16"),
+        ({"avx512_bf16": True}, "bf16"),
+        ({"avx512_f": True}, "fp32"),
+        ({}, "fp32"),
+    ],
+)
+def test_the_default_precision_follows_the_cpu(monkeypatch, capabilities, precision):
+    """Without instructions for bf16, a training in it would be a hundred times slower."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *of_one_rank: None)
+    device = torch.device("cpu")
+    assert engine.with_precision(config.Train(steps=1), device).precision == precision
+    for wanted in ("bf16", "fp32"):
+        asked = config.Train(steps=1, precision=wanted)
+        assert engine.with_precision(asked, device) == asked
+
+
+def test_one_rank_without_bf16_makes_all_train_in_fp32(monkeypatch):
+    def all_reduce(tensor, operation):
+        assert operation == torch.distributed.ReduceOp.MIN
+        tensor.fill_(0)
+
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    assert engine.with_precision(config.Train(steps=1), torch.device("cpu")).precision == "fp32"
+
+
+def test_deepspeed_config_of_eight_gpus():
+    run = config.load_config(ROOT / "config" / "paper.yaml")
+    told = engine.deepspeed_config(run.train, 8)
+    assert run.train.ranks == 2
+    assert told["train_batch_size"] == 1024
+    assert told["train_micro_batch_size_per_gpu"] == 128
+    assert told["gradient_clipping"] == 1.0
+    assert told["bf16"] == {"enabled": True}
+    assert told["data_types"] == {"grad_accum_dtype": "fp32"}
+    assert told["zero_optimization"] == {"stage": 1}
+    assert told["optimizer"]["type"] == "AdamW"
+    assert told["optimizer"]["params"]["betas"] == [0.9, 0.95]
+    # DeepSpeed derives it; given as well, it would have to agree.
+    assert "gradient_accumulation_steps" not in told
+    accumulated = engine.deepspeed_config(run.train.model_copy(update={"micro_batch_size": 32}), 8)
+    assert accumulated["train_micro_batch_size_per_gpu"] == 32
+    assert accumulated["train_batch_size"] == 1024
+
+
+def test_muon_optimizes_the_matrices_of_the_blocks():
+    from deepspeed import set_optimizer_flags
+
+    class Told:
+        optimizer_name = "muon"
+        optimizer_params = engine.deepspeed_config(config.Train(steps=1), 1)["optimizer"]["params"]
+
+    model = GPT(config.Model(layers=1, width=8, heads=2, mlp=16))
+    set_optimizer_flags(Told, model)
+    assert {name for name, parameter in model.named_parameters() if parameter.use_muon} == {
+        "layers.0.attention.query_key_value.weight",
+        "layers.0.attention.dense.weight",
+        "layers.0.mlp.dense_h_to_4h.weight",
+        "layers.0.mlp.dense_4h_to_h.weight",
+    }
+
+
+def test_a_rank_sets_its_gpu_before_the_first_collective(two_gpus, monkeypatch):
+    """NCCL takes the current device for objects and barriers."""
+    import deepspeed
+
+    seen = []
+    monkeypatch.setattr(
+        deepspeed, "init_distributed", lambda backend, **options: seen.append((backend, list(two_gpus)))
+    )
+    assert engine.start_process() == torch.device("cuda", 1)
+    assert seen == [("nccl", [1])]
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(True)
+
+
+@pytest.fixture
+def stances(monkeypatch) -> list[str]:
+    """What torch.compile is told."""
+    given: list[str] = []
+    monkeypatch.setattr(torch.compiler, "set_stance", given.append)
+    monkeypatch.delenv("CC", raising=False)
+    return given
+
+
+def test_without_a_compiler_training_is_eager_and_reports_it(stances, monkeypatch, tmp_path):
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == "gcc" else None)
+    assert engine.prepare_compiler(wanted=True) is None
+    assert stances == []
+    monkeypatch.setenv("CC", "cl")
+    assert engine.prepare_compiler(wanted=True).startswith(
+        "no C compiler found (cl); blocks and Muon are not"
+    )
+    monkeypatch.delenv("CC")
+    (tmp_path / "Python.h").unlink()
+    assert engine.prepare_compiler(wanted=True).startswith(f"no {tmp_path}/Python.h (the package python3-dev")
+    assert stances == ["force_eager"] * 2
+    assert engine.prepare_compiler(wanted=False) is None
+    assert stances == ["force_eager"] * 3
+
+
+def test_deepspeed_has_no_timers_and_reduces_in_fp32():
+    told = engine.deepspeed_config(config.Train(steps=1), 8)
+    assert told["timers"] == {"throughput": {"enabled": False}}
+    assert told["communication_data_type"] == "fp32"
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"recipe": "paper"}, {"precision": "fp32"}], ids=["muon", "adam", "fp32"]
+)
+def test_a_step_waits_for_the_gpu_at_most_twice(tmp_path, fields):
+    steps = 4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "train", _train_and_count)
+        assert train(tmp_path, run_config(steps=steps, checkpoint_every=100, **fields)) == 0
+    waits = json.loads((tmp_path / "waits").read_text())
+    assert waits["synchronize"] == 0
+    assert waits["scalars"] <= 2 * steps
+
+
+def _train_and_count(directory: Path, data_digest: str) -> None:
+    """As worker.train, with a count of what would wait for a GPU in the steps."""
+    from deepspeed.accelerator import get_accelerator
+
+    from cadmus.train import loop
+
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    waits = {"synchronize": 0, "scalars": 0}
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, arguments=(), options=None):
+            waits["scalars"] += function is torch.ops.aten._local_scalar_dense.default
+            return function(*arguments, **(options or {}))
+
+    def synchronize(device=None) -> None:
+        waits["synchronize"] += 1
+
+    get_accelerator().synchronize = synchronize
+    step = loop.Training.train_step
+
+    def counted(self, stop):
+        with Count():
+            return step(self, stop)
+
+    loop.Training.train_step = counted
+    worker.train(directory, data_digest)
+    (directory / "waits").write_text(json.dumps(waits))

@@ -1,0 +1,81 @@
+"""Numbers of ranks, and starting them."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from cadmus import config
+from cadmus.train import launch
+from cadmus.train.slurm import Nodes
+from tests.checkout import ROOT
+
+
+def test_ranks_fail_and_stop_together(tmp_path):
+    (tmp_path / "rank.py").write_text(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
+        "open(f'started-{os.environ[\"RANK\"]}', 'w').close()\n"
+        "if sys.argv[1:] == ['fail'] and os.environ['RANK'] == '1': sys.exit(2)\n"
+        "time.sleep(30)\n"
+    )
+    launcher = (
+        "import sys; from cadmus.train import launch; "
+        "sys.exit(launch.run_ranks([sys.executable, 'rank.py', *sys.argv[1:]], 2))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for arguments, code in ((["fail"], 2), ([], 1)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", launcher, *arguments], cwd=tmp_path, env=environment
+        )
+        deadline = time.monotonic() + 20
+        while not arguments and len(list(tmp_path.glob("started-*"))) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        if not arguments:
+            process.terminate()
+        try:
+            assert process.wait(20) == code
+        finally:
+            process.kill()
+            process.wait()
+        for path in tmp_path.glob("started-*"):
+            path.unlink()
+
+
+def ranks(cores: int, gpus: int = 0, nodes: Nodes | None = None, **train) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMP_NUM_THREADS", raising=False)
+        patch.setattr(launch, "cores", lambda: cores)
+        patch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+        patch.setattr(torch.cuda, "device_count", lambda: gpus)
+        return launch.count_ranks(config.Train(steps=1, **train), nodes)
+
+
+def test_one_rank_per_gpu_or_core():
+    nodes = Nodes(2, 0, "127.0.0.1:1", "1")
+    assert ranks(2) == 2
+    assert ranks(1) == 1
+    assert ranks(16, gpus=4) == 4
+    assert ranks(16, gpus=4, nodes=nodes) == 8
+    assert ranks(4, nodes=nodes) == 8
+    assert ranks(2, ranks=8) == 8
+
+
+def test_ranks_share_the_batch_equally():
+    assert ranks(3, batch_size=256) == 2
+    assert ranks(4, batch_size=256, micro_batch_size=128) == 2
+    assert ranks(8, gpus=7, batch_size=1024) == 4
+    assert ranks(5, batch_size=64) == 2, "a rank has 32 programs at least"
+    assert ranks(5, batch_size=7) == 1
+
+
+def test_ranks_use_only_the_cores_of_snakemake(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(launch, "cores", lambda: 8)
+    for threads, count in (("2", 2), ("16", 8), ("", 8), ("0", 8), ("2,1", 8)):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        assert launch.count_ranks(config.Train(steps=1)) == count

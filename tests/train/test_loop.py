@@ -1,0 +1,143 @@
+"""The training loop: losses, interrupting and resuming."""
+
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cadmus import config, isa
+from cadmus.model import WEIGHTS
+from cadmus.model.export import load_export, read_metadata
+from cadmus.train import checkpoint
+from cadmus.train.snapshots import find_snapshots
+from tests.train.runs import (
+    assert_same_model,
+    finish,
+    go_back,
+    losses,
+    metrics,
+    run_config,
+    start,
+    train,
+    train_ranks,
+)
+
+NO_DIFFERENCE = 2e-5
+"""Largest difference of fp32 losses between two orders of the same sums, after ten steps."""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"precision": "fp32"},
+        {"recipe": "paper"},
+        {"recipe": "paper", "precision": "fp32", "micro_batch_size": 8},
+    ],
+    ids=["muon", "muon-fp32", "adam", "adam-fp32-accumulated"],
+)
+def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, fields):
+    assert train(tmp_path / "whole", run_config(**fields)) == 0
+    assert train(tmp_path / "parts", run_config(**fields)) == 0
+    go_back(tmp_path / "parts", 5)
+    assert train(tmp_path / "parts", run_config(**fields)) == 0
+    assert len(losses(tmp_path / "whole")) == 10
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    assert_same_model(tmp_path / "parts", tmp_path / "whole")
+
+
+def wait_for_steps(directory: Path, steps: int) -> None:
+    deadline = time.monotonic() + 60
+    path = directory / "metrics.jsonl"
+    while not path.exists() or path.read_bytes().count(b"\n") < steps:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_killed_and_interrupted_runs_resume_to_the_same_losses(tmp_path):
+    values = run_config(steps=60, checkpoint_every=10, keep_checkpoints=2, snapshots=9)
+    assert train(tmp_path / "whole", values) == 0
+    broken = tmp_path / "broken"
+
+    process = start(broken, values)
+    wait_for_steps(broken, 15)
+    process.kill()
+    assert finish(process) == -signal.SIGKILL
+    assert 15 <= len(losses(broken)) < 60
+
+    process = start(broken, values)
+    wait_for_steps(broken, 25)
+    process.terminate()
+    assert finish(process) == 3
+    stopped = checkpoint.find_latest(broken / "checkpoints")
+    assert stopped.name == f"step-{len(losses(broken)):08d}"
+    assert 25 <= len(losses(broken)) < 60
+
+    assert train(broken, values) == 0
+    assert losses(broken) == losses(tmp_path / "whole")
+    assert_same_model(broken, tmp_path / "whole")
+    for snapshot in find_snapshots(tmp_path / "whole" / "snapshots"):
+        again = broken / "snapshots" / snapshot.name
+        assert (again / WEIGHTS).read_bytes() == (snapshot / WEIGHTS).read_bytes()
+    kept = sorted(path.name for path in (broken / "checkpoints").glob("*step-*"))
+    assert len(kept) == 2
+    assert kept[-1] == "step-00000060"
+    records = metrics(broken)
+    assert [record["programs"] for record in records] == [32 * step for step in range(1, 61)]
+    assert all(later["seconds"] > earlier["seconds"] for earlier, later in pairwise(records))
+
+
+def test_a_run_learns_and_exports_its_metadata(tmp_path):
+    values = run_config(steps=80, checkpoint_every=80, learning_rate=3e-3, precision=None)
+    assert train(tmp_path, values) == 0
+    records = metrics(tmp_path)
+    assert records[0]["loss"] == pytest.approx(np.log(isa.VOCABULARY_SIZE), abs=0.1)
+    assert records[-1]["completion_loss"] < records[0]["completion_loss"] - 0.1
+    exported = read_metadata(tmp_path / "model")
+    assert exported["steps"] == 80
+    assert exported["data_digest"] == "data"
+    assert exported["loss"] == records[-1]["loss"]
+    assert exported["tokens"] == records[-1]["tokens"]
+    assert exported["flops"] == records[-1]["flops"] == pytest.approx(80 * records[0]["flops"], rel=0.1)
+    assert exported["config"]["train"]["learning_rate"] == 3e-3
+    assert exported["config"]["train"]["precision"] in ("bf16", "fp32")
+    assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])
+
+
+def test_losses_do_not_depend_on_micro_batches_or_row_length(tmp_path):
+    fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3}
+    assert train(tmp_path / "one", run_config(**fields)) == 0
+    assert train(tmp_path / "four", run_config(**fields, micro_batch_size=8, row_length=50)) == 0
+    np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
+
+
+def test_prompts_with_weight_zero_are_not_learned(tmp_path):
+    last = {}
+    for weight in (0.0, 1.0):
+        fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-2}
+        assert train(tmp_path / str(weight), run_config(**fields, prompt_weight=weight)) == 0
+        last[weight] = metrics(tmp_path / str(weight))[-1]
+    # Of completions that are ends alone: the end, whatever was before.
+    assert last[0.0]["completion_loss"] < last[1.0]["completion_loss"] - 0.5
+    assert last[0.0]["loss"] > last[1.0]["loss"] + 0.1
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
+def test_weighted_losses_do_not_depend_on_micro_batches(tmp_path, weight):
+    fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3, "prompt_weight": weight}
+    assert train(tmp_path / "one", run_config(**fields)) == 0
+    assert train(tmp_path / "four", run_config(**fields, micro_batch_size=8)) == 0
+    np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
+
+
+def test_ranks_that_do_not_divide_the_batch_are_rejected(tmp_path):
+    """As when torchrun is told another number than the config says."""
+    values = run_config(batch_size=33)
+    assert train_ranks(tmp_path, values, ranks=2) == 2
+    assert (tmp_path / "error").read_text() == (
+        "train.batch_size: 33 programs cannot be shared equally by 2 ranks, in whole micro-batches; "
+        "start another number of ranks"
+    )

@@ -1,0 +1,66 @@
+"""Packing of programs into rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cadmus import isa
+from cadmus.checks import kills
+from cadmus.programs import Programs
+from cadmus.train.packing import NO_TARGET, pack, pack_batch
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 20), max_size=60), st.integers(20, 40))
+def test_packed_programs_do_not_overlap(lengths, row_length):
+    lengths = np.array(lengths, np.int64)
+    rows, columns, count = pack(lengths, row_length)
+    taken = np.zeros((count, row_length), int)
+    for row, column, length in zip(rows, columns, lengths, strict=True):
+        assert column + length <= row_length
+        taken[row, column : column + length] += 1
+    assert taken.max(initial=0) <= 1
+    assert (taken.sum(1) > 0).all()
+    # No two rows could have been one.
+    used = np.sort(taken.sum(1))
+    assert count < 2 or used[0] + used[1] > row_length
+
+
+def test_packing_rejects_a_program_longer_than_a_row():
+    with pytest.raises(ValueError, match="needs 21 tokens"):
+        pack(np.array([3, 21]), 20)
+
+
+def test_packing_fills_the_rows():
+    programs = kills.random_programs(256, 6, 30)
+    assert pack_batch(programs, np.ones(256), 64).fill > 0.97
+    assert pack_batch(programs, np.ones(256), 128).fill > 0.95
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(sorted(set(isa.TOKEN_ID) - {"."}), min_size=1, max_size=15), min_size=1, max_size=12))
+def test_a_packed_batch_holds_each_program_once(strings):
+    prompt_lengths = np.array([len(string) // 2 for string in strings])
+    packed = pack_batch(Programs.from_strings(strings), prompt_lengths, 16)
+    found = []
+    for row in range(len(packed.tokens)):
+        for segment in packed.segments[row].unique():
+            inside = packed.segments[row] == segment
+            tokens, targets = packed.tokens[row][inside], packed.targets[row][inside]
+            completing = packed.completion_mask[row][inside].tolist()
+            if segment < 0:
+                assert (targets == NO_TARGET).all()
+                assert not any(completing)
+                continue
+            prompt = prompt_lengths[segment]
+            assert completing == [
+                targets[place] != NO_TARGET and place + 1 >= prompt for place in range(len(tokens))
+            ]
+            assert packed.positions[row][inside].tolist() == list(range(len(tokens)))
+            assert targets.tolist() == [*tokens[1:].tolist(), NO_TARGET]
+            found.append("".join(isa.INSTRUCTIONS[token].symbol for token in tokens))
+    assert sorted(found) == sorted(string + "." for string in strings)
+    assert packed.programs == len(strings)
+    assert packed.target_count == (packed.targets != NO_TARGET).sum()
+    assert packed.fill == pytest.approx((packed.segments >= 0).float().mean().item())

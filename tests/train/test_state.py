@@ -1,0 +1,106 @@
+"""The training state over ranks and ZeRO stages."""
+
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+from cadmus.train import launch
+from tests.train.runs import (
+    assert_close_model,
+    assert_same_model,
+    go_back,
+    losses,
+    run_config,
+    train,
+    train_ranks,
+)
+
+NO_DIFFERENCE = 2e-5
+"""Largest difference of fp32 losses between two orders of the same sums, after ten steps."""
+
+
+NO_DIFFERENCE_BF16 = 2e-4
+"""The same in bf16."""
+
+
+WEIGHTS_NO_DIFFERENCE = {"fp32": 5e-5, "bf16": 5e-3}
+"""The same for the weights.  Adam makes a step of the learning rate, 1e-3 here, of a gradient near 0."""
+
+
+def test_launched_ranks_give_the_losses_of_one(tmp_path):
+    assert train(tmp_path / "one", run_config()) == 0
+    two = tmp_path / "two"
+    two.mkdir()
+    (two / "config.yaml").write_text(yaml.safe_dump(run_config(ranks=2)))
+    command = [sys.executable, "-m", "tests.train.worker", str(two)]
+    assert launch.run_ranks(command, 2) == 0
+    assert len(losses(two)) == 10
+    # Newton-Schulz and bf16 magnify the noise.
+    np.testing.assert_allclose(losses(two), losses(tmp_path / "one"), atol=5e-3)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", NO_DIFFERENCE), ("bf16", NO_DIFFERENCE_BF16)])
+def test_every_zero_stage_on_two_ranks_gives_the_losses_of_one(tmp_path, precision, tolerance):
+    fields = {"recipe": "paper", "precision": precision, "learning_rate": 1e-3}
+    one = tmp_path / "one"
+    assert train(one, run_config(**fields)) == 0
+    for stage in (1, 2, 3):
+        two = tmp_path / f"stage-{stage}"
+        assert train_ranks(two, run_config(**fields, zero_stage=stage, ranks=2)) == 0
+        assert len(losses(two)) == 10
+        np.testing.assert_allclose(losses(two), losses(one), atol=tolerance)
+        assert_close_model(two, one, WEIGHTS_NO_DIFFERENCE[precision])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"recipe": "paper", "zero_stage": 2},
+        {"recipe": "paper", "zero_stage": 3},
+        {"recipe": "fast", "precision": "fp32"},
+    ],
+    ids=["adam-2", "adam-3", "muon-fp32"],
+)
+def test_two_ranks_resume_bit_for_bit(tmp_path, fields):
+    values = run_config(learning_rate=1e-3, ranks=2, **fields)
+    assert train_ranks(tmp_path / "whole", values) == 0
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
+    go_back(tmp_path / "parts", 5)
+    assert train_ranks(tmp_path / "parts", values) == 0
+    assert len(losses(tmp_path / "whole")) == 10
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    assert_same_model(tmp_path / "parts", tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("fields", "tolerance"),
+    [
+        ({"recipe": "paper", "precision": "fp32", "zero_stage": 1}, NO_DIFFERENCE),
+        ({"recipe": "paper", "precision": "fp32", "zero_stage": 2}, NO_DIFFERENCE),
+        ({"recipe": "paper", "precision": "fp32", "zero_stage": 3}, NO_DIFFERENCE),
+        ({"recipe": "fast", "precision": "bf16"}, 5e-4),
+        ({"recipe": "fast", "precision": "fp32"}, 5e-4),
+    ],
+    ids=["adam-1", "adam-2", "adam-3", "muon-bf16", "muon-fp32"],
+)
+def test_another_number_of_ranks_resumes(tmp_path, fields, tolerance):
+    values = run_config(
+        steps=12, checkpoint_every=4, keep_checkpoints=3, learning_rate=1e-3, ranks=2, **fields
+    )
+    # The middle of the parameters, where two ranks part, is to lie within a matrix.
+    values["model"]["layers"] = 3
+    assert train_ranks(tmp_path, values) == 0
+    whole = losses(tmp_path)
+    for step, ranks in ((4, 1), (8, 2)):
+        go_back(tmp_path, step)
+        values["train"]["ranks"] = ranks
+        assert train_ranks(tmp_path, values) == 0
+        assert len(losses(tmp_path)) == 12
+        np.testing.assert_allclose(losses(tmp_path), whole, atol=tolerance)
+        before = tmp_path / "checkpoints" / f"step-{step:08d}"
+        said = f"resuming after step {step} from {before}"
+        assert (tmp_path / "log").read_text().splitlines().count(said) == 1
+        assert not list((tmp_path / "checkpoints").glob("unfinished-*"))
