@@ -1,7 +1,4 @@
-"""What needs a GPU; ``make gpu-check`` runs it, the other tests do without one.
-
-The forms of attention that only a GPU has, training and inference there are held to those of the CPU.
-"""
+"""Tests that need a GPU, for ``make gpu-check``: attention, training and inference against the CPU."""
 
 import json
 import subprocess
@@ -30,22 +27,22 @@ if not torch.cuda.is_available():
 GPU = torch.device("cuda")
 SIZES = config.Model(layers=2, width=128, heads=2, mlp=512)
 BF16_NOISE = 0.02
-"""Difference of logits and gradients in bf16 from those in fp32, as a share of their size."""
+"""Relative difference of logits and gradients between bf16 and fp32."""
 FP32_NOISE = 2e-3
-"""Difference of losses between the devices, after ten steps in fp32."""
+"""Difference of losses between CPU and GPU after ten steps in fp32."""
 RESUMED_NOISE = 5e-4
-"""The same between two runs on one GPU in bf16, whose sums have no fixed order."""
+"""Difference of losses between two runs on one GPU in bf16, whose sums have no fixed order."""
 
 
 @pytest.fixture(scope="module", params=[64, 96, 128])
 def batch(request: pytest.FixtureRequest) -> PackedBatch:
-    """Programs in rows of the lengths that the configs have, and longer ones."""
+    """Packed programs in rows of several lengths."""
     programs = random_programs(100, 4, 60)
     return pack_batch(programs, np.ones(len(programs)), request.param)
 
 
 def of_programs(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:
-    """The logits that a loss is taken of, and the gradients of the matrices; of vectors they are rougher."""
+    """Return the logits of all targets and the gradients of the matrices; those of vectors are noisier."""
     device = model.embed_in.weight.device
     inputs = [tensor.to(device) for tensor in (batch.tokens, batch.positions, batch.segments)]
     targets = batch.targets.to(device)
@@ -61,7 +58,7 @@ def model_with(attending: Attending, dtype: torch.dtype) -> GPT:
 
 
 @pytest.mark.parametrize("name", forms(GPU))
-def test_the_forms_of_attention_are_equal(name: str, batch: PackedBatch) -> None:
+def test_attention_implementations_are_equal(name: str, batch: PackedBatch) -> None:
     expected = of_programs(model_with(Attending(attend_eager, False), torch.float32), batch)
     model = model_with(forms(GPU)[name], torch.bfloat16)
     for found, right in zip(of_programs(model, batch), expected, strict=True):
@@ -71,18 +68,18 @@ def test_the_forms_of_attention_are_equal(name: str, batch: PackedBatch) -> None
 def train(directory: Path, **settings) -> None:
     directory.mkdir(exist_ok=True)
     (directory / "config.yaml").write_text(yaml.safe_dump(run_config(**settings)))
-    # DeepSpeed wants a process of its own.
+    # DeepSpeed needs its own process.
     subprocess.run([sys.executable, "-m", "tests.train.worker", directory], check=True, timeout=300)
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_losses_are_those_of_a_cpu(tmp_path: Path, run: str) -> None:
+def test_losses_match_the_cpu(tmp_path: Path, run: str) -> None:
     train(tmp_path, **RUNS[run])
     np.testing.assert_allclose(losses(tmp_path), json.loads(GOLDEN.read_text())[run], rtol=0, atol=FP32_NOISE)
 
 
 @pytest.mark.parametrize("recipe", ["paper", "fast"])
-def test_a_training_in_bf16_goes_on(tmp_path: Path, recipe: str) -> None:
+def test_a_training_in_bf16_resumes(tmp_path: Path, recipe: str) -> None:
     train(tmp_path / "whole", recipe=recipe)
     train(tmp_path / "parts", recipe=recipe)
     before = losses(tmp_path / "parts")
@@ -95,7 +92,7 @@ def test_a_training_in_bf16_goes_on(tmp_path: Path, recipe: str) -> None:
     assert_close_model(tmp_path / "parts", tmp_path / "whole", 5e-3)
 
 
-def test_the_shipped_model_answers_as_on_a_cpu() -> None:
+def test_the_shipped_model_matches_the_cpu() -> None:
     prompts = ["62*4+54*4-", "34+7", "12+0", "tb9b:", "\\9+;"] * 20
     on_cpu, on_gpu = Cadmus.load(), Cadmus.load(device="cuda")
     np.testing.assert_allclose(on_gpu.next_logits(prompts), on_cpu.next_logits(prompts), atol=1e-2)
@@ -103,7 +100,7 @@ def test_the_shipped_model_answers_as_on_a_cpu() -> None:
     assert list(completions[0]) == list(completions[1])
 
 
-def test_every_way_of_training_is_measured() -> None:
+def test_the_training_benchmark_measures_every_variant() -> None:
     done = subprocess.run([sys.executable, "-c", LITTLE_TRAINING], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     measured = json.loads(done.stdout.splitlines()[-1])

@@ -1,10 +1,10 @@
-"""`make gpu-check`: does Cadmus work on the GPUs of this machine, and how fast?
+"""`make gpu-check`: checks and measures Cadmus on the GPUs of this machine.
 
-Ten minutes on one GPU.  Each part is a process with a time limit; one that fails does not stop the others.
-The verdicts are printed, one per line, and go with all that was measured to ``gpu_check.json``.  With
-``--ranks N`` the parts are those that need N GPUs: the same training with one rank and with N, over NCCL.
+Takes ten minutes on one GPU.  Each part is a process with a time limit; if one fails, the others still run.
+Prints one verdict per line and writes all measurements to ``gpu_check.json``.  With ``--ranks N`` it runs the
+parts that need N GPUs: the same training with one rank and with N, over NCCL.
 
-The parts that train run on CPUs as well, which is how tests/test_gpu_check.py tests them.
+The parts that train also run on CPUs; tests/test_gpu_check.py tests them there.
 """
 
 import argparse
@@ -34,13 +34,13 @@ from tests.checkout import ROOT
 
 STEPS = 60
 WARMUP = 20
-"""Steps that are not measured: kernels are compiled and memory is allocated in them."""
+"""First steps, not measured: they compile kernels and allocate memory."""
 PROFILED = 3
 """Steps under the profiler, after the measured ones."""
 LOSS_NOISE = 0.02
-"""Difference of losses in bf16 between numbers of ranks, in nats, after :data:`STEPS` steps."""
+"""Difference of losses in bf16 between one rank and several, in nats, after :data:`STEPS` steps."""
 ACCURACY_NOISE = 0.005
-"""Difference of the grid's accuracy from that of the published run, in distribution."""
+"""Difference of the grid's in-distribution accuracy from the published one."""
 
 Facts = dict[str, Any]
 
@@ -51,7 +51,7 @@ class Part:
 
     Attributes:
         name: in the report.
-        seconds: after which it is stopped.
+        seconds: time limit.
         run: takes an empty directory and the number of ranks; returns facts and a verdict, or raises Failed.
     """
 
@@ -61,11 +61,11 @@ class Part:
 
 
 class Failed(Exception):
-    """A part found something wrong; the message is its verdict."""
+    """A part failed; the message is its verdict."""
 
 
 def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """What is installed."""
+    """Installed software and GPUs."""
     from cadmus.train import engine
 
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
@@ -85,7 +85,7 @@ def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 
 def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """Forms of attention, training, resuming and inference against the CPU."""
+    """Attention, training, resuming and inference against the CPU."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "tests/gpu.py"], cwd=ROOT, capture_output=True, text=True
     )
@@ -97,7 +97,7 @@ def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 
 def steps(directory: Path, ranks: int, path: Path = ROOT / "config/h200.yaml") -> tuple[Facts, str]:
-    """Steps of training with the model of ``h200`` on random programs, eager and compiled."""
+    """Training steps of the model of ``h200`` on random programs, eager and compiled."""
     facts = {}
     for compiled in (False, True):
         name = "compiled" if compiled else "eager"
@@ -114,7 +114,7 @@ def steps(directory: Path, ranks: int, path: Path = ROOT / "config/h200.yaml") -
 
 
 def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Facts:
-    """Train :data:`STEPS` steps with so many ranks, in processes of their own; returns what the first saw."""
+    """Train :data:`STEPS` steps in ``ranks`` processes; return the measurements of the first."""
     directory.mkdir(parents=True)
     values = yaml.safe_load(path.read_text())
     changes = {"steps": STEPS, "ranks": ranks, "compile": compiled, "checkpoint_every": STEPS}
@@ -177,7 +177,7 @@ def _facts(run: config.Config, directory: Path, profiler: Any, measured: Facts) 
         **measured,
         "ms_per_step": 1000 * seconds,
         "tokens_per_second": tokens / seconds,
-        # Attention is left out: its share is small in programs this short.
+        # Without attention, a small fraction in programs this short.
         "tflops_per_gpu": training_flops(run.model, tokens, 0) / seconds / measured["ranks"] / 1e12,
         "kernels_per_step": sum(
             count
@@ -212,7 +212,7 @@ def _bench(name: str, programs: int) -> Callable[[Path, int], tuple[Facts, str]]
 
 
 def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """The comparison grid of the shipped model beside the published one."""
+    """The comparison grid of the shipped model against the published one."""
     import polars as pl
 
     start = time.perf_counter()
@@ -320,7 +320,7 @@ def main() -> None:
 
 
 def run_part(part: Part, ranks: int, output: Path) -> None:
-    """Run a part in this process and write its facts and its verdict."""
+    """Run a part in this process and write its facts and verdict."""
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
         try:
             facts, verdict = part.run(Path(directory), ranks)
@@ -331,11 +331,7 @@ def run_part(part: Part, ranks: int, output: Path) -> None:
 
 
 def check(parts: tuple[Part, ...], ranks: int, output: Path) -> bool:
-    """Run the parts one after another, print their verdicts and write the report after each.
-
-    Returns:
-        Whether all are well.
-    """
+    """Run the parts in turn, print each verdict and update the report; return True if all pass."""
     report: Facts = {"commit": commit(), "ranks": ranks, "parts": {}}
     for part in parts:
         start = time.monotonic()
@@ -372,7 +368,7 @@ def _in_a_process(part: Part, ranks: int) -> Facts:
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill a part and all that it started: ranks have sessions of their own."""
+    """Kill a part and all its descendants: ranks have their own sessions."""
     started = psutil.Process(process.pid).children(recursive=True)
     for each in (process, *started):
         with suppress(psutil.NoSuchProcess):
@@ -398,10 +394,10 @@ def _interrupt(command: list[str], metrics: Path) -> None:
 
 
 def _run(command: list[str]) -> str:
-    """The output of a command.
+    """Return the output of a command.
 
     Raises:
-        Failed: with the last line that it said.
+        Failed: the command fails; the message is its last line.
     """
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -15,11 +15,11 @@ SIZES = config.Model(layers=3, width=32, heads=4, mlp=48)
 
 
 FLOAT_NOISE = 2e-5
-"""Largest difference of logits of about size 1 between two orders of the same fp32 operations."""
+"""Maximum difference of logits of about 1 between two orders of the same fp32 operations."""
 
 
 def random_model(sizes: config.Model = SIZES) -> GPT:
-    """A model with weights so large that its answers differ from prompt to prompt."""
+    """Return a model with weights large enough for different answers to different prompts."""
     torch.manual_seed(5)
     model = GPT(sizes)
     with torch.no_grad():
@@ -37,7 +37,7 @@ def random_programs(count: int, low: int, high: int, seed: int = 1) -> Programs:
 
 
 def pack(programs: list[str]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One row with the programs one behind another, and some padding in a segment of its own."""
+    """Return one row of programs and padding: tokens, positions, segments."""
     tokens = [isa.TOKEN_ID[symbol] for program in programs for symbol in program] + [0] * 3
     positions = [place for program in programs for place in range(len(program))] + [0] * 3
     segments = [index for index, program in enumerate(programs) for _ in program] + [-1] * 3

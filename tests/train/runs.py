@@ -12,7 +12,7 @@ import yaml
 from cadmus.model.export import load_export
 from tests.train import worker
 
-# The server imports what a training needs once; each training is a fork of it.
+# The server imports DeepSpeed once; each training is a fork of it.
 PROCESSES = multiprocessing.get_context("forkserver")
 
 
@@ -24,7 +24,7 @@ def run_config(**train) -> dict:
         "name": "test",
         "dataset": {"max_length": 31, "templates": {"equality": {"train": 1}}},
         "model": {"layers": 2, "width": 32, "heads": 2, "mlp": 64},
-        # What is tested does not depend on the processor.
+        # bf16 on every CPU.
         "train": {"steps": 10, "batch_size": 32, "checkpoint_every": 5, "precision": "bf16", **train},
     }
 
@@ -48,7 +48,7 @@ def train(directory: Path, values: dict, data_digest: str = "data") -> int:
 
 
 def train_ranks(directory: Path, values: dict, ranks: int | None = None) -> int:
-    """Train with as many forks of the server as the config has ranks: faster than the launcher is."""
+    """Train with one fork of the server per rank, which is faster than the launcher."""
     directory.mkdir(exist_ok=True)
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
     ranks = ranks or values["train"].get("ranks", 1)
@@ -93,7 +93,7 @@ def assert_close_model(one: Path, other: Path, tolerance: float) -> None:
 
 
 def go_back(directory: Path, step: int) -> None:
-    """Make a finished run one that was killed behind its checkpoint of ``step``."""
+    """Turn a finished run into one that was killed after its checkpoint of ``step``."""
     for newer in (directory / "checkpoints").glob("step-*"):
         if newer.name > f"step-{step:08d}":
             shutil.rmtree(newer)

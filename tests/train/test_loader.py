@@ -3,14 +3,13 @@
 import numpy as np
 
 from cadmus import config
-from cadmus.programs import Programs
-from cadmus.train.data import TrainingSet
+from cadmus.programs import Programs, Samples
 from cadmus.train.loader import Loader
 
 
 def test_counts_cover_all_ranks():
     strings = ["34+7=", "u", "12+0>", "55="]
-    training_set = TrainingSet(Programs.from_strings(strings), np.full(4, 2, np.uint8))
+    training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
     batches = [
         Loader(training_set, 0, config.Train(steps=1, batch_size=4), 16, rank, ranks=2).load(0)
         for rank in (0, 1)
