@@ -11,19 +11,20 @@ from pathlib import Path
 import polars as pl
 import pytest
 import yaml
-from cadmus.evaluate.grid import grid_programs
 from click.testing import CliRunner
 
 from cadmus.cli.main import cadmus
 from cadmus.config import load_config, parse_config
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.errors import InputError, ModelOutputError
-from cadmus.llm import batches, direct
+from cadmus.evaluate.grid import grid_programs
+from cadmus.llm import batches, client, direct
 from cadmus.llm.answers import Answer, read_reply
 from cadmus.llm.comparison import Comparison
 from cadmus.llm.outcomes import OUTCOMES
 from cadmus.llm.prompt import EXAMPLES, SYMBOLS, document, prompt, read_answer, translate
 from cadmus.llm.requests import key_of
+from cadmus.llm.submit import submit
 from cadmus.programs import Programs
 from cadmus.vm import reference
 from tests.llm_server import Faults, LlmServer, fetch_stats, request_key
@@ -104,7 +105,7 @@ class Run:
         )
 
     def comparison(self):
-        return Comparison(load_config(self.config), self.directory / "llm", self.table).read()
+        return Comparison(load_config(self.config), self.directory / "llm", self.table)
 
     def score(self):
         self.step("score", "--output", self.directory / "answers.parquet")
@@ -369,14 +370,44 @@ def test_nothing_is_sent_above_the_cap(make, serve):
     assert "are spent or under way" in run.refused("submit")
 
 
+def test_the_library_sends_nothing_above_the_cap(make, serve):
+    server = serve()
+    run = make("chat", "batch", max_cost_usd=0.01)
+    comparison = run.comparison()
+    with comparison.writing(comparison.names), client.connect() as connected:
+        with pytest.raises(InputError, match=r"llm\.max_cost_usd: 0\.01 USD may not be enough"):
+            direct.send(comparison, ["chat"])
+        with pytest.raises(InputError, match=r"llm\.max_cost_usd: 0\.01 USD may not be enough"):
+            batches.submit(connected, comparison, "batch")
+    with pytest.raises(InputError, match=r"llm\.max_cost_usd: 0\.01 USD may not be enough"):
+        submit(comparison)
+    assert not server.stats.arrivals
+
+
+def test_a_missing_package_is_named(make, monkeypatch):
+    run = make("chat")
+    for name in (
+        "cadmus.llm.submit",
+        "cadmus.llm.batches",
+        "cadmus.llm.direct",
+        "cadmus.llm.client",
+        "openai",
+    ):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "openai", None)
+    assert run.refused("submit") == "cadmus llm submit needs the package openai; run `pip install openai`"
+    # The other steps do without it.
+    run.step("estimate")
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"OPENAI_API_KEY": ""}, "OPENAI_API_KEY is not set; nothing was sent"),
-        ({"OPENAI_API_KEY": "two words"}, "OPENAI_API_KEY holds characters that no key has"),
-        ({"OPENAI_API_KEY": "schlüssel"}, "OPENAI_API_KEY holds characters that no key has"),
-        ({"OPENAI_API_KEY": "sk-another-5678"}, "does not accept the key in OPENAI_API_KEY"),
-        ({"OPENAI_BASE_URL": "localhost:1"}, "OPENAI_BASE_URL is no address such as"),
+        ({"OPENAI_API_KEY": ""}, "OPENAI_API_KEY is not set; set it"),
+        ({"OPENAI_API_KEY": "two words"}, "OPENAI_API_KEY: has characters that a key cannot have"),
+        ({"OPENAI_API_KEY": "schlüssel"}, "OPENAI_API_KEY: has characters that a key cannot have"),
+        ({"OPENAI_API_KEY": "sk-another-5678"}, "rejects the key in OPENAI_API_KEY"),
+        ({"OPENAI_BASE_URL": "localhost:1"}, "OPENAI_BASE_URL: must be a URL such as http"),
         ({"OPENAI_BASE_URL": "http://u:pw@127.0.0.1:9/v1"}, "http://127.0.0.1:9/v1: Connection error"),
     ],
 )
@@ -396,7 +427,7 @@ def test_a_wrong_key_or_server_is_told_before_anything_is_sent(make, serve, monk
 def test_a_model_that_the_server_does_not_have_is_told(make, serve):
     server = serve()
     run = make("chat", "stranger")
-    assert "has no model 'gpt-unknown'; it has gpt-test; nothing was sent" in run.refused("submit")
+    assert "has no model 'gpt-unknown', only gpt-test; nothing was sent" in run.refused("submit")
     assert "--model nobody: not in llm.models; there are chat, stranger" in run.refused(
         "submit", "--model", "nobody"
     )
@@ -455,7 +486,7 @@ def test_a_server_that_fails_changes_no_answer(make, serve, monkeypatch, name):
     assert all(server.stats.faults[fault] for fault in FAULTS)
     assert min(counts[outcome] for outcome in ("truncated", "refused", "rejected")) > 2
     assert counts["unanswered"] == 0
-    assert f"{len(answers) - counts['rejected']} answered, {counts['rejected']} refused" in told
+    assert f"{len(answers) - counts['rejected']} answered, {counts['rejected']} rejected" in told
     for line, row in zip(run.requests(name), answers.iter_rows(named=True), strict=True):
         if row["outcome"] in ("correct", "wrong"):
             assert (row["outcome"] == "wrong") == errs(line["body"])
@@ -484,15 +515,15 @@ def test_a_server_that_asks_to_wait_is_left_alone(make, serve, monkeypatch, retr
     ("faults", "message"),
     [
         ({"insufficient_quota": 1}, "the quota of this key is used up"),
-        ({"rate_limited": 1, "retry_after": "90000"}, "asks to come back in 90000 s"),
-        ({"rejected": 1}, "refuses every request to 'gpt-test'"),
+        ({"rate_limited": 1, "retry_after": "90000"}, "asks to wait 90000 s"),
+        ({"rejected": 1}, "rejects every request to 'gpt-test'"),
     ],
 )
 def test_a_server_that_accepts_nothing_is_left_alone(make, serve, faults, message):
     server = serve(only="POST", **faults)
     run = make("chat", concurrency=4)
     assert message in run.refused("submit")
-    assert sum(seen(server, run, "chat")) <= direct.REFUSALS + 4
+    assert sum(seen(server, run, "chat")) <= direct.REJECTIONS + 4
 
 
 def test_requests_that_fail_again_and_again_are_left_for_the_next_time(make, serve, monkeypatch):
@@ -502,7 +533,7 @@ def test_requests_that_fail_again_and_again_are_left_for_the_next_time(make, ser
     run = make("chat")
     told = run.refused("submit")
     left = outcomes(run.score())["unanswered"]
-    assert f"{left} of {2 * PAIRS} requests have no answer, the last failure being: " in told
+    assert f"{left} of {2 * PAIRS} requests have no answer (last failure: " in told
     assert 0 < left < 2 * PAIRS
     assert "(status 500)" in told
     for _ in range(20):
@@ -541,7 +572,7 @@ def test_two_submissions_at_a_time_are_refused(make, serve):
     serve()
     run = make("chat")
     with run.comparison().writing(["chat"]):
-        assert "another `cadmus llm` is at work on it" in run.refused("submit")
+        assert "in use by another `cadmus llm`" in run.refused("submit")
 
 
 @pytest.fixture
@@ -579,7 +610,7 @@ def test_a_submission_that_is_stopped_asks_nothing_twice(make, slow_server, numb
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2, output
-    assert re.search(r"stopped with \d+ requests left; run it again to go on", output)
+    assert re.search(r"stopped with \d+ requests left; run the command again to resume", output)
     before = fetch_stats(slow_server).seen
     assert 20 < len(before) < 2 * PAIRS
     assert outcomes(run.score())["unanswered"] == 2 * PAIRS - sum(
@@ -647,7 +678,7 @@ def test_a_batch_is_matched_by_what_its_lines_answer(make, serve, name):
     told = submit_and_collect(run)
     assert "in_progress" in told or "validating" in told
     assert "completed, 98 of 98" in told
-    assert re.search(r"98 answers, \d+ repeated, \d+ to no request", told)
+    assert re.search(r"98 answers, \d+ repeated, \d+ of no request", told)
     assert len(server.stats.batches) == 1
     answers = run.score()
     for line, row in zip(run.requests(name), answers.iter_rows(named=True), strict=True):
@@ -680,7 +711,9 @@ def test_what_a_batch_leaves_unanswered_is_sent_again(make, serve, faults):
         rounds += 1
         if done.exception is None or isinstance(done.exception, SystemExit):
             break
-        assert re.search(r"\d+ requests have no answer; `cadmus llm submit` sends them", str(done.exception))
+        assert re.search(
+            r"\d+ requests have no answer; `cadmus llm submit` resends them", str(done.exception)
+        )
         assert rounds < 20
     assert rounds > 1
     assert outcomes(run.score()) == served(run, "batch")
@@ -719,13 +752,13 @@ def test_a_batch_that_was_not_accepted_says_why(make, serve):
 
 
 def test_large_sets_of_requests_are_parted(make, serve, monkeypatch):
-    monkeypatch.setattr(batches, "MOST_REQUESTS", 40)
+    monkeypatch.setattr(batches, "MAX_REQUESTS", 40)
     server = serve(line_limit=40)
     run = make("batch")
     submit_and_collect(run)
     assert len(server.stats.batches) == 3
     assert outcomes(run.score()) == served(run, "batch")
-    monkeypatch.setattr(batches, "MOST_BYTES", 60_000)
+    monkeypatch.setattr(batches, "MAX_BYTES", 60_000)
     run.configure(max_output_tokens=[64, 128])
     run.step("prepare")
     server = serve(byte_limit=60_000)
@@ -748,7 +781,7 @@ def test_a_batch_of_which_nothing_could_be_written_down_is_found_again(make, ser
 
 @pytest.mark.parametrize("fault", ["dropped", "dropped_halfway", "malformed", "server_error"])
 def test_a_creation_that_fails_makes_no_second_batch(make, serve, monkeypatch, fault):
-    monkeypatch.setattr(batches.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     server = serve(only="POST /v1/batches$", **{fault: 0.99})
     run = make("batch")
     if fault == "server_error":
@@ -805,12 +838,12 @@ def test_a_file_of_another_run_is_refused(make, tmp_path):
     file.write_text("\n".join(json.dumps(line) for line in lines))
     run.configure(max_output_tokens=[128], grid_max_output_tokens=128)
     run.step("prepare")
-    assert "none of its lines answers a request of this run" in run.refused("collect", file)
+    assert "no line answers a request of this run" in run.refused("collect", file)
     assert "cannot read the replies" in run.refused("collect", tmp_path / "nothing.jsonl")
     file.write_bytes(b"\xff")
     assert "not UTF-8" in run.refused("collect", file)
     file.write_text("nonsense\n")
-    assert "none of its lines answers" in run.refused("collect", file)
+    assert "no line answers a request" in run.refused("collect", file)
     assert outcomes(run.score())["unanswered"] == 98
 
 

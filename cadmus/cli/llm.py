@@ -1,15 +1,17 @@
-"""``cadmus llm``: the comparison with large language models, in steps that can be taken again at any time."""
+"""``cadmus llm``: the comparison with large language models, in steps that can be repeated."""
 
+import functools
 import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cadmus.cli.options import DIRECTORY, PATH, check_results_path, config_option, echo_table, json_option
+from cadmus.common.imports import needed_by
 from cadmus.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def llm() -> None:
-    """Put the comparison grid to large language models.
+    """Ask large language models about the comparison grid.
 
-    The steps are prepare, estimate, submit, collect and score. Each can be taken again at any time: what is
-    answered is not asked again. The config names the models (llm.models) of config/tables/llms.yaml.
+    The steps are prepare, estimate, submit, collect and score. Each can be repeated: nothing that is
+    answered is asked again. The config names the models (llm.models), config/tables/llms.yaml describes them.
 
     \b
     Examples:
@@ -32,34 +34,40 @@ def llm() -> None:
 
 
 def _step(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that all steps have."""
+    """Add the options of every step, from which the command gets its first argument, the comparison."""
+
+    @functools.wraps(command)
+    def with_comparison(config: Path, directory: Path | None, table: Path | None, **options: Any) -> None:
+        from cadmus.config import load_config
+        from cadmus.llm.comparison import Comparison
+
+        command(Comparison(load_config(config), directory, table), **options)
+
     for option in (
         click.option(
             "--table",
             type=PATH,
             metavar="FILE",
-            help="A table of language models, in place of config/tables/llms.yaml.",
+            help="Table of language models, if not config/tables/llms.yaml.",
         ),
         click.option(
             "--directory",
             type=DIRECTORY,
             metavar="DIR",
-            help="Where requests and replies lie; results/NAME/llm by default, NAME being that of the run.",
+            help="Directory of requests and replies; by default results/NAME/llm for the run NAME.",
         ),
         config_option,
     ):
-        command = option(command)
-    return command
+        with_comparison = option(with_comparison)
+    return with_comparison
 
 
-_only = click.option(
-    "--model", "only", multiple=True, metavar="NAME", help="Only this model; again for another one."
-)
+_only = click.option("--model", "only", multiple=True, metavar="NAME", help="Only this model; repeatable.")
 
 
 @llm.command()
 @_step
-def prepare(config: Path, directory: Path | None, table: Path | None) -> None:
+def prepare(run: "Comparison") -> None:
     """Write the requests to each model as a batch file.
 
     OpenAI and `vllm run-batch` take these files.
@@ -70,170 +78,133 @@ def prepare(config: Path, directory: Path | None, table: Path | None) -> None:
     """
     from cadmus.llm.requests import prepare
 
-    run = _comparison(config, directory, table)
-    number = prepare(run.config, run.models, run.requests)
-    click.echo(f"{number:,} requests to {', '.join(run.names)} in {run.requests}")
+    directory = run.directory / "requests"
+    number = prepare(run.config, run.models, directory)
+    click.echo(f"{number:,} requests to {', '.join(run.names)} in {directory}")
 
 
 @llm.command()
 @_step
 @json_option
-def estimate(config: Path, directory: Path | None, table: Path | None, as_json: bool) -> None:
-    """Say what the requests cost at most, and what was spent.
+def estimate(run: "Comparison", as_json: bool) -> None:
+    """Print the maximum cost of the requests, and the cost so far.
 
     \b
     Example:
       cadmus llm estimate --config config/mine.yaml
     """
-    run = _comparison(config, directory, table).read()
     costs = run.costs()
     spent = sum(cost.spent_usd for cost in costs.values())
-    most = sum(cost.usd for cost in costs.values())
+    maximum = sum(cost.usd for cost in costs.values())
     cap = run.config.llm.max_cost_usd
     if as_json:
         models = {name: {**asdict(cost), "model": cost.model.model} for name, cost in costs.items()}
-        click.echo(json.dumps({"models": models, "usd": most, "max_cost_usd": cap}, indent=2))
+        click.echo(json.dumps({"models": models, "usd": maximum, "max_cost_usd": cap}, indent=2))
         return
     rows: list[tuple[str, ...]] = [
-        ("model", "requests", "settled", "under way", "to send", "spent", "in the end at most")
+        ("model", "requests", "settled", "under way", "to send", "spent", "total at most")
     ]
     for name, cost in costs.items():
         counts = (f"{n:,}" for n in (cost.requests, cost.settled, cost.awaited, cost.to_send))
         rows.append((name, *counts, f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"))
     echo_table(rows)
-    click.echo(f"\n{spent:.2f} USD spent; at most {most:.2f} USD, every answer being as long as it may be")
-    if most > cap:
-        click.echo(f"that is above llm.max_cost_usd, {cap:g}: what could exceed it is not sent")
+    click.echo(
+        f"\n{spent:.2f} USD spent; at most {maximum:.2f} USD in total, if every answer reaches its limit"
+    )
+    if maximum > cap:
+        click.echo(f"above llm.max_cost_usd, {cap:g} USD: submit sends nothing that could exceed it")
 
 
 @llm.command()
 @_step
 @_only
-def submit(config: Path, directory: Path | None, table: Path | None, only: tuple[str, ...]) -> None:
-    """Send what is neither answered nor under way.
+def submit(run: "Comparison", only: tuple[str, ...]) -> None:
+    """Send all requests that are neither answered nor under way.
 
-    It is sent as batches or one by one, as the table says. The key is that of OPENAI_API_KEY, the server
-    OpenAI's or that of OPENAI_BASE_URL. Nothing is sent that could bring the cost above llm.max_cost_usd.
-    Ctrl-C stops when the requests under way are answered.
+    The table says whether in batches or one by one. OPENAI_API_KEY is the key, OPENAI_BASE_URL the server if
+    it is not OpenAI's. Nothing is sent that could bring the cost above llm.max_cost_usd. Ctrl-C stops once
+    the requests under way are answered.
 
     \b
     Examples:
       OPENAI_API_KEY=… cadmus llm submit --config config/mine.yaml
       OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_API_KEY=none cadmus llm submit --config config/mine.yaml
     """
-    import openai
+    with needed_by("cadmus llm submit"):
+        from cadmus.llm.submit import submit
 
-    from cadmus.llm import batches, client, costs, direct
-
-    run = _comparison(config, directory, table).read()
-    chosen = run.chosen(only)
-    settings = client.options()
-    with run.writing(chosen):
-        costs.check_cap(run.costs(), chosen, run.config.llm.max_cost_usd)
-        to_send = {name: run.to_send(name) for name in chosen}
-        asked = [model for model in run.models if to_send.get(model.name)]
-        if not asked:
-            click.echo("nothing is left to send")
-            return
-        with openai.OpenAI(**settings) as official:
-            where = client.server(official)
-            for model in asked:
-                run.check_server(model.name, where)
-            client.check_models(official, {model.model for model in asked})
-            click.echo(f"sending {sum(map(len, to_send.values())):,} requests to {where}")
-            for model in asked:
-                if model.transport == "batch":
-                    for batch in batches.submit(official, to_send[model.name], run.replies[model.name]):
-                        click.echo(f"{model.name}: batch {batch}")
-        singly = [
-            request for model in asked if model.transport == "direct" for request in to_send[model.name]
-        ]
-        if not singly:
-            return
-        outcome = direct.send(singly, run.replies, run.config.llm)
-    click.echo(f"{outcome.answered:,} answered, {outcome.refused:,} refused, {outcome.failed:,} failed")
-    left = len(singly) - outcome.answered - outcome.refused
-    if outcome.stopped:
-        raise InputError(f"stopped with {left:,} requests left; run it again to go on")
-    if left:
-        raise InputError(
-            f"{left:,} of {len(singly):,} requests have no answer, the last failure being: "
-            f"{outcome.last_failure}; run it again to send them once more"
-        )
+    submit(run, only, click.echo)
 
 
 @llm.command()
 @_step
 @_only
 @click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
-@click.option("--wait", is_flag=True, help="Go on until all batches have ended.")
+@click.option("--wait", is_flag=True, help="Wait until all batches have ended.")
 @click.option(
     "--every",
     default=30.0,
     show_default=True,
     type=click.FloatRange(0.01),
     metavar="SECONDS",
-    help="Seconds between looks.",
+    help="Seconds between polls.",
 )
 def collect(
-    config: Path,
-    directory: Path | None,
-    table: Path | None,
-    only: tuple[str, ...],
-    files: tuple[Path, ...],
-    wait: bool,
-    every: float,
+    run: "Comparison", only: tuple[str, ...], files: tuple[Path, ...], wait: bool, every: float
 ) -> None:
-    """Fetch the results of batches, or take them from each FILE.
+    """Fetch the results of batches, or read them from each FILE.
 
-    A FILE is what `vllm run-batch` wrote. Lines are matched by what they are answers to, never by their
-    order. What a batch left unanswered is sent again by the next submit.
+    A FILE is written by `vllm run-batch`. Lines are matched by request, in any order. The next submit resends
+    what a batch left unanswered.
 
     \b
     Examples:
       cadmus llm collect --config config/mine.yaml --wait
       cadmus llm collect --config config/mine.yaml results.jsonl
     """
-    run = _comparison(config, directory, table).read()
     chosen = run.chosen(only)
     if files:
         with run.writing(chosen):
             for file in files:
-                _tell_lines(str(file), run.take_file(file, chosen))
+                _echo_lines(str(file), run.take_file(file, chosen))
         return
-    import openai
 
-    from cadmus.llm import batches, client
+    def under_way() -> bool:
+        return any(run.replies[name].batches for name in chosen)
 
-    if not any(run.replies[name].batches for name in chosen):
+    if not under_way():
         click.echo("no batch is under way")
         return
-    told: dict[str, str] = {}
-    with run.writing(chosen), openai.OpenAI(**client.options()) as official:
+    with needed_by("cadmus llm collect"):
+        from cadmus.llm import batches
+        from cadmus.llm.client import connect
+
+    shown: dict[str, str] = {}
+    with connect() as client, run.writing(chosen):
         while True:
             for name in chosen:
-                lines, states = batches.collect(official, run.by_key[name], run.replies[name])
+                lines, states = batches.collect(client, run, name)
                 for batch, state in states.items():
-                    if told.get(batch) != state:
+                    if shown.get(batch) != state:
                         click.echo(f"{name}: batch {batch}: {state}")
-                told |= states
-                _tell_lines(name, lines)
-            if not wait or not any(run.replies[name].batches for name in chosen):
+                shown |= states
+                _echo_lines(name, lines)
+            if not wait or not under_way():
                 break
             time.sleep(every)
     unanswered = sum(len(run.to_send(name)) for name in chosen)
     if unanswered and wait:
-        raise InputError(f"{unanswered:,} requests have no answer; `cadmus llm submit` sends them once more")
+        raise InputError(f"{unanswered:,} requests have no answer; `cadmus llm submit` resends them")
 
 
 @llm.command()
 @_step
 @click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as a JSON list.")
-def score(config: Path, directory: Path | None, table: Path | None, output: Path, as_json: bool) -> None:
+def score(run: "Comparison", output: Path, as_json: bool) -> None:
     """Grade the answers by execution.
 
-    What was not answered is told apart.
+    Unanswered requests are counted separately.
 
     \b
     Example:
@@ -246,14 +217,11 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
     from cadmus.llm.score import score
 
     check_results_path(output)
-    run = _comparison(config, directory, table).read()
-    answers = score(run.index, run.by_key, run.replies, run.models)
+    answers = score(run)
     metadata = {
         "config_digest": digest(run.config.model_dump()),
         "commit": commit(),
-        "servers": ", ".join(
-            sorted({where for replies in run.replies.values() for where in replies.servers})
-        ),
+        "servers": ", ".join(sorted(set().union(*(replies.servers for replies in run.replies.values())))),
     }
     write_results(answers, output, metadata)
     if as_json:
@@ -263,18 +231,17 @@ def score(config: Path, directory: Path | None, table: Path | None, output: Path
         ("model", "symbols", "tokens", "accuracy", *OUTCOMES, "output tokens", "USD")
     ]
     for row in summary(answers).iter_rows(named=True):
-        accuracy = f"{100 * row['correct'] / row['programs']:.1f} %" if row["programs"] else "not run"
+        accuracy = f"{100 * row['correct'] / row['programs']:.1f}%" if row["programs"] else "not run"
+        counts = (f"{row[name]:,}" for name in OUTCOMES)
         tokens = "" if row["output_tokens"] is None else f"{row['output_tokens']:.0f}"
-        condition = (row["model"], row["symbols"], f"{row['max_output_tokens']:,}")
-        rows.append(
-            (*condition, accuracy, *(f"{row[name]:,}" for name in OUTCOMES), tokens, f"{row['usd']:.2f}")
-        )
+        limit = f"{row['max_output_tokens']:,}"
+        rows.append((row["model"], row["symbols"], limit, accuracy, *counts, tokens, f"{row['usd']:.2f}"))
     echo_table(rows)
 
 
 @llm.command()
 def prompts() -> None:
-    """Print the prompts in both kinds of symbols: docs/llm-prompts.md.
+    """Print an example of the prompts in both kinds of symbols: docs/llm-prompts.md.
 
     \b
     Example:
@@ -285,26 +252,19 @@ def prompts() -> None:
     click.echo(document(), nl=False)
 
 
-def _comparison(config: Path, directory: Path | None, table: Path | None) -> "Comparison":
-    from cadmus.config import load_config
-    from cadmus.llm.comparison import Comparison
-
-    return Comparison(load_config(config), directory, table)
-
-
 _LINES = {
     "answers": "answers",
     "errors": "errors",
     "repeated": "repeated",
-    "strangers": "to no request of this run",
+    "unmatched": "of no request of this run",
     "malformed": "malformed",
     "unanswered": "requests left unanswered",
 }
-"""What the lines of results were, and how it is told."""
+"""Kinds of result lines, and their labels."""
 
 
-def _tell_lines(name: str, lines: Mapping[str, int]) -> None:
-    counts = [f"{lines[what]:,} {told}" for what, told in _LINES.items() if lines.get(what)]
+def _echo_lines(name: str, lines: Mapping[str, int]) -> None:
+    counts = [f"{lines[kind]:,} {label}" for kind, label in _LINES.items() if lines.get(kind)]
     if counts:
         click.echo(f"{name}: {', '.join(counts)}")
 

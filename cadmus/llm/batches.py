@@ -1,163 +1,100 @@
-"""Requests in OpenAI's batch files: uploaded, created, polled, and both files of results read."""
+"""Requests in OpenAI's batch files: upload, creation, polling and results."""
 
 import hashlib
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import openai
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
-from cadmus.errors import InputError, ModelOutputError
-from cadmus.llm import client as clients
-from cadmus.llm.answers import read_reply
-from cadmus.llm.replies import Replies
+from cadmus.errors import InputError
+from cadmus.llm.client import FAILURES, address, describe, fatal
+from cadmus.llm.comparison import Comparison
+from cadmus.llm.replies import Replies, redact, take_results
 from cadmus.llm.requests import Request
 
-MOST_REQUESTS = 50_000
-MOST_BYTES = 190_000_000
-"""A batch holds at most 50,000 requests and 200 MB at OpenAI."""
+MAX_REQUESTS = 50_000
+MAX_BYTES = 190_000_000
+"""OpenAI's limits for one batch are 50,000 requests and 200 MB."""
 ENDED = {"completed", "failed", "expired", "cancelled"}
-"""The states of a batch in which nothing more comes of it."""
+"""Final states of a batch."""
 _LABEL = "cadmus_requests"
-"""Metadata of a batch that tells which requests are in it."""
-_LOOKED_THROUGH = 500
+"""Metadata of a batch that identifies its requests."""
+_SEARCHED = 500
+"""Newest batches that are searched for a label."""
 _ATTEMPTS = 5
 
 
-def submit(client: openai.OpenAI, requests: Sequence[Request], replies: Replies) -> list[str]:
-    """Create batches of requests of one model, and write down which are in each.
+def submit(client: openai.OpenAI, comparison: Comparison, name: str) -> list[str]:
+    """Create batches of all requests of a model that are not yet sent, and record them in its ledger.
 
-    A batch that the server has of just these requests, which a submission that was killed could not write
-    down any more, is taken for the new one.
+    If a killed submission created a batch of the same requests without recording it, that batch is used.
 
     Returns:
         The ids of the batches.
 
     Raises:
-        InputError: the server does not take them; those that it took before are written down.
+        InputError: the cost could exceed ``llm.max_cost_usd`` (nothing is sent), or the server fails
+            (batches created before are recorded).
     """
-    found = []
-    for part in _parts(requests):
-        keys = [request.key for request in part]
-        label = hashlib.sha256("".join(keys).encode()).hexdigest()[:32]
-        batch = _find(client, label, replies) or _create(client, part, label, replies)
-        replies.add(batch=batch, keys=keys, server=clients.server(client))
-        found.append(batch)
-    return found
+    comparison.check_cap([name])
+    replies = comparison.replies[name]
+    batches = []
+    for part in _parts(comparison.to_send(name)):
+        batches.append(_find_or_create(client, part, replies))
+        replies.add(batch=batches[-1], keys=[request.key for request in part], server=address(client))
+    return batches
 
 
-def collect(
-    client: openai.OpenAI, requests: Mapping[str, Request], replies: Replies
-) -> tuple[Counter[str], dict[str, str]]:
-    """Read the results of the batches of one model that have ended, and write them down.
+def collect(client: openai.OpenAI, comparison: Comparison, name: str) -> tuple[Counter[str], dict[str, str]]:
+    """Store the results of all batches of a model that have ended.
 
     Returns:
-        What the lines of the results were, as :func:`take_lines` tells, and how many requests of batches that
-        have ended are ``unanswered``; and how far each batch is, by id.
+        Numbers of result lines of each kind (see :func:`cadmus.llm.replies.take_results`), with
+        ``unanswered`` for requests without a result; and the state of each batch, by id.
 
     Raises:
-        InputError: the server does not answer.
+        InputError: the server fails.
     """
-    where = clients.server(client)
-    patient = client.with_options(max_retries=clients.RETRIES)
+    server = address(client)
+    replies, requests = comparison.replies[name], comparison.requests[name]
     lines: Counter[str] = Counter()
     states = {}
     for batch_id, keys in list(replies.batches.items()):
         try:
-            batch = patient.batches.retrieve(batch_id)
+            batch = client.batches.retrieve(batch_id)
             texts = [
-                patient.files.content(file_id).text
+                client.files.content(file_id).text
                 for file_id in (batch.output_file_id, batch.error_file_id)
-                # Some servers write an empty text where there is no file.
+                # Some servers have "" for a file that does not exist.
                 if batch.status in ENDED and file_id
             ]
-        except clients.FAILURES as error:
-            told = clients.said(error)
-            raise clients.fatal(error, where, batch_id) or InputError(
-                f"{where}: batch {batch_id}: {told['message']}; run it again"
-            ) from None
+        except FAILURES as error:
+            raise _as_input_error(error, server, f"batch {batch_id}") from None
         done = batch.request_counts.completed + batch.request_counts.failed if batch.request_counts else 0
         states[batch_id] = f"{batch.status}, {done:,} of {len(keys):,}"
         if batch.errors and batch.errors.data:
-            states[batch_id] += f": {clients.clean(str(batch.errors.data[0].message))}"
+            states[batch_id] += f": {redact(str(batch.errors.data[0].message))}"
         if batch.status not in ENDED:
             continue
         own = {key: requests[key] for key in keys if key in requests}
         for text in texts:
-            lines += take_lines(text, own, lambda _: replies, where)
-        # Behind the results: a kill in between reads them once more.
+            lines += take_results(text, own, comparison.replies, server)
+        # After the results: if the process is killed in between, they are read again.
         replies.add(ended=batch_id, status=batch.status)
         lines["unanswered"] += sum(not replies.settles(key) for key in own)
     return lines, states
 
 
-def take_lines(
-    text: str, requests: Mapping[str, Request], replies_of: Callable[[str], Replies], where: str
-) -> Counter[str]:
-    """Write down the results in a file, matched by ``custom_id``: the order of the lines says nothing.
-
-    Args:
-        text: the lines, as OpenAI's batches and ``vllm run-batch`` write them.
-        requests: those that may be answered there, by key.
-        replies_of: where those of a model are written down.
-        where: who answered.
-
-    Returns:
-        How many lines were ``answers``, ``errors``, ``repeated`` (the request has its answer already),
-        ``strangers`` (to no request of these) and ``malformed``.
-    """
-    lines: Counter[str] = Counter()
-    for line in clients.clean(text).splitlines():
-        if not line.strip():
-            continue
-        try:
-            key, status, body, error = _result(json.loads(line))
-        except (AttributeError, KeyError, TypeError, ValueError):
-            lines["malformed"] += 1
-            continue
-        request = requests.get(key or "")
-        if request is None:
-            lines["strangers"] += 1
-            continue
-        replies = replies_of(request.model)
-        if replies.settles(request.key):
-            lines["repeated"] += 1
-        elif status == 200:
-            try:
-                read_reply(request.url, body)
-            except ModelOutputError:
-                lines["malformed"] += 1
-                continue
-            replies.add(key=key, server=where, status=status, body=body)
-            lines["answers"] += 1
-        else:
-            replies.add(key=key, server=where, status=status, error=error)
-            lines["errors"] += 1
-    return lines
-
-
-def _result(line: dict[str, Any]) -> tuple[str | None, int | None, Any, dict[str, Any]]:
-    """Key, status, body and error of one line of results."""
-    response, error = line.get("response") or {}, line.get("error")
-    body = response.get("body")
-    status = response.get("status_code")
-    if not error and status != 200:
-        # What the server says stands in the body where the request itself was refused.
-        error = body.get("error") if isinstance(body, dict) else None
-    error = error if isinstance(error, dict) else {"message": str(error)}
-    told = {"code": error.get("code"), "message": str(error.get("message"))[:500]}
-    return line.get("custom_id"), None if status == 200 and line.get("error") else status, body, told
-
-
 def _parts(requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Split requests into parts within the limits of a batch."""
     part: list[Request] = []
     size = 0
     for request in requests:
         length = len(request.line().encode())
-        if part and (len(part) == MOST_REQUESTS or size + length > MOST_BYTES):
+        if part and (len(part) == MAX_REQUESTS or size + length > MAX_BYTES):
             yield part
             part, size = [], 0
         part.append(request)
@@ -166,51 +103,44 @@ def _parts(requests: Sequence[Request]) -> Iterator[list[Request]]:
         yield part
 
 
-def _find(client: openai.OpenAI, label: str, replies: Replies) -> str | None:
-    """The batch of a label that is not written down."""
-    try:
-        batches: Iterable[Any] = client.with_options(max_retries=clients.RETRIES).batches.list(limit=100)
-        for batch in islice(batches, _LOOKED_THROUGH):
-            known = batch.id in replies.batches or batch.id in replies.ended
-            if (batch.metadata or {}).get(_LABEL) == label and not known and batch.status != "failed":
-                return str(batch.id)
-    except openai.NotFoundError:
-        # A server that lists no batches.
-        return None
-    except clients.FAILURES as error:
-        raise _problem(client, error) from None
-    return None
-
-
-def _create(client: openai.OpenAI, requests: Sequence[Request], label: str, replies: Replies) -> str:
+def _find_or_create(client: openai.OpenAI, requests: Sequence[Request], replies: Replies) -> str:
+    """Return the id of a batch of these requests that the ledger does not have, creating it if needed."""
+    label = hashlib.sha256("".join(request.key for request in requests).encode()).hexdigest()[:32]
     data = "".join(request.line() for request in requests).encode()
-    patient = client.with_options(max_retries=clients.RETRIES)
-    for attempt in range(_ATTEMPTS):
+
+    def attempt() -> str:
+        # Also after a failure: the batch may have been created all the same.
         try:
-            file = patient.files.create(file=(f"cadmus-{label}.jsonl", data), purpose="batch")
-            batch = client.batches.create(
-                input_file_id=file.id,
-                endpoint=requests[0].url,  # type: ignore[arg-type]
-                completion_window="24h",
-                metadata={_LABEL: label},
-            )
-        except (openai.APIConnectionError, openai.InternalServerError, json.JSONDecodeError) as error:
-            if attempt == _ATTEMPTS - 1:
-                raise _problem(client, error) from None
-            time.sleep(2**attempt / 2)
-            # It may have been created all the same.
-            found = _find(client, label, replies)
-            if found:
-                return found
-        except openai.OpenAIError as error:
-            raise _problem(client, error) from None
-        else:
-            return batch.id
-    raise AssertionError("the last attempt returns or raises")
+            for batch in islice(client.batches.list(limit=100), _SEARCHED):
+                recorded = batch.id in replies.batches or batch.id in replies.ended
+                labelled = (batch.metadata or {}).get(_LABEL) == label
+                if labelled and not recorded and batch.status != "failed":
+                    return batch.id
+        except openai.NotFoundError:
+            # Some servers do not list batches.
+            pass
+        file = client.files.create(file=(f"cadmus-{label}.jsonl", data), purpose="batch")
+        created = client.with_options(max_retries=0).batches.create(
+            input_file_id=file.id,
+            endpoint=requests[0].url,  # type: ignore[arg-type]
+            completion_window="24h",
+            metadata={_LABEL: label},
+        )
+        return created.id
 
-
-def _problem(client: openai.OpenAI, error: Exception) -> InputError:
-    where = clients.server(client)
-    return clients.fatal(error, where, "batches") or InputError(
-        f"{where}: the batch could not be created: {clients.said(error)['message']}; run it again"
+    passing = (openai.APIConnectionError, openai.InternalServerError, json.JSONDecodeError)
+    retrying = Retrying(
+        retry=retry_if_exception_type(passing),
+        wait=wait_exponential(multiplier=0.5),
+        stop=stop_after_attempt(_ATTEMPTS),
+        reraise=True,
     )
+    try:
+        return retrying(attempt)
+    except FAILURES as error:
+        raise _as_input_error(error, address(client), "the batch could not be created") from None
+
+
+def _as_input_error(error: Exception, server: str, problem: str) -> InputError:
+    message = f"{server}: {problem}: {describe(error)['message']}; run the command again"
+    return fatal(error, server, "batches") or InputError(message)

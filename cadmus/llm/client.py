@@ -1,7 +1,7 @@
-"""The official client of OpenAI's API, its key, and what goes wrong with a server, in one line.
+"""The OpenAI client: its settings from the environment, and server errors as one line.
 
-``OPENAI_API_KEY`` holds the key and ``OPENAI_BASE_URL`` the server, which is OpenAI's when it is not set.
-The key is in no message and no file: what a server says is cleaned of it.
+``OPENAI_API_KEY`` holds the key, ``OPENAI_BASE_URL`` the server (OpenAI's by default). Neither messages nor
+files contain the key.
 """
 
 import json
@@ -13,91 +13,92 @@ from urllib.parse import urlsplit, urlunsplit
 import openai
 
 from cadmus.errors import InputError
+from cadmus.llm.replies import API_KEY, redact
 
-KEY = "OPENAI_API_KEY"
 BASE_URL = "OPENAI_BASE_URL"
 FAILURES = (openai.OpenAIError, json.JSONDecodeError)
-"""What the client raises when a server fails it, also with a reply that is no JSON."""
+"""Exceptions that the client raises if a server fails."""
 TIMEOUT = 900.0
-"""Seconds that one request may take; reasoning over thousands of tokens takes minutes."""
+"""Seconds for one request; reasoning over thousands of tokens takes minutes."""
 RETRIES = 6
-"""How often a question that costs nothing is asked again after a failure of the server."""
-_SHORTEST_KEY = 8
-"""A shorter key is a word that stands in for one, which may be in any text."""
+"""Retries of a request that costs nothing."""
 
 
 def options() -> dict[str, Any]:
-    """What both kinds of clients are made with; they never send a request a second time by themselves.
+    """Return the keyword arguments of both kinds of clients, from the environment.
 
     Raises:
-        InputError: there is no key, or it or the address cannot be one.
+        InputError: the key is missing, or it or the address is malformed.
     """
-    key = os.environ.get(KEY, "").strip()
+    key = os.environ.get(API_KEY, "").strip()
     if not key:
-        raise InputError(f"{KEY} is not set; nothing was sent. For a server without keys, set it to any word")
+        raise InputError(f"{API_KEY} is not set; set it (to any word if the server needs no key)")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise InputError(f"{KEY} holds characters that no key has; nothing was sent")
+        raise InputError(f"{API_KEY}: has characters that a key cannot have; nothing was sent")
     url = os.environ.get(BASE_URL, "").strip()
     if url and urlsplit(url).scheme not in ("http", "https"):
-        raise InputError(f"{BASE_URL} is no address such as http://localhost:8000/v1; nothing was sent")
-    return {"api_key": key, "base_url": url or None, "max_retries": 0, "timeout": TIMEOUT}
+        raise InputError(f"{BASE_URL}: must be a URL such as http://localhost:8000/v1; nothing was sent")
+    return {"api_key": key, "base_url": url or None, "timeout": TIMEOUT}
 
 
-def server(client: openai.OpenAI | openai.AsyncOpenAI) -> str:
-    """The address of a client's server, without what is secret in it."""
+def connect() -> openai.OpenAI:
+    """Return a client that retries; anything that costs money needs ``with_options(max_retries=0)``.
+
+    Raises:
+        InputError: as :func:`options`.
+    """
+    return openai.OpenAI(**options(), max_retries=RETRIES)
+
+
+def address(client: openai.OpenAI | openai.AsyncOpenAI) -> str:
+    """Return the address of a client's server, without credentials."""
     parts = urlsplit(str(client.base_url))
     host = parts.hostname or ""
     netloc = f"{host}:{parts.port}" if parts.port else host
     return urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
 
 
-def clean(text: str) -> str:
-    """A text without the key, wherever it comes from."""
-    key = os.environ.get(KEY, "").strip()
-    return text.replace(key, f"[{KEY}]") if len(key) >= _SHORTEST_KEY else text
-
-
-def said(error: Exception) -> dict[str, Any]:
-    """What a server says in an error: its code and its message, without the key."""
+def describe(error: Exception) -> dict[str, Any]:
+    """Return the code and message of a server error, without the key."""
     body = getattr(error, "body", None)
     found = body if isinstance(body, dict) else {}
     message = str(found.get("message") or getattr(error, "message", None) or error)
     cause = error.__cause__
     if cause is not None and isinstance(error, openai.APIConnectionError):
-        message = f"{message.rstrip('.')}: {cause or type(cause).__name__}"
-    return {"code": found.get("code"), "message": clean(" ".join(message.split()))[:500]}
+        message = f"{message.rstrip('.')}: {str(cause) or type(cause).__name__}"
+    return {"code": found.get("code"), "message": redact(" ".join(message.split()))[:500]}
 
 
-def fatal(error: Exception, where: str, model: str) -> InputError | None:
-    """The line to stop with, if nothing that is asked of this server would be answered; otherwise None."""
+def fatal(error: Exception, server: str, model: str) -> InputError | None:
+    """Return the error to stop with if the server would fail every other request too, else None."""
     status = getattr(error, "status_code", None)
-    told = said(error)
+    described = describe(error)
     if status in (401, 403):
-        # What the server says may have parts of the key in it.
-        return InputError(f"{where} does not accept the key in {KEY} (status {status})")
+        # The server's message may contain parts of the key.
+        return InputError(f"{server}: rejects the key in {API_KEY} (status {status})")
     if status == 404:
-        return InputError(f"{where} does not know {model!r} or this endpoint: {told['message']}")
-    if told["code"] == "insufficient_quota":
-        return InputError(f"{where}: the quota of this key is used up: {told['message']}")
+        return InputError(f"{server}: does not know {model!r} or this endpoint: {described['message']}")
+    if described["code"] == "insufficient_quota":
+        return InputError(f"{server}: the quota of this key is used up: {described['message']}")
     return None
 
 
 def check_models(client: openai.OpenAI, models: Collection[str]) -> None:
-    """Find out before anything is sent whether the server accepts the key and knows the models.
+    """Check that the server accepts the key and has the models, before anything is sent.
 
     Raises:
-        InputError: it does not, or there is no server.
+        InputError: it does not, or cannot be reached.
     """
-    where = server(client)
+    server = address(client)
     try:
-        known = {model.id for model in client.with_options(max_retries=RETRIES).models.list()}
+        known = {model.id for model in client.models.list()}
     except openai.NotFoundError:
         # Some servers list no models.
         return
     except FAILURES as error:
-        problem = fatal(error, where, "/models")
-        raise problem or InputError(f"{where}: {said(error)['message']}; nothing was sent") from None
+        problem = fatal(error, server, "/models")
+        raise problem or InputError(f"{server}: {describe(error)['message']}; nothing was sent") from None
     for model in models:
         if model not in known:
             few = ", ".join(sorted(known)[:8]) + (", …" if len(known) > 8 else "")
-            raise InputError(f"{where} has no model {model!r}; it has {few or 'none'}; nothing was sent")
+            raise InputError(f"{server}: has no model {model!r}, only {few or 'none'}; nothing was sent")

@@ -1,70 +1,68 @@
-"""A comparison with large language models: its config and models, its requests, and their replies so far."""
+"""A comparison with large language models: its models, its requests and the replies so far."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
 from cadmus.config import Config
 from cadmus.errors import InputError, suggest
-from cadmus.llm.batches import take_lines
 from cadmus.llm.costs import Cost, cost
 from cadmus.llm.models import MODELS, read_models
-from cadmus.llm.replies import Replies
+from cadmus.llm.replies import Replies, take_results
 from cadmus.llm.requests import Request, read_index, read_requests
 
 FROM_FILE = "file"
-"""Stands for the server of replies that were taken from a file."""
+"""The server of replies that were read from a file."""
 
 
 class Comparison:
-    """What the steps of a comparison share.
+    """The models that a config names, their requests and their replies.
 
     Attributes:
-        config: of the run.
-        models: that it asks, and their names.
-        requests: the directory of what is prepared.
-
-    After :meth:`read` also:
-        index: what each request is about, as :func:`cadmus.llm.requests.read_index` gives it.
-        by_key: the requests of each model, by key.
-        replies: of each model.
+        config: the config of the run.
+        models, names: the language models and their names.
+        directory: the directory of requests and replies.
 
     Raises:
-        InputError: the config names no model, or one that the table does not have.
+        InputError: the config names no model, or one that the table lacks.
     """
 
     def __init__(self, config: Config, directory: Path | None = None, table: Path | None = None) -> None:
         if not config.llm.models:
-            raise InputError("llm.models: names no model of config/tables/llms.yaml; nothing is asked")
+            raise InputError("llm.models: names no model; add one from config/tables/llms.yaml")
         self.config = config
         self.models = read_models(table or MODELS, config.llm.models)
         self.names = [model.name for model in self.models]
-        directory = directory or Path("results", config.name, "llm")
-        self.requests = directory / "requests"
-        self._replies = directory / "replies"
+        self.directory = directory or Path("results", config.name, "llm")
 
-    def read(self) -> "Comparison":
-        """Read what was prepared, and the replies so far.
+    @cached_property
+    def index(self) -> pl.DataFrame:
+        """The index of the prepared requests; see :func:`cadmus.llm.requests.read_index`."""
+        return read_index(self.config, self.models, self.directory / "requests")
 
-        Raises:
-            InputError: nothing was prepared from this config.
-        """
-        self.index: pl.DataFrame = read_index(self.config, self.models, self.requests)
-        self.by_key: dict[str, dict[str, Request]] = {name: {} for name in self.names}
-        for request in read_requests(self.index, self.requests):
-            self.by_key[request.model][request.key] = request
-        self.replies = {name: Replies(self._replies / f"{name}.jsonl") for name in self.names}
-        return self
+    @cached_property
+    def requests(self) -> dict[str, dict[str, Request]]:
+        """The prepared requests of each model, by key."""
+        found: dict[str, dict[str, Request]] = {name: {} for name in self.names}
+        for request in read_requests(self.index, self.directory / "requests"):
+            found[request.model][request.key] = request
+        return found
+
+    @cached_property
+    def replies(self) -> dict[str, Replies]:
+        """The ledger of each model."""
+        return {name: Replies(self.directory / "replies" / f"{name}.jsonl") for name in self.names}
 
     @contextmanager
     def writing(self, names: Sequence[str]) -> Iterator[None]:
-        """Have the replies of these models for ourselves, to add to them.
+        """Lock the ledgers of some models and open them for appending.
 
         Raises:
-            InputError: another process adds to them.
+            InputError: another process has locked one.
         """
         with ExitStack() as stack:
             for name in names:
@@ -72,7 +70,7 @@ class Comparison:
             yield
 
     def chosen(self, only: Sequence[str]) -> list[str]:
-        """The names asked for, all of them when there is none.
+        """Return the names in ``only``, or all if it is empty.
 
         Raises:
             InputError: the config does not name one of them.
@@ -83,54 +81,72 @@ class Comparison:
         return list(dict.fromkeys(only)) or self.names
 
     def to_send(self, name: str) -> list[Request]:
-        """The requests of a model that are neither settled nor in a batch under way."""
+        """Return the requests of a model that are neither settled nor in a batch under way."""
         replies = self.replies[name]
         awaited = replies.awaited
         return [
             request
-            for key, request in self.by_key[name].items()
+            for key, request in self.requests[name].items()
             if key not in awaited and not replies.settles(key)
         ]
 
     def costs(self) -> dict[str, Cost]:
-        """What the requests of each model cost."""
+        """Return the cost of the requests of each model."""
         return {
-            model.name: cost(model, self.by_key[model.name].values(), self.replies[model.name])
+            model.name: cost(model, self.requests[model.name], self.replies[model.name])
             for model in self.models
         }
 
-    def check_server(self, name: str, where: str) -> None:
-        """See that the answers of two servers do not come under one name.
+    def check_cap(self, names: Sequence[str]) -> None:
+        """Check that sending the rest of some models keeps the run within ``llm.max_cost_usd``.
+
+        Everything that sends requests calls this first.
 
         Raises:
-            InputError: they would.
+            InputError: the cost could exceed it.
         """
-        others = self.replies[name].servers - {where, FROM_FILE}
+        costs = self.costs()
+        spent = sum(found.spent_usd + found.awaited_usd for found in costs.values())
+        more = sum(costs[name].to_send_usd for name in names)
+        if more and spent + more > (cap := self.config.llm.max_cost_usd):
+            raise InputError(
+                f"llm.max_cost_usd: {cap:g} USD may not be enough: {spent:.2f} USD are spent or under way, "
+                f"the rest may cost {more:.2f} USD; raise it to {spent + more + 0.005:.2f} or ask for less "
+                "(`cadmus llm estimate` lists the costs); nothing was sent"
+            )
+
+    def check_server(self, name: str, server: str) -> None:
+        """Check that all replies of a model come from one server.
+
+        Raises:
+            InputError: there are replies of another one.
+        """
+        others = self.replies[name].servers - {server, FROM_FILE}
         if others:
             raise InputError(
-                f"{self.replies[name].path}: has replies of {', '.join(sorted(others))}, not {where}; move "
-                "it away to begin anew, or give the model of this server another name; nothing was sent"
+                f"{self.replies[name].path}: has replies of {', '.join(sorted(others))}, not {server}; move "
+                "the file away, or give this server's model another name; nothing was sent"
             )
 
     def take_file(self, file: Path, names: Sequence[str]) -> Counter[str]:
-        """Take the replies of these models from a file that ``vllm run-batch`` or a batch has written.
+        """Store the replies to some models from a file that ``vllm run-batch`` or a batch wrote.
 
         Returns:
-            What its lines were, as :func:`cadmus.llm.batches.take_lines` tells.
+            Numbers of lines of each kind; see :func:`cadmus.llm.replies.take_results`.
 
         Raises:
-            InputError: it cannot be read, or answers no request of them.
+            InputError: the file cannot be read, or answers none of their requests.
         """
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             raise InputError(f"cannot read the replies {file}: {reason}") from None
-        requests = {key: request for name in names for key, request in self.by_key[name].items()}
-        lines = take_lines(text, requests, self.replies.__getitem__, FROM_FILE)
-        if set(lines) <= {"strangers", "malformed"}:
+        requests = {key: request for name in names for key, request in self.requests[name].items()}
+        lines = take_results(text, requests, self.replies, FROM_FILE)
+        if set(lines) <= {"unmatched", "malformed"}:
             raise InputError(
-                f"{file}: none of its lines answers a request of this run; is it of another run, or were the "
-                "requests prepared anew since?"
+                f"{file}: no line answers a request of this run; check the config, and whether the requests "
+                "were prepared again since"
             )
         return lines

@@ -3,66 +3,86 @@
 import asyncio
 import email.utils
 import json
-import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import openai
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    RetryError,
+    retry_if_exception_type,
+    wait_exponential,
+    wait_random,
+)
 
 from cadmus.common.progress import progress
 from cadmus.config import Llm
 from cadmus.errors import InputError, ModelOutputError
-from cadmus.llm import client as clients
 from cadmus.llm.answers import read_reply
-from cadmus.llm.replies import FINAL, Replies
+from cadmus.llm.client import address, describe, fatal, options
+from cadmus.llm.comparison import Comparison
+from cadmus.llm.replies import FINAL, Replies, redact
 from cadmus.llm.requests import Request
 
 ATTEMPTS = 8
-"""How often a request is sent when the server fails."""
-PATIENCE = 50
-"""How often it is sent when the server says that there are too many."""
+"""Attempts of a request if the server fails."""
+RATE_LIMITED_ATTEMPTS = 50
+"""Attempts of a request that the server rejects because there are too many (status 429)."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds before the second attempt, and at most before any, where the server names no time."""
+"""Seconds before the second attempt, and before any later one, unless the server sets a time."""
 LONGEST_WAIT = 3600.0
-"""Seconds that a server may ask to wait for."""
-REFUSALS = 20
-"""After so many requests of a model refused and none answered, the others would be refused as well."""
+"""Longest Retry-After that is waited for, in seconds."""
+REJECTIONS = 20
+"""Rejected requests to a model, with none answered, after which sending stops."""
 
 
 @dataclass
 class Outcome:
-    """What came of sending requests: how many were answered or refused for good, and what failed last."""
+    """Numbers of requests by result, whether a signal stopped sending, and the last failure."""
 
     answered: int = 0
-    refused: int = 0
+    rejected: int = 0
     failed: int = 0
     stopped: bool = False
     last_failure: str = ""
 
 
-def send(requests: Iterable[Request], replies: Mapping[str, Replies], settings: Llm) -> Outcome:
-    """Send requests and write every reply down as it comes.
+def send(comparison: Comparison, names: Sequence[str]) -> Outcome:
+    """Send all requests of some models that are not yet sent, and store every reply as it arrives.
 
-    SIGINT and SIGTERM end it when the requests under way have been answered.
-
-    Args:
-        requests: those that are not settled.
-        replies: the replies of each model, being written.
-        settings: how many at a time, and in a minute.
+    SIGINT and SIGTERM stop it as soon as the requests under way are answered. The ledgers of the models must
+    be open for writing.
 
     Raises:
-        InputError: the server accepts nothing, or refuses everything; what was answered is kept.
+        InputError: the cost could exceed ``llm.max_cost_usd`` (nothing is sent), or the server rejects
+            everything (replies so far are kept).
     """
-    return asyncio.run(_Sender(list(requests), replies, settings).run())
+    comparison.check_cap(names)
+    requests = [request for name in names for request in comparison.to_send(name)]
+    return asyncio.run(_Sender(requests, comparison.replies, comparison.config.llm).run())
+
+
+class _Retryable(Exception):
+    """A failed request that may be sent again.
+
+    Attributes:
+        rate_limited: the server said that there are too many requests.
+        pause: seconds that it asked to wait, or 0.
+    """
+
+    def __init__(self, rate_limited: bool, pause: float) -> None:
+        self.rate_limited = rate_limited
+        self.pause = pause
 
 
 @dataclass
 class _Sender:
-    """One submission: workers that share the pending requests, a pace, and a reason to stop."""
+    """Workers that share the pending requests, a pace and a reason to stop."""
 
     requests: list[Request]
     replies: Mapping[str, Replies]
@@ -73,116 +93,124 @@ class _Sender:
     async def run(self) -> Outcome:
         self.stop = asyncio.Event()
         self.pace = _Pace(self.settings.requests_per_minute, self.stop)
-        self.tally: Counter[tuple[str, bool]] = Counter()
+        self.answered: set[str] = set()
+        self.rejected: Counter[str] = Counter()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._interrupted)
+            loop.add_signal_handler(number, self._interrupt)
         pending = iter(self.requests)
-        async with openai.AsyncOpenAI(**clients.options()) as client:
-            self.server = clients.server(client)
-            self.asking = _endpoints(client)
+        async with openai.AsyncOpenAI(**options(), max_retries=0) as client:
+            self.server = address(client)
+            self.endpoints: dict[str, Callable[..., Awaitable[Any]]] = {
+                "/v1/chat/completions": client.chat.completions.with_raw_response.create,
+                "/v1/completions": client.completions.with_raw_response.create,
+                "/v1/responses": client.responses.with_raw_response.create,
+            }
             with progress("requests", total=len(self.requests)) as bar:
                 await asyncio.gather(*(self._work(pending, bar) for _ in range(self.settings.concurrency)))
         if self.problem is not None:
             raise self.problem
         return self.outcome
 
-    def _interrupted(self) -> None:
+    def _interrupt(self) -> None:
         self.outcome.stopped = True
         self.stop.set()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            # A second signal ends it at once.
+            # A second signal kills.
             loop.remove_signal_handler(number)
 
     async def _work(self, pending: Iterable[Request], bar: Any) -> None:
         for request in pending:
-            if not await self.pace.turn():
+            if self.stop.is_set():
                 return
-            await self._ask(request)
+            await self._send(request)
             bar.update()
 
-    async def _ask(self, request: Request) -> None:
-        replies = self.replies[request.model]
-        failures = waits = 0
-        while True:
-            replies.add(sent=request.key)
-            try:
-                body = await self._reply(request)
-            except openai.OpenAIError as error:
-                pause = self._failed(request, error)
-                if pause is None:
-                    return
-                status, told = getattr(error, "status_code", None), clients.said(error)
-            except ModelOutputError as error:
-                status, told, pause = None, {"code": "malformed", "message": str(error)}, 0.0
-            else:
-                replies.add(key=request.key, server=self.server, status=200, body=body)
-                self.outcome.answered += 1
-                self.tally[request.model, True] += 1
-                return
-            too_many = status == 429
-            waits, failures = waits + too_many, failures + (not too_many)
-            # Noted, so that it is not taken for one that was sent and never heard of again.
-            replies.add(key=request.key, server=self.server, status=status, error=told)
-            self.outcome.last_failure = f"{told['message']} (status {status})" if status else told["message"]
-            if failures >= ATTEMPTS or waits >= PATIENCE:
-                self.outcome.failed += 1
-                return
-            tried = failures + waits
-            pause = pause or random.uniform(0.75, 1) * min(FIRST_PAUSE * 2 ** (tried - 1), LONGEST_PAUSE)
-            if too_many:
-                self.pace.pause(pause)
-            else:
-                await self.pace.sleep(pause)
-            if not await self.pace.turn():
-                return
+    async def _send(self, request: Request) -> None:
+        """Send a request until it is settled, has failed too often, or sending stops."""
+        failures: Counter[bool] = Counter()
+        backoff = wait_exponential(FIRST_PAUSE, LONGEST_PAUSE) + wait_random(max=FIRST_PAUSE)
 
-    async def _reply(self, request: Request) -> dict[str, Any]:
-        """The body of the reply to a request.
+        def failure(state: RetryCallState) -> _Retryable:
+            error = state.outcome and state.outcome.exception()
+            assert isinstance(error, _Retryable)
+            return error
+
+        def exhausted(state: RetryCallState) -> bool:
+            failures[failure(state).rate_limited] += 1
+            return failures[True] >= RATE_LIMITED_ATTEMPTS or failures[False] >= ATTEMPTS
+
+        def hold_all(state: RetryCallState) -> None:
+            if failure(state).rate_limited:
+                self.pace.pause(state.upcoming_sleep)
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_Retryable),
+            wait=lambda state: failure(state).pause or backoff(state),
+            stop=exhausted,
+            before_sleep=hold_all,
+            sleep=self.pace.sleep,
+        )
+        try:
+            await retrying(self._attempt, request)
+        except RetryError:
+            self.outcome.failed += 1
+
+    async def _attempt(self, request: Request) -> None:
+        """Send a request once and record what comes back.
 
         Raises:
-            openai.OpenAIError: there is none.
-            ModelOutputError: it is none.
+            _Retryable: sending it again may succeed.
         """
-        # A server that knows this header answers the same request once, whatever becomes of the connection.
-        header = {"Idempotency-Key": request.key}
-        raw = await self.asking[request.url](**request.body, extra_headers=header)
-        try:
-            body: dict[str, Any] = json.loads(clients.clean(raw.text))
-        except ValueError:
-            raise ModelOutputError("the reply is no JSON") from None
-        read_reply(request.url, body)
-        return body
-
-    def _failed(self, request: Request, error: openai.OpenAIError) -> float | None:
-        """Seconds to wait for at least before the request is sent again; None if it is not to be."""
+        if not await self.pace.turn():
+            return
         replies = self.replies[request.model]
-        status, told = getattr(error, "status_code", None), clients.said(error)
-        problem = clients.fatal(error, self.server, request.body["model"])
+        replies.add(sent=request.key)
+        # A server that knows this header answers and charges a request once, even if the connection is lost.
+        header = {"Idempotency-Key": request.key}
+        try:
+            raw = await self.endpoints[request.url](**request.body, extra_headers=header)
+            body = json.loads(redact(raw.text))
+            read_reply(request.url, body)
+        except (openai.OpenAIError, ModelOutputError, json.JSONDecodeError) as error:
+            self._failed(request, error)
+        else:
+            replies.add(key=request.key, server=self.server, status=200, body=body)
+            self.outcome.answered += 1
+            self.answered.add(request.model)
+
+    def _failed(self, request: Request, error: Exception) -> None:
+        """Record a failure; stop all if other requests would fail too.
+
+        Raises:
+            _Retryable: sending the request again may succeed.
+        """
+        status, described = getattr(error, "status_code", None), describe(error)
+        # Recorded, or the request would count as sent without any reply.
+        self.replies[request.model].add(key=request.key, server=self.server, status=status, error=described)
+        model, message = request.body["model"], described["message"]
+        pause = retry_after(error) if isinstance(error, openai.APIStatusError) else 0.0
+        problem = fatal(error, self.server, model)
         if status in FINAL:
-            self.outcome.refused += 1
-            self.tally[request.model, False] += 1
-            if self.tally[request.model, False] >= REFUSALS and not self.tally[request.model, True]:
-                problem = InputError(
-                    f"{self.server} refuses every request to {request.body['model']!r}: {told['message']}"
-                )
-        wait = retry_after(error) if isinstance(error, openai.APIStatusError) else 0.0
-        if wait > LONGEST_WAIT:
+            self.outcome.rejected += 1
+            self.rejected[request.model] += 1
+            if self.rejected[request.model] >= REJECTIONS and request.model not in self.answered:
+                problem = InputError(f"{self.server}: rejects every request to {model!r}: {message}")
+        if pause > LONGEST_WAIT:
             problem = InputError(
-                f"{self.server} asks to come back in {wait:.0f} s: {told['message']}; run it again then"
+                f"{self.server}: asks to wait {pause:.0f} s: {message}; run the command then"
             )
         if problem is not None:
             self.problem = self.problem or problem
             self.stop.set()
-        if problem is not None or status in FINAL:
-            replies.add(key=request.key, server=self.server, status=status, error=told)
-            return None
-        return wait
+        elif status not in FINAL:
+            self.outcome.last_failure = f"{message} (status {status})" if status else message
+            raise _Retryable(status == 429, pause)
 
 
 class _Pace:
-    """When the next request may be sent: not too many in a minute, and none while the server wants none."""
+    """Limit of the requests per minute, and pauses that hold all of them back."""
 
     def __init__(self, per_minute: float | None, stop: asyncio.Event) -> None:
         self.interval = 60 / per_minute if per_minute else 0.0
@@ -190,18 +218,18 @@ class _Pace:
         self.stop = stop
 
     def pause(self, seconds: float) -> None:
-        """Send nothing for so long."""
+        """Hold back all requests for some seconds."""
         self.next = max(self.next, time.monotonic() + seconds)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so long, or until all is to stop."""
+        """Wait for some seconds, or until sending stops."""
         try:
             await asyncio.wait_for(self.stop.wait(), seconds)
         except TimeoutError:
             return
 
     async def turn(self) -> bool:
-        """Wait for a turn to send; False when all is to stop."""
+        """Wait until a request may be sent; return False if sending stops."""
         while not self.stop.is_set():
             now = time.monotonic()
             if now >= self.next:
@@ -213,7 +241,7 @@ class _Pace:
 
 
 def retry_after(error: openai.APIStatusError) -> float:
-    """Seconds that a server asks to wait for, in any of the forms of the header; 0 when it does not."""
+    """Return the seconds that a server asks to wait, from any form of the header, or 0."""
     headers = error.response.headers
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
@@ -222,11 +250,3 @@ def retry_after(error: openai.APIStatusError) -> float:
             continue
     date = email.utils.parsedate_tz(headers.get("retry-after"))
     return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else 0.0
-
-
-def _endpoints(client: openai.AsyncOpenAI) -> dict[str, Callable[..., Awaitable[Any]]]:
-    return {
-        "/v1/chat/completions": client.chat.completions.with_raw_response.create,
-        "/v1/completions": client.completions.with_raw_response.create,
-        "/v1/responses": client.responses.with_raw_response.create,
-    }

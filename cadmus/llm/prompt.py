@@ -1,8 +1,7 @@
-"""What a large language model is asked, written from the instruction table, and how its answer is read.
+"""The prompt for a large language model, written from the instruction table, and the parser of its answer.
 
-The comparison uses the 22 instructions of the paper's Table 2.  Each has a second, alternate symbol there,
-and a prompt in alternate symbols is that in normal ones with every symbol exchanged: the text around them is
-the same, so that nothing but the symbols tells the two apart.
+The comparison uses the 22 instructions of the paper's Table 2, which gives each an alternate symbol. Prompts
+in normal and in alternate symbols have the same text and differ in the symbols alone.
 """
 
 from cadmus import isa
@@ -14,10 +13,10 @@ SYMBOLS: dict[str, dict[str, str]] = {
     "normal": {row.symbol: row.symbol for row in SUBSET},
     "alternate": {row.symbol: str(row.alternate) for row in SUBSET},
 }
-"""How each of them is written in the two kinds of symbols."""
+"""The symbol of each instruction, in each kind of symbols."""
 COMPARATORS = "<>="
 EXAMPLES = ("34+7=", "52-4<", "93/2>")
-"""True programs that show the form of an answer, one for each comparator, and which operand comes first."""
+"""True programs, one per comparator, that show the form of an answer and the order of operands."""
 
 _TEMPLATE = """\
 A program is a sequence of one-character instructions for a machine with a stack of integers, which is \
@@ -45,21 +44,20 @@ Answer:"""
 
 
 def translate(program: str, symbols: str) -> str:
-    """A program of the 22 instructions written in ``normal`` or ``alternate`` symbols.
+    """Write a program of the 22 instructions in ``normal`` or ``alternate`` symbols.
 
     >>> translate("34+7=", "alternate")
     '+!*1~'
     """
-    written = SYMBOLS[symbols]
-    return "".join(written[symbol] for symbol in program)
+    return "".join(SYMBOLS[symbols][symbol] for symbol in program)
 
 
 def prompt(program: str, symbols: str) -> str:
-    """The question for the comparator that completes ``program``.
+    """Return the question for the comparator that completes a program.
 
     Args:
-        program: what stands before the comparator, in normal symbols.
-        symbols: ``normal`` or ``alternate``, which the prompt is written in.
+        program: the instructions before the comparator, in normal symbols.
+        symbols: the symbols of the prompt, ``normal`` or ``alternate``.
     """
     written = SYMBOLS[symbols]
     rows = [
@@ -67,46 +65,45 @@ def prompt(program: str, symbols: str) -> str:
         *((written[row.symbol], row.effect, row.meaning) for row in SUBSET),
     ]
     width = max(len(stack) for _, stack, _ in rows)
-    table = "\n".join(f"{symbol:<6}  {stack:<{width}}  {meaning}" for symbol, stack, meaning in rows)
-    examples = "\n".join(
-        f"Program: {translate(example[:-1], symbols)}\nAnswer: {translate(example[-1], symbols)}\n"
+    examples = (
+        f"Program: {translate(example[:-1], symbols)}\nAnswer: {translate(example[-1], symbols)}"
         for example in EXAMPLES
     )
     *others, last = (written[symbol] for symbol in COMPARATORS)
     return _TEMPLATE.format(
-        table=table,
+        table="\n".join(f"{symbol:<6}  {stack:<{width}}  {meaning}" for symbol, stack, meaning in rows),
         low=isa.INTEGER_MIN,
         high=isa.INTEGER_MAX,
         comparators=f"{' '.join(others)} and {last}",
-        examples=examples.rstrip("\n"),
+        examples="\n\n".join(examples),
         program=translate(program, symbols),
     )
 
 
 def read_answer(text: str, symbols: str) -> str:
-    """The comparator, in normal symbols, that an answer consists of; white space around it does not matter.
+    """Return the comparator, in normal symbols, that an answer consists of apart from white space.
 
     Raises:
-        ModelOutputError: it is anything else.
+        ModelOutputError: the answer is anything else.
     """
-    given = text.strip()
+    answer = text.strip()
     for comparator in COMPARATORS:
-        if given == SYMBOLS[symbols][comparator]:
+        if answer == SYMBOLS[symbols][comparator]:
             return comparator
-    raise ModelOutputError(f"{given!r} is none of {translate(COMPARATORS, symbols)}")
+    raise ModelOutputError(f"{answer!r} is not one of {translate(COMPARATORS, symbols)}")
 
 
 def document() -> str:
-    """``docs/llm-prompts.md``: what the models are asked, in both kinds of symbols."""
-    program = "62*4+54*4-"
+    """Return ``docs/llm-prompts.md``: an example of the prompt in both kinds of symbols."""
     parts = [
         "# The prompts\n",
-        "What a large language model is asked for one program, in normal and in alternate symbols (the "
-        "paper's Table 2). Written by `cadmus llm prompts` from the instruction table; the text around the "
-        "symbols is the same. The program stands at the end, so that a server can keep what is before it.\n",
-        "The answer is read strictly: it is one of the three symbols, with nothing but white space around "
-        "it. How it is graded is told in [llm.md](llm.md).\n",
+        "The prompt for one program, in normal and in alternate symbols (the paper's Table 2). "
+        "`cadmus llm prompts` writes this page from the instruction table. The program comes last, so that a "
+        "server can cache the text before it.\n",
+        "An answer must be one of the three symbols; only white space may surround it. [llm.md](llm.md) "
+        "describes grading.\n",
     ]
     for symbols in SYMBOLS:
-        parts.append(f"## {symbols.capitalize()} symbols\n\n```text\n{prompt(program, symbols)}\n```\n")
+        question = prompt("62*4+54*4-", symbols)
+        parts.append(f"## {symbols.capitalize()} symbols\n\n```text\n{question}\n```\n")
     return "\n".join(parts)

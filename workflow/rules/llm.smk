@@ -1,6 +1,5 @@
-# Large language models on the programs of the comparison grid. The requests are prepared when the config names
-# models; they are sent only when there is a key as well. The replies are no output: Snakemake deletes the outputs
-# of a failed job, and they have been paid for.
+# Large language models on the comparison grid. Requests are prepared if the config names models, and sent if there is
+# a key too. Replies are not outputs: Snakemake deletes the outputs of a failed job, and replies cost money.
 
 
 localrules:
@@ -8,7 +7,7 @@ localrules:
     llm_collect,
 
 
-# What was sent decides what there is to grade; without a key, nothing is, and the figures say so.
+# Without a key nothing is sent, and the figures mark these series as not run.
 SENT = bool(RUN.llm.models and os.environ.get("OPENAI_API_KEY"))
 
 
