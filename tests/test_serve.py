@@ -29,9 +29,10 @@ from cadmus.model import shipped
 from cadmus.model.inference import Cadmus
 from cadmus.model.sampling import Sampler
 from cadmus.programs import Programs
-from cadmus.serve import application as serve
-from tests.model.models import FLOAT_NOISE, unpacked_logits
+from cadmus.serve import protocol
+from cadmus.serve.application import application
 from tests.test_complete import PREFIXES, ROOT, TRAINED_LENGTH, small_export
+from tests.test_model import FLOAT_NOISE, alone
 
 NAME = "tiny"
 START = 60
@@ -50,9 +51,7 @@ def model(export):
 
 @pytest.fixture(scope="module")
 def client(model):
-    with TestClient(
-        serve.application(model, NAME, TRAINED_LENGTH), raise_server_exceptions=False
-    ) as test_client:
+    with TestClient(application(model, NAME, TRAINED_LENGTH), raise_server_exceptions=False) as test_client:
         yield test_client
 
 
@@ -116,7 +115,7 @@ def tokens_of(program):
 def expected_logprobs(model, program):
     """That of each token of a program, which may have its end, but the first, in the plainest way."""
     with torch.inference_mode():
-        table = unpacked_logits(model.model, program).log_softmax(-1).numpy()
+        table = alone(model.model, program).log_softmax(-1).numpy()
     return [table[place][token] for place, token in enumerate(tokens_of(program)[1:])]
 
 
@@ -146,7 +145,7 @@ def test_the_shipped_model_answers_as_cadmus_complete_does():
     prefix = "62*4+54*4-"
     directory = shipped.named_or_default(None)
     model = Cadmus.load(directory)
-    with TestClient(serve.application(model, NAME, model.max_length)) as test_client:
+    with TestClient(application(model, NAME, model.max_length)) as test_client:
         (choice,) = choices(test_client, prompt=prefix, logprobs=5)
     shown = json.loads(CliRunner().invoke(complete, [prefix, "--json"], catch_exceptions=False).output)
     assert choice["text"] == shown["completion"] == "="
@@ -195,7 +194,7 @@ def test_sixteen_tokens_are_written_unless_more_are_asked_for(tmp_path):
     made = Cadmus.load(small_export(tmp_path / "long"))
     with torch.no_grad():
         made.model.lm_head.weight[isa.END_ID] = 0
-    with TestClient(serve.application(made, NAME, 40)) as test_client:
+    with TestClient(application(made, NAME, 40)) as test_client:
         assert len(choices(test_client, prompt="12")[0]["text"]) == 16
         assert len(choices(test_client, prompt="12", max_tokens=100)[0]["text"]) == 38
 
@@ -405,31 +404,31 @@ def test_a_draw_next_to_one_gives_an_instruction():
 @pytest.mark.parametrize(
     ("fields", "param", "message"),
     [
-        ({"prompt": ""}, "prompt", "prompt: is empty"),
-        ({"prompt": []}, "prompt", "prompt: is empty"),
-        ({"prompt": ["1", ""]}, "prompt", "prompt[1]: is empty"),
-        ({"prompt": [[1], []]}, "prompt", "prompt[1]: is empty"),
-        ({"prompt": "."}, "prompt", "prompt: is empty"),
-        ({"prompt": "1.2"}, "prompt", "the end . at position 2 is followed by more"),
-        ({"prompt": "1.."}, "prompt", "the end . at position 2 is followed by more"),
+        ({"prompt": ""}, "prompt", "prompt: empty"),
+        ({"prompt": []}, "prompt", "prompt: empty"),
+        ({"prompt": ["1", ""]}, "prompt", "prompt[1]: empty"),
+        ({"prompt": [[1], []]}, "prompt", "prompt[1]: empty"),
+        ({"prompt": "."}, "prompt", "prompt: empty"),
+        ({"prompt": "1.2"}, "prompt", "the end . at position 2 must come last"),
+        ({"prompt": "1.."}, "prompt", "the end . at position 2 must come last"),
         ({"prompt": "34€7"}, "prompt", "unknown symbol '€' at position 3"),
         ({"prompt": "\ud800"}, "prompt", r"unknown symbol '\ud800' at position 1"),
         ({"prompt": ["1", "2 3"]}, "prompt", "prompt[1]: unknown symbol ' '"),
-        ({"prompt": [1, 65]}, "prompt", "there is no token id 65; they go from 0 to 64"),
+        ({"prompt": [1, 65]}, "prompt", "there is no token id 65; ids are 0 to 64"),
         ({"prompt": [[1], [-1]]}, "prompt", "prompt[1]: there is no token id -1"),
         ({"prompt": [10**400]}, "prompt", "there is no token id 1000"),
-        ({"prompt": [1, "1"]}, "prompt", "prompt[0]: should be a text or a list of token ids, not 1"),
-        ({"prompt": [True]}, "prompt", "prompt[0]: should be a text or a list of token ids, not True"),
-        ({"prompt": [[[1]]]}, "prompt", "prompt[0]: should be a text or a list of token ids"),
-        ({"prompt": 5}, "prompt", "prompt: should be a text"),
-        ({"prompt": {}}, "prompt", "prompt: should be a text"),
-        ({"prompt": None}, "prompt", "prompt: is missing"),
-        ({"prompt": ["1"] * 1025}, "prompt", "are 1,025 completions; at most 1,024"),
+        ({"prompt": [1, "1"]}, "prompt", "prompt[0]: must be a string or a list of token ids, got 1"),
+        ({"prompt": [True]}, "prompt", "prompt[0]: must be a string or a list of token ids, got True"),
+        ({"prompt": [[[1]]]}, "prompt", "prompt[0]: must be a string or a list of token ids"),
+        ({"prompt": 5}, "prompt", "prompt: must be a string"),
+        ({"prompt": {}}, "prompt", "prompt: must be a string"),
+        ({"prompt": None}, "prompt", "prompt: missing"),
+        ({"prompt": ["1"] * 1025}, "prompt", "1,025 prompts with n = 1 are 1,025 completions; at most 1,024"),
         ({"prompt": ["1"] * 9, "n": 128}, "prompt", "are 1,152 completions"),
-        ({"max_tokens": -1}, "max_tokens", "greater than or equal to 0, not -1"),
-        ({"max_tokens": 1.5}, "max_tokens", "max_tokens: input should be a valid integer"),
-        ({"max_tokens": "4"}, "max_tokens", "not '4'"),
-        ({"max_tokens": True}, "max_tokens", "not True"),
+        ({"max_tokens": -1}, "max_tokens", "must be greater than or equal to 0, got -1"),
+        ({"max_tokens": 1.5}, "max_tokens", "max_tokens: must be a valid integer, got 1.5"),
+        ({"max_tokens": "4"}, "max_tokens", "got '4'"),
+        ({"max_tokens": True}, "max_tokens", "got True"),
         ({"temperature": -0.1}, "temperature", "greater than or equal to 0"),
         ({"temperature": 2.1}, "temperature", "less than or equal to 2"),
         ({"temperature": "hot"}, "temperature", "valid number"),
@@ -437,29 +436,33 @@ def test_a_draw_next_to_one_gives_an_instruction():
         ({"top_p": 1.1}, "top_p", "less than or equal to 1"),
         ({"n": 0}, "n", "greater than or equal to 1"),
         ({"n": 129}, "n", "less than or equal to 128"),
-        ({"n": 2, "best_of": 3}, "best_of", "best_of: is 3; only that of n, 2"),
-        ({"best_of": 2}, "best_of", "only that of n, 1"),
+        ({"n": 2, "best_of": 3}, "best_of", "best_of: must equal n, got 3"),
+        ({"best_of": 2}, "best_of", "best_of: must equal n, got 2"),
         ({"logprobs": -1}, "logprobs", "greater than or equal to 0"),
         ({"logprobs": 66}, "logprobs", "less than or equal to 65"),
-        ({"logprobs": True}, "logprobs", "not True"),
+        ({"logprobs": True}, "logprobs", "got True"),
         ({"echo": 1}, "echo", "valid boolean"),
-        ({"stop": ["1", "2", "3", "4", "5"]}, "stop", "stop: has 5 texts; at most 4"),
-        ({"stop": ""}, "stop", "stop: a text is empty"),
-        ({"stop": ["1", ""]}, "stop", "stop: a text is empty"),
-        ({"stop": [1]}, "stop", "stop: should be a text or a list"),
-        ({"stop": 1}, "stop", "stop: should be a text or a list"),
+        (
+            {"stop": ["1", "2", "3", "4", "5"]},
+            "stop",
+            "stop: must be a string or a list of at most 4 strings, none of them empty, got [",
+        ),
+        ({"stop": ""}, "stop", "none of them empty, got ''"),
+        ({"stop": ["1", ""]}, "stop", "none of them empty, got ''"),
+        ({"stop": [1]}, "stop", "stop: must be a string or a list"),
+        ({"stop": 1}, "stop", "stop: must be a string or a list"),
         ({"seed": 2**63}, "seed", "less than 9223372036854775808"),
         ({"seed": 0.5}, "seed", "valid integer"),
         ({"user": 1}, "user", "valid string"),
         ({"model": 1}, "model", "valid string"),
-        ({"model": None}, "model", "model: is missing"),
-        ({"suffix": "1"}, "suffix", "suffix: is not supported"),
-        ({"stream": True}, "stream", "stream: is not supported"),
-        ({"logit_bias": {"5": 1}}, "logit_bias", "logit_bias: is not supported"),
-        ({"presence_penalty": 0.1}, "presence_penalty", "presence_penalty: is not supported"),
-        ({"frequency_penalty": -1}, "frequency_penalty", "frequency_penalty: is not supported"),
-        ({"max_token": 4}, "max_token", "'max_token': no such key; known are model, prompt, max_tokens"),
-        ({"max_token": None}, "max_token", "'max_token': no such key"),
+        ({"model": None}, "model", "model: missing"),
+        ({"suffix": "1"}, "suffix", "suffix: not supported"),
+        ({"stream": True}, "stream", "stream: not supported"),
+        ({"logit_bias": {"5": 1}}, "logit_bias", "logit_bias: not supported"),
+        ({"presence_penalty": 0.1}, "presence_penalty", "presence_penalty: not supported"),
+        ({"frequency_penalty": -1}, "frequency_penalty", "frequency_penalty: not supported"),
+        ({"max_token": 4}, "max_token", "'max_token': unknown field; known are model, prompt, max_tokens"),
+        ({"max_token": None}, "max_token", "'max_token': unknown field"),
     ],
 )
 def test_a_wrong_field_is_refused_by_name(client, fields, param, message):
@@ -479,7 +482,7 @@ def test_what_does_nothing_is_taken(client):
     plain = choices(client, prompt="12")
     for nothing in (
         {
-            **serve.DOES_NOTHING,
+            **protocol.UNSUPPORTED,
             "best_of": 1,
             "n": 1,
             "top_p": 1,
@@ -488,7 +491,7 @@ def test_what_does_nothing_is_taken(client):
             "user": "me",
         },
         dict.fromkeys(
-            [*serve.DOES_NOTHING, "seed", "max_tokens", "top_p", "n", "best_of", "echo", "stop", "user"]
+            [*protocol.UNSUPPORTED, "seed", "max_tokens", "top_p", "n", "best_of", "echo", "stop", "user"]
         ),
         {"stop": [], "logit_bias": {}},
     ):
@@ -505,7 +508,7 @@ def test_a_prompt_is_no_longer_than_the_programs_of_the_training(client):
 def test_another_model_is_not_found(client):
     for error in (refused(client, 404, model="gpt"), client.get("/v1/models/gpt").json()["error"]):
         assert (error["param"], error["code"]) == ("model", "model_not_found")
-        assert error["message"] == "model: there is no 'gpt' here; 'tiny' is served"
+        assert error["message"] == "model: 'gpt' is not served; use 'tiny'"
 
 
 @pytest.mark.parametrize(
@@ -606,7 +609,7 @@ def test_the_official_client_raises_its_errors(official):
     with pytest.raises(openai.NotFoundError) as caught:
         official.completions.create(model="gpt", prompt="1")
     assert caught.value.code == "model_not_found"
-    with pytest.raises(openai.BadRequestError, match="stream: is not supported"):
+    with pytest.raises(openai.BadRequestError, match="stream: not supported"):
         official.completions.create(model=NAME, prompt="1", stream=True)
     with pytest.raises(openai.APIStatusError) as caught:
         official.completions.create(model=NAME, prompt="1" * (17 << 20))
@@ -672,7 +675,7 @@ def test_a_server_that_cannot_start_says_why(export, tmp_path, monkeypatch):
         assert f"cannot listen on {host}, port" in declined(
             "--model", export, "--device", "cpu", "--host", host
         )
-    assert "is not a model export" in declined("--model", tmp_path)
+    assert "is no export of a model" in declined("--model", tmp_path)
     assert "--device abacus: not to be had here" in declined("--model", export, "--device", "abacus")
     monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
     assert "there is no model in" in declined()
@@ -700,7 +703,7 @@ def test_the_documents_show_what_the_shipped_model_says():
     (body,) = re.findall(r"-d '(.*?)'", text)
     directory = shipped.named_or_default(None)
     model = Cadmus.load(directory)
-    with TestClient(serve.application(model, directory.name, model.max_length)) as test_client:
+    with TestClient(application(model, directory.name, model.max_length)) as test_client:
         answers = json.loads(shown), test_client.post("/v1/completions", content=body).json()
     logprobs = []
     for answer in answers:
@@ -716,7 +719,7 @@ def test_the_documents_show_what_the_shipped_model_says():
 
 def test_the_documents_state_the_limits():
     text = Path(ROOT, "docs/serve.md").read_text(encoding="utf-8")
-    assert f"More than {serve.MOST_CHOICES:,} completions" in text
-    assert f"a body above {serve.MOST_BYTES >> 20} MiB" in text
+    assert f"More than {protocol.MAX_CHOICES:,} completions" in text
+    assert f"a body above {protocol.MAX_BYTES >> 20} MiB" in text
     assert f"up to {isa.VOCABULARY_SIZE}, which" in text
-    assert all(f"`{field}`" in text for field in serve.DOES_NOTHING)
+    assert all(f"`{field}`" in text for field in protocol.UNSUPPORTED)

@@ -8,6 +8,7 @@ import click
 
 from cadmus.cli.options import device_option, model_option, usable_device
 from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
+from cadmus.common.imports import needed_by
 from cadmus.model.shipped import named_or_default
 
 LOOPBACK = "127.0.0.1"
@@ -16,15 +17,14 @@ LOOPBACK = "127.0.0.1"
 @click.command()
 @model_option
 @port_option(8765)
-@click.option("--browser/--no-browser", default=True, help="Open the page in the browser, or only serve it.")
+@click.option("--browser/--no-browser", default=True, help="Open the page in a browser, or only serve it.")
 @device_option
 @stoppable()
 def explore(directory: Path | None, port: int, browser: bool, device: str | None) -> None:
-    """Serve a page to play with, to this machine alone, until Ctrl-C.
+    """Serve an interactive explorer of a model, to this machine only, until Ctrl-C.
 
-    Type a program or sample one, step through the machine, and see what the model expects next, by layer
-    (logit lens), and what each of its heads attends to. Without --model it is the model that comes with
-    the checkout, in models/laptop.
+    Type a program or sample one, step through its execution, and see the model's predictions by layer (logit
+    lens) and the attention of each head. Without --model, the model in models/laptop is shown.
 
     \b
     Examples:
@@ -34,7 +34,9 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
     directory = named_or_default(directory)
     with listening(LOOPBACK, port) as listener:
         from cadmus.config import Dataset
-        from cadmus.explore.application import application
+
+        with needed_by("cadmus explore"):
+            from cadmus.explore.application import application
         from cadmus.explore.inspection import inspect
         from cadmus.model.export import trained_config
         from cadmus.model.inference import Cadmus
@@ -42,7 +44,7 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
         model = Cadmus.load(directory, usable_device(device))
         trained = trained_config(directory)
         app = application(model, directory.resolve().name, trained.dataset if trained else Dataset())
-        # What PyTorch prepares at its first run is not for the first who asks to wait for.
+        # PyTorch's first run is slow; the first user should not wait for it.
         inspect(model, "0")
         address = address_of(listener, LOOPBACK)
         click.echo(f"explore {directory} at {address} (Ctrl-C stops)")
@@ -52,7 +54,7 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
 
 
 def _has_screen() -> bool:
-    """Without one, a browser would open in the terminal."""
+    """Return False if a browser would open in the terminal."""
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
 

@@ -4,12 +4,9 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import (
-    device_option,
-    model_option,
-    usable_device,
-)
+from cadmus.cli.options import device_option, model_option, usable_device
 from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
+from cadmus.common.imports import needed_by
 from cadmus.model.shipped import named_or_default
 
 
@@ -17,17 +14,14 @@ from cadmus.model.shipped import named_or_default
 @model_option
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to listen on.")
 @port_option(8000)
-@click.option(
-    "--name", metavar="NAME", help="What requests call the model; the name of its directory if left out."
-)
+@click.option("--name", metavar="NAME", help="Name of the model in requests; by default its directory's.")
 @device_option
 @stoppable()
 def serve(directory: Path | None, host: str, port: int, name: str | None, device: str | None) -> None:
-    """Answer the OpenAI API for completions until Ctrl-C.
+    """Serve a model with the OpenAI completions API until Ctrl-C.
 
-    Answers can have log-probabilities. Without --model it is the model that comes with the checkout, in
-    models/laptop. There is no authentication: whoever reaches the port may ask. docs/serve.md says what is
-    supported.
+    Responses can include log-probabilities. Without --model, the model in models/laptop is served. There is
+    no authentication, so anyone who reaches the port can use it. docs/serve.md lists what is supported.
 
     \b
     Examples:
@@ -41,7 +35,8 @@ def serve(directory: Path | None, host: str, port: int, name: str | None, device
 
     model = Cadmus.load(directory, usable_device(device))
     with listening(host, port) as listener:
-        from cadmus.serve.application import application
+        with needed_by("cadmus serve"):
+            from cadmus.serve.application import application
 
         app = application(model, name, model.max_length)
         click.echo(f"{name} is served at {address_of(listener, host)}/v1 (Ctrl-C stops)")

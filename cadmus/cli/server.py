@@ -1,4 +1,4 @@
-"""What ``cadmus serve`` and ``cadmus explore`` share: a server on this machine until it is stopped."""
+"""Server shared by ``cadmus serve`` and ``cadmus explore``: listen, run, stop."""
 
 import os
 import signal
@@ -11,57 +11,59 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cadmus.cli.options import WholeNumber
+from cadmus.common.imports import needed_by
 from cadmus.errors import InputError
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 GRACE = 30
-"""Seconds that requests have to be finished when the server is stopped."""
+"""Seconds for requests in progress when the server is stopped."""
 
 
 def port_option(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option --port."""
+    """Return the option --port."""
     return click.option(
         "--port",
         default=default,
         show_default=True,
         type=WholeNumber(0, 65535),
         metavar="PORT",
-        help="Port to listen on; 0 for any that is free.",
+        help="Port to listen on; 0 for any free one.",
     )
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+    """Return a socket that listens on a host and port.
 
     Raises:
-        InputError: it cannot.
+        InputError: the address does not exist, or is in use.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family)
     except (OSError, UnicodeError) as error:
-        # What create_server adds to the reason says the same address again.
+        # create_server appends the address, which the message already has.
         reason = str(getattr(error, "strerror", error)).partition(" (while")[0]
-        raise InputError(f"cannot listen on {host}, port {port}: {reason}; choose another") from None
-    # Head and body of an answer are sent apart; the second would wait 40 ms for word that the first came.
+        raise InputError(f"cannot listen on {host}, port {port}: {reason}; choose another --port") from None
+    # Headers and body are sent separately; Nagle's algorithm would delay the body by 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def address_of(listener: socket.socket, host: str) -> str:
-    """The address to ask, such as ``http://127.0.0.1:8000``."""
+    """Return the URL of a server, such as ``http://127.0.0.1:8000``."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{listener.getsockname()[1]}"
 
 
 def run_server(app: "Starlette", listener: socket.socket) -> None:
-    """Answer requests until SIGINT or SIGTERM.
+    """Serve until SIGINT or SIGTERM.
 
-    Uvicorn finishes the requests in progress and then raises the signal again for :func:`stoppable`.
+    Uvicorn finishes the requests in progress, then raises the signal again for :func:`stoppable`.
     """
-    import uvicorn
+    with needed_by("the server"):
+        import uvicorn
 
     settings = uvicorn.Config(
         app, lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE
@@ -71,7 +73,7 @@ def run_server(app: "Starlette", listener: socket.socket) -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Exit with code 0 on SIGINT or SIGTERM; as a decorator, for the whole body of a command."""
+    """Exit with code 0 on SIGINT or SIGTERM, inside the block or the decorated command."""
     former = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -81,5 +83,5 @@ def stoppable() -> Iterator[None]:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    # An exception would be lost in a module that catches everything, or in a callback from C.
+    # A C callback, or an import that catches everything, would swallow an exception.
     os._exit(0)

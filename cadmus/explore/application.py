@@ -1,4 +1,4 @@
-"""The server of the page: three files and what they ask for, for browsers of this machine alone."""
+"""The HTTP server of the explorer: its page and the page's requests, for browsers on this machine only."""
 
 import random
 from collections.abc import Callable
@@ -24,23 +24,23 @@ from cadmus.model.inference import Cadmus
 PAGE = Path(__file__).with_name("page")
 FILES = {"/": "index.html", "/explore.js": "explore.js", "/explore.css": "explore.css"}
 HEADERS = {
-    # The page needs nothing from elsewhere, and nothing else may put something into it.
+    # The page loads nothing from other sites, and no other site can inject anything.
     "Content-Security-Policy": "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
-    # A page of yesterday's version would ask for things that are no more.
+    # A cached page of an older version would send outdated requests.
     "Cache-Control": "no-cache",
 }
 STOCK = 256
-"""Programs of a template that are drawn together when the first is asked for."""
+"""Programs sampled per template at its first request."""
 
 
 def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
-    """The server of a model's page.
+    """Return the server of a model's page.
 
     Args:
-        model: that is looked at.
-        name: that it goes by.
-        dataset: what it was trained on; what is sampled is of the test split of that.
+        model: the model.
+        name: the name to show.
+        dataset: the dataset of its training; samples are of its test split.
     """
     parameters = sum(tensor.numel() for tensor in model.model.parameters())
     machine = {
@@ -65,18 +65,15 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
 
     def attention(program: str, layer: str) -> dict[str, Any]:
         if not layer.isdecimal():
-            raise InputError(f"layer: {layer!r} is no number")
+            raise InputError(f"layer: must be an integer, got {layer!r}")
         return inspection.attention(model, program, int(layer))
 
-    def complete(program: str) -> dict[str, str]:
-        return inspection.complete(model, program)
-
-    # Starlette runs these in threads, so that a long one does not hold up the others.
+    # Starlette runs endpoints that are not async in threads, so a slow one does not block the others.
     def answering(answer: Callable[..., dict[str, Any]], *fields: str) -> Callable[[Request], Response]:
         def endpoint(request: Request) -> Response:
             given = dict(request.query_params)
             if missing := [field for field in fields if field not in given]:
-                raise InputError(f"{missing[0]}: is missing")
+                raise InputError(f"{missing[0]}: missing")
             return JSONResponse(answer(*(given[field] for field in fields)), headers=HEADERS)
 
         return endpoint
@@ -98,9 +95,9 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
             Route("/api/sample", answering(sample, "template")),
             Route("/api/inspect", answering(inspect, "program", "calls")),
             Route("/api/attention", answering(attention, "program", "layer")),
-            Route("/api/complete", answering(complete, "program")),
+            Route("/api/complete", answering(lambda program: inspection.complete(model, program), "program")),
         ],
-        # Another site's name that resolves to this machine is refused: its pages may not read ours.
+        # DNS rebinding: a site whose name resolves to this machine must not read our pages.
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
         exception_handlers={InputError: refuse, HTTPException: no_route},
     )

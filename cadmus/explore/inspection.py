@@ -1,4 +1,4 @@
-"""What the page says of a program, as JSON."""
+"""A program as the page shows it, as JSON."""
 
 import base64
 from typing import Any
@@ -14,22 +14,22 @@ from cadmus.vm import reference
 
 
 def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
-    """A program as the machine executes it and as a model reads it.
+    """Execute a program and read it with a model.
 
     Args:
-        model: that reads it.
+        model: the model.
         text: a program, with or without its end ``.``.
-        calls: whether the steps inside calls are listed too, before the instruction that calls.
+        calls: also list the steps inside calls, before the instruction that calls.
 
     Returns:
-        program (without the end), ended (whether the end was there), true, outputs (as
-        :func:`cadmus.vm.reference.plain` writes them), steps (for each executed instruction its place, from
-        0, how many calls it is inside of, and the stack after it) and lens: the probabilities of every
-        instruction to be the next one, by what each layer says (0 is the embedding, the last one is what the
-        model says), shape (layers + 1, tokens, 65).
+        program (without the end), ended (True if the text had the end), true, outputs (as
+        :func:`cadmus.vm.reference.plain` writes them), steps (of each executed instruction: its place from 0,
+        the number of calls around it and the stack after it) and lens, the probability that each instruction
+        comes next at each layer (0 is the embedding, the last is the model's output), shape
+        (layers + 1, tokens, 65).
 
     Raises:
-        InputError: it is no program, or too long.
+        InputError: the text is not a program, or too long.
     """
     program = read(text)
     result = reference.run(program)
@@ -52,27 +52,27 @@ def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
 
 
 def attention(model: Cadmus, text: str, layer: int) -> dict[str, Any]:
-    """How much each token of a program attends to each: shape (heads, tokens, tokens).
+    """Return the attention weights of a block, shape (heads, tokens, tokens).
 
     Args:
-        model: that reads it.
+        model: the model.
         text: a program, with or without its end ``.``.
-        layer: one of the model's blocks, from 1.
+        layer: index of the block, from 1.
 
     Raises:
-        InputError: it is no program, or too long, or there is no such block.
+        InputError: the text is not a program or too long, or there is no such block.
     """
     if not 1 <= layer <= model.sizes.layers:
-        raise InputError(f"there is no block {layer}; the model has blocks 1 to {model.sizes.layers}")
-    ((_, shares),) = model.attention([read(text)])
-    return packed(shares[layer - 1, 0])
+        raise InputError(f"layer: must be 1 to {model.sizes.layers}, got {layer}")
+    ((_, weights),) = model.attention([read(text)])
+    return packed(weights[layer - 1, 0])
 
 
 def complete(model: Cadmus, text: str) -> dict[str, str]:
-    """The program with what the model writes behind it, its end included if it came.
+    """Return the program with the model's completion, including the end if the model wrote it.
 
     Raises:
-        InputError: it is no program, or too long, or has its end already.
+        InputError: the text is not a program, too long, or has its end already.
     """
     prefix = isa.check_prefix(text)
     read(text)
@@ -82,10 +82,10 @@ def complete(model: Cadmus, text: str) -> dict[str, str]:
 
 
 def read(text: str) -> str:
-    """The program that a text is, without its end.
+    """Return a text as a program without its end.
 
     Raises:
-        InputError: it is none, or too long.
+        InputError: it is not a program, or empty or too long.
     """
     program = isa.check_program(text).partition(isa.END)[0]
     if not program:
@@ -95,7 +95,7 @@ def read(text: str) -> str:
     return program
 
 
-def packed(numbers: np.ndarray) -> dict[str, Any]:
-    """An array as JSON: its shape, and its numbers as little-endian float32 in base64."""
-    data = base64.b64encode(np.ascontiguousarray(numbers, "<f4").tobytes()).decode()
-    return {"shape": numbers.shape, "data": data}
+def packed(values: np.ndarray) -> dict[str, Any]:
+    """Return an array as JSON: its shape, and its values as little-endian float32 in base64."""
+    data = base64.b64encode(np.ascontiguousarray(values, "<f4").tobytes()).decode()
+    return {"shape": values.shape, "data": data}

@@ -1,1 +1,1 @@
-"""A model behind the OpenAI API."""
+"""OpenAI-compatible server for a model (docs/serve.md)."""

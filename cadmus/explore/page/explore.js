@@ -1,13 +1,13 @@
-// The page's one state is what was asked last and what is chosen; every change of it draws what depends on it.
+// The state of the page is the last reply and the selection; every change redraws what depends on it.
 
 const at = (id) => document.getElementById(id);
 const END = ".";
-const SHOWN = 8; // likeliest instructions
-const READABLE = 8; // pixels of an instruction below which only the chosen one is written at the attention
-const TYPING = 40; // ms without a key after which a program is looked at
+const SHOWN = 8; // most likely instructions in the list
+const READABLE = 8; // pixels per instruction below which the attention labels only the chosen one
+const TYPING = 40; // ms after the last key press until a program is sent
 
-let machine; // what /api/machine says
-let seen = null; // what /api/inspect says of the program
+let machine; // reply of /api/machine
+let seen = null; // reply of /api/inspect
 let lens = null; // probabilities: {shape: [layers + 1, tokens, 65], data}
 let heads = null; // attention of the chosen block: {shape: [heads, tokens, tokens], data}
 let chosen = { place: 0, layer: 1, head: 0 };
@@ -32,7 +32,7 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`;
 const symbolOf = (token) => machine.instructions[token].symbol;
 const tokenOf = (symbol) => machine.tokens.get(symbol);
 const follows = (place) => seen.program[place + 1] ?? (seen.ended ? END : null);
@@ -70,7 +70,7 @@ async function look(text) {
       ask("inspect", { ...fields, calls: at("calls").checked }, mine.signal),
       ask("attention", { ...fields, layer: chosen.layer }, mine.signal),
     ]);
-    // Who types goes on at the end; who changes something stays where that is.
+    // Appending selects the last instruction; editing keeps the selection.
     const longer = seen && found.program !== seen.program && found.program.startsWith(seen.program);
     const fresh = !seen || longer;
     seen = found;
@@ -95,7 +95,7 @@ async function lookAtLayer() {
   }
 }
 
-// Another program comes from the server, unless the user types on before it is there.
+// Load a program from the server, unless the user types before it arrives.
 async function replaceProgram(button, path, fields) {
   replacing.abort();
   replacing = new AbortController();
@@ -182,7 +182,7 @@ function drawTrace() {
   }));
 }
 
-// The machine after the instructions up to a place; inside a definition nothing is executed.
+// The last executed step up to a place; instructions of a definition are not executed.
 const stepAt = (place) => seen.steps.findLast((step) => step.depth === 0 && step.place <= place);
 
 function drawMachine() {
@@ -218,7 +218,7 @@ function drawExpected() {
   }
   at("after").replaceChildren(
     "After ", element("code", { textContent: seen.program.slice(0, chosen.place + 1) }),
-    own === null ? "" : ". The program goes on with ", own === null ? "" : element("code", { textContent: own }),
+    own === null ? "" : ". The program continues with ", own === null ? "" : element("code", { textContent: own }),
   );
   at("expected").replaceChildren(...rows.map(([token, share]) => {
     const bar = element("span", { className: "bar" });
@@ -414,7 +414,7 @@ function show(hash) {
   try {
     text = decodeURIComponent(hash.slice(1));
   } catch {
-    text = hash.slice(1); // a % that was typed into the address
+    text = hash.slice(1); // a % typed into the address bar
   }
   at("program").value = text;
   look(text);
