@@ -678,7 +678,7 @@ def test_a_batch_is_matched_by_what_its_lines_answer(make, serve, name):
     told = submit_and_collect(run)
     assert "in_progress" in told or "validating" in told
     assert "completed, 98 of 98" in told
-    assert re.search(r"98 answers, \d+ repeated, \d+ of no request", told)
+    assert re.search(r"98 answers, \d+ repeated, \d+ unmatched", told)
     assert len(server.stats.batches) == 1
     answers = run.score()
     for line, row in zip(run.requests(name), answers.iter_rows(named=True), strict=True):

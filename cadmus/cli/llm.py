@@ -252,20 +252,8 @@ def prompts() -> None:
     click.echo(document(), nl=False)
 
 
-_LINES = {
-    "answers": "answers",
-    "errors": "errors",
-    "repeated": "repeated",
-    "unmatched": "of no request of this run",
-    "malformed": "malformed",
-    "unanswered": "requests left unanswered",
-}
-"""Kinds of result lines, and their labels."""
-
-
 def _echo_lines(name: str, lines: Mapping[str, int]) -> None:
-    counts = [f"{lines[kind]:,} {label}" for kind, label in _LINES.items() if lines.get(kind)]
-    if counts:
+    if counts := [f"{number:,} {kind}" for kind, number in lines.items() if number]:
         click.echo(f"{name}: {', '.join(counts)}")
 
 

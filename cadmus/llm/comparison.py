@@ -144,7 +144,7 @@ class Comparison:
             raise InputError(f"cannot read the replies {file}: {reason}") from None
         requests = {key: request for name in names for key, request in self.requests[name].items()}
         lines = take_results(text, requests, self.replies, FROM_FILE)
-        if set(lines) <= {"unmatched", "malformed"}:
+        if not lines.total() - lines["unmatched"] - lines["malformed"]:
             raise InputError(
                 f"{file}: no line answers a request of this run; check the config, and whether the requests "
                 "were prepared again since"

@@ -1,13 +1,13 @@
 """Requests sent one by one, many at a time, to any server that speaks the OpenAI API."""
 
 import asyncio
+import contextlib
 import email.utils
 import json
 import signal
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import openai
@@ -41,60 +41,62 @@ REJECTIONS = 20
 """Rejected requests to a model, with none answered, after which sending stops."""
 
 
-@dataclass
-class Outcome:
-    """Numbers of requests by result, whether a signal stopped sending, and the last failure."""
-
-    answered: int = 0
-    rejected: int = 0
-    failed: int = 0
-    stopped: bool = False
-    last_failure: str = ""
-
-
-def send(comparison: Comparison, names: Sequence[str]) -> Outcome:
+def send(comparison: Comparison, names: Sequence[str], echo: Callable[[str], object] = print) -> None:
     """Send all requests of some models that are not yet sent, and store every reply as it arrives.
 
     SIGINT and SIGTERM stop it as soon as the requests under way are answered. The ledgers of the models must
     be open for writing.
 
+    Args:
+        comparison: the comparison, with prepared requests.
+        names: the names of the models.
+        echo: prints a line.
+
     Raises:
-        InputError: the cost could exceed ``llm.max_cost_usd`` (nothing is sent), or the server rejects
-            everything (replies so far are kept).
+        InputError: the cost could exceed ``llm.max_cost_usd`` (nothing is sent), the server rejects
+            everything, or some requests are left without an answer (replies so far are kept).
     """
     comparison.check_cap(names)
     requests = [request for name in names for request in comparison.to_send(name)]
-    return asyncio.run(_Sender(requests, comparison.replies, comparison.config.llm).run())
+    sender = _Sender(requests, comparison.replies, comparison.config.llm)
+    asyncio.run(sender.run())
+    answered, rejected = sum(sender.answered.values()), sum(sender.rejected.values())
+    echo(f"{answered:,} answered, {rejected:,} rejected, {sender.failed:,} failed")
+    left = len(requests) - answered - rejected
+    if sender.interrupted:
+        raise InputError(f"stopped with {left:,} requests left; run the command again to resume")
+    if left:
+        raise InputError(
+            f"{left:,} of {len(requests):,} requests have no answer (last failure: {sender.last_failure}); "
+            "run the command again to resend them"
+        )
 
 
 class _Retryable(Exception):
-    """A failed request that may be sent again.
-
-    Attributes:
-        rate_limited: the server said that there are too many requests.
-        pause: seconds that it asked to wait, or 0.
-    """
+    """A failed request that may be sent again, after a pause of some seconds if the server asks for one."""
 
     def __init__(self, rate_limited: bool, pause: float) -> None:
         self.rate_limited = rate_limited
         self.pause = pause
 
 
-@dataclass
 class _Sender:
-    """Workers that share the pending requests, a pace and a reason to stop."""
+    """Workers that share the pending requests, the time of the next one and a reason to stop."""
 
-    requests: list[Request]
-    replies: Mapping[str, Replies]
-    settings: Llm
-    outcome: Outcome = field(default_factory=Outcome)
-    problem: InputError | None = None
-
-    async def run(self) -> Outcome:
+    def __init__(self, requests: list[Request], replies: Mapping[str, Replies], settings: Llm) -> None:
+        self.requests, self.replies = requests, replies
+        self.concurrency = settings.concurrency
+        self.interval = 60 / settings.requests_per_minute if settings.requests_per_minute else 0.0
+        self.next_turn = 0.0
         self.stop = asyncio.Event()
-        self.pace = _Pace(self.settings.requests_per_minute, self.stop)
-        self.answered: set[str] = set()
+        self.answered: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
+        self.failed = 0
+        self.last_failure = ""
+        self.interrupted = False
+        self.problem: InputError | None = None
+
+    async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt)
@@ -107,13 +109,12 @@ class _Sender:
                 "/v1/responses": client.responses.with_raw_response.create,
             }
             with progress("requests", total=len(self.requests)) as bar:
-                await asyncio.gather(*(self._work(pending, bar) for _ in range(self.settings.concurrency)))
+                await asyncio.gather(*(self._work(pending, bar) for _ in range(self.concurrency)))
         if self.problem is not None:
             raise self.problem
-        return self.outcome
 
     def _interrupt(self) -> None:
-        self.outcome.stopped = True
+        self.interrupted = True
         self.stop.set()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -126,6 +127,22 @@ class _Sender:
                 return
             await self._send(request)
             bar.update()
+
+    async def _turn(self) -> bool:
+        """Wait until a request may be sent; return False if sending stops."""
+        while not self.stop.is_set():
+            now = time.monotonic()
+            if now >= self.next_turn:
+                if self.interval:
+                    self.next_turn = now + self.interval
+                return True
+            await self._sleep(self.next_turn - now)
+        return False
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait for some seconds, or until sending stops."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stop.wait(), seconds)
 
     async def _send(self, request: Request) -> None:
         """Send a request until it is settled, has failed too often, or sending stops."""
@@ -143,27 +160,23 @@ class _Sender:
 
         def hold_all(state: RetryCallState) -> None:
             if failure(state).rate_limited:
-                self.pace.pause(state.upcoming_sleep)
+                self.next_turn = max(self.next_turn, time.monotonic() + state.upcoming_sleep)
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_Retryable),
             wait=lambda state: failure(state).pause or backoff(state),
             stop=exhausted,
             before_sleep=hold_all,
-            sleep=self.pace.sleep,
+            sleep=self._sleep,
         )
         try:
             await retrying(self._attempt, request)
         except RetryError:
-            self.outcome.failed += 1
+            self.failed += 1
 
     async def _attempt(self, request: Request) -> None:
-        """Send a request once and record what comes back.
-
-        Raises:
-            _Retryable: sending it again may succeed.
-        """
-        if not await self.pace.turn():
+        """Send a request once and record what comes back; raise _Retryable if another attempt may succeed."""
+        if not await self._turn():
             return
         replies = self.replies[request.model]
         replies.add(sent=request.key)
@@ -177,15 +190,10 @@ class _Sender:
             self._failed(request, error)
         else:
             replies.add(key=request.key, server=self.server, status=200, body=body)
-            self.outcome.answered += 1
-            self.answered.add(request.model)
+            self.answered[request.model] += 1
 
     def _failed(self, request: Request, error: Exception) -> None:
-        """Record a failure; stop all if other requests would fail too.
-
-        Raises:
-            _Retryable: sending the request again may succeed.
-        """
+        """Record a failure; stop if others would fail too, raise _Retryable if this one may yet succeed."""
         status, described = getattr(error, "status_code", None), describe(error)
         # Recorded, or the request would count as sent without any reply.
         self.replies[request.model].add(key=request.key, server=self.server, status=status, error=described)
@@ -193,9 +201,8 @@ class _Sender:
         pause = retry_after(error) if isinstance(error, openai.APIStatusError) else 0.0
         problem = fatal(error, self.server, model)
         if status in FINAL:
-            self.outcome.rejected += 1
             self.rejected[request.model] += 1
-            if self.rejected[request.model] >= REJECTIONS and request.model not in self.answered:
+            if self.rejected[request.model] >= REJECTIONS and not self.answered[request.model]:
                 problem = InputError(f"{self.server}: rejects every request to {model!r}: {message}")
         if pause > LONGEST_WAIT:
             problem = InputError(
@@ -205,39 +212,8 @@ class _Sender:
             self.problem = self.problem or problem
             self.stop.set()
         elif status not in FINAL:
-            self.outcome.last_failure = f"{message} (status {status})" if status else message
+            self.last_failure = f"{message} (status {status})" if status else message
             raise _Retryable(status == 429, pause)
-
-
-class _Pace:
-    """Limit of the requests per minute, and pauses that hold all of them back."""
-
-    def __init__(self, per_minute: float | None, stop: asyncio.Event) -> None:
-        self.interval = 60 / per_minute if per_minute else 0.0
-        self.next = 0.0
-        self.stop = stop
-
-    def pause(self, seconds: float) -> None:
-        """Hold back all requests for some seconds."""
-        self.next = max(self.next, time.monotonic() + seconds)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait for some seconds, or until sending stops."""
-        try:
-            await asyncio.wait_for(self.stop.wait(), seconds)
-        except TimeoutError:
-            return
-
-    async def turn(self) -> bool:
-        """Wait until a request may be sent; return False if sending stops."""
-        while not self.stop.is_set():
-            now = time.monotonic()
-            if now >= self.next:
-                if self.interval:
-                    self.next = now + self.interval
-                return True
-            await self.sleep(self.next - now)
-        return False
 
 
 def retry_after(error: openai.APIStatusError) -> float:

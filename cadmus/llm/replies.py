@@ -170,7 +170,7 @@ def take_results(
         Numbers of lines: ``answers``, ``errors``, ``repeated`` (answered before), ``unmatched`` (not of these
         requests) and ``malformed``.
     """
-    lines: Counter[str] = Counter()
+    lines = Counter(answers=0, errors=0, repeated=0, unmatched=0, malformed=0)
     for line in redact(text).splitlines():
         if not line.strip():
             continue

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from cadmus.errors import InputError
 from cadmus.llm import batches, direct
 from cadmus.llm.client import address, check_models, connect
 from cadmus.llm.comparison import Comparison
@@ -37,17 +36,5 @@ def submit(comparison: Comparison, only: Sequence[str] = (), echo: Callable[[str
             if model.transport == "batch":
                 for batch in batches.submit(client, comparison, model.name):
                     echo(f"{model.name}: batch {batch}")
-        names = [model.name for model in models if model.transport == "direct"]
-        if not names:
-            return
-        outcome = direct.send(comparison, names)
-    echo(f"{outcome.answered:,} answered, {outcome.rejected:,} rejected, {outcome.failed:,} failed")
-    total = sum(counts[name] for name in names)
-    left = total - outcome.answered - outcome.rejected
-    if outcome.stopped:
-        raise InputError(f"stopped with {left:,} requests left; run the command again to resume")
-    if left:
-        raise InputError(
-            f"{left:,} of {total:,} requests have no answer (last failure: {outcome.last_failure}); run the "
-            "command again to resend them"
-        )
+        if names := [model.name for model in models if model.transport == "direct"]:
+            direct.send(comparison, names, echo)

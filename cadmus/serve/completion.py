@@ -138,13 +138,9 @@ def _logprobs(tokens: str, start: int, table: np.ndarray, top: int) -> dict[str,
         top: number of most likely tokens to list with each token.
     """
     order = (-table).argsort(axis=1, kind="stable")[:, :top]
-    values: list[float | None] = []
-    tops: list[dict[str, float] | None] = []
-    for place in range(start, len(tokens)):
-        if place == 0:
-            values.append(None)
-            tops.append(None)
-            continue
+    values: list[float | None] = [None] * (start == 0)
+    tops: list[dict[str, float] | None] = [None] * (start == 0)
+    for place in range(max(start, 1), len(tokens)):
         row, own = table[place - 1], isa.TOKEN_ID[tokens[place]]
         likely = [token for token in order[place - 1].tolist() if row[token] > -np.inf]
         values.append(float(row[own]))

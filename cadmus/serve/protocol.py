@@ -59,7 +59,7 @@ class ApiError(CadmusError):
 class Request(BaseModel):
     """The fields of a completion request; :func:`read_request` treats null as left out."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     model: str
     prompt: str | list[Any]
@@ -100,7 +100,7 @@ def read_request(body: bytes) -> Request:
         ApiError: it is not JSON, or a field is missing, unknown, unsupported or wrong.
     """
     try:
-        values = json.loads(body, parse_constant=_reject_constant)
+        values = json.loads(body)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else error
         raise ApiError(f"the body is not valid JSON ({reason})") from None
@@ -123,10 +123,6 @@ def read_request(body: bytes) -> Request:
         expected = _MESSAGES.get(key, problem["msg"].replace("Input should be", "must be"))
         message = f"{key}: {expected}, got {given}"
     raise ApiError(message, param=key)
-
-
-def _reject_constant(text: str) -> None:
-    raise ValueError(f"{text} is not allowed")
 
 
 def check_model(requested: str, name: str) -> None:
