@@ -26,8 +26,8 @@ from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.report import FIGURES as DATASET_FIGURES
 from tests.checkout import ROOT, copy_checkout, environment_of
-from tests.llm_server import LlmServer
-from tests.llm_solver import errs, solve
+from tests.llm.server import LlmServer
+from tests.llm.solver import errs, solve
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 

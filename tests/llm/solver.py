@@ -1,4 +1,4 @@
-"""What the test server answers: the comparator that is right by the prompt alone, or a wrong one."""
+"""Answers of the test server: the comparator that the prompt implies, or sometimes a wrong one."""
 
 import hashlib
 import json
@@ -7,12 +7,12 @@ from cadmus import isa
 from cadmus.vm import reference
 
 ERRORS = 0.1
-"""Share of the questions that are answered with a comparator that is wrong."""
+"""Fraction of wrong answers."""
 _OF_MEANING = {(row.effect, row.meaning): row.symbol for row in isa.INSTRUCTIONS}
 
 
 def solve(body: dict) -> str:
-    """The comparator in the symbols of the prompt."""
+    """Return the comparator, in the symbols of the prompt."""
     symbols, program = read_prompt(body)
     written = {meant: symbol for symbol, meant in symbols.items()}
     meant = "".join(symbols[symbol] for symbol in program)
@@ -23,13 +23,13 @@ def solve(body: dict) -> str:
 
 
 def errs(body: dict) -> bool:
-    """Whether the question is answered wrongly."""
+    """Return True if the answer to a request is wrong."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
     return digest[0] < 256 * ERRORS
 
 
 def read_prompt(body: dict) -> tuple[dict[str, str], str]:
-    """What the symbols of a prompt mean, as its table says, and the program that it asks for."""
+    """Return the meaning of each symbol of a prompt, read from its table, and its program."""
     if "prompt" in body:
         return {symbol: symbol for symbol in isa.BY_SYMBOL}, body["prompt"]
     text = body["input"] if "input" in body else body["messages"][0]["content"]

@@ -1,4 +1,4 @@
-"""OpenAI's API without its transport, misbehaving on purpose and reproducibly; see llm_server.py."""
+"""OpenAI's API without its transport, with reproducible faults; see server.py."""
 
 import hashlib
 import json
@@ -17,9 +17,9 @@ ENDED = {"completed", "failed", "expired", "cancelled"}
 
 @dataclass(frozen=True)
 class Faults:
-    """The misbehaviour; floats are shares from 0 to 1 unless described otherwise.
+    """The faults; floats are probabilities unless described otherwise.
 
-    Whether a fault strikes depends on the seed, its name, the body and how often that body came before.
+    A fault depends on the seed, its name, the body and the number of earlier requests with that body.
     """
 
     seed: int = 0
@@ -80,7 +80,7 @@ class Faults:
 
 @dataclass
 class Stats:
-    """What the server saw; requests are counted by ``request_key``, the lines of batches as if sent alone."""
+    """Counts of the server by ``request_key``; lines of batches count like single requests."""
 
     seen: Counter[str] = field(default_factory=Counter)
     # Answered with status 200, well-formed and in full; lines of batches: readable under their own id.
@@ -207,7 +207,7 @@ class Api:
         self._batches: dict[str, Batch] = {}
 
     def strikes(self, name: str, key: str, before: int) -> bool:
-        """Whether a fault strikes; if so, it is counted."""
+        """Return True, and count it, if a fault strikes."""
         struck = self.faults.draw(name, key, before) < getattr(self.faults, name)
         if struck:
             self.stats.faults[name] += 1
@@ -341,7 +341,7 @@ class Api:
         return {"object": "list", "data": data, "has_more": stop < len(names), **ends}
 
     def _retrieve(self, batch: Batch) -> dict:
-        """The batch as it stands; being looked at is what moves it on."""
+        """Return the batch; each retrieval advances its state."""
         record, polls = batch.record, self.faults.polls
         if record["status"] not in ENDED:
             batch.retrieved += 1
@@ -384,7 +384,7 @@ class Api:
                 record[f"{kind}_file_id"] = self._keep(content, "batch_output")["id"]
 
     def _processed(self, endpoint: str, line: Line, code: str | None) -> tuple[dict, bool]:
-        """What a line of the input comes to, and whether that is a success; a code makes it an error."""
+        """Return the result of an input line and True if it succeeded; a code makes it an error."""
         entry: dict = {"id": f"batch_req_{line.key[-24:]}-{line.before}", "custom_id": line.custom_id}
         status, reply = 200, None
         if code is None and self.strikes("error_lines", line.key, line.before):
@@ -403,7 +403,7 @@ class Api:
         return {**entry, "response": told, "error": None}, status == 200
 
     def _spoilt(self, line: Line, entry: dict) -> Iterator[str]:
-        """The lines of a file that stand for an entry."""
+        """Yield the lines of a file for an entry."""
         text = json.dumps(entry)
 
         def struck(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""A server on loopback that speaks OpenAI's API and misbehaves on purpose, reproducibly."""
+"""A server on loopback that speaks OpenAI's API, with reproducible faults."""
 
 import argparse
 import asyncio
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
-from tests.llm_api import Api, ApiError, Faults, Stats, request_key
+from tests.llm.api import Api, ApiError, Faults, Stats, request_key
 
 # Faults that lose a reply after the work has been done; at most one of them strikes.
 LOSSES = ("dropped", "dropped_halfway", "malformed")
@@ -85,7 +85,7 @@ def frame(status: int, headers: dict[str, str], content: bytes) -> bytes:
 
 
 def seconds(retry_after: str) -> float:
-    """How long a Retry-After header tells to wait; 0 if it is nonsense."""
+    """Return the seconds of a Retry-After header, or 0 if it is malformed."""
     try:
         wait = float(retry_after)
         return wait if math.isfinite(wait) else 0
@@ -232,7 +232,7 @@ class LlmServer:
         return stats.seen[key] - 1
 
     def _is_meant(self, request: Request) -> bool:
-        """Whether the faults of the transport may strike the request."""
+        """Return True if transport faults may strike the request."""
         return bool(re.search(self._faults.only, f"{request.method} {request.path}"))
 
     def _meets(self, name: str, request: Request, key: str, before: int) -> bool:

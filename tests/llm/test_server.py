@@ -1,4 +1,4 @@
-"""The misbehaving server does what it is told to, as the official client sees it."""
+"""The faulty server of these tests, as the official client sees it."""
 
 import asyncio
 import io
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.llm_api import ANSWERING
-from tests.llm_server import Faults, LlmServer, fetch_stats, request_key
+from tests.llm.api import ANSWERING
+from tests.llm.server import Faults, LlmServer, fetch_stats, request_key
 
 openai = pytest.importorskip("openai")
 
@@ -338,14 +338,14 @@ def test_faults_of_unknown_names_are_errors():
 
 
 def test_in_a_process_of_its_own():
-    command = [sys.executable, "-m", "tests.llm_server", "--print-port", "--key", KEY, "--model", "m"]
+    command = [sys.executable, "-m", "tests.llm.server", "--print-port", "--key", KEY, "--model", "m"]
     options = [
         "--answer",
-        "tests.test_llm_server:answer",
+        "tests.llm.test_server:answer",
         "--faults",
         '{"rate_limited": 1, "only": "completions"}',
     ]
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, cwd=root) as process:
         try:
             url = f"http://127.0.0.1:{int(process.stdout.readline())}/v1"

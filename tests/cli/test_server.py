@@ -1,12 +1,13 @@
-"""What ``cadmus serve`` and ``cadmus explore`` share: exit code 0 when interrupted, from the start."""
+"""Servers exit with code 0 when interrupted, even while they start."""
 
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 
-from cadmus.cli.server import stoppable
+from cadmus.cli.server import listening, stoppable
 from tests.checkout import ROOT, environment_of
 
 INTERRUPTED_IMPORT = """
@@ -49,18 +50,23 @@ def result(code):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("command", ["explore", "serve"])
-def test_a_server_interrupted_while_it_imports_exits_with_0(command, name):
+def test_interrupt_during_imports(command, name):
     assert result(INTERRUPTED_IMPORT.format(command=command, signal=name)) == (0, "", "")
 
 
 @pytest.mark.parametrize(("command", "name"), [("explore", "SIGINT"), ("serve", "SIGTERM")])
-def test_a_server_interrupted_while_it_loads_the_model_exits_with_0(command, name):
+def test_interrupt_during_loading(command, name):
     assert result(INTERRUPTED_LOADING.format(command=command, signal=name)) == (0, "", "")
 
 
-def test_the_former_signal_handlers_return():
+def test_signal_handlers_are_restored():
     numbers = (signal.SIGINT, signal.SIGTERM)
     former = [signal.getsignal(number) for number in numbers]
     with stoppable():
         assert all(signal.getsignal(number) not in former for number in numbers)
     assert [signal.getsignal(number) for number in numbers] == former
+
+
+def test_no_delay():
+    with listening("127.0.0.1", 0) as listener:
+        assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -1,0 +1,52 @@
+"""``cadmus serve``: errors at its start."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from cadmus.cli.serve import serve as command
+from cadmus.errors import InputError
+from cadmus.model import shipped
+from tests.checkout import ROOT
+from tests.test_complete import small_export
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory):
+    return small_export(tmp_path_factory.mktemp("exports") / "tiny")
+
+
+def declined(*arguments):
+    with pytest.raises(InputError) as caught:
+        CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_server_that_cannot_start(export, tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        message = declined("--model", export, "--device", "cpu", "--port", taken)
+    assert f"cannot listen on 127.0.0.1, port {taken}: Address already in use" in message
+    for host in ("no.such.host.invalid", "." * 300, "x" * 300):
+        assert f"cannot listen on {host}, port" in declined(
+            "--model", export, "--device", "cpu", "--host", host
+        )
+    assert "is no export of a model" in declined("--model", tmp_path)
+    assert "--device abacus: not to be had here" in declined("--model", export, "--device", "abacus")
+    monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
+    assert "there is no model in" in declined()
+
+
+def test_help_imports_no_server_package():
+    code = (
+        "import sys; from cadmus.cli.main import cadmus; "
+        "cadmus(['serve', '--help'], standalone_mode=False); "
+        "sys.exit(bool({'starlette', 'uvicorn', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--port" in done.stdout

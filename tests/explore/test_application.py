@@ -1,0 +1,85 @@
+import base64
+import re
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from cadmus import isa, run
+from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset
+from cadmus.explore.application import PAGE, application
+from cadmus.explore.inspection import read
+from tests.test_model import FLOAT_NOISE
+
+PROGRAM = r"\3*;5f72:bE2<i15="
+
+
+@pytest.fixture(scope="module")
+def client(model):
+    app = application(model, "laptop", Dataset())
+    with TestClient(app, base_url="http://127.0.0.1") as test_client:
+        yield test_client
+
+
+def array(packed):
+    return np.frombuffer(base64.b64decode(packed["data"]), "<f4").reshape(packed["shape"])
+
+
+def test_inspect(client, model):
+    found = client.get("/api/inspect", params={"program": PROGRAM + ".", "calls": "false"}).json()
+    assert (found["program"], found["ended"], found["true"]) == (PROGRAM, True, run(PROGRAM).true)
+    assert [step["place"] for step in found["steps"]] == list(range(4, len(PROGRAM)))
+    assert found["steps"][1]["stack"] == [15]
+    assert found["steps"][4]["stack"] == [15, {"value": 7, "decoration": 2}]
+    assert found["steps"][-1]["stack"] == found["outputs"]
+    lens = array(found["lens"])
+    assert lens.shape == (model.sizes.layers + 1, len(PROGRAM), isa.VOCABULARY_SIZE)
+    np.testing.assert_allclose(np.log(lens[-1]), model.log_probabilities([PROGRAM])[0], atol=1e-3)
+    ((_, shares),) = model.attention([PROGRAM])
+    for layer in (1, model.sizes.layers):
+        asked = client.get("/api/attention", params={"program": PROGRAM, "layer": layer}).json()
+        np.testing.assert_allclose(array(asked), shares[layer - 1, 0], atol=FLOAT_NOISE)
+
+
+def test_samples_of_every_template(client):
+    for template in TEMPLATES:
+        program = client.get("/api/sample", params={"template": template}).json()["program"]
+        assert run(program).true
+
+
+def test_complete(client):
+    assert client.get("/api/complete", params={"program": "62*4+54*4-"}).json() == {"program": "62*4+54*4-=."}
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("inspect?program=34q&calls=false", "unknown symbol 'q' at position 3"),
+        ("inspect?program=&calls=false", "the program is empty; type instructions"),
+        ("inspect?program=.&calls=false", "the program is empty"),
+        ("inspect", "program: missing"),
+        ("inspect?calls=false&program=" + "1" * (LONGEST_PROGRAM + 1), f"at most {LONGEST_PROGRAM}"),
+        ("attention?program=34&layer=0", "layer: must be 1 to 6, got 0"),
+        ("attention?program=34&layer=x", "layer: must be an integer, got 'x'"),
+        ("complete?program=34.", "has its end . at position 3"),
+        ("sample?template=equalitty", "no template 'equalitty'"),
+    ],
+)
+def test_bad_requests(client, path, message):
+    answer = client.get(f"/api/{path}")
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]
+
+
+def test_only_this_machine_has_access(client):
+    assert client.get("/", headers={"Host": "cadmus.example"}).status_code == 400
+    assert client.get("/api/nothing").status_code == 404
+    assert "default-src 'self'" in client.get("/").headers["Content-Security-Policy"]
+    for path in PAGE.iterdir():
+        assert not re.search(r"https?://|@import", path.read_text(encoding="utf-8")), path
+
+
+def test_longest_program(client):
+    assert read("1" * LONGEST_PROGRAM + ".") == "1" * LONGEST_PROGRAM
+    longest = {"program": "1" * LONGEST_PROGRAM, "calls": "true"}
+    assert client.get("/api/inspect", params=longest).status_code == 200

@@ -1,0 +1,25 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from cadmus.bench import exploring
+from cadmus.cli.bench import bench
+from cadmus.errors import InputError
+
+
+def test_benchmark_keys_match_its_help(browser, monkeypatch):
+    monkeypatch.setattr(exploring, "PROGRAMS", 2)
+    measured = json.loads(CliRunner().invoke(bench, ["explore", "--json"], catch_exceptions=False).stdout)
+    described = CliRunner().invoke(bench, ["explore", "--help"]).stdout
+    assert all(key in described for key in measured)
+    assert 0 < measured["server_milliseconds"] <= measured["server_longest"]
+    assert 0 < measured["page_milliseconds"] <= measured["page_longest"]
+
+
+def test_benchmark_without_browser_or_model(browser, monkeypatch, tmp_path):
+    with pytest.raises(InputError, match="is no export of a model"):
+        exploring.bench_explore(tmp_path)
+    monkeypatch.setattr(exploring, "BROWSERS", ("netscape",))
+    with pytest.raises(InputError, match="needs a browser, one of netscape"):
+        exploring.bench_explore(None)

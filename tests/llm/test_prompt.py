@@ -1,0 +1,69 @@
+import pytest
+
+from cadmus.config import load_config
+from cadmus.errors import ModelOutputError
+from cadmus.evaluate.comparisons import grid_programs
+from cadmus.llm.prompt import EXAMPLES, SYMBOLS, document, prompt, read_answer, translate
+from cadmus.vm import reference
+from tests.checkout import ROOT
+from tests.llm.solver import errs, read_prompt, solve
+
+
+def test_symbols_match_the_papers_table():
+    paper = dict(zip("0123456789+-*/%xn<>=!.", r"-[_+!#917^*/%)}Lb?$~&.", strict=True))
+    assert SYMBOLS["alternate"] == paper
+    assert SYMBOLS["normal"] == {symbol: symbol for symbol in paper}
+
+
+def test_prompt_page_is_current():
+    page = (ROOT / "docs/llm-prompts.md").read_text()
+    assert page == document(), "run: cadmus llm prompts > docs/llm-prompts.md"
+
+
+def test_prompts_differ_only_in_symbols():
+    normal, alternate = (prompt("62*4+54*4-", symbols).splitlines() for symbols in SYMBOLS)
+    assert len(normal) == len(alternate)
+    table = normal.index("symbol  stack    meaning") + 1
+    translated = []
+    for number, line in enumerate(normal):
+        if table <= number < table + len(SYMBOLS["normal"]):
+            line = translate(line[0], "alternate") + line[1:]
+        elif line.startswith(("Program: ", "Answer: ")):
+            start, _, program = line.partition(": ")
+            line = f"{start}: {translate(program, 'alternate')}"
+        translated.append(line.replace("one of < > and =", "one of ? $ and ~"))
+    assert translated == alternate
+
+
+@pytest.mark.parametrize("symbols", SYMBOLS)
+def test_prompt_is_sufficient_and_does_not_leak_the_answer(symbols):
+    grid = load_config(ROOT / "tests/tiny.yaml").evaluate.grid
+    _, _, programs, _ = grid_programs(grid.low, grid.high, grid.programs_per_pixel, 0.05, 1)
+    beginnings = set()
+    for program in programs.to_strings()[::40]:
+        text = prompt(program[:-1], symbols)
+        body = {"input": text}
+        meant, asked = read_prompt(body)
+        assert asked == translate(program[:-1], symbols)
+        answer = solve(body)
+        assert (meant[answer] == program[-1]) != errs(body)
+        beginnings.add(text.removesuffix(f"{asked}\nAnswer:"))
+    assert len(beginnings) == 1
+
+
+def test_examples_are_true_and_cover_each_comparator():
+    assert all(reference.run(example).true for example in EXAMPLES)
+    assert sorted(example[-1] for example in EXAMPLES) == sorted("<=>")
+
+
+@pytest.mark.parametrize("symbols", SYMBOLS)
+def test_answer_is_exactly_one_comparator(symbols):
+    for comparator in "<>=":
+        written = translate(comparator, symbols)
+        assert read_answer(written, symbols) == comparator
+        assert read_answer(f" {written}\n", symbols) == comparator
+    other = "alternate" if symbols == "normal" else "normal"
+    less = translate("<", symbols)
+    for text in ("", f"`{less}`", f"{less}.", f"{less}{less}", f"Answer: {less}", translate("<", other), "!"):
+        with pytest.raises(ModelOutputError):
+            read_answer(text, symbols)

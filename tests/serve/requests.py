@@ -1,0 +1,27 @@
+"""Requests to the server."""
+
+NAME = "tiny"
+TIMEOUT = 60
+"""Seconds to start or stop a server on a busy machine."""
+
+
+def ask(client, **fields):
+    """Return the response to a request, greedy by default."""
+    response = client.post("/v1/completions", json={"model": NAME, "temperature": 0, **fields})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def choices(client, **fields):
+    return ask(client, **fields)["choices"]
+
+
+def refused(client, status=400, **fields):
+    """Return the error of a rejected request."""
+    response = client.post("/v1/completions", json={"model": NAME, "prompt": "1", **fields})
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert "\n" not in error["message"]
+    return error
