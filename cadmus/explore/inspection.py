@@ -60,7 +60,7 @@ def attention(model: Cadmus, text: str, layer: int) -> dict[str, Any]:
         layer: index of the block, from 1.
 
     Raises:
-        InputError: the text is not a program or too long, or there is no such block.
+        InputError: the text is not a program or too long, or the block does not exist.
     """
     if not 1 <= layer <= model.sizes.layers:
         raise InputError(f"layer: must be 1 to {model.sizes.layers}, got {layer}")

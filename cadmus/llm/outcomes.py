@@ -8,7 +8,7 @@ Each request has one outcome:
 * ``truncated``: the token limit cut the answer off;
 * ``refused``: the model or a filter declined to answer;
 * ``rejected``: the server rejected the request, so the model never saw it;
-* ``unanswered``: there is no reply.
+* ``unanswered``: no reply arrived.
 
 Accuracy is the fraction of ``correct`` among all but the last two.
 """

@@ -73,7 +73,7 @@ def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) ->
         The number of requests.
 
     Raises:
-        InputError: there is no such program, or a file cannot be written.
+        InputError: no program qualifies, or a file cannot be written.
     """
     grid = config.evaluate.grid
     x, y, programs, pair = grid_programs(
