@@ -9,7 +9,7 @@ from cadmus import isa, run
 from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset
 from cadmus.explore.application import PAGE, application
 from cadmus.explore.inspection import read
-from tests.test_model import FLOAT_NOISE
+from tests.model.models import FLOAT_NOISE
 
 PROGRAM = r"\3*;5f72:bE2<i15="
 

@@ -16,7 +16,7 @@ from cadmus.serve.application import application
 from tests.checkout import ROOT
 from tests.serve.requests import NAME, TIMEOUT, choices
 from tests.test_complete import PREFIXES
-from tests.test_model import FLOAT_NOISE
+from tests.model.models import FLOAT_NOISE
 
 
 def test_maximum_body_size(client):

@@ -15,7 +15,7 @@ from cadmus.programs import Programs
 from cadmus.serve.application import application
 from tests.serve.requests import NAME, ask, choices
 from tests.test_complete import PREFIXES, TRAINED_LENGTH, small_export
-from tests.test_model import FLOAT_NOISE, alone
+from tests.model.models import FLOAT_NOISE, unpacked_logits
 
 
 def tokens_of(program):
@@ -25,7 +25,7 @@ def tokens_of(program):
 def expected_logprobs(model, program):
     """Return the log-probability of each token but the first, from a plain forward pass."""
     with torch.inference_mode():
-        table = alone(model.model, program).log_softmax(-1).numpy()
+        table = unpacked_logits(model.model, program).log_softmax(-1).numpy()
     return [table[place][token] for place, token in enumerate(tokens_of(program)[1:])]
 
 
