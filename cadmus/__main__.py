@@ -1,4 +1,4 @@
-"""``python -m cadmus``, which is how the ranks of a training are started."""
+"""``python -m cadmus``, which also starts the ranks of a training."""
 
 from cadmus.cli.main import main
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -13,8 +14,8 @@ from click.testing import CliRunner
 
 from cadmus import isa
 from cadmus.cli.main import SECTIONS, cadmus
-from cadmus.config import SPLITS, TEMPLATES
-from cadmus.figures import NAMES
+from cadmus.cli.options import MODEL
+from cadmus.model import shipped
 from tests.terminal import ROOT, Terminal
 
 
@@ -91,7 +92,7 @@ def test_the_version_says_what_decides_about_results() -> None:
         ),
         (["isa", "--jsno"], "no such option --jsno; did you mean --json? (`cadmus isa --help` lists them)"),
         (["run", "--trce", "34+7="], "no such option --trce; did you mean --trace? (`cadmus run --help`"),
-        (["run", "34", "+", "7"], "34 + 7: a program is one argument, in quotes"),
+        (["run", "34", "+", "7"], "34 + 7: a program is one argument; quote it"),
         (["complete", "1", "--tpo", "3"], "no such option --tpo; did you mean --top?"),
         (["complete", ""], "the prefix is empty"),
         (["complete", "1", "--top", "0"], "0 is not in the range 1<=x<=65"),
@@ -114,8 +115,14 @@ def test_the_version_says_what_decides_about_results() -> None:
             ["figure", "patchin", "--output", "x"],
             "no figure, table or page 'patchin'; did you mean 'patching'?",
         ),
-        (["completion", "csh"], "'csh' is not one of 'bash', 'zsh', 'fish'"),
-        (["completion"], "Missing argument 'SHELL'"),
+        (
+            ["explore", "--model", "lptop"],
+            "Directory 'lptop' does not exist and models/ has no such model; did",
+        ),
+        (["grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),
+        (["card", "lptop", "--completions", "x", "--metrics", "x"], "did you mean 'laptop'?"),
+        (["complete", "1", "--model", "results/lptop"], "Directory 'results/lptop' does not exist (`"),
+        (["card"], "Missing argument 'MODEL'"),
     ],
 )
 def test_a_mistake_is_one_line_with_what_was_meant(arguments, message) -> None:
@@ -131,43 +138,22 @@ def test_the_exit_code_is_that_of_the_help(program, code) -> None:
     assert run("run", program).returncode == code
 
 
-def completions(*words: str) -> list[str]:
-    """What Tab offers for the last word."""
-    *_, last = words
-    done = run(
-        _CADMUS_COMPLETE="bash_complete", COMP_WORDS=" ".join(["cadmus", *words]), COMP_CWORD=str(len(words))
-    )
-    assert done.stderr == "", last
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+def test_a_model_of_the_checkout_has_a_name(tmp_path, monkeypatch) -> None:
+    assert MODEL.convert("laptop", None, None) == shipped.DEFAULT_MODEL
+    assert MODEL.convert("models/laptop", None, None) == Path("models/laptop")
+    # A directory wins over a name.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "laptop").mkdir()
+    assert MODEL.convert("laptop", None, None) == Path("laptop")
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["sa"], ["sample"]),
-        (["llm", "pr"], ["prepare", "prompts"]),
-        (["run", "--tr"], ["--trace"]),
-        (["sample", "eq"], ["equality"]),
-        (["sample", "equality", "--split", "t"], [split for split in SPLITS if split[0] == "t"]),
-        (["shard", "--template", ""], sorted(TEMPLATES)),
-        (["figure", "comp"], ["comparison_grid"]),
-        (["plan", "config/qu"], ["config/quick.yaml"]),
-        (["completion", "z"], ["zsh"]),
-    ],
-)
-def test_tab_completes(words, offered) -> None:
-    assert completions(*words) == offered
-
-
-def test_tab_completes_every_figure() -> None:
-    assert completions("figure", "") == list(NAMES)
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_asks_this_command(shell) -> None:
-    done = run("completion", shell)
-    assert done.returncode == 0
-    assert f"_CADMUS_COMPLETE={shell}_complete" in done.stdout
+def test_tab_completes_commands_and_options() -> None:
+    for words, offered in (("sa", ["sample"]), ("llm pr", ["prepare", "prompts"]), ("run --tr", ["--trace"])):
+        count = str(len(words.split()))
+        done = run(_CADMUS_COMPLETE="bash_complete", COMP_WORDS=f"cadmus {words}", COMP_CWORD=count)
+        assert [line.partition(",")[2] for line in done.stdout.splitlines()] == offered
+        assert done.stderr == ""
+    assert "_CADMUS_COMPLETE=bash_complete" in run(_CADMUS_COMPLETE="bash_source").stdout
 
 
 def test_colours_are_for_terminals() -> None:

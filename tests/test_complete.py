@@ -74,8 +74,8 @@ def test_the_completion_is_that_of_the_batched_decoder(model):
 
 def test_the_steps_lead_to_the_completion(model):
     for answer in objects(model, "--top", 65):
-        likeliest = "".join(step[0]["instruction"] for step in answer["steps"])
-        assert likeliest == answer["completion"] + isa.END * answer["ended"]
+        greedy = "".join(step[0]["instruction"] for step in answer["steps"])
+        assert greedy == answer["completion"] + isa.END * answer["ended"]
         for step in answer["steps"]:
             shares = [row["probability"] for row in step]
             assert shares == sorted(shares, reverse=True)

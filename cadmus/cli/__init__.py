@@ -1,5 +1,5 @@
 """The ``cadmus`` command.
 
-The modules here only read arguments and print; they import what they call inside the functions, so that
+These modules parse arguments and print. They import heavy packages inside functions, so that
 ``cadmus --help`` starts at once.
 """

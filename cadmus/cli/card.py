@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import EXISTING, PATH
+from cadmus.cli.options import MODEL, PATH
 
 
 @click.command()
-@click.argument("model", type=EXISTING)
+@click.argument("model", type=MODEL)
 @click.option(
     "--completions", type=PATH, required=True, metavar="FILE", help="What `cadmus evaluate` wrote of it."
 )

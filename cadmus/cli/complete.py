@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from cadmus import isa
-from cadmus.cli.machine import as_object, coloured_verdict
-from cadmus.cli.options import WholeNumber, heading, json_option, model_option, of_lines, program_command
+from cadmus.cli.machine import as_object, verdict
+from cadmus.cli.options import WholeNumber, heading, json_option, map_lines, model_option, program_command
 from cadmus.errors import InputError
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
@@ -21,31 +21,21 @@ if TYPE_CHECKING:
 
 
 class Completion(NamedTuple):
-    """A prefix and how the model goes on.
+    """A greedy completion of a prefix.
 
     Attributes:
-        prefix: what was asked.
-        continuation: what the model wrote, without the end.
-        ended: whether the end came; otherwise the program was cut off.
-        result: what the machine makes of the whole.
-        probabilities: of every instruction at each step, float32 of shape (steps, 65).
+        prefix: The given instructions.
+        completion: The instructions that the model added, without the end.
+        end: The end ``.`` if the model wrote it; empty if the program was cut off.
+        result: The result of executing the whole program.
+        probabilities: Probability of each instruction at each step, float32 of shape (steps, 65).
     """
 
     prefix: str
-    continuation: str
-    ended: bool
+    completion: str
+    end: str
     result: Result
     probabilities: "np.ndarray"
-
-    @property
-    def program(self) -> str:
-        """The whole, without its end."""
-        return self.prefix + self.continuation
-
-    @property
-    def end(self) -> str:
-        """The end, if it came."""
-        return isa.END if self.ended else ""
 
 
 @program_command()
@@ -55,7 +45,7 @@ class Completion(NamedTuple):
     "--max-length",
     type=WholeNumber(1),
     metavar="N",
-    help="Most instructions of the whole program; what the model was trained with if left out.",
+    help="Maximum length of the whole program; by default that of the training programs.",
 )
 @click.option(
     "--top",
@@ -63,22 +53,21 @@ class Completion(NamedTuple):
     show_default=True,
     type=WholeNumber(1, isa.VOCABULARY_SIZE),
     metavar="K",
-    help="How many instructions to show at each step.",
+    help="Show the K most likely instructions of each step.",
 )
 @json_option
 def complete(prefix: str, directory: Path | None, max_length: int | None, top: int, as_json: bool) -> None:
-    """Let a model go on with PREFIX, and run what comes out.
+    """Complete PREFIX with a model and run the whole program.
 
-    The model always takes the likeliest instruction. Shown are the completion, with its end . if the model
-    ended it, the outputs of the whole program and whether it is true, and for each step the instructions that
-    the model held most likely. Without --model it is the model that comes with the checkout, in
-    models/laptop.
+    The completion is greedy: each step takes the most likely instruction. The output has the completion, with
+    the end . if the model wrote it, the outputs of the whole program, whether it is true, and the most likely
+    instructions of each step.
 
-    With - for PREFIX, one prefix is read from each line of the standard input, and a line is printed for
-    each: the whole program and its verdict or, with --json, an object.
+    If PREFIX is -, each line of standard input is a prefix. Each gives one line: the whole program and true
+    or false or, with --json, an object.
 
-    An object has the keys prefix, completion (without the end), ended, program, outputs and true as
-    `cadmus run --json` has them, and steps: for each, a list of instruction and probability.
+    An object has the keys prefix, completion (without the end), ended, program, outputs and true as in
+    `cadmus run --json`, and steps: for each step, a list of instruction and probability.
 
     \b
     Examples:
@@ -96,28 +85,23 @@ def complete(prefix: str, directory: Path | None, max_length: int | None, top: i
 
     model = Cadmus.load(directory)
     limit = max_length or model.max_length
-
-    def ask(text: str) -> Completion:
-        return continued(model, text, limit)
-
-    def as_line(completion: Completion) -> str:
-        return json.dumps(_as_object(completion, top))
-
-    if prefix == "-":
-        for _, completion in of_lines(ask):
-            brief = f"{completion.program}{completion.end} {coloured_verdict(completion.result)}"
-            click.echo(as_line(completion) if as_json else brief)
-    elif as_json:
-        click.echo(as_line(ask(prefix)))
-    else:
-        _show(ask(prefix), top)
+    if prefix != "-":
+        found = greedy_completion(model, prefix, limit)
+        if as_json:
+            click.echo(_as_json(found, top))
+        else:
+            _show(found, top)
+        return
+    for _, found in map_lines(lambda line: greedy_completion(model, line, limit)):
+        text = f"{found.prefix}{found.completion}{found.end} {verdict(found.result)}"
+        click.echo(_as_json(found, top) if as_json else text)
 
 
-def continued(model: "Cadmus", prefix: str, max_length: int) -> Completion:
-    """A prefix and how a model goes on, with at most ``max_length`` instructions of both together.
+def greedy_completion(model: "Cadmus", prefix: str, max_length: int) -> Completion:
+    """Complete a prefix to a program of at most ``max_length`` instructions.
 
     Raises:
-        InputError: the prefix is empty, too long or has an end.
+        InputError: The prefix is empty, too long or contains an end.
     """
     isa.check_prefix(prefix)
     if len(prefix) > max_length:
@@ -125,18 +109,17 @@ def continued(model: "Cadmus", prefix: str, max_length: int) -> Completion:
             f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most "
             f"{max_length}; --max-length allows more"
         )
-    continuations, ended = model.complete([prefix], max_length)
-    (continuation,) = continuations.to_strings()
-    program = prefix + continuation
-    # One step for each instruction written and one for the end, which was asked for only if there was room.
-    steps = len(continuation) + bool(ended[0])
+    completions, ended = model.complete([prefix], max_length)
+    (completion,) = completions.to_strings()
+    end = isa.END if ended[0] else ""
+    # One step per instruction written, the end included.
     first = len(prefix) - 1
-    probabilities = probabilities_of(model, program)[first : first + steps]
-    return Completion(prefix, continuation, bool(ended[0]), reference.run(program), probabilities)
+    probabilities = next_probabilities(model, prefix + completion)[first : first + len(completion + end)]
+    return Completion(prefix, completion, end, reference.run(prefix + completion), probabilities)
 
 
-def probabilities_of(model: "Cadmus", program: str) -> "np.ndarray":
-    """Probabilities of what follows each instruction of a program: float32, shape (instructions, 65)."""
+def next_probabilities(model: "Cadmus", program: str) -> "np.ndarray":
+    """Return the next-token probabilities after each instruction: float32, shape (instructions, 65)."""
     import numpy as np
 
     (log_probabilities,) = model.log_probabilities([program])
@@ -144,43 +127,46 @@ def probabilities_of(model: "Cadmus", program: str) -> "np.ndarray":
     return probabilities
 
 
-def likeliest(probabilities: "np.ndarray", top: int) -> list[tuple[str, float]]:
-    """The ``top`` likeliest instructions of a step and their probabilities."""
-    tokens = (-probabilities).argsort(kind="stable")[:top].tolist()
+def top_instructions(probabilities: "np.ndarray", count: int) -> list[tuple[str, float]]:
+    """Return the ``count`` most likely instructions of a step with their probabilities."""
+    tokens = (-probabilities).argsort(kind="stable")[:count].tolist()
     return [(isa.INSTRUCTIONS[token].symbol, float(probabilities[token])) for token in tokens]
 
 
-def with_share(symbol: str, share: float) -> str:
-    """An instruction and its probability, in columns of one width."""
-    return f"{symbol} {100 * share:5.1f} %"
+def percent(symbol: str, probability: float) -> str:
+    """Return an instruction and its probability, with a fixed width."""
+    return f"{symbol} {100 * probability:5.1f} %"
 
 
-def _as_object(completion: Completion, top: int) -> dict[str, object]:
+def _as_json(found: Completion, top: int) -> str:
     steps = [
-        [{"instruction": symbol, "probability": round(share, 6)} for symbol, share in likeliest(row, top)]
-        for row in completion.probabilities
+        [
+            {"instruction": symbol, "probability": round(probability, 6)}
+            for symbol, probability in top_instructions(row, top)
+        ]
+        for row in found.probabilities
     ]
-    return {
-        "prefix": completion.prefix,
-        "completion": completion.continuation,
-        "ended": completion.ended,
-        **as_object(completion.program, completion.result),
+    answer = {
+        "prefix": found.prefix,
+        "completion": found.completion,
+        "ended": bool(found.end),
+        **as_object(found.prefix + found.completion, found.result),
         "steps": steps,
     }
+    return json.dumps(answer)
 
 
-def _show(completion: Completion, top: int) -> None:
-    written = completion.continuation + completion.end
-    cut_off = "" if completion.ended else f" (cut off after {len(completion.program)} instructions)"
-    click.echo(f"prefix      {completion.prefix}")
-    click.echo(f"completion  {written}{cut_off}")
-    click.echo(f"outputs     {' '.join(map(show, completion.result.outputs))}".rstrip())
-    click.echo(f"verdict     {coloured_verdict(completion.result)}")
-    if not len(completion.probabilities):
+def _show(found: Completion, top: int) -> None:
+    length = len(found.prefix + found.completion)
+    click.echo(f"prefix      {found.prefix}")
+    click.echo(f"completion  {found.completion}{found.end or f' (cut off after {length} instructions)'}")
+    click.echo(f"outputs     {' '.join(map(show, found.result.outputs))}".rstrip())
+    click.echo(f"verdict     {verdict(found.result)}")
+    if not len(found.probabilities):
         return
-    click.echo(heading("\nstep  likeliest first"))
-    for step, row in enumerate(completion.probabilities, start=1):
-        click.echo(f"{step:>4}  {'   '.join(with_share(*guess) for guess in likeliest(row, top))}")
+    click.echo(heading("\nstep  most likely first"))
+    for step, row in enumerate(found.probabilities, start=1):
+        click.echo(f"{step:>4}  {'   '.join(percent(*guess) for guess in top_instructions(row, top))}")
 
 
 COMMANDS = (complete,)

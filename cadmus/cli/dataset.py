@@ -5,22 +5,13 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import (
-    CONFIG,
-    DIRECTORY,
-    WholeNumber,
-    config_option,
-    one_of,
-    seed_option,
-    split_names,
-    template_names,
-)
+from cadmus.cli.options import CONFIG, DIRECTORY, WholeNumber, config_option, seed_option
 
 NUMBER = WholeNumber(min=0)
 
 
 @click.command()
-@click.argument("template", shell_complete=one_of(template_names))
+@click.argument("template")
 @click.option(
     "-n",
     "--programs",
@@ -37,7 +28,6 @@ NUMBER = WholeNumber(min=0)
     default="train",
     show_default=True,
     metavar="SPLIT",
-    shell_complete=one_of(split_names),
     help="train, validation, test, or ood if the config has rules.",
 )
 @click.option("--config", type=CONFIG, metavar="FILE", help="Config file with other ranges and lengths.")
@@ -78,14 +68,12 @@ def sample(template: str, n: int, seed: int, split: str, config: Path | None, as
     "--template",
     required=True,
     metavar="TEMPLATE",
-    shell_complete=one_of(template_names),
     help="Template of its programs.",
 )
 @click.option(
     "--split",
     required=True,
     metavar="SPLIT",
-    shell_complete=one_of(split_names),
     help="Split of its programs: train, validation, test or ood.",
 )
 @click.option("--number", required=True, type=NUMBER, metavar="N", help="Number of the shard, from 0.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cadmus import experiments
-from cadmus.cli.options import CONFIG, DIRECTORY, EXISTING, PATH, check_results_path, usable_device
+from cadmus.cli.options import CONFIG, DIRECTORY, MODEL, PATH, check_results_path, usable_device
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,7 +43,7 @@ def _command(name: str) -> click.Command:
     options = [
         click.Option(
             [f"--{subject}", "directory"],
-            type=DIRECTORY if experiment.snapshots else EXISTING,
+            type=DIRECTORY if experiment.snapshots else MODEL,
             required=True,
             metavar="DIR",
             help="Snapshots of a training." if experiment.snapshots else "Exported model.",

@@ -1,4 +1,4 @@
-"""The entry point: the list of commands, and errors as one line."""
+"""The entry point: the list of commands, and one-line errors."""
 
 import sys
 
@@ -9,7 +9,6 @@ from cadmus.cli import (
     bench,
     card,
     complete,
-    completion,
     config,
     dataset,
     experiments,
@@ -24,10 +23,11 @@ from cadmus.cli import (
     serve,
     train,
 )
-from cadmus.cli.options import colour, complain
+from cadmus.cli.options import color_mode, print_error
 from cadmus.common.files import REFUSALS
 from cadmus.errors import InputError
 
+# Modules of the commands in pipeline order, by the headings of `cadmus --help`.
 SECTIONS = {
     "The machine": (machine,),
     "Data": (config, dataset),
@@ -36,26 +36,25 @@ SECTIONS = {
     "Experiments": (experiments,),
     "Large language models": (llm,),
     "Checks and speed": (fuzz, bench),
-    "This checkout and shell": (readme, completion),
+    "This checkout": (readme,),
 }
-"""The modules of the commands, in the order of the pipeline, under the headings of ``cadmus --help``."""
 
 
 class _Sections(click.Group):
-    """A group whose help lists its commands under the headings of :data:`SECTIONS`."""
+    """A group that lists its commands under the headings of :data:`SECTIONS`."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.commands))
+        limit = formatter.width - width - 4
         for title, modules in SECTIONS.items():
-            commands = [command for module in modules for command in module.COMMANDS]
             with formatter.section(title):
-                limit = formatter.width - formatter.current_indent - width - 2
+                commands = [command for module in modules for command in module.COMMANDS]
                 formatter.write_dl(
                     [(command.name.ljust(width), command.get_short_help_str(limit)) for command in commands]
                 )
 
 
-def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def _print_versions(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         from importlib.metadata import version
         from platform import python_version
@@ -75,21 +74,22 @@ def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> No
     is_flag=True,
     expose_value=False,
     is_eager=True,
-    callback=_show_version,
+    callback=_print_versions,
     help="Print the versions of Cadmus, its instruction set, Python and torch.",
 )
 def cadmus() -> None:
     """Cadmus: true programs, a model trained on them, and experiments.
 
-    `cadmus COMMAND --help` explains a command with examples. Results go to standard output; errors and
-    progress to standard error. Colours are shown on a terminal unless NO_COLOR is set.
+    `cadmus COMMAND --help` explains a command with examples. Results go to standard output, errors and
+    progress to standard error. NO_COLOR turns colors off. For completion on Tab in bash (zsh, fish), put
+    `eval "$(_CADMUS_COMPLETE=bash_source cadmus)"` into ~/.bashrc.
 
     \b
     Exit codes:
-      0  done, also when a program that was run is false
-      1  stopped by Ctrl-C or SIGTERM (a training goes on when it is given again);
-         fuzz or kills found a difference; a defect of Cadmus, with a traceback
-      2  bad input: one line says what is wrong, where, and what would be right
+      0  success, also if the program that was run is false
+      1  interrupted by Ctrl-C or SIGTERM (run a training again to resume it);
+         fuzz or kills found a difference; a bug in Cadmus, with a traceback
+      2  bad input; one line names the problem and the fix
 
     \b
     Examples:
@@ -106,39 +106,39 @@ for modules in SECTIONS.values():
 
 
 def main() -> None:
-    """Run the command line; bad input ends with one line on standard error and exit code 2."""
+    """Run the command line; bad input prints one line on standard error and exits with code 2."""
     try:
-        sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False, color=colour()))
+        sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False, color=color_mode()))
     except InputError as error:
-        _fail(str(error), 2)
+        _exit(str(error), 2)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(2)
     except click.NoSuchOption as error:
         hint = f"; did you mean {error.possibilities[0]}?" if error.possibilities else ""
-        _fail(f"no such option {error.option_name}{hint}{_help_of(error, 'lists them')}", 2)
+        _exit(f"no such option {error.option_name}{hint}{_see_help(error, 'lists them')}", 2)
     except click.exceptions.NoSuchCommand as error:
         hint = f"; did you mean {error.possibilities[0]!r}?" if error.possibilities else ""
-        _fail(f"no such command {error.command_name!r}{hint}{_help_of(error, 'lists them')}", 2)
+        _exit(f"no such command {error.command_name!r}{hint}{_see_help(error, 'lists them')}", 2)
     except click.ClickException as error:
         message = " ".join(error.format_message().split())
-        _fail(message.rstrip(".") + _help_of(error, "says more"), error.exit_code)
+        _exit(message.rstrip(".") + _see_help(error, "says more"), error.exit_code)
     except click.Abort:
-        _fail("interrupted", 1)
+        _exit("interrupted", 1)
     except OSError as error:
         if error.errno not in REFUSALS:
             raise
         place = error.filename or "standard output, or a temporary file"
-        # What is left in the buffer would fail once more when Python ends.
+        # Flushing the buffer at exit would fail again.
         sys.stdout = None
-        _fail(f"cannot write {place}: {error.strerror}", 2)
+        _exit(f"cannot write {place}: {error.strerror}", 2)
 
 
-def _help_of(error: click.ClickException, does: str) -> str:
+def _see_help(error: click.ClickException, does: str) -> str:
     context = getattr(error, "ctx", None)
     return f" (`{context.command_path} --help` {does})" if context else ""
 
 
-def _fail(message: str, code: int) -> None:
-    complain(message)
+def _exit(message: str, code: int) -> None:
+    print_error(message)
     sys.exit(code)

@@ -1,32 +1,30 @@
-"""Options, arguments and ways of printing that several commands share."""
+"""Options, argument types and output helpers shared by the commands."""
 
 import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from cadmus.common.files import check_writable
 from cadmus.common.progress import progress
-from cadmus.errors import InputError
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from cadmus.errors import InputError, suggest
+from cadmus.model import shipped
 
 Answer = TypeVar("Answer")
 
 
 class WholeNumber(click.IntRange):
-    """A range of numbers, called by its name in errors."""
+    """An integer range; errors call it a whole number."""
 
     name = "whole number"
 
 
 class _ConfigFile(click.Path):
-    """A file, or the name of a config of the checkout; Tab offers YAML files here and one folder below."""
+    """A config file, or the name of a config in config/."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from cadmus.config import find_config
@@ -34,34 +32,27 @@ class _ConfigFile(click.Path):
         found = find_config(value) if isinstance(value, str) and not Path(value).exists() else None
         return super().convert(value if found is None else found, param, ctx)
 
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from glob import glob
 
-        from click.shell_completion import CompletionItem
+class _ModelDirectory(click.Path):
+    """A directory with an exported model, or the name of a model in models/."""
 
-        found = sorted({*glob(f"{incomplete}*.yaml"), *glob(f"{incomplete}*/*.yaml")})
-        return [*map(CompletionItem, found)] or super().shell_complete(ctx, param, incomplete)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        models = shipped.DEFAULT_MODEL.parent
+        if isinstance(value, str) and Path(value).name == value and not Path(value).exists():
+            names = sorted(path.name for path in models.glob("[!.]*") if path.is_dir())
+            if value in names:
+                value = models / value
+            elif names:
+                problem = f"Directory {value!r} does not exist and models/ has no such model"
+                self.fail(f"{problem}; {suggest(value, names)}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 PATH = click.Path(path_type=Path)
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
 EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
-"""A directory that is read, such as an export."""
 CONFIG = _ConfigFile(path_type=Path)
-
-
-def one_of(
-    names: Callable[[], Iterable[str]],
-) -> "Callable[[click.Context, click.Parameter, str], list[str]]":
-    """What Tab offers for an argument that is one of ``names``."""
-
-    def matching(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        return [name for name in names() if name.startswith(incomplete)]
-
-    return matching
-
+MODEL = _ModelDirectory(path_type=Path, file_okay=False, exists=True)
 
 config_option = click.option(
     "--config",
@@ -69,58 +60,48 @@ config_option = click.option(
     show_default=True,
     type=CONFIG,
     metavar="FILE",
-    help="The config file of the run.",
+    help="Config of the run: a file, or a name in config/.",
 )
 
-model_option = click.option("--model", "directory", type=EXISTING, metavar="DIR", help="An exported model.")
-"""For commands that take the model that comes with the checkout where none is named."""
+# Optional; the commands fall back to the shipped model.
+model_option = click.option(
+    "--model",
+    "directory",
+    type=MODEL,
+    metavar="DIR",
+    help="Exported model: a directory, or a name in models/; laptop by default.",
+)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 
 
 def seed_option(default: int, decides: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option --seed, which ``decides`` something."""
+    """Return the option --seed; its help says what the seed ``decides``."""
     return click.option(
         "--seed",
         default=default,
         show_default=True,
         type=WholeNumber(min=0),
         metavar="SEED",
-        help=f"Decides {decides}.",
+        help=f"Random seed; decides {decides}.",
     )
 
 
-device_option = click.option("--device", help="torch device; a GPU when there is one.", metavar="DEVICE")
+device_option = click.option(
+    "--device", metavar="DEVICE", help="torch device; the GPU if there is one, else cpu."
+)
 
 
-def split_names() -> tuple[str, ...]:
-    """The splits that a dataset may have."""
-    from cadmus.config import OOD, SPLITS
-
-    return *SPLITS, OOD
-
-
-def template_names() -> list[str]:
-    """The templates, found by their files, as :mod:`cadmus.config` takes too long to load for a Tab.
-
-    The file of a template holds a function of its name that draws candidates.
-    """
-    files = sorted(Path(__file__).parents[1].joinpath("templates").glob("*.py"))
-    return [
-        file.stem for file in files if f"\ndef {file.stem}(draw: Draw," in file.read_text(encoding="utf-8")
-    ]
-
-
-def colour() -> bool | None:
-    """Whether colours are shown: as NO_COLOR or FORCE_COLOR ask, else None: where there is a terminal."""
+def color_mode() -> bool | None:
+    """Return whether to print colors: set by NO_COLOR or FORCE_COLOR, else None for terminals only."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None
 
 
-def complain(message: str) -> None:
-    """Say on standard error what is wrong."""
-    click.echo(f"{click.style('cadmus: error:', fg='red')} {message}", err=True, color=colour())
+def print_error(message: str) -> None:
+    """Print an error on standard error."""
+    click.echo(f"{click.style('cadmus: error:', fg='red')} {message}", err=True, color=color_mode())
 
 
 def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
@@ -132,15 +113,15 @@ def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
 
 
 def heading(line: str) -> str:
-    """The first line of a table, bold on a terminal."""
+    """Return a table header, bold on a terminal."""
     return click.style(line, bold=True)
 
 
 def check_results_path(output: Path) -> None:
-    """See that numbers can be written there before the work for them is done.
+    """Check before the work starts that results can be written to ``output``.
 
     Raises:
-        InputError: it is no Parquet file, or cannot be written.
+        InputError: It is not a Parquet file or cannot be written.
     """
     if output.suffix != ".parquet":
         raise InputError(
@@ -149,7 +130,7 @@ def check_results_path(output: Path) -> None:
     check_writable(output)
 
 
-class _TakesAnyProgram(click.Command):
+class _ProgramCommand(click.Command):
     """A command whose argument may begin with ``-``; only a lone ``-h`` is an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -159,27 +140,27 @@ class _TakesAnyProgram(click.Command):
         except click.UsageError as error:
             if type(error) is not click.UsageError:
                 raise
-        # There are several arguments, of which one may be an option that there is not.
+        # There is more than one argument; one of them may be a mistyped option.
         known = {name for param in self.get_params(ctx) for name in param.opts}
         for word in args:
             if word.startswith("--") and word != "--" and word.partition("=")[0] not in known:
                 raise click.NoSuchOption(word, possibilities=known, ctx=ctx)
-        raise click.UsageError(f"{' '.join(args)}: a program is one argument, in quotes", ctx)
+        raise click.UsageError(f"{' '.join(args)}: a program is one argument; quote it", ctx)
 
 
+# Decorates a command whose argument is a program.
 program_command = functools.partial(
     click.command,
-    cls=_TakesAnyProgram,
+    cls=_ProgramCommand,
     context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
 )
-"""Makes a command whose argument is a program."""
 
 
-def of_lines(ask: Callable[[str], Answer]) -> Iterator[tuple[str, Answer]]:
-    """Each line of the standard input and what ``ask`` makes of it, as soon as the line is there.
+def map_lines(ask: Callable[[str], Answer]) -> Iterator[tuple[str, Answer]]:
+    """Yield each line of standard input with ``ask(line)``, as soon as the line arrives.
 
     Raises:
-        InputError: naming the line, where ``ask`` raises one.
+        InputError: From ``ask``, with the line number added.
     """
     lines: Iterable[bytes] = sys.stdin.buffer
     if sys.stderr.isatty() and not sys.stdout.isatty():
@@ -193,10 +174,10 @@ def of_lines(ask: Callable[[str], Answer]) -> Iterator[tuple[str, Answer]]:
 
 
 def usable_device(device: str | None) -> str:
-    """The device that is named or, if None, a GPU when there is one.
+    """Return the named device or, if None, the GPU if there is one.
 
     Raises:
-        InputError: it is not to be had.
+        InputError: The device is not available.
     """
     import torch
 
@@ -205,5 +186,5 @@ def usable_device(device: str | None) -> str:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"--device {device}: not to be had here ({reason}); cpu always is") from None
+        raise InputError(f"--device {device}: not available ({reason}); cpu always is") from None
     return device

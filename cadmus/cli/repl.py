@@ -1,4 +1,4 @@
-"""``cadmus repl``: the terminal of a :class:`cadmus.cli.session.Session`."""
+"""``cadmus repl``: a :class:`cadmus.cli.session.Session` in the terminal or a pipe."""
 
 import itertools
 import os
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import complain, model_option, seed_option
+from cadmus.cli.options import model_option, print_error, seed_option
 from cadmus.cli.session import HELP, MARK, Session
 from cadmus.errors import InputError
 from cadmus.model.shipped import named_or_default
@@ -19,28 +19,25 @@ from cadmus.model.shipped import named_or_default
 if TYPE_CHECKING:
     from cadmus.model.inference import Cadmus
 
+# Instructions of the program shown in the prompt.
 SHOWN = 40
-"""Instructions of the program that the prompt shows, the last ones."""
+# Lines of history kept for the next session.
 HISTORY = 1000
-"""Lines that are kept for the next session."""
 
 
 @click.command()
 @model_option
-@click.option("--no-model", is_flag=True, help="Show what the machine does alone, without guesses.")
+@click.option("--no-model", is_flag=True, help="Run the machine only, without predictions.")
 @seed_option(1, "what ,sample draws")
 def repl(directory: Path | None, no_model: bool, seed: int) -> None:
-    """Type a program and see the stack and what a model expected.
+    """Type a program and see the stack and a model's predictions.
 
-    For each instruction there is a row: the instruction; the stack after it, or the definition that it
-    belongs to; the guess of the model before it saw the instruction; and the instruction again with the
-    probability that the model gave to it. The end . or an empty line gives the verdict and begins a new
-    program.
+    Each instruction gives a row with the instruction, the stack after it (or the definition it belongs to),
+    the model's guess before it saw the instruction, and the probability of the instruction itself. The end .
+    or an empty line prints the verdict and starts a new program.
 
-    Lines that begin with a comma are commands, which Tab completes; ,help lists them. Lines can come through
-    a pipe as well; then there is no prompt, and the exit code is 2 if one of them was wrong.
-
-    Without --model it is the model that comes with the checkout, in models/laptop.
+    Lines that begin with a comma are commands; Tab completes them and ,help lists them. Lines may also come
+    through a pipe, without a prompt; the exit code is then 2 if a line was invalid.
 
     \b
     Examples:
@@ -49,20 +46,20 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
       printf '34+\\n,next\\n7=\\n\\n' | cadmus repl
     """
     terminal = sys.stdin.isatty()
-    model = None if no_model else _Model(_directory(directory), ahead=terminal)
+    model = None if no_model else _Model(directory, preload=terminal)
     numbers = itertools.count()
 
     def sample(template: str) -> str:
         from cadmus.config import Dataset
         from cadmus.dataset import sampler
 
-        # As many shards as are asked for, of one program each.
+        # One shard of one program per call.
         drawn = sampler.sample(Dataset(), seed, template, "test", next(numbers), 1)
         (program,) = drawn.programs.to_strings()
         return program
 
     session = Session(model, sample)
-    refused = False
+    failed = False
     for line in _typed(session) if terminal else _piped():
         try:
             for answer in session.enter(line):
@@ -70,41 +67,34 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
         except InputError as error:
             if model and error is model.error:
                 raise
-            complain(str(error))
-            refused = True
+            print_error(str(error))
+            failed = True
         except KeyboardInterrupt:
             click.echo()
         if session.over:
             break
-    code = 2 if refused and not terminal else 0
+    code = 2 if failed and not terminal else 0
     if model and model.loading():
-        # Python would wait for torch, or fail where torch does not expect it.
+        # A normal exit would wait for the import of torch, or crash in it.
         sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
 
 
-def _directory(directory: Path | None) -> Path:
-    try:
-        return named_or_default(directory)
-    except InputError as error:
-        raise InputError(f"{error}; --no-model does without") from None
-
-
 class _Model:
-    """A model that is loaded when it is first asked for or, ``ahead``, while the first line is typed."""
+    """A model loaded on the first call or, with ``preload``, while the first line is typed."""
 
-    def __init__(self, directory: Path, ahead: bool) -> None:
+    def __init__(self, directory: Path | None, preload: bool) -> None:
+        try:
+            self._directory = named_or_default(directory)
+        except InputError as error:
+            raise InputError(f"{error}; or use --no-model") from None
         self.error: Exception | None = None
-        self._directory = directory
         self._thread = threading.Thread(target=self._load, daemon=True)
-        if ahead:
+        if preload:
             self._thread.start()
 
     def __call__(self) -> "Cadmus":
-        """Raises:
-        InputError: it cannot be loaded.
-        """
         if not self._thread.ident:
             self._thread.start()
         self._thread.join()
@@ -127,7 +117,7 @@ class _Model:
 def _piped() -> Iterator[str]:
     for line in sys.stdin.buffer:
         yield line.decode("utf-8", "replace")
-    # What was not ended gets its verdict.
+    # Ends an unfinished program.
     yield ""
 
 
@@ -147,7 +137,7 @@ def _typed(session: Session) -> Iterator[str]:
 
 @contextmanager
 def _line_editing(session: Session) -> Iterator[None]:
-    """Arrow keys, Tab and the lines of earlier sessions, where there is readline."""
+    """Line editing, Tab completion and history, if readline is available."""
     try:
         import readline
     except ImportError:

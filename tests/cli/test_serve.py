@@ -36,7 +36,7 @@ def test_server_that_cannot_start(export, tmp_path, monkeypatch):
             "--model", export, "--device", "cpu", "--host", host
         )
     assert "is no export of a model" in declined("--model", tmp_path)
-    assert "--device abacus: not to be had here" in declined("--model", export, "--device", "abacus")
+    assert "--device abacus: not available" in declined("--model", export, "--device", "abacus")
     monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
     assert "there is no model in" in declined()
 
