@@ -1,4 +1,4 @@
-"""The speed of sampling a whole dataset, one process a shard as in the workflow."""
+"""Speed of sampling a whole dataset, with one process per shard as in the workflow."""
 
 import resource
 import statistics
@@ -8,7 +8,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from cadmus.bench import Measured
+from cadmus.bench import Facts, Measured
 from cadmus.common.progress import progress
 from cadmus.config import SPLITS, load_config
 from cadmus.dataset.shards import plan
@@ -16,15 +16,14 @@ from cadmus.errors import InputError
 
 
 def bench_dataset(config: Path) -> Measured:
-    """Processor seconds of the shards and of the manifest of a config, and of starting a process.
+    """Measure the CPU seconds of the shards and the manifest of a config, and of starting a process.
 
-    Every shard is made by a process of its own, one after another, in a temporary folder.  Seconds are those
-    of the processor (user and system), which other work on the machine changes little.  A shard of
-    validation or test takes hardly longer than its start, so the median of these is taken for the start of
-    every shard.
+    Each shard is sampled by its own process, one after another, in a temporary folder.  CPU seconds (user and
+    system) depend little on other load.  Shards of validation and test take hardly longer than their start,
+    so their median is taken as the start of every shard.
 
     Raises:
-        InputError: the config is wrong, its shards take no longer than their start, or a process failed.
+        InputError: The config is invalid, its shards take no longer than their start, or a process failed.
     """
     run = load_config(config)
     shards = plan(run)
@@ -40,43 +39,43 @@ def bench_dataset(config: Path) -> Measured:
         manifest = measured("manifest")
     train, *others = SPLITS
     start = statistics.median(
-        second for (_, split), of_chain in seconds.items() if split in others for second in of_chain
+        second for (_, split), taken in seconds.items() if split in others for second in taken
     )
-    result: Measured = {
-        "programs": sum(shard.rows for shard in shards),
-        "shards": len(shards),
-        "start_seconds": round(start, 2),
-    }
-    for (template, split), of_chain in seconds.items():
-        if split == train:
-            rows = sum(shard.rows for shard in shards if shard[:2] == (template, split))
-            result[f"{template}_per_second"] = _rate(rows, of_chain, start)
     torch_start = statistics.median(
         _seconds("-c", "import torch, cadmus.evaluate.regressions") for _ in range(5)
     )
-    result["manifest_per_second"] = _rate(result["programs"], [manifest], start)
-    result["start_torch_seconds"] = round(torch_start, 2)
-    result["seconds"] = round(sum(map(sum, seconds.values())) + manifest, 1)
-    return result
+    programs = sum(shard.rows for shard in shards)
+    rows: dict[str, Facts] = {
+        template: {
+            "per_second": _rate(sum(of.rows for of in shards if of[:2] == (template, split)), taken, start)
+        }
+        for (template, split), taken in seconds.items()
+        if split == train
+    }
+    facts: Facts = {
+        "programs": programs,
+        "shards": len(shards),
+        "start_seconds": round(start, 2),
+        "start_torch_seconds": round(torch_start, 2),
+        "seconds": round(sum(map(sum, seconds.values())) + manifest, 1),
+    }
+    rows["manifest"] = {"per_second": _rate(programs, [manifest], start)}
+    return Measured(facts, rows)
 
 
 def _rate(programs: float, seconds: list[float], start: float) -> int:
-    """Programs a second of processes, their start left out."""
+    """Return programs per second, without the start of the processes."""
     beyond = sum(seconds) - start * len(seconds)
     if beyond < start:
-        raise InputError("the shards of the config take no longer than their start; measure a larger one")
+        raise InputError("the shards of the config take no longer than their start; measure a larger config")
     return round(programs / beyond)
 
 
 def _seconds(*arguments: str) -> float:
-    """Processor seconds of a process of this Python."""
-
-    def spent() -> float:
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return usage.ru_utime + usage.ru_stime
-
-    before = spent()
+    """Run Python and return the CPU seconds of the process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise InputError((done.stderr.strip().splitlines() or ["a process failed"])[-1])
-    return spent() - before
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime

@@ -1,7 +1,5 @@
-"""The speed of greedy completion, beside ``generate`` of ``transformers`` on the same export and prompts."""
+"""Speed of greedy completion, compared with ``generate`` of ``transformers``."""
 
-import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,78 +7,65 @@ import numpy as np
 import torch
 
 from cadmus import config, isa
-from cadmus.bench import Measured
-from cadmus.common.progress import progress
+from cadmus.bench import Measured, median_seconds
 from cadmus.dataset.sampler import sample
 from cadmus.model.inference import Cadmus
 from cadmus.model.tokens import BYTE_OF_TOKEN, TOKEN_OF_BYTE
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 
+# Prompts of each template.
 EACH = 64
-"""Prompts of each template."""
 REPEATS = 3
 
 
 def bench_decode(directory: Path) -> Measured:
-    """Complete :data:`EACH` held-out prompts of each template in one batch, each way in turn, in fp32.
-
-    Each time is the median of :data:`REPEATS`.
+    """Complete :data:`EACH` test prompts of each template, in one batch and in fp32; medians.
 
     Raises:
-        InputError: ``directory`` is no export.
+        InputError: ``directory`` is not a model export.
     """
     model = Cadmus.load(directory, batch_size=EACH * len(TEMPLATES))
-    longest = config.Dataset().max_length
-    prompts = _prompts()
-    ways = {
-        "cadmus": lambda: _ours(model, prompts, longest),
-        "transformers": _theirs(directory, prompts, longest),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    completions = {}
-    for _ in progress("repeats", range(REPEATS)):
-        for name, complete in ways.items():
-            start = time.perf_counter()
-            completions[name] = complete()
-            seconds[name].append(time.perf_counter() - start)
-    taken = {name: statistics.median(times) for name, times in seconds.items()}
-    same = [
-        ours == theirs
-        for ours, theirs in zip(completions["cadmus"], completions["transformers"], strict=True)
-    ]
-    return {
+    max_length = config.Dataset().max_length
+    drawn = [sample(config.Dataset(), 0, template, "test", 0, EACH) for template in TEMPLATES]
+    prompts = stack([of.programs.prefixes(of.prompt_length.astype(np.int64)) for of in drawn])
+    generate = _transformers(directory, prompts, max_length)
+    found: dict[str, list[str]] = {}
+
+    def ours() -> None:
+        completions, ended = model.complete(prompts, max_length)
+        texts = zip(completions.to_strings(), ended, strict=True)
+        found["cadmus"] = [text + isa.END * bool(end) for text, end in texts]
+
+    def theirs() -> None:
+        found["transformers"] = generate()
+
+    seconds = median_seconds({"cadmus": ours, "transformers": theirs}, REPEATS)
+    same = [a == b for a, b in zip(found["cadmus"], found["transformers"], strict=True)]
+    facts = {
         "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
         "programs": len(prompts),
         "repeats": REPEATS,
         "threads": torch.get_num_threads(),
-        **{f"{name}_programs_per_second": round(len(prompts) / taken[name], 1) for name in ways},
-        "ratio": round(taken["transformers"] / taken["cadmus"], 2),
+        "ratio": round(seconds["transformers"] / seconds["cadmus"], 2),
         "same_completions": round(float(np.mean(same)), 4),
     }
+    rates = {name: {"programs_per_second": round(len(prompts) / taken, 1)} for name, taken in seconds.items()}
+    return Measured(facts, rates)
 
 
-def _prompts() -> Programs:
-    drawn = [sample(config.Dataset(), 0, template, "test", 0, EACH) for template in TEMPLATES]
-    return stack([of.programs.prefixes(of.prompt_length.astype(np.int64)) for of in drawn])
-
-
-def _ours(model: Cadmus, prompts: Programs, longest: int) -> list[str]:
-    completions, ended = model.complete(prompts, longest)
-    return [text + isa.END * bool(end) for text, end in zip(completions.to_strings(), ended, strict=True)]
-
-
-def _theirs(directory: Path, prompts: Programs, longest: int) -> Callable[[], list[str]]:
+def _transformers(directory: Path, prompts: Programs, max_length: int) -> Callable[[], list[str]]:
+    """Return a function that completes the prompts with ``transformers``."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(directory)
     width = int(prompts.lengths.max())
     tokens = np.full((len(prompts), width), isa.END_ID)
-    # A prompt ends where generation begins.
+    # Prompts are padded on the left.
     seen = np.arange(width) >= width - prompts.lengths[:, None]
     tokens[seen] = TOKEN_OF_BYTE[prompts.data]
     mask = torch.from_numpy(seen.astype(np.int64))
-    room = longest - prompts.lengths
+    room = max_length - prompts.lengths
 
     def complete() -> list[str]:
         whole = model.generate(
@@ -89,12 +74,10 @@ def _theirs(directory: Path, prompts: Programs, longest: int) -> Callable[[], li
             do_sample=False,
             max_new_tokens=int(room.max()),
         )
-        found = whole[:, width:].numpy()
         texts = []
-        for row, most in zip(found, room, strict=True):
-            text = BYTE_OF_TOKEN[row].tobytes().decode("ascii")
-            body, end, _ = text.partition(isa.END)
-            # A full program is cut off before its end.
+        for row, most in zip(whole[:, width:].numpy(), room, strict=True):
+            body, end, _ = BYTE_OF_TOKEN[row].tobytes().decode("ascii").partition(isa.END)
+            # A program of maximum length is cut off before its end.
             texts.append(body + end if len(body) < most else body[:most])
         return texts
 

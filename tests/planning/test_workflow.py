@@ -201,9 +201,7 @@ def test_missing_rates_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"cannot read .*rates\.yaml"):
         plan_workflow(SMALL, plan(SMALL), rates=tmp_path / "rates.yaml")
     (tmp_path / "short.yaml").write_text("start_seconds: 1\n")
-    with pytest.raises(
-        InputError, match=r"programs_per_second: is missing \(and 4 more problems"
-    ):
+    with pytest.raises(InputError, match=r"programs_per_second: is missing \(and 4 more problems"):
         plan_workflow(SMALL, plan(SMALL), rates=tmp_path / "short.yaml")
 
 
