@@ -86,7 +86,7 @@ def test_the_front_matter_is_that_of_the_hub(place):
         for result in card.data.eval_results
     }
     assert len(told) == 9
-    result = told["equality", "Cadmus, run tiny: equality solve", "Verified"]
+    result = told["equality", "Cadmus, run tiny: equality", "Verified, solve"]
     assert (result.task_type, result.metric_type, result.metric_value) == ("text-generation", "accuracy", 0.6)
     assert result.dataset_split == "test"
     assert told["random", "Cadmus, run tiny: random", "Exact"].metric_type == "exact_match"
@@ -96,9 +96,9 @@ def test_every_number_is_that_of_a_file(place):
     text = make(place)
     model = read_metadata(place / "model")
     for line in (
-        f"A decoder of {model['parameters']:,} parameters",
-        "1,600 training programs (0.80 epochs",
-        "Compared numbers lie in [-20, 20]",
+        f"A decoder with {model['parameters']:,} parameters",
+        "1,600 training programs (0.80 epochs)",
+        "Compared values are in [-20, 20]",
         "- content: `da7ada7ada7ada7a`",
         f"- seed and section dataset: `{RUN.dataset_digest()}`",
         f"- weights: fp32, SHA-256 `{weights_digest(place / 'model')}…`",
@@ -107,12 +107,12 @@ def test_every_number_is_that_of_a_file(place):
         "- FLOPs: 1.23e+09 ",
         "- time: 5 s on 2 CPU cores",
         "- speed: 4,002 tokens/s",
-        "- last loss: 2.0000 nats a token, mean of the last 1 steps",
+        "- last loss: 2.0000 nats per token, mean of the last 1 steps",
         f"commit `{model['commit']}`",
         "- optimizer: muon",
         f"- learning rate: {RUN.train.learning_rate}",
         "| equality | 800 | 50 | 98.0 % [89.5, 99.6] |",
-        "Weakest here is *equality solve*: 60.0 % [46.2, 72.4] verified.",
+        "Lowest accuracy: *equality solve*, 60.0 % [46.2, 72.4] verified.",
         f"`{isa.digest()}`",
     ):
         assert line in text, line
@@ -122,7 +122,7 @@ def test_rules_of_the_dataset_are_named(place):
     values = RUN.model_dump()
     values["dataset"]["ood"] = {"sevens": {"values": [7]}}
     _edit(place, config=values)
-    assert "match the rules `sevens` were kept out as well" in make(place)
+    assert "match the rules `sevens` were excluded as well" in make(place)
 
 
 def test_the_example_of_the_card_runs(place, capsys):
@@ -143,15 +143,15 @@ def _edit(place, **changes):
         (lambda p: shutil.rmtree(p / "model"), "is not a model export"),
         (lambda p: (p / "model/model.safetensors").unlink(), "missing or not readable"),
         (lambda p: _edit(p, isa_digest="0123"), "trained on instruction set 0123"),
-        (lambda p: _edit(p, config=None), "says nothing of config"),
+        (lambda p: _edit(p, config=None), "meta.json: config: is missing"),
         (lambda p: _edit(p, config={"name": "x"}), "meta.json: dataset: is missing"),
-        (lambda p: _edit(p, steps=30), "ends at step 20, the model was trained for 30 steps"),
+        (lambda p: _edit(p, steps=30), "metrics.jsonl: step: ends at 20, but the model was trained for 30"),
         (lambda p: (p / "metrics.jsonl").unlink(), "no such result file"),
         (lambda p: (p / "completions.parquet").write_text("no"), "damaged or not a .parquet file"),
-        (lambda p: (p / "model/model.safetensors").write_bytes(b"other"), "evaluate it again"),
+        (lambda p: (p / "model/model.safetensors").write_bytes(b"other"), "evaluate again"),
         (
             lambda p: pl.read_parquet(p / "completions.parquet").write_parquet(p / "completions.parquet"),
-            "no name",
+            "model_digest: is None",
         ),
     ],
 )

@@ -1,13 +1,14 @@
-"""What the cards of models and datasets share: front matter that the Hugging Face hub reads, the citation."""
+"""Parts common to model cards and dataset cards for the Hugging Face Hub."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-import yaml
+if TYPE_CHECKING:
+    from huggingface_hub import CardData
 
 LICENSE = "mit"
 TAGS = ("program-synthesis", "stack-machine")
+# The file that the Hub shows for a directory.
 CARD = "README.md"
-"""The file that the hub shows of a directory."""
 
 CITATION = """\
 ## Citation
@@ -25,13 +26,6 @@ Cadmus reproduces the system of this [paper](https://arxiv.org/abs/2602.09112):
 """
 
 
-class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        """The hub's reader takes what stands there, not what it refers to."""
-        return True
-
-
-def card(front_matter: dict[str, Any], text: str) -> str:
-    """A card: ``front_matter`` as YAML, the Markdown ``text``, the citation."""
-    head = yaml.dump(front_matter, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    return f"---\n{head}---\n\n{text}\n{CITATION}"
+def card(front_matter: "CardData", text: str) -> str:
+    """Return a card: the front matter as YAML, the Markdown ``text``, the citation."""
+    return f"---\n{front_matter.to_yaml()}\n---\n\n{text}\n{CITATION}"

@@ -1,4 +1,4 @@
-"""The model card of an export, in the format of the Hugging Face hub, from files alone."""
+"""Model card of an export for the Hugging Face Hub, written from files only."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from string import Template
 from typing import Any
 
 import polars as pl
+from huggingface_hub import EvalResult, ModelCardData
 
 from cadmus import isa
 from cadmus.common.files import replacing
@@ -19,23 +20,24 @@ from cadmus.model import METADATA, WEIGHTS
 from cadmus.model.export import read_metadata, trained_config, weights_digest
 
 TASK = "text-generation"
+# Types of metrics on the Hub; the others are accuracies.
 METRIC_TYPES = {"exact": "exact_match"}
-"""What the hub calls a metric, where it is no plain share of right answers."""
+# Keys of meta.json that the card needs beyond those of every export.
 NEEDED = ("config", "data_digest", "steps", "programs", "tokens", "flops", "device", "cores")
-"""What the card takes from ``meta.json`` besides what every export has."""
+# Fields of the config section train that do not affect what is learned.
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
-"""Fields of the section train that do not decide what is learnt."""
 
 TEXT = Template("""\
 # Cadmus, run $name
 
-A decoder of $parameters parameters that completes programs of the stack machine of Cadmus. Its vocabulary is
+A decoder with $parameters parameters that completes programs of the Cadmus stack machine. Its vocabulary is
 the machine's $vocabulary instructions, one character each; `.` ends a program. A program is *true* if it
-leaves at least one value and none of them is 0 or NAN. The model was trained on nothing but true programs.
+leaves at least one value on the stack and none of them is 0 or NAN. The model was trained on true programs
+only.
 
 ## Use
 
-With `transformers` alone; `MODEL` is the directory of this model:
+With `transformers` only; `MODEL` is the directory of this model:
 
 ```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -56,10 +58,9 @@ $model
 
 ## Data
 
-$programs training programs ($epoch epochs were trained) of the sub-problems in the table below, each drawn
-at random from a template and executed. Compared numbers lie in [$low, $high], programs have at most
-$max_length instructions. What a program hashes to decides whether it is for training, validation or test,
-so no test program was trained on.$rules
+$programs training programs ($epoch epochs) of the sub-problems in the table below, each sampled from a
+template and executed. Compared values are in [$low, $high]; programs have at most $max_length instructions.
+The hash of a program decides between training, validation and test, so no test program was trained on.$rules
 
 $data
 
@@ -71,34 +72,33 @@ $recipe
 
 ## Accuracy
 
-Of held-out programs, each cut where its template asks something and completed greedily, with Wilson 95 %
-intervals. *Verified*: the completed program is true when executed, the model ended it, and the completion
-drops nothing. *Exact*: it is the held-out program. *Next token*: the first instruction is.
+On test programs, each cut at its template's question and completed greedily, with Wilson 95 % intervals.
+*Verified*: the completed program is true when executed, the model ended it, and the completion drops nothing
+from the stack. *Exact*: it equals the test program. *Next token*: the first instruction does.
 
 $accuracy
 
 ## Limits
 
-- Being likely is not being true: a verdict needs the machine, as `cadmus complete` and `cadmus run` ask it.
-- Weakest here is *$weakest*: $worst verified.
-- Compared numbers outside [$low, $high] and programs of more than $max_length instructions were never seen.
-- It knows the instruction set `$isa_digest` and nothing else: no other language, and no text.
-- Of a random program there are many true completions, so its next token can hardly be foreseen.
+- A likely program need not be true; `cadmus complete` and `cadmus run` execute it to find out.
+- Lowest accuracy: *$weakest*, $worst verified.
+- Never seen: compared values outside [$low, $high] and programs of more than $max_length instructions.
+- It knows the instruction set `$isa_digest` only: no other language, and no text.
+- A random program has many true completions, so its next token is hardly predictable.
 """)
 
 
 def write_model_card(directory: Path, completions: Path, metrics: Path, output: Path) -> None:
-    """Write the card of a model.
+    """Write the model card.
 
     Args:
-        directory: the export, as :func:`cadmus.train.loop.train` writes it; what the card says of config and
-            data it takes from there.
-        completions: what ``cadmus evaluate`` wrote of this model.
-        metrics: the metrics of its training.
-        output: the file to write; README.md in ``directory`` is what the hub shows of a model.
+        directory: The export of :func:`cadmus.train.loop.train`, with its config and data digest.
+        completions: The output of ``cadmus evaluate`` for this model.
+        metrics: The metrics of its training.
+        output: The file to write; the Hub shows README.md in ``directory``.
 
     Raises:
-        InputError: a file is missing, damaged, or of another model, or the card cannot be written.
+        InputError: A file is missing, damaged or of another model, or the card cannot be written.
     """
     text = model_card(directory, completions, metrics)
     with replacing(output) as temporary:
@@ -106,19 +106,19 @@ def write_model_card(directory: Path, completions: Path, metrics: Path, output: 
 
 
 def model_card(directory: Path, completions: Path, metrics: Path) -> str:
-    """The card of a model, see :func:`write_model_card`."""
+    """Return the text of the model card; see :func:`write_model_card`."""
     noted = read_metadata(directory)
     place = directory / METADATA
     for key in NEEDED:
         if key not in noted:
-            raise InputError(f"{place}: says nothing of {key}; a card is for a model that was trained here")
+            raise InputError(f"{place}: {key}: is missing; only models from `cadmus train` have cards")
     config = trained_config(directory)
-    assert config is not None, "noted, as was just seen"
+    assert config is not None, "checked above"
     graded = _completions(completions, directory)
     steps = _metrics(metrics, noted["steps"])
     seconds = steps["seconds"][-1]
     flops = noted["flops"]
-    # Equality programs are there twice, by another name.
+    # Drops equality_solve, the equality programs again.
     trained = graded.filter(pl.col("template").is_in(TEMPLATES)).unique("template")
     trained_on = int(trained["training_programs"].sum())
     worst = accuracy_by(graded, "template").filter(metric="verified").sort("accuracy").row(0, named=True)
@@ -141,7 +141,7 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
         epoch=f"{noted['programs'] / trained_on:.2f}",
         low=config.dataset.values.low,
         high=config.dataset.values.high,
-        rules=f" Programs that match the rules {ood} were kept out as well." if ood else "",
+        rules=f" Programs that match the rules {ood} were excluded as well." if ood else "",
         data=_listed(
             {
                 "content": f"`{noted['data_digest']}`",
@@ -153,10 +153,10 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
             {
                 "programs seen": f"{noted['programs']:,}",
                 "tokens seen": f"{noted['tokens']:,}",
-                "FLOPs": f"{flops:.3g} (forward and backward passes, padding left out)",
+                "FLOPs": f"{flops:.3g} (forward and backward, without padding)",
                 "time": f"{seconds:,.0f} s on {_device(noted)}",
                 "speed": f"{noted['tokens'] / seconds:,.0f} tokens/s, {flops / seconds:.3g} FLOP/s",
-                "last loss": f"{last.mean().item():.4f} nats a token, mean of the last {len(last)} steps",
+                "last loss": f"{last.mean().item():.4f} nats per token, mean of the last {len(last)} steps",
                 "made by": f"commit `{noted['commit']}`; "
                 + ", ".join(f"{name} {version}" for name, version in noted["versions"].items()),
             }
@@ -170,69 +170,57 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
     return hub.card(_front_matter(config, graded, pl.read_parquet_metadata(completions).get("split")), text)
 
 
-def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> dict[str, Any]:
+def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> ModelCardData:
     accuracies = accuracy_by(graded, "template").filter(pl.col("accuracy").is_not_null())
-    return {
-        "license": hub.LICENSE,
-        "library_name": "transformers",
-        "pipeline_tag": TASK,
-        "tags": [*hub.TAGS, "gpt_neox"],
-        "metrics": sorted({"accuracy", *METRIC_TYPES.values()}),
-        "model-index": [
-            {
-                "name": f"cadmus-{config.name}",
-                "results": [
-                    _result(config, template, split, of_template)
-                    for (template,), of_template in accuracies.group_by("template", maintain_order=True)
-                ],
-            }
-        ],
-    }
-
-
-def _result(config: Config, template: object, split: str | None, accuracies: pl.DataFrame) -> dict[str, Any]:
-    """What the hub is told of the accuracy on one template."""
-    of_dataset = "equality" if template == SOLVE else template
-    return {
-        "task": {"type": TASK, "name": "program completion"},
-        "dataset": {
-            # The hub wants an identifier, and where the dataset is uploaded to is not known here.
-            "type": f"cadmus-{config.name}",
-            "name": f"Cadmus, run {config.name}: {str(template).replace('_', ' ')}",
-            "config": of_dataset,
-            **({"split": split} if split else {}),
-        },
-        "metrics": [
-            {
-                "type": METRIC_TYPES.get(metric, "accuracy"),
-                "name": METRICS[metric],
-                "value": round(accuracy, 4),
-            }
-            for metric, accuracy in accuracies.select("metric", "accuracy").iter_rows()
-        ],
-    }
+    results = []
+    for row in accuracies.iter_rows(named=True):
+        # The Hub merges the results of one dataset, so its second task is in the names of the metrics.
+        solve = row["template"] == SOLVE
+        template = "equality" if solve else row["template"]
+        results.append(
+            EvalResult(
+                task_type=TASK,
+                task_name="program completion",
+                # The Hub needs an identifier; the dataset's repository is unknown here.
+                dataset_type=f"cadmus-{config.name}",
+                dataset_name=f"Cadmus, run {config.name}: {template.replace('_', ' ')}",
+                dataset_config=template,
+                dataset_split=split,
+                metric_type=METRIC_TYPES.get(row["metric"], "accuracy"),
+                metric_name=METRICS[row["metric"]] + (", solve" if solve else ""),
+                metric_value=round(row["accuracy"], 4),
+            )
+        )
+    return ModelCardData(
+        model_name=f"cadmus-{config.name}",
+        license=hub.LICENSE,
+        library_name="transformers",
+        pipeline_tag=TASK,
+        tags=[*hub.TAGS, "gpt_neox"],
+        metrics=sorted({"accuracy", *METRIC_TYPES.values()}),
+        eval_results=results,
+    )
 
 
 def _completions(path: Path, directory: Path) -> pl.DataFrame:
-    """What ``cadmus evaluate`` wrote, of this model."""
+    """Return the results of ``cadmus evaluate``, checked to be of this model."""
     graded = read_results(path, table3_accuracy.COLUMNS[0])
     ours = weights_digest(directory)
     found = pl.read_parquet_metadata(path).get("model_digest") if path.suffix == ".parquet" else None
     if found != ours:
         raise InputError(
-            f"{path}: completions of the model {found or 'of no name'}, {directory / WEIGHTS} is {ours}; "
-            "evaluate it again"
+            f"{path}: model_digest: is {found}, but {directory / WEIGHTS} has {ours}; evaluate again"
         )
     return graded
 
 
 def _metrics(path: Path, last: int) -> pl.DataFrame:
-    """The metrics of a training of ``last`` steps, in their order."""
+    """Return the metrics of a training of ``last`` steps, sorted by step."""
     steps = read_results(path, ("step", "loss", "seconds")).sort("step")
     if steps["step"][-1] != last:
         raise InputError(
-            f"{path}: ends at step {steps['step'][-1]}, the model was trained for {last} steps; "
-            "these are the metrics of another training"
+            f"{path}: step: ends at {steps['step'][-1]}, but the model was trained for {last}; "
+            "give the metrics of its training"
         )
     return steps
 
@@ -242,6 +230,6 @@ def _device(noted: dict[str, Any]) -> str:
 
 
 def _listed(values: dict[str, Any]) -> str:
-    """Values as a Markdown list, one a line."""
+    """Return a Markdown list."""
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
     return "\n".join(f"- {key.replace('_', ' ')}: {text}" for key, text in texts.items())

@@ -142,7 +142,7 @@ def dataset_card(found: Survey) -> str:
             "features": [{"name": field.name, "dtype": _type(field)} for field in parquet.SCHEMA],
         },
     )
-    return hub.card(data.to_dict(), text)  # type: ignore[no-untyped-call]
+    return hub.card(data, text)
 
 
 def _data_files(manifest: dict[str, Any], name: str) -> list[dict[str, str]]:
