@@ -171,7 +171,7 @@ def test_the_command_writes_the_card(place):
     done = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     assert (place / "model/README.md").read_text() == make(place)
-    with pytest.raises(InputError, match=r"is called something.md"):
+    with pytest.raises(InputError, match=r"must end in .md"):
         CliRunner().invoke(
             command, [*arguments, "--output", str(place / "README.txt")], catch_exceptions=False
         )

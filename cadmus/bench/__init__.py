@@ -1,4 +1,4 @@
-"""Benchmarks of speed, the modules behind the commands of ``cadmus bench``."""
+"""Benchmarks of speed, one module per command of ``cadmus bench`` (``programs`` has two)."""
 
 import statistics
 import time

@@ -127,9 +127,10 @@ def dataset(config: Path) -> "Measured":
 def train(config: Path | None, count: int | None) -> "Measured":
     """Speed of a training step.
 
-    One process trains on the same programs in several ways in turn:
+    One process trains on the same programs in several ways in turn.
 
     \b
+    Rows:
       cadmus                          as `cadmus train`: packed rows, DeepSpeed
       written_out_64, fused_64        eager attention or SDPA, rows of 64 tokens, no DeepSpeed
       written_out_128, fused_128      the same in rows of 128

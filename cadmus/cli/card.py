@@ -9,23 +9,19 @@ from cadmus.cli.options import MODEL, PATH
 
 @click.command()
 @click.argument("model", type=MODEL)
-@click.option(
-    "--completions", type=PATH, required=True, metavar="FILE", help="What `cadmus evaluate` wrote of it."
-)
-@click.option(
-    "--metrics", type=PATH, required=True, metavar="FILE", help="What `cadmus train` wrote beside it."
-)
+@click.option("--completions", type=PATH, required=True, metavar="FILE", help="Results of `cadmus evaluate`.")
+@click.option("--metrics", type=PATH, required=True, metavar="FILE", help="Metrics of `cadmus train`.")
 @click.option(
     "--output",
     type=PATH,
     metavar="FILE",
-    help="The card to write, a .md file; README.md in MODEL by default.",
+    help="Card to write, a .md file; README.md in MODEL by default.",
 )
 def card(model: Path, completions: Path, metrics: Path, output: Path | None) -> None:
-    """Write the model card of the export in MODEL, from files alone.
+    """Write the model card of the export in MODEL.
 
-    It is for the Hugging Face hub, to which the directory can be uploaded with it as it is, and says what the
-    model is, what it was trained on and how, what that took, how accurate it is and what it cannot do.
+    The card is for the Hugging Face Hub; with it the directory can be uploaded as it is. It describes the
+    model, its data and training, the compute, the accuracy and the limits.
 
     \b
     Example:
@@ -39,7 +35,7 @@ def card(model: Path, completions: Path, metrics: Path, output: Path | None) -> 
 
     output = output or model / hub.CARD
     if output.suffix != ".md":
-        raise InputError(f"--output {output}: a model card is called something.md")
+        raise InputError(f"--output {output}: must end in .md")
     check_writable(output)
     write_model_card(model, completions, metrics, output)
 

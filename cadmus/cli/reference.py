@@ -1,4 +1,4 @@
-"""The reference of the command line for the site, written from the commands themselves."""
+"""The command reference of the documentation site, generated from the commands."""
 
 import inspect
 import re
@@ -9,14 +9,14 @@ from cadmus.common.tables import code, markdown
 
 
 def reference() -> str:
-    """Every command as Markdown: how it is called, what it does, its arguments and options."""
+    """Return the usage, help and options of every command as Markdown."""
     from cadmus.cli.main import cadmus
 
     return "\n".join(_describe(cadmus, click.Context(cadmus, info_name="cadmus"), 2))
 
 
 def _describe(command: click.Command, context: click.Context, level: int) -> list[str]:
-    """The section of a command and, below it, those of its subcommands."""
+    """Return the section of a command and those of its subcommands."""
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     parts = [
         f"{'#' * level} `{context.command_path}`\n",
@@ -34,7 +34,7 @@ def _describe(command: click.Command, context: click.Context, level: int) -> lis
 
 
 def _prose(text: str) -> str:
-    r"""Help as Markdown.  What stands behind ``\b`` keeps its lines, as code."""
+    r"""Return a help text as Markdown; a paragraph after ``\b`` becomes a code block."""
     paragraphs = []
     for paragraph in inspect.cleandoc(text).split("\f")[0].split("\n\n"):
         if not paragraph.startswith("\b\n"):
@@ -47,17 +47,15 @@ def _prose(text: str) -> str:
 
 
 def _options(command: click.Command, context: click.Context) -> str:
-    # What an argument is stands in the help of the command.
-    described = [
-        item for item in command.params if isinstance(item, click.Option) or getattr(item, "help", None)
-    ]
-    records = filter(None, (item.get_help_record(context) for item in described))
+    # The help of the command describes the arguments.
+    options = [item for item in command.params if isinstance(item, click.Option)]
+    records = filter(None, (option.get_help_record(context) for option in options))
     rows = [[code(names), _plain(text)] for names, text in records]
     return markdown(["option", "meaning"], rows) if rows else ""
 
 
 def _plain(text: str) -> str:
-    """Text in which only backticks are markup."""
+    """Return text with all markup escaped but backticks."""
     return re.sub(
         r"(`[^`\n]*`)|([\\*_<>|\[\]&])", lambda hit: hit[1] or f"&#{ord(hit[2])};", text.replace("\n", " ")
     )

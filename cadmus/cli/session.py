@@ -1,4 +1,4 @@
-"""The session behind ``cadmus repl``, without the terminal."""
+"""The state of ``cadmus repl`` and its answers, without the terminal."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING

@@ -1,1 +1,1 @@
-"""Documents written from code and results: manuals, references, cards, the README's numbers."""
+"""Documents generated from code and results: manual, references, model cards, the README's results."""

@@ -1,4 +1,4 @@
-"""The manual of the instruction set, ``docs/isa.md``, written from the table."""
+"""The manual of the instruction set, ``docs/isa.md``, generated from the table."""
 
 from itertools import groupby
 
@@ -6,6 +6,7 @@ from cadmus import isa
 from cadmus.common.tables import code, markdown
 from cadmus.vm import reference
 
+# A program for each instruction.
 EXAMPLES: dict[str, str] = {
     ".": "12.3",
     **{digit: digit for digit in "0123456789"},
@@ -64,11 +65,10 @@ EXAMPLES: dict[str, str] = {
     ":": "3I2:",
     '"': '72:"',
 }
-"""A program for each instruction."""
 
 
 def manual() -> str:
-    """The manual as Markdown; its examples are executed by the readable machine."""
+    """Return the manual as Markdown; the reference VM executes its examples."""
     groups = groupby(isa.INSTRUCTIONS, key=lambda row: row.group)
     sections = [f"## {name.capitalize()}\n\n{_table(list(rows))}" for name, rows in groups]
     return "\n".join([_introduction(**isa.LIMITS), *sections])
@@ -86,40 +86,38 @@ def _introduction(
     return f"""\
 # The instruction set
 
-`cadmus isa --markdown` writes this page from the table in `cadmus/isa.py` (digest `{isa.digest()}`).
+`cadmus isa --markdown` generates this page from the table in `cadmus/isa.py` (digest `{isa.digest()}`).
 
 A program is any sequence of the {isa.VOCABULARY_SIZE} instructions below. One instruction is one character
-and one token. The machine keeps a stack of values; it starts empty, and what is on it at the end are the
+and one token. The machine keeps a stack of values; it starts empty, and the values left at the end are the
 outputs.
 
-**Values.** A value is an integer from {integer_min:,} to {integer_max:,} that carries a
+**Values.** A value is an integer from {integer_min:,} to {integer_max:,} with a
 decoration from 0 to {max_decoration} (0 is none; 7 with the decoration 3 is written `7:3`), a sequence of at
-most {max_sequence_length} such integers, or NAN. An integer that would lie outside, and a sequence that would
-be longer, is NAN.
+most {max_sequence_length} such integers, or NAN. An integer outside this range or a longer sequence is NAN.
 
-**Effects.** An instruction takes the values before the arrow, of which the last is the top of the stack, and
-leaves those after it. A missing input is NAN, and a type that does not fit gives NAN. If any input is NAN,
-all outputs are NAN. The number of outputs of a program therefore follows from its text alone, and no program
-fails.
+**Effects.** An instruction takes the values before the arrow and leaves those after it; the last one is the
+top of the stack. A missing input is NAN, and a wrong type gives NAN. If any input is NAN, all outputs
+are NAN. The number of outputs of a program therefore depends on its text only, and no program fails.
 
-**Truth.** 0 and NAN are false, everything else is true, also an empty sequence. A program is true when it
+**Truth.** 0 and NAN are false; everything else is true, including an empty sequence. A program is true if it
 leaves at least one value and all its values are true.
 
-**Sequences.** The instructions of the groups arithmetic, comparison and logic, unary, and decorations work
-element by element. A number is combined with every element; two sequences need the same length. One element
-that is NAN makes the whole result NAN. Their results carry no decoration, except those of `:`; instructions
-that move or select values keep it.
+**Sequences.** The groups arithmetic, comparison and logic, unary, and decorations work element by element. A
+number is combined with every element; two sequences need the same length. One NAN element makes the whole
+result NAN. The results have no decoration, except those of `:`; instructions that move or select values keep
+it.
 
-**Calls.** A definition stands between `\\` and `;`, or reaches to the end of the program. The first three are
-the subroutines 0, 1 and 2, and calls may come before them. A call runs on a stack of its own that holds its
-arguments; its value is the top of that stack at the end, NAN when it is empty. A subroutine that is not
-defined gives NAN. `m`, `w` and `l` stop at the first call that makes the whole NAN.
+**Calls.** A definition is between `\\` and `;`, or reaches to the end of the program. The first three are
+the subroutines 0, 1 and 2; calls may come before them. A call has its own stack, which starts with its
+arguments; its value is the top of that stack at the end, NAN if the stack is empty. An undefined subroutine
+gives NAN. `m`, `w` and `l` stop at the first call that makes the whole NAN.
 
 **Limits.** Calls may be nested to a depth of {max_call_depth}; a deeper one gives NAN. A program may execute
-{call_budget:,} instructions inside calls. From then on a call that would execute another one, and every new
+{call_budget:,} instructions inside calls. After that a call that would execute another one, and every new
 call, gives NAN; the top level always finishes.
 
-The column *alternate* has the symbols of the paper's Table 2, for programs written in changed symbols.
+The column *alternate* has the symbols of the paper's Table 2, for programs with changed symbols.
 """
 
 

@@ -72,7 +72,7 @@ $recipe
 
 ## Accuracy
 
-On test programs, each cut at its template's question and completed greedily, with Wilson 95 % intervals.
+On test programs, each cut at its template's question and completed greedily, with 95% Wilson intervals.
 *Verified*: the completed program is true when executed, the model ended it, and the completion drops nothing
 from the stack. *Exact*: it equals the test program. *Next token*: the first instruction does.
 

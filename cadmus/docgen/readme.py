@@ -1,4 +1,4 @@
-"""The results that the README shows: copied from a run, with where they come from."""
+"""Publish the results of a run in ``docs/results`` and the README."""
 
 import json
 import shutil
@@ -9,6 +9,7 @@ from cadmus.common.files import replacing
 from cadmus.errors import InputError
 
 BEGIN, END = "<!-- results: written by `cadmus readme` -->", "<!-- /results -->"
+# Files copied from a run.
 FILES = (
     "figures/comparison_grid.png",
     "figures/comparison_grid.csv",
@@ -25,21 +26,20 @@ FILES = (
     "tables/table3_accuracy.csv",
     "tables/table3_accuracy.md",
 )
-"""What is copied of a run."""
 
 
 def publish(results: Path, root: Path) -> list[Path]:
     """Copy the results of a finished run to ``docs/results`` and show them in the README.
 
     Args:
-        results: the folder of the run, ``results/<name>``.
-        root: the checkout.
+        results: The directory of the run, ``results/<name>``.
+        root: The checkout.
 
     Returns:
         The files written.
 
     Raises:
-        InputError: the run is not finished, or the README has no place for results.
+        InputError: The run is not finished, or the README has no place for results.
     """
     needed = [*FILES, "model/meta.json", "experiments/completions.parquet"]
     missing = [name for name in needed if not (results / name).is_file()]
@@ -48,50 +48,38 @@ def publish(results: Path, root: Path) -> list[Path]:
     target = root / "docs" / "results" / results.name
     target.mkdir(parents=True, exist_ok=True)
     written = [Path(shutil.copyfile(results / name, target / Path(name).name)) for name in FILES]
-    written.append(target / "run.json")
-    with replacing(written[-1]) as temporary:
-        temporary.write_text(json.dumps(_provenance(results), indent=1) + "\n", encoding="utf-8")
+    _write(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
     readme = root / "README.md"
-    text = with_results(readme.read_text(encoding="utf-8"), target, root)
-    with replacing(readme) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return [*written, readme]
+    _write(readme, with_results(readme.read_text(encoding="utf-8"), target, root))
+    return [*written, target / "run.json", readme]
 
 
 def with_results(text: str, published: Path, root: Path) -> str:
-    """The text of the README with the results that lie in ``published``.
+    """Return the text of the README with the results in ``published``.
 
     Raises:
-        InputError: the text has no place for them.
+        InputError: The text has no place for them.
     """
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise InputError(f"README.md: needs one {BEGIN} and one {END}")
     before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n{render(published, root)}\n{END}{rest.split(END)[1]}"
-
-
-def render(published: Path, root: Path) -> str:
-    """The results as Markdown: a figure, Table 3, and config and commit that they come from."""
     place = published.relative_to(root).as_posix()
-    return "\n".join(
-        [
-            "",
-            _image("comparison_grid", published, root),
-            "",
-            (published / "table3_accuracy.md").read_text(encoding="utf-8").strip(),
-            "",
-            f"{_origin(published)} More figures of this run are in [{place}]({place}).",
-            "",
-        ]
-    )
+    parts = [
+        before + BEGIN,
+        _image("comparison_grid", published, root),
+        _table3(published),
+        f"{_origin(published)} More figures of this run are in [{place}]({place}).",
+        END + rest.split(END)[1],
+    ]
+    return "\n\n".join(parts)
 
 
 def results_page(published: Path, root: Path) -> str:
-    """All published results of a run as a page of Markdown, with links from the root of the checkout."""
+    """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
     from cadmus.experiments import figures
 
-    table = (published / "table3_accuracy.md").read_text(encoding="utf-8").strip()
-    parts = [f"# The run {published.name}", _origin(published), figures()["table3_accuracy"].caption, table]
+    caption = figures()["table3_accuracy"].caption
+    parts = [f"# The run {published.name}", _origin(published), caption, _table3(published)]
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             title = name.replace("_", " ").capitalize()
@@ -99,15 +87,23 @@ def results_page(published: Path, root: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _table3(published: Path) -> str:
+    return (published / "table3_accuracy.md").read_text(encoding="utf-8").strip()
+
+
 def _image(name: str, published: Path, root: Path) -> str:
-    """A figure of the run as Markdown."""
     words = name.replace("_", " ")
     path = published.relative_to(root).as_posix()
     return f"![The {words} of the run {published.name}]({path}/{name}.png)"
 
 
 def _origin(published: Path) -> str:
-    """A sentence on where the results of a run come from."""
+    """Return a sentence with the config, commit and size of a run."""
     run = json.loads((published / "run.json").read_text(encoding="utf-8"))
     minutes = run["training_seconds"] / 60
     return (
@@ -125,13 +121,8 @@ def _provenance(results: Path) -> dict[str, Any]:
     noted = pl.read_parquet_metadata(results / "experiments/completions.parquet")
     return {
         "name": results.name,
-        "config_digest": noted["config_digest"],
-        "model_digest": noted["model_digest"],
-        "commit": noted["commit"],
-        "parameters": model["parameters"],
-        "steps": model["steps"],
-        "programs": model["programs"],
-        "tokens": model["tokens"],
+        **{key: noted[key] for key in ("config_digest", "model_digest", "commit")},
+        **{key: model[key] for key in ("parameters", "steps", "programs", "tokens")},
         "training_seconds": round(model["seconds"], 1),
         "cores": model["cores"],
     }
