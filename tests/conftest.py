@@ -12,9 +12,10 @@ FIRST = (
     "train/test_checkpoint.py",
     "test_gpu_check.py",
     "test_ablation.py",
-    "test_bench.py",
     "report/test_report.py",
     "checks/test_kills.py",
+    "bench/test_training.py",
+    "bench/test_programs.py",
 )
 """Files below tests/ that take minutes, to start first: a last one would leave the other process idle."""
 

@@ -1,4 +1,4 @@
-"""Execute the notebook of the documents: ``python -m tests.notebook`` writes its outputs anew."""
+"""Execute docs/notebook.ipynb; ``python -m tests.notebook`` updates its outputs."""
 
 import os
 from pathlib import Path
@@ -10,22 +10,22 @@ from cadmus.common.files import replacing
 from tests.checkout import ROOT
 
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
-# Small products of matrices: a thread is faster than several that wait for each other where other work runs.
+# The matrix products are small; one thread is fastest on a busy machine.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def executed(folder: Path) -> nbformat.NotebookNode:
-    """The notebook after all its cells were executed in ``folder``, with a kernel of this Python.
+    """Return the notebook, executed in ``folder`` with this Python.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: a cell fails.
+        nbclient.exceptions.CellExecutionError: A cell fails.
     """
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     client = NotebookClient(
         notebook, record_timing=False, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}
     )
     client.execute(env={**os.environ, **ENVIRONMENT})
-    # With the version of Python, which says nothing about the outputs.
+    # Contains the version of Python.
     notebook.metadata.pop("language_info", None)
     return notebook
 

@@ -1,4 +1,4 @@
-"""What the pages show of the command line is what it prints, and the reference has all of it."""
+"""The examples of the documents, executed, and the command reference."""
 
 import re
 import shlex
@@ -24,10 +24,10 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("typed", "command", "printed"), EXAMPLES)
-def test_the_examples_of_the_pages_are_executed(typed, command, printed):
+def test_the_examples_print_what_the_pages_show(typed, command, printed):
     done = CliRunner().invoke(cadmus, shlex.split(command), input=f"{typed}\n")
     assert done.exit_code == 0
-    # What stands between the percentages of a model, whose last digit depends on the processor, and these.
+    # Split at percentages: their last digit depends on the CPU.
     shown, expected = (re.split(r" *(\d+\.\d) %", text) for text in (done.output, printed))
     assert shown[::2] == expected[::2]
     assert list(map(float, shown[1::2])) == pytest.approx(list(map(float, expected[1::2])), abs=0.11)

@@ -1,4 +1,4 @@
-"""The notebook of the documents: it runs, and the outputs in it are what comes out."""
+"""docs/notebook.ipynb runs, and its outputs are current."""
 
 import re
 
@@ -7,8 +7,8 @@ import pytest
 
 from tests.notebook import NOTEBOOK, executed
 
+# Percentage points that may differ between CPUs.
 POINTS = 2
-"""Percentages may differ by so much between processors."""
 
 
 def texts(notebook):
@@ -27,7 +27,7 @@ def test_it_is_short():
 def test_its_outputs_are_current(tmp_path):
     stored, made = nbformat.read(NOTEBOOK, as_version=4), executed(tmp_path)
     for old, new in zip(texts(stored), texts(made), strict=True):
-        # What stands between the percentages, and these, in turns.
+        # Alternating: text, percentage.
         old, new = (re.split(r" *(\d+) %", text) for text in (old, new))
         assert new[::2] == old[::2], "run `make notebook`"
         assert [int(share) for share in new[1::2]] == pytest.approx(

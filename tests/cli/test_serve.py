@@ -11,7 +11,7 @@ from cadmus.cli.serve import serve as command
 from cadmus.errors import InputError
 from cadmus.model import shipped
 from tests.checkout import ROOT
-from tests.test_complete import small_export
+from tests.cli.exports import small_export
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_server_that_cannot_start(export, tmp_path, monkeypatch):
         assert f"cannot listen on {host}, port" in declined(
             "--model", export, "--device", "cpu", "--host", host
         )
-    assert "is no export of a model" in declined("--model", tmp_path)
+    assert "is not a model export" in declined("--model", tmp_path)
     assert "--device abacus: not available" in declined("--model", export, "--device", "abacus")
     monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
     assert "there is no model in" in declined()

@@ -19,7 +19,7 @@ def test_benchmark_measures_the_server_and_the_page(browser, monkeypatch):
 
 
 def test_benchmark_without_browser_or_model(browser, monkeypatch, tmp_path):
-    with pytest.raises(InputError, match="is no export of a model"):
+    with pytest.raises(InputError, match="is not a model export"):
         exploring.bench_explore(tmp_path)
     monkeypatch.setattr(exploring, "BROWSERS", ("netscape",))
     with pytest.raises(InputError, match="needs a browser, one of netscape"):

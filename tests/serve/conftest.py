@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from cadmus.model.inference import Cadmus
 from cadmus.serve.application import application
 from tests.checkout import ROOT
+from tests.cli.exports import TRAINED_LENGTH, small_export
 from tests.serve.requests import NAME, TIMEOUT
-from tests.test_complete import TRAINED_LENGTH, small_export
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,9 @@ from cadmus.model import shipped
 from cadmus.model.inference import Cadmus
 from cadmus.serve.application import application
 from tests.checkout import ROOT
-from tests.serve.requests import NAME, TIMEOUT, choices
-from tests.test_complete import PREFIXES
+from tests.cli.exports import PREFIXES
 from tests.model.models import FLOAT_NOISE
+from tests.serve.requests import NAME, TIMEOUT, choices
 
 
 def test_maximum_body_size(client):

@@ -13,9 +13,9 @@ from cadmus.model.inference import Cadmus
 from cadmus.model.sampling import Sampler
 from cadmus.programs import Programs
 from cadmus.serve.application import application
-from tests.serve.requests import NAME, ask, choices
-from tests.test_complete import PREFIXES, TRAINED_LENGTH, small_export
+from tests.cli.exports import PREFIXES, TRAINED_LENGTH, small_export
 from tests.model.models import FLOAT_NOISE, unpacked_logits
+from tests.serve.requests import NAME, ask, choices
 
 
 def tokens_of(program):

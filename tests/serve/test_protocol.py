@@ -5,8 +5,8 @@ import pytest
 from cadmus import isa
 from cadmus.serve import protocol
 from tests.checkout import ROOT
+from tests.cli.exports import TRAINED_LENGTH
 from tests.serve.requests import NAME, choices, refused
-from tests.test_complete import TRAINED_LENGTH
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -20,8 +19,9 @@ from cadmus.errors import InputError
 from cadmus.evaluate.results import write_results
 from cadmus.model.export import read_metadata, save_export, weights_digest
 from cadmus.model.gpt import GPT
+from tests.checkout import ROOT
 
-RUN = load_config(Path(__file__).parent / "tiny.yaml")
+RUN = load_config(ROOT / "tests/tiny.yaml")
 TRAINED = {
     "config": RUN.model_dump(),
     "data_digest": "da7ada7ada7ada7a",
@@ -37,7 +37,7 @@ TRAINED = {
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder with an untrained model, and what could have been measured on it."""
+    """A directory with an untrained model and made-up results."""
     torch.manual_seed(0)
     save_export(GPT(RUN.model), RUN.model, tmp_path / "model", TRAINED)
     completions = pl.concat(
@@ -64,7 +64,7 @@ def make(place):
     return model_card(place / "model", place / "completions.parquet", place / "metrics.jsonl")
 
 
-def test_settings_of_experiments_that_are_no_more_do_not_matter(place):
+def test_removed_fields_of_experiments_are_ignored(place):
     expected = make(place)
     path = place / "model/meta.json"
     noted = json.loads(path.read_text())
@@ -73,7 +73,7 @@ def test_settings_of_experiments_that_are_no_more_do_not_matter(place):
     assert make(place) == expected
 
 
-def test_the_front_matter_is_that_of_the_hub(place):
+def test_the_hub_reads_the_front_matter(place):
     card = ModelCard(make(place))
     assert card.data.library_name == "transformers"
     assert card.data.pipeline_tag == "text-generation"
@@ -92,7 +92,7 @@ def test_the_front_matter_is_that_of_the_hub(place):
     assert told["random", "Cadmus, run tiny: random", "Exact"].metric_type == "exact_match"
 
 
-def test_every_number_is_that_of_a_file(place):
+def test_every_number_comes_from_a_file(place):
     text = make(place)
     model = read_metadata(place / "model")
     for line in (
@@ -155,7 +155,7 @@ def _edit(place, **changes):
         ),
     ],
 )
-def test_files_that_do_not_fit_are_refused_in_one_line(place, damage, message):
+def test_files_that_do_not_match_are_one_line(place, damage, message):
     damage(place)
     with pytest.raises(InputError, match=message) as caught:
         write_model_card(

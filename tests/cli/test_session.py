@@ -1,8 +1,4 @@
-"""``cadmus repl``: what a session answers, piped and in a terminal."""
-
-import subprocess
-import sys
-import time
+"""The answers of a ``cadmus repl`` session."""
 
 import click
 import pytest
@@ -12,18 +8,12 @@ from cadmus.cli.session import MARK, Session
 from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
 from cadmus.model.inference import Cadmus
-from tests.terminal import ROOT, Terminal
-from tests.test_complete import TRAINED_LENGTH, small_export
-
-
-@pytest.fixture(scope="module")
-def export(tmp_path_factory):
-    return small_export(tmp_path_factory.mktemp("exports") / "model")
+from tests.cli.exports import TRAINED_LENGTH
 
 
 @pytest.fixture
 def session():
-    """One without a model, whose templates have one program each."""
+    """A session without a model; each template has one program."""
     return Session(None, {"equality": "34+7="}.__getitem__)
 
 
@@ -33,13 +23,13 @@ def guessing(export):
 
 
 def answers(session: Session, *lines: str) -> list[list[str]]:
-    """The words of each line of the answers to the last of ``lines``."""
+    """Enter ``lines`` and return the words of each line of the last answer."""
     for line in lines:
         shown = [click.unstyle(answer) for answer in session.enter(line)]
     return [line.split() for line in shown]
 
 
-def test_the_mark_of_commands_is_no_instruction() -> None:
+def test_the_command_mark_is_not_an_instruction() -> None:
     assert MARK not in isa.BY_SYMBOL
 
 
@@ -60,7 +50,7 @@ def test_instructions_are_appended_and_executed(session) -> None:
     assert answers(session, "") == []
 
 
-def test_a_definition_is_shown_as_such_and_what_it_changes_behind_it(session) -> None:
+def test_definitions_are_shown_as_they_grow(session) -> None:
     assert answers(session, r"9f\41\-*;E") == [
         ["instruction", "stack"],
         ["9", "9"],
@@ -100,7 +90,7 @@ def test_columns_stay_aligned_after_a_wide_stack(guessing) -> None:
         (",complete", "has no model"),
     ],
 )
-def test_a_wrong_line_changes_nothing(session, line, message) -> None:
+def test_an_invalid_line_changes_nothing(session, line, message) -> None:
     answers(session, "34")
     with pytest.raises(InputError, match=r"^[^\n]*$") as caught:
         answers(session, line)
@@ -108,7 +98,7 @@ def test_a_wrong_line_changes_nothing(session, line, message) -> None:
     assert session.program == "34"
 
 
-def test_undo_takes_back_instructions_and_an_end(session) -> None:
+def test_undo_removes_instructions_or_an_end(session) -> None:
     with pytest.raises(InputError, match="nothing to undo"):
         answers(session, ",undo")
     assert answers(session, "34+7=", ",undo 2")[-1] == ["+", "7"]
@@ -120,11 +110,11 @@ def test_undo_takes_back_instructions_and_an_end(session) -> None:
     assert answers(session, ",undo 9") == [["the", "program", "is", "empty"]]
 
 
-def test_trace_is_the_whole_program(session) -> None:
+def test_trace_shows_the_whole_program(session) -> None:
     assert answers(session, "3", "4", ",trace") == [["instruction", "stack"], ["3", "3"], ["4", "3", "4"]]
 
 
-def test_next_names_what_would_make_the_program_true(session) -> None:
+def test_next_lists_instructions_that_make_the_program_true(session) -> None:
     ((*words,),) = answers(session, "34+7", ",next")
     assert words[:2] == ["true", "after"]
     assert {"=", "."} <= set(words[2:])
@@ -132,27 +122,27 @@ def test_next_names_what_would_make_the_program_true(session) -> None:
     assert answers(session, ".", "000", ",next") == [["true", "after", "no", "single", "instruction"]]
 
 
-def test_a_sample_ends_the_program_and_is_typed(session) -> None:
+def test_sample_ends_the_program_and_types_another(session) -> None:
     shown = answers(session, "1", ",sample equality")
     assert shown[1] == ["1.", "true"]
     assert shown[-1] == ["=", "1"]
     assert session.program == "34+7="
 
 
-def test_the_guesses_are_those_before_the_instruction_is_seen(guessing) -> None:
+def test_guesses_do_not_see_the_instruction(guessing) -> None:
     whole = answers(guessing, "34+7=")
     assert whole[0] == ["instruction", "stack", "guess", "truth"]
-    assert whole[1] == ["3", "3"], "a model sees one instruction at least"
+    assert whole[1] == ["3", "3"], "no prediction before the first instruction"
     assert answers(guessing, ",clear", "34+") == whole[:4]
     most_likely, _ = answers(guessing, ",next")
     row = answers(guessing, "7")[0]
-    # instruction, stack of two, guess with share and %, truth with share and %
+    # instruction, stack of two, guess with percent, truth with percent
     assert row[3:6] == most_likely[2:5]
     assert row[6] == "7"
     assert float(row[7]) <= float(row[4])
 
 
-def test_complete_types_what_the_model_writes(guessing) -> None:
+def test_complete_appends_the_greedy_completion(guessing) -> None:
     with pytest.raises(InputError, match="the program is empty"):
         answers(guessing, ",complete")
     for start in ("34+7", "rs", "0", "1", "-"):
@@ -160,7 +150,7 @@ def test_complete_types_what_the_model_writes(guessing) -> None:
         cut_off = shown[-1][:2] == ["cut", "off"]
         assert cut_off == bool(guessing.program)
         rows = shown[:-1]
-        assert all(row[-6] == row[-3] for row in rows if "%" in row), "the likeliest is what comes"
+        assert all(row[-6] == row[-3] for row in rows if "%" in row), "greedy"
         if cut_off:
             assert len(guessing.program) == TRAINED_LENGTH
             answers(guessing, ",clear")
@@ -174,60 +164,3 @@ def test_candidates_are_commands_and_templates(session) -> None:
     assert session.candidates(",sample eq") == ["equality"]
     assert set(session.candidates(",sample ")) == set(TEMPLATES)
     assert session.candidates("3") == session.candidates(",undo 3") == session.candidates("") == []
-
-
-def test_a_piped_session_has_no_prompt_and_tells_of_wrong_lines(export) -> None:
-    command = [sys.executable, "-m", "cadmus", "repl", "--model", str(export)]
-    typed = "34+7\n=q\n=\n,sample random\n,quit\n1\n"
-    done = subprocess.run(command, input=typed, capture_output=True, text=True, cwd=ROOT)
-    lines = done.stdout.splitlines()
-    assert lines[0].split() == ["instruction", "stack", "guess", "truth"]
-    assert "34+7=.  true" in lines
-    assert ">" not in lines[1]
-    assert "\x1b" not in done.stdout
-    assert done.stderr.startswith("cadmus: error: unknown symbol 'q' at position 2")
-    assert (done.stderr.count("\n"), done.returncode) == (1, 2)
-
-
-def test_what_is_not_ended_gets_its_verdict_at_the_end_of_a_pipe() -> None:
-    command = [sys.executable, "-m", "cadmus", "repl", "--no-model"]
-    done = subprocess.run(command, input="34+8=", capture_output=True, text=True, cwd=ROOT)
-    assert (done.stdout.splitlines()[-1], done.stderr, done.returncode) == ("34+8=.  false", "", 0)
-
-
-def test_a_model_that_cannot_be_loaded_ends_the_session(tmp_path) -> None:
-    command = [sys.executable, "-m", "cadmus", "repl", "--model", str(tmp_path)]
-    done = subprocess.run(command, input="34\n+\n", capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2
-    assert "is not a model export" in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_a_terminal_has_a_prompt_history_and_tab(tmp_path) -> None:
-    settings = {"XDG_STATE_HOME": str(tmp_path)}
-    terminal = Terminal("repl", "--no-model", **settings)
-    terminal.wait_for("\n> ")
-    terminal.type("34+7\n")
-    assert "3 4" in terminal.wait_for("34+7> ")
-    terminal.type("1")
-    terminal.wait_for("1")
-    # A signal just before Python waits for a key is not seen until there is one.
-    time.sleep(0.5)
-    terminal.type("\x03")
-    terminal.wait_for("34+7> ")
-    terminal.type("=.\n")
-    assert "\x1b[32mtrue" in terminal.wait_for("\n> ")
-    terminal.type(",sa\teq\t\n")
-    assert ",sample equality" in terminal.wait_for("stack")
-    terminal.type(",quit\n")
-    terminal.rest()
-    assert terminal.process.returncode == 0
-
-    terminal = Terminal("repl", **settings)
-    terminal.wait_for("\n> ")
-    # The line before the last one of the earlier session; the model is still being loaded at the end.
-    terminal.type("\x1b[A\x1b[A")
-    terminal.wait_for("sample equality")
-    terminal.type("\x15,quit\n")
-    assert "Traceback" not in terminal.rest()
-    assert terminal.process.returncode == 0

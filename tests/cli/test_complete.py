@@ -4,41 +4,19 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import torch
 from click.testing import CliRunner
 
 from cadmus import isa
 from cadmus.cli.complete import complete as command
-from cadmus.config import Model
 from cadmus.errors import InputError
 from cadmus.model import shipped
-from cadmus.model.export import save_export
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.vm import reference
-from tests.model.models import random_model
-
-ROOT = Path(__file__).parent.parent
-SIZES = Model(layers=2, width=32, heads=4, mlp=48)
-TRAINED_LENGTH = 12
-PREFIXES = ["34+7", "-", "1", "941-*55*2+", "u1b2b", "rs", "0", "\\E*;", "Zb"]
-
-
-def small_export(directory: Path) -> Path:
-    """Write an export that ends some of its programs and not others."""
-    made = random_model(SIZES)
-    with torch.no_grad():
-        made.lm_head.weight[isa.END_ID] *= -2
-    save_export(made, SIZES, directory, {"config": {"dataset": {"max_length": TRAINED_LENGTH}}})
-    return directory
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return small_export(tmp_path_factory.mktemp("exports") / "model")
+from tests.checkout import ROOT
+from tests.cli.exports import PREFIXES, TRAINED_LENGTH
 
 
 def invoke(*arguments, stdin=None):
@@ -52,17 +30,17 @@ def refused(*arguments, stdin=None):
     return str(caught.value)
 
 
-def objects(model, *options):
+def objects(export, *options):
     text = "".join(prefix + "\n" for prefix in PREFIXES)
     return [
         json.loads(line)
-        for line in invoke("-", "--json", "--model", model, *options, stdin=text).splitlines()
+        for line in invoke("-", "--json", "--model", export, *options, stdin=text).splitlines()
     ]
 
 
-def test_the_completion_is_that_of_the_batched_decoder(model):
-    found = objects(model)
-    completions, ended = Cadmus.load(model).complete(Programs.from_strings(PREFIXES), TRAINED_LENGTH)
+def test_completions_match_the_batched_decoder(export):
+    found = objects(export)
+    completions, ended = Cadmus.load(export).complete(Programs.from_strings(PREFIXES), TRAINED_LENGTH)
     assert [o["prefix"] for o in found] == PREFIXES
     assert [o["completion"] for o in found] == completions.to_strings()
     assert [o["ended"] for o in found] == ended.tolist()
@@ -72,8 +50,8 @@ def test_the_completion_is_that_of_the_batched_decoder(model):
         assert answer["true"] == reference.run(answer["program"]).true
 
 
-def test_the_steps_lead_to_the_completion(model):
-    for answer in objects(model, "--top", 65):
+def test_the_most_likely_instructions_are_the_completion(export):
+    for answer in objects(export, "--top", 65):
         greedy = "".join(step[0]["instruction"] for step in answer["steps"])
         assert greedy == answer["completion"] + isa.END * answer["ended"]
         for step in answer["steps"]:
@@ -83,9 +61,9 @@ def test_the_steps_lead_to_the_completion(model):
             assert {row["instruction"] for row in step} == set(isa.BY_SYMBOL)
 
 
-def test_one_prefix_is_shown_with_its_steps(model):
-    (expected,) = (answer for answer in objects(model) if answer["prefix"] == "941-*55*2+")
-    lines = invoke("941-*55*2+", "--model", model, "--top", 3).splitlines()
+def test_one_prefix_is_shown_with_its_steps(export):
+    (expected,) = (answer for answer in objects(export) if answer["prefix"] == "941-*55*2+")
+    lines = invoke("941-*55*2+", "--model", export, "--top", 3).splitlines()
     shown = dict(line.split(maxsplit=1) for line in lines[:4] if " " in line)
     assert shown["prefix"] == "941-*55*2+"
     assert shown["completion"].startswith(expected["completion"])
@@ -98,21 +76,21 @@ def test_one_prefix_is_shown_with_its_steps(model):
         assert float(line.split()[2]) == pytest.approx(100 * step[0]["probability"], abs=0.051)
 
 
-def test_a_line_of_the_standard_input_gives_a_line(model):
-    lines = invoke("-", "--model", model, stdin="34+7\nu1b2b\n").splitlines()
-    for line, answer in zip(lines, [objects(model)[0], objects(model)[4]], strict=True):
+def test_each_line_of_standard_input_gives_a_line(export):
+    lines = invoke("-", "--model", export, stdin="34+7\nu1b2b\n").splitlines()
+    for line, answer in zip(lines, [objects(export)[0], objects(export)[4]], strict=True):
         program, verdict = line.split(" ")
         assert program == answer["program"] + isa.END * answer["ended"]
         assert verdict == ("true" if answer["true"] else "false")
 
 
-def test_the_length_is_that_of_the_training_unless_given(model):
-    assert max(len(answer["program"]) for answer in objects(model)) == TRAINED_LENGTH
-    assert max(len(answer["program"]) for answer in objects(model, "--max-length", 30)) == 30
-    whole = json.loads(invoke("1" * 12, "--json", "--model", model))
+def test_the_maximum_length_is_that_of_the_training_programs_by_default(export):
+    assert max(len(answer["program"]) for answer in objects(export)) == TRAINED_LENGTH
+    assert max(len(answer["program"]) for answer in objects(export, "--max-length", 30)) == 30
+    whole = json.loads(invoke("1" * 12, "--json", "--model", export))
     assert whole["completion"] == ""
     assert "cut off after 30 instructions" in "".join(
-        invoke(prefix, "--max-length", 30, "--model", model) for prefix in ("34+7", "rs", "0", "1")
+        invoke(prefix, "--max-length", 30, "--model", export) for prefix in ("34+7", "rs", "0", "1")
     )
 
 
@@ -125,12 +103,12 @@ def test_the_length_is_that_of_the_training_unless_given(model):
         ("1" * 13, "has 13 instructions, a program at most 12"),
     ],
 )
-def test_a_bad_prefix_is_refused(model, prefix, message):
-    assert message in refused(prefix, "--model", model)
-    assert refused("-", "--model", model, stdin=f"1\n{prefix}\n").startswith("line 2: ")
+def test_an_invalid_prefix_is_an_error(export, prefix, message):
+    assert message in refused(prefix, "--model", export)
+    assert refused("-", "--model", export, stdin=f"1\n{prefix}\n").startswith("line 2: ")
 
 
-def test_a_bad_model_is_refused(model, tmp_path, monkeypatch):
+def test_an_invalid_model_is_an_error(export, tmp_path, monkeypatch):
     assert "is not a model export" in refused("1", "--model", tmp_path)
     other = tmp_path / "other"
     other.mkdir()
@@ -140,18 +118,18 @@ def test_a_bad_model_is_refused(model, tmp_path, monkeypatch):
     message = refused("1")
     assert "there is no model in" in message
     assert "--model DIR" in message
-    monkeypatch.setattr(shipped, "DEFAULT_MODEL", model)
+    monkeypatch.setattr(shipped, "DEFAULT_MODEL", export)
     assert "verdict" in invoke("1")
 
 
-def test_the_default_model_lies_in_the_checkout():
+def test_the_default_model_is_in_the_checkout():
     assert shipped.DEFAULT_MODEL == ROOT / "models/laptop"
 
 
-def test_a_real_process_needs_torch_and_nothing_heavier(model):
+def test_the_command_imports_torch_and_nothing_heavier(export):
     code = (
         "import sys; from cadmus.cli.main import cadmus; "
-        f"cadmus(['complete', '-12+', '--model', {str(model)!r}], standalone_mode=False); "
+        f"cadmus(['complete', '-12+', '--model', {str(export)!r}], standalone_mode=False); "
         "sys.exit(bool({'deepspeed', 'polars', 'matplotlib', 'sklearn', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""``cadmus run`` and ``cadmus isa`` through a real process."""
+"""``cadmus run`` and ``cadmus isa``, each as a process."""
 
 import json
 import subprocess
@@ -76,7 +76,7 @@ def test_run_reads_a_program_from_each_line() -> None:
     ]
 
 
-def test_run_answers_each_line_before_the_next_comes() -> None:
+def test_run_answers_each_line_before_the_next_arrives() -> None:
     command = [sys.executable, "-c", "from cadmus.cli.main import main; main()", "run", "--json", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         for program, true in (("12<", True), ("21<", False)):
@@ -115,7 +115,7 @@ def test_run_prints_the_lines_before_a_bad_one(form: list[str]) -> None:
         (["isa", "--yaml"], b"", "no such option --yaml"),
     ],
 )
-def test_bad_input_ends_with_code_2_and_one_message(arguments, stdin, message) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(arguments, stdin, message) -> None:
     done = cadmus(*arguments, stdin=stdin)
     assert done.returncode == 2
     assert done.stderr.startswith("cadmus: error: ")
@@ -124,7 +124,7 @@ def test_bad_input_ends_with_code_2_and_one_message(arguments, stdin, message) -
     assert "Traceback" not in done.stderr
 
 
-def test_run_is_quiet_when_its_reader_stops() -> None:
+def test_run_is_silent_if_its_reader_stops() -> None:
     command = [sys.executable, "-c", "from cadmus.cli.main import main; main()", "run", "-"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -185,7 +185,7 @@ def test_the_command_starts_without_a_heavy_package(arguments: list[str]) -> Non
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_output_that_finds_no_space_is_one_line() -> None:
+def test_a_full_disk_is_one_line() -> None:
     with open("/dev/full", "wb") as full:
         command = [sys.executable, "-m", "cadmus", "run", "1"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)

@@ -1,12 +1,11 @@
-"""docs/isa.md is what the table says."""
-
-from pathlib import Path
+"""docs/isa.md and the table of instructions."""
 
 from cadmus import isa
 from cadmus.docgen.manual import EXAMPLES, manual
 from cadmus.vm import reference
+from tests.checkout import ROOT
 
-PAGE = Path(__file__).parent.parent / "docs" / "isa.md"
+PAGE = ROOT / "docs/isa.md"
 
 
 def test_the_page_is_current() -> None:

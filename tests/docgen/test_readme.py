@@ -1,4 +1,4 @@
-"""The README shows the results that lie in docs/results, and nothing else."""
+"""The results in the README and docs/results."""
 
 import json
 import re
@@ -10,8 +10,7 @@ import pytest
 
 from cadmus.docgen.readme import BEGIN, END, FILES, publish, with_results
 from cadmus.errors import InputError
-
-ROOT = Path(__file__).parent.parent
+from tests.checkout import ROOT
 
 
 def test_the_results_are_current():
@@ -21,7 +20,7 @@ def test_the_results_are_current():
     )
 
 
-def test_every_link_leads_somewhere():
+def test_every_link_has_a_target():
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "config/README.md"]:
         text = re.sub(r"`[^`\n]*`", "", document.read_text())
         for link in re.findall(r"\]\(([^)#]+)\)", text):
@@ -29,12 +28,12 @@ def test_every_link_leads_somewhere():
                 assert (document.parent / link).exists(), f"{document.name}: {link}"
 
 
-def test_an_unfinished_run_is_refused(tmp_path):
+def test_an_unfinished_run_is_an_error(tmp_path):
     with pytest.raises(InputError, match="the run is not finished"):
         publish(tmp_path, ROOT)
 
 
-def test_a_readme_without_a_place_for_results_is_refused():
+def test_a_readme_without_a_place_for_results_is_an_error():
     with pytest.raises(InputError, match="needs one"):
         with_results(f"{BEGIN}{BEGIN}{END}", ROOT / "docs/results/quick", ROOT)
 

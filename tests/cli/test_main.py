@@ -1,4 +1,4 @@
-"""The command line as a whole: its help, what it says of mistakes, completion and colours."""
+"""The command line as a whole: help, errors, completion, colors."""
 
 import inspect
 import json
@@ -16,7 +16,7 @@ from cadmus import isa
 from cadmus.cli.main import SECTIONS, cadmus
 from cadmus.cli.options import MODEL
 from cadmus.model import shipped
-from tests.terminal import ROOT, Terminal
+from tests.cli.terminal import ROOT, Terminal
 
 
 def walk(command: click.Command, path: str = "cadmus") -> Iterator[tuple[str, click.Command]]:
@@ -49,7 +49,7 @@ def test_a_command_has_examples_and_explains_its_options(path) -> None:
     _, _, examples = text.replace("Example:", "Examples:").partition("\b\nExamples:\n")
     lines = examples.split("\n\n")[0].splitlines()
     assert any(f"{path} " in f"{line} " for line in lines), "an example of this command"
-    # They are shown as they are, in a terminal of 80 columns and as blocks of code.
+    # Examples are shown verbatim, in the terminal and as code blocks.
     assert all(line.startswith("  ") for line in lines)
     assert command.get_short_help_str(64)[-3:] != "...", "the first sentence fits into the list"
     for option in command.params:
@@ -64,7 +64,7 @@ def test_a_command_has_examples_and_explains_its_options(path) -> None:
             )
 
 
-def test_the_help_lists_every_command_once_under_its_heading() -> None:
+def test_the_help_lists_every_command_once() -> None:
     shown = CliRunner().invoke(cadmus, ["-h"]).stdout
     listed = [
         line.split()[0] for line in shown.partition("The machine:")[2].splitlines() if line.startswith("  ")
@@ -74,7 +74,7 @@ def test_the_help_lists_every_command_once_under_its_heading() -> None:
     assert shown == CliRunner().invoke(cadmus, ["--help"]).stdout
 
 
-def test_the_version_says_what_decides_about_results() -> None:
+def test_the_version_names_everything_results_depend_on() -> None:
     import torch
 
     shown = CliRunner().invoke(cadmus, ["--version"]).stdout
@@ -110,7 +110,7 @@ def test_the_version_says_what_decides_about_results() -> None:
         (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "No such file or directory; there are ablation, comparison, "),
         (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
-        (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are comparison_grid"),
+        (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
         (
             ["figure", "patchin", "--output", "x"],
             "no figure, table or page 'patchin'; did you mean 'patching'?",
@@ -119,13 +119,13 @@ def test_the_version_says_what_decides_about_results() -> None:
             ["explore", "--model", "lptop"],
             "Directory 'lptop' does not exist and models/ has no such model; did",
         ),
-        (["grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),
+        (["evaluate", "grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),
         (["card", "lptop", "--completions", "x", "--metrics", "x"], "did you mean 'laptop'?"),
         (["complete", "1", "--model", "results/lptop"], "Directory 'results/lptop' does not exist (`"),
         (["card"], "Missing argument 'MODEL'"),
     ],
 )
-def test_a_mistake_is_one_line_with_what_was_meant(arguments, message) -> None:
+def test_an_invalid_command_is_one_line_with_a_suggestion(arguments, message) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("cadmus: error: ")
@@ -134,7 +134,7 @@ def test_a_mistake_is_one_line_with_what_was_meant(arguments, message) -> None:
 
 
 @pytest.mark.parametrize(("program", "code"), [("34+7=", 0), ("34+8=", 0), ("q", 2)])
-def test_the_exit_code_is_that_of_the_help(program, code) -> None:
+def test_exit_codes(program, code) -> None:
     assert run("run", program).returncode == code
 
 
@@ -156,7 +156,7 @@ def test_tab_completes_commands_and_options() -> None:
     assert "_CADMUS_COMPLETE=bash_complete" in run(_CADMUS_COMPLETE="bash_source").stdout
 
 
-def test_colours_are_for_terminals() -> None:
+def test_colors_are_for_terminals() -> None:
     assert "\x1b[32mtrue\x1b[0m" in Terminal("run", "34+7=").rest()
     assert "\x1b[31mfalse\x1b[0m" in Terminal("run", "34+8=").rest()
     assert "\x1b[31mcadmus: error:\x1b[0m" in Terminal("run", "q").rest()
@@ -169,7 +169,7 @@ def test_colours_are_for_terminals() -> None:
     assert "\x1b[32mtrue" in run("run", "34+7=", FORCE_COLOR="1").stdout
 
 
-def test_sample_json_says_what_is_asked_of_a_model() -> None:
+def test_sample_json_has_the_prompts() -> None:
     shown = CliRunner().invoke(cadmus, ["sample", "less_greater", "-n", "3", "--json"]).stdout
     plain = CliRunner().invoke(cadmus, ["sample", "less_greater", "-n", "3"]).stdout
     rows = [json.loads(line) for line in shown.splitlines()]

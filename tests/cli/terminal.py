@@ -1,4 +1,4 @@
-"""The command in a terminal of its own."""
+"""``cadmus`` in a pseudo-terminal."""
 
 import functools
 import os
@@ -10,16 +10,16 @@ import time
 
 from tests.checkout import ROOT
 
-PATIENCE = 60.0
-"""Seconds until what is waited for is taken not to come."""
+# Timeout in seconds.
+TIMEOUT = 60.0
 
 
 class Terminal:
     """A ``cadmus`` whose standard input, output and error are a pseudo-terminal.
 
     Args:
-        arguments: of the command.
-        environment: what differs from the environment of the tests.
+        arguments: Arguments of the command.
+        environment: Changes to the environment.
     """
 
     def __init__(self, *arguments: str, **environment: str) -> None:
@@ -29,7 +29,7 @@ class Terminal:
             [sys.executable, "-m", "cadmus", *arguments],
             cwd=ROOT,
             env=settings | {"TERM": "xterm"} | environment,
-            # So that Ctrl-C reaches it.
+            # For Ctrl-C.
             preexec_fn=functools.partial(os.login_tty, theirs),
         )
         os.close(theirs)
@@ -39,8 +39,8 @@ class Terminal:
         os.write(self._ours, text.encode())
 
     def wait_for(self, text: str) -> str:
-        """What is shown after the last wait, up to and with ``text``."""
-        end = time.monotonic() + PATIENCE
+        """Return the output since the last wait, up to and including ``text``."""
+        end = time.monotonic() + TIMEOUT
         while text not in self.shown:
             if not self._read(end - time.monotonic()):
                 self.process.kill()
@@ -50,22 +50,22 @@ class Terminal:
         return seen + found
 
     def rest(self) -> str:
-        """What is shown until the command ends."""
-        end = time.monotonic() + PATIENCE
+        """Return the output until the command ends."""
+        end = time.monotonic() + TIMEOUT
         while self._read(end - time.monotonic()):
             pass
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
         os.close(self._ours)
         return self.shown
 
     def _read(self, seconds: float) -> bool:
-        """Read more; False when there will not be any, or not in time."""
+        """Read more output; return False at its end or on timeout."""
         if not select.select([self._ours], [], [], max(0.0, seconds))[0]:
             return False
         try:
             more = os.read(self._ours, 4096)
         except OSError:
-            # So Linux says that nobody has the other side any more.
+            # Linux: the other side is closed.
             return False
         self.shown += more.decode()
         return bool(more)

@@ -1,0 +1,23 @@
+"""A small model for tests of greedy completion."""
+
+from pathlib import Path
+
+import torch
+from tests.test_model import random_model
+
+from cadmus import isa
+from cadmus.config import Model
+from cadmus.model.export import save_export
+
+SIZES = Model(layers=2, width=32, heads=4, mlp=48)
+TRAINED_LENGTH = 12
+PREFIXES = ["34+7", "-", "1", "941-*55*2+", "u1b2b", "rs", "0", "\\E*;", "Zb"]
+
+
+def small_export(directory: Path) -> Path:
+    """Write an export that ends some of its programs and not others, and return its directory."""
+    made = random_model(SIZES)
+    with torch.no_grad():
+        made.lm_head.weight[isa.END_ID] *= -2
+    save_export(made, SIZES, directory, {"config": {"dataset": {"max_length": TRAINED_LENGTH}}})
+    return directory
