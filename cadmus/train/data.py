@@ -29,8 +29,8 @@ def share(read: Read, max_length: int) -> Samples:
         max_length: maximum number of instructions in a program.
 
     Raises:
-        InputError: on all ranks: ``read`` raised it, there are no programs, one is too long, or the temporary
-            directory (``TMPDIR``) is full.
+        InputError: on all ranks: ``read`` raised it, the dataset is empty, a program is too long, or the
+            temporary directory (``TMPDIR``) is full.
     """
     with ExitStack() as stack:
         paths: dict[str, str] = {}

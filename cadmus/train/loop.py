@@ -48,7 +48,7 @@ def train(
         log: takes lines for the user; only the first rank calls it.
 
     Raises:
-        InputError: there are no programs, a program is too long, the ranks cannot share the batch, the
+        InputError: the dataset is empty, a program is too long, the ranks cannot share the batch, the
             checkpoints belong to another run or are in use, the loss is NaN, or the GPU cannot be used.
             RankLocalError if only one rank fails, because of its memory or disk.
         Interrupted: SIGTERM or SIGINT; the run can be resumed.
