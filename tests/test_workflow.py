@@ -14,15 +14,15 @@ import matplotlib.image
 import polars as pl
 import pytest
 import yaml
-from cadmus.planning.cluster import jobs as cluster_jobs
-from cadmus.planning.cluster import local_jobs
 from huggingface_hub import ModelCard
 
+from cadmus import experiments
 from cadmus.config import TEMPLATES, load_config
 from cadmus.dataset.shards import plan
-from cadmus.figures import CAPTIONS, FIGURES, PAGES, TABLES
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
+from cadmus.planning.training import plan as plan_training
+from cadmus.planning.workflow import plan_workflow
 from cadmus.programs import Programs
 from cadmus.report import FIGURES as DATASET_FIGURES
 from tests.checkout import ROOT, copy_checkout, environment_of
@@ -30,6 +30,7 @@ from tests.llm.server import LlmServer
 from tests.llm.solver import errs, solve
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
+FIGURES = experiments.figures()
 
 
 def snakemake(directory, *arguments, timeout=900, **variables):
@@ -55,6 +56,10 @@ def jobs(directory, *arguments):
     assert done.returncode == 0, done.stderr
     counted = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
     return {rule: int(number) for rule, number in counted.items() if rule not in {"total", "all"}}
+
+
+def of_kind(kind):
+    return [figure.name for figure in FIGURES.values() if figure.kind == kind]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +122,9 @@ def test_the_model_was_trained_and_loads(results):
 def test_the_experiments_cover_what_they_should(results):
     completions = pl.read_parquet(results / "experiments/completions.parquet")
     assert completions["template"].n_unique() == 10
-    assert completions.group_by("template").len()["len"].unique().to_list() == [CONFIG.evaluate.programs]
+    assert completions.group_by("template").len()["len"].unique().to_list() == [
+        CONFIG.evaluate.completions.programs
+    ]
     curve = pl.read_parquet(results / "experiments/curve.parquet")
     assert curve["step"].max() == CONFIG.train.steps
     assert set(curve["metric"]) == {"verified", "verified_equality", "exact", "next_token"}
@@ -125,10 +132,10 @@ def test_the_experiments_cover_what_they_should(results):
     assert len(grid) == 45 * 45
     probe = pl.read_parquet(results / "experiments/probe.parquet")
     assert len(probe) == 2 * (CONFIG.model.layers + 1) * 11
-    for numbers in (curve, probe):
-        assert numbers["accuracy"].is_between(0, 1).all()
-        assert (numbers["low"] <= numbers["accuracy"]).all()
-        assert (numbers["accuracy"] <= numbers["high"]).all()
+    for accuracies in (curve, probe):
+        assert accuracies["accuracy"].is_between(0, 1).all()
+        assert (accuracies["low"] <= accuracies["accuracy"]).all()
+        assert (accuracies["accuracy"] <= accuracies["high"]).all()
 
 
 def test_the_model_has_its_card(results):
@@ -144,7 +151,7 @@ def test_the_model_is_a_directory_to_upload(results):
     assert {path.name for path in (results / "model").iterdir()} == {*MODEL_FILES, "README.md"}
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", of_kind("figure"))
 def test_every_figure_opens(results, name):
     assert (results / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")
     height, width = matplotlib.image.imread(results / f"figures/{name}.png").shape[:2]
@@ -152,7 +159,7 @@ def test_every_figure_opens(results, name):
     assert len(pl.read_csv(results / f"figures/{name}.csv")) > 0
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", of_kind("table"))
 def test_every_table_opens(results, name):
     rows = pl.read_csv(results / f"tables/{name}.csv")
     markdown = (results / f"tables/{name}.md").read_text()
@@ -161,7 +168,7 @@ def test_every_table_opens(results, name):
     assert "\\begin{tabular}" in (results / f"tables/{name}.tex").read_text()
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", of_kind("page"))
 def test_every_page_is_there(results, name):
     assert (results / f"pages/{name}.html").read_text().startswith("<!DOCTYPE html>")
 
@@ -170,9 +177,9 @@ def test_the_report_is_one_page_with_captions_and_config(checkout, tmp_path):
     done = snakemake(checkout, "--report", str(tmp_path / "report.html"))
     assert done.returncode == 0, done.stdout + done.stderr
     text = (tmp_path / "report.html").read_text()
-    for name, caption in CAPTIONS.items():
+    for name, figure in FIGURES.items():
         assert name in text
-        assert caption.split(",")[0] in text, name
+        assert figure.caption.split(",")[0] in text, name
     assert "eval_fraction" in text
     # It opens offline: nothing is loaded from elsewhere.
     assert not re.search(r"""(src=|<link[^>]* href=)["']https?:""", text)
@@ -181,10 +188,12 @@ def test_the_report_is_one_page_with_captions_and_config(checkout, tmp_path):
 def test_the_plan_counts_the_jobs_of_the_workflow(checkout):
     counted = jobs(checkout, "--forceall")
     assert counted.pop("shard") == len(plan(CONFIG))
-    of_cluster = cluster_jobs(CONFIG, 9)
-    assert of_cluster.pop("shard") == 3
-    assert {rule: counted.pop(rule) for rule in of_cluster} == of_cluster
-    assert sum(counted.values()) == local_jobs(CONFIG)
+    planned = {stage.name: stage.jobs for stage in plan_workflow(CONFIG, plan_training(CONFIG)).stages}
+    assert planned.pop("shard") == 3
+    assert counted.pop("experiment") == sum(planned.pop(name) for name in experiments.NAMES)
+    assert {rule: counted.pop(rule) for rule in planned} == planned
+    report_and_card = 2
+    assert sum(counted.values()) == len(FIGURES) + report_and_card
 
 
 def test_a_second_run_has_nothing_to_do(checkout):
@@ -207,16 +216,16 @@ def test_a_change_runs_what_depends_on_it_and_nothing_else(checkout):
 
     assert edited("cadmus/figures/comparison_grid.py") == {"figure": 1}
     assert edited("cadmus/templates/random.py")["shard"] == 3
-    assert edited("cadmus/probe/regression.py") == {"probe": 1, "figure": 2}
+    assert edited("cadmus/experiments/probe.py") == {"experiment": 1, "figure": 2}
     machine = edited("cadmus/vm/compiled.py")
     assert machine["shard"] == len(plan(CONFIG))
-    assert {"manifest", "train", "completions", "grid"} <= set(machine)
+    assert {"manifest", "train", "experiment"} <= set(machine)
     assert edited("cadmus/cli/main.py") == {}
 
 
 def test_a_changed_config_runs_what_it_decides(checkout):
-    assert jobs(checkout, "--config", 'evaluate={"programs": 20}') == {
-        "completions": 1,
+    assert jobs(checkout, "--config", 'evaluate={"completions": {"programs": 20}}') == {
+        "experiment": 1,
         "figure": 2,
         "table": 1,
         "page": 1,
@@ -333,7 +342,7 @@ def test_an_interrupted_training_goes_on(checkout, results):
     failed = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
     assert failed.returncode == 1
     assert "cadmus: error: results/stopped/model/meta.json: not valid JSON" in failed.stderr
-    assert "Missing" not in failed.stderr.split("Error in rule grid")[1]
+    assert "Missing" not in failed.stderr.split("Error in rule experiment")[1]
 
 
 def test_llms_are_asked_when_there_is_a_key_and_the_figures_say_which_were_not(checkout, results):

@@ -21,6 +21,8 @@ NAMES = (
     "patch",
 )
 """The registry: every experiment, in the order in which documents list them."""
+FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md", ".tex"), "page": (".html",)}
+"""Suffixes of the files of each kind of figure."""
 
 
 @functools.cache

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from cadmus.config import Config, Positive, Section
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Settings(Section):
@@ -16,11 +18,13 @@ class Settings(Section):
     """maximum number of programs per template"""
 
 
-def measure(subject: Subject) -> pl.DataFrame:
+def measure(subject: Subject) -> "pl.DataFrame":
     """Complete test programs and grade the completions by execution.
 
     Table 3, accuracy by length and by examples, and the page of failures are made from them.
     """
+    import polars as pl
+
     from cadmus.evaluate.grading import complete
     from cadmus.evaluate.results import SOLVE
 
@@ -35,7 +39,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     )
 
 
-def summary(results: pl.DataFrame) -> pl.DataFrame:
+def summary(results: "pl.DataFrame") -> "pl.DataFrame":
     """Return the accuracy of each template, by every metric."""
     from cadmus.evaluate.results import accuracy_by
 

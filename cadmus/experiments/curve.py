@@ -1,14 +1,16 @@
 """Accuracy on each sub-problem against training compute."""
 
 from collections.abc import Mapping
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from cadmus.common.progress import progress
 from cadmus.config import Config, Positive, Section
 from cadmus.errors import InputError
 from cadmus.experiments.completions import completed_tokens
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Settings(Section):
@@ -18,8 +20,10 @@ class Settings(Section):
     """maximum number of programs per template"""
 
 
-def measure(subject: Subject) -> pl.DataFrame:
+def measure(subject: Subject) -> "pl.DataFrame":
     """Accuracy against training compute, from the snapshots of a training."""
+    import polars as pl
+
     from cadmus.evaluate.grading import complete
     from cadmus.evaluate.results import accuracy_by
     from cadmus.model import METADATA

@@ -6,9 +6,7 @@ from pathlib import Path
 from cadmus.common.files import replacing
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.results import read_results
-from cadmus.experiments import figures
-
-FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md", ".tex"), "page": (".html",)}
+from cadmus.experiments import FORMATS, figures
 
 
 def produce(name: str, results: list[Path], output: Path) -> list[Path]:

@@ -2,16 +2,18 @@
 Y)."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import polars as pl
 from pydantic import Field, model_validator
 
 from cadmus.common.progress import progress
 from cadmus.config import Config, Positive, Section, Value, Values, check_order
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _PROGRAMS_AT_ONCE = 8_192
 
@@ -32,7 +34,7 @@ class Settings(Section):
         return self
 
 
-def measure(subject: Subject) -> pl.DataFrame:
+def measure(subject: Subject) -> "pl.DataFrame":
     """Accuracy at the comparator for every pair of values (X, Y).
 
     The model reads two expressions of a test program. Its most likely next token, of all 65, has to be the
@@ -53,7 +55,7 @@ def measure(subject: Subject) -> pl.DataFrame:
 
 def comparison_grid(
     model: Any, settings: Settings, values: Values, eval_fraction: float, seed: int
-) -> pl.DataFrame:
+) -> "pl.DataFrame":
     """Measure the accuracy of the next token at the comparator for every pair of values.
 
     Args:
@@ -66,6 +68,8 @@ def comparison_grid(
     Returns:
         One row per pair: x, y, programs, correct (null where no test program exists), in_distribution.
     """
+    import polars as pl
+
     from cadmus.evaluate.comparisons import HALF, grid_programs
     from cadmus.model.tokens import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
@@ -93,7 +97,7 @@ def comparison_grid(
     ).with_columns(pl.when(pl.col("programs") > 0).then("correct"))
 
 
-def summary(results: pl.DataFrame) -> pl.DataFrame:
+def summary(results: "pl.DataFrame") -> "pl.DataFrame":
     """Return the accuracy by region."""
     from cadmus.evaluate import regions
 

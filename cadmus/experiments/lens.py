@@ -6,16 +6,18 @@ those of the probes: two five-instruction expressions and their comparator.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from cadmus import isa
 from cadmus.common.progress import progress
 from cadmus.common.seeds import generator
 from cadmus.config import Config, ProgramCount, Section, Values
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Settings(Section):
@@ -25,7 +27,7 @@ class Settings(Section):
     """test programs"""
 
 
-def measure(subject: Subject) -> pl.DataFrame:
+def measure(subject: Subject) -> "pl.DataFrame":
     """Logit lens: loss and prediction of the next instruction at every layer."""
     config = subject.config
     return logit_lens(
@@ -37,7 +39,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     )
 
 
-def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: int) -> pl.DataFrame:
+def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: int) -> "pl.DataFrame":
     """Measure the prediction of the next instruction for every layer and token.
 
     Args:
@@ -55,6 +57,8 @@ def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: i
     Raises:
         InputError: the range holds too few test programs.
     """
+    import polars as pl
+
     from cadmus.evaluate.comparisons import sample_comparisons
     from cadmus.evaluate.results import with_accuracy
     from cadmus.model.tokens import TOKEN_OF_BYTE

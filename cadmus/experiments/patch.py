@@ -7,16 +7,18 @@ Pairs are drawn so that the comparators of the program, the donor and the hybrid
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from cadmus.common.progress import progress
 from cadmus.common.seeds import generator
 from cadmus.config import Config, ProgramCount, Section, Values
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+if TYPE_CHECKING:
+    import polars as pl
 
 OUTCOMES = ("own", "hybrid", "donor", "other")
 """Whose comparator is predicted: that of the program, the hybrid, the donor, or none of these."""
@@ -32,7 +34,7 @@ class Settings(Section):
     """pairs of test programs for each of the two tokens"""
 
 
-def measure(subject: Subject) -> pl.DataFrame:
+def measure(subject: Subject) -> "pl.DataFrame":
     """Activation patching: replace a hidden state by another program's, and see whose comparator follows."""
     config, model = subject.config, subject.model()
     return patching(
@@ -47,7 +49,7 @@ def measure(subject: Subject) -> pl.DataFrame:
 
 def patching(
     model: Any, n: int, layers: int, values: Values, eval_fraction: float, seed: int
-) -> pl.DataFrame:
+) -> "pl.DataFrame":
     """Measure whose comparator follows when a hidden state is patched, for each layer and both tokens.
 
     Args:
@@ -66,6 +68,8 @@ def patching(
     Raises:
         InputError: the range holds too few test programs.
     """
+    import polars as pl
+
     from cadmus.evaluate.comparisons import HALF, sample_comparisons
     from cadmus.evaluate.intervals import wilson
     from cadmus.model.tokens import TOKEN_OF_BYTE

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from pydantic import Field, field_validator
 
 from cadmus.common.progress import progress
@@ -21,6 +20,7 @@ from cadmus.config import Above0, Config, ProgramCount, Section, Values
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
 if TYPE_CHECKING:
+    import polars as pl
     import torch
     from torch import Tensor
 
@@ -60,7 +60,7 @@ class Settings(Section):
         return self.train_programs + self.validation_programs + self.test_programs
 
 
-def measure(subject: Subject) -> pl.DataFrame:
+def measure(subject: Subject) -> "pl.DataFrame":
     """Linear probes: logistic regressions for the values X and Y at every layer and token."""
     config, model = subject.config, subject.model()
     return probe(
@@ -80,7 +80,7 @@ def probe(
     eval_fraction: float,
     seed: int,
     device: "torch.device | str" = "cpu",
-) -> pl.DataFrame:
+) -> "pl.DataFrame":
     """Fit and score a regression for each value, layer and token.
 
     Args:
@@ -100,6 +100,7 @@ def probe(
     Raises:
         InputError: the range holds too few test programs.
     """
+    import polars as pl
     import torch
 
     from cadmus.evaluate.comparisons import HALF, sample_comparisons
@@ -155,6 +156,8 @@ def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
     Returns:
         For ``x`` and ``y`` the accuracy at each token: float64, shape (2 * length + 1,).
     """
+    import polars as pl
+
     length = int(halves.lengths[0])
     table = pl.DataFrame({"half": pl.from_arrow(halves.to_arrow()), "value": values})
 

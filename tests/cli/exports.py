@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import torch
-from tests.test_model import random_model
 
 from cadmus import isa
 from cadmus.config import Model
 from cadmus.model.export import save_export
+from tests.model.models import random_model
 
 SIZES = Model(layers=2, width=32, heads=4, mlp=48)
 TRAINED_LENGTH = 12

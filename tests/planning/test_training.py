@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from cadmus.planning.cluster import plan_cluster
 from click.testing import CliRunner
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -22,6 +21,7 @@ from cadmus.errors import InputError
 from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.planning.training import DEVICES, average_program, compare_counts, plan, read_devices, read_gpu
+from cadmus.planning.workflow import plan_workflow
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests/tiny.yaml"
@@ -298,8 +298,8 @@ def test_max_length_below_every_program():
 def test_json_output():
     shown = CliRunner().invoke(command, [str(TINY), "--json"], catch_exceptions=False).stdout
     found, run = json.loads(shown), load_config(TINY)
-    cluster = asdict(plan_cluster(run, plan(run)))
-    assert found.pop("cluster") == json.loads(json.dumps(cluster))
+    workflow = asdict(plan_workflow(run, plan(run)))
+    assert found.pop("workflow") == json.loads(json.dumps(workflow))
     assert found == json.loads(json.dumps(asdict(plan(run))))
 
 

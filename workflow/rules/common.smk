@@ -16,7 +16,6 @@ from cadmus.config import TEMPLATES, extended, parse_config, read_yaml
 from cadmus.report import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
-from cadmus.experiments.drawing import FORMATS
 from cadmus.common.files import replacing
 from cadmus.docgen.hub import CARD
 from cadmus.llm.models import MODELS
@@ -128,9 +127,7 @@ def experiment_input(wildcards):
 
 
 def experiment_code(wildcards):
-    return code(
-        f"cadmus.experiments.{wildcards.experiment}", "cadmus.model.inference"
-    )
+    return code(f"cadmus.experiments.{wildcards.experiment}", "cadmus.model.inference")
 
 
 def experiment_options(wildcards, input):
@@ -141,9 +138,19 @@ def experiment_options(wildcards, input):
     return f"--model {MODEL}{dataset}"
 
 
+def experiment_cores(wildcards):
+    return min(workflow.cores, EXPERIMENTS[wildcards.experiment].cores)
+
+
+def experiment_gpus(wildcards):
+    return EXPERIMENTS[wildcards.experiment].gpus
+
+
 def experiment_settings(wildcards):
     """The settings that decide the results."""
-    shared = {"split", "batch_size"} if EXPERIMENTS[wildcards.experiment].dataset else set()
+    shared = (
+        {"split", "batch_size"} if EXPERIMENTS[wildcards.experiment].dataset else set()
+    )
     return RUN.evaluate.model_dump(include={wildcards.experiment, *shared})
 
 
@@ -158,9 +165,9 @@ def figure_results(wildcards):
 
 
 def figure_code(wildcards):
-    module = FIGURES[wildcards.figure].module
+    drawn_by = FIGURES[wildcards.figure].module
     return code(
-        "cadmus.experiments.drawing", module or f"cadmus.figures.{wildcards.figure}"
+        "cadmus.experiments.drawing", drawn_by or f"cadmus.figures.{wildcards.figure}"
     )
 
 
@@ -181,5 +188,5 @@ def targets():
     return [f"{DATASET}/{CARD}", f"{MODEL}/{CARD}"] + [
         f"{RESULTS}/{figure.kind}s/{figure.name}{suffix}"
         for figure in FIGURES.values()
-        for suffix in FORMATS[figure.kind]
+        for suffix in experiments.FORMATS[figure.kind]
     ]

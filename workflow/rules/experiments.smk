@@ -15,11 +15,9 @@ rule experiment:
         experiment="|".join(EXPERIMENTS),
     conda:
         "../envs/cadmus.yaml"
-    threads: lambda wildcards: min(
-        workflow.cores, EXPERIMENTS[wildcards.experiment].cores
-    )
+    threads: experiment_cores
     resources:
-        gpu=lambda wildcards: EXPERIMENTS[wildcards.experiment].gpus,
+        gpu=experiment_gpus,
     params:
         config_file=config_file,
         options=experiment_options,
