@@ -112,7 +112,7 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
     paths = ["--checkpoints", str(folder / "checkpoints"), "--metrics", str(metrics)]
     _command(folder, "train", *common, *paths, "--output", str(folder / "model"), jobs=jobs)
     paths = ["--model", str(folder / "model"), "--output", str(completions)]
-    _command(folder, "evaluate", *common, *paths, jobs=jobs)
+    _command(folder, "evaluate", "completions", *common, *paths, jobs=jobs)
     losses, totals = ("loss", "completion_loss"), ("programs", "tokens", "flops", "seconds")
     steps = read_results(metrics, (*losses, *totals))
     programs, tokens, flops, seconds = (steps[name][-1] for name in totals)

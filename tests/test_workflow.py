@@ -11,6 +11,7 @@ import time
 import tomllib
 
 import matplotlib.image
+import numpy as np
 import polars as pl
 import pytest
 import yaml
@@ -455,3 +456,30 @@ def test_the_workflow_is_formatted():
         [sys.executable, "-m", "snakefmt", "--check", str(ROOT / "workflow")], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_experiment_is_added_with_one_file_and_one_line(checkout, results):
+    page = (ROOT / "docs/experiments.md").read_text()
+    (module,) = re.findall(r'```python\n("""Entropy of the next token.*?)```', page, re.DOTALL)
+    registry = checkout / "cadmus/experiments/__init__.py"
+    added = checkout / "cadmus/experiments/entropy.py"
+    before = registry.read_text()
+    figure = results / "figures/entropy.pdf"
+    try:
+        added.write_text(module)
+        registry.write_text(before.replace('    "patch",\n', '    "patch",\n    "entropy",\n'))
+        settings = ("--config", 'evaluate={"entropy": {"programs": 300}}')
+        done = snakemake(checkout, *settings, "--", str(figure.relative_to(checkout)))
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = pl.read_parquet(results / "experiments/entropy.parquet")
+        assert found["programs"].sum() == 300
+        assert found["entropy"].is_between(0, np.log(65)).all()
+        assert figure.read_bytes().startswith(b"%PDF")
+        command = [sys.executable, "-m", "cadmus", "plan", "tests/tiny.yaml"]
+        planned = subprocess.run(
+            command, cwd=checkout, env=environment_of(checkout), capture_output=True, text=True
+        )
+        assert re.search(r"^entropy +1 ", planned.stdout, re.MULTILINE), planned.stderr
+    finally:
+        registry.write_text(before)
+        added.unlink()

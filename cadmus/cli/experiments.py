@@ -1,5 +1,6 @@
 """``cadmus evaluate``, the experiments, and ``cadmus figure``."""
 
+import inspect
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,8 +95,14 @@ def _command(name: str) -> click.Command:
         if experiment.summary:
             _print(experiment.summary(results), as_json)
 
+    arguments = f"--{subject} {'DIR' if experiment.snapshots else 'laptop'} --output {name}.parquet"
+    dataset_option = " --dataset DIR" if experiment.dataset else ""
+    example = f"\b\nExample:\n  cadmus evaluate {name} {arguments}{dataset_option}"
     return click.Command(
-        name, callback=run, params=list(options), help=experiment.measure.__doc__, no_args_is_help=False
+        name,
+        callback=run,
+        params=list(options),
+        help=f"{inspect.cleandoc(experiment.measure.__doc__ or '')}\n\n{example}",
     )
 
 

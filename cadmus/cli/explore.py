@@ -21,7 +21,9 @@ LOOPBACK = "127.0.0.1"
 @device_option
 @stoppable()
 def explore(directory: Path | None, port: int, browser: bool, device: str | None) -> None:
-    """Serve an interactive explorer of a model, to this machine only, until Ctrl-C.
+    """Serve an interactive explorer of a model.
+
+    Only this machine can open it. Ctrl-C ends it.
 
     Type a program or sample one, step through its execution, and see the model's predictions by layer (logit
     lens) and the attention of each head. Without --model, the model in models/laptop is shown.

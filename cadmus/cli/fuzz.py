@@ -40,7 +40,9 @@ REPORT_SECONDS = 60.0
     help="Start at this chunk of the seed, to resume an interrupted run.",
 )
 def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
-    """Compare the compiled VM with the reference VM on random programs.
+    """Compare the two VMs on random programs.
+
+    The compiled VM has to give the results of the reference VM.
 
     The programs are uniform, number programs, programs with definitions and calls, programs that exhaust the
     call budget, and mutated candidates of the templates. A seed gives the same programs whatever the number

@@ -22,7 +22,7 @@ from cadmus.common.progress import progress
 )
 @seed_option(0, "the moments of the kills")
 def kills(kills: int, seed: int) -> None:
-    """Kill training runs at random moments, resume them and compare the results.
+    """Kill training runs at random moments and compare the results.
 
     A tiny model trains on random programs, once without a kill. Then the same run is killed with SIGKILL at
     moments drawn uniformly from its duration and resumed after each kill. A run that ends before all kills

@@ -241,7 +241,9 @@ def score(run: "Comparison", output: Path, as_json: bool) -> None:
 
 @llm.command()
 def prompts() -> None:
-    """Print an example of the prompts in both kinds of symbols: docs/llm-prompts.md.
+    """Print example prompts in both kinds of symbols.
+
+    The output is docs/llm-prompts.md.
 
     \b
     Example:

@@ -33,10 +33,11 @@ def plan(
 ) -> None:
     """Estimate compute, time and cost of a run before it starts.
 
-    The first table is the training: its FLOPs over the rate of the devices, plus a time per step and layer
-    that more devices do not shorten. Token counts come from a small sample of each template. The column basis
-    says whether a rate was measured or estimated; MFU is the fraction of the peak. Numbers of GPUs that do
-    not divide the batch are left out, and train.ranks auto counts as one GPU.
+    CONFIG is a config file or its name. The first table is the training: its FLOPs over the rate of the
+    devices, plus a time per step and layer that more devices do not shorten. Token counts come from a small
+    sample of each template. The column basis says whether a rate was measured or estimated; MFU is the
+    fraction of the peak. Numbers of GPUs that do not divide the batch are left out, and train.ranks auto
+    counts as one GPU.
 
     The second table is the whole workflow on a cluster: jobs, and the core-hours and GPU-hours they hold.
 

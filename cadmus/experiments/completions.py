@@ -19,7 +19,7 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Complete test programs and grade the completions by execution.
+    """Complete test programs and grade them by execution.
 
     Table 3, accuracy by length and by examples, and the page of failures are made from them.
     """

@@ -21,7 +21,7 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Accuracy against training compute, from the snapshots of a training."""
+    """Accuracy of each snapshot of a training, by training compute."""
     import polars as pl
 
     from cadmus.evaluate.grading import complete

@@ -28,7 +28,7 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Logit lens: loss and prediction of the next instruction at every layer."""
+    """Logit lens: next instruction predicted at every layer."""
     config = subject.config
     return logit_lens(
         subject.model(),

@@ -35,7 +35,10 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Activation patching: replace a hidden state by another program's, and see whose comparator follows."""
+    """Activation patching at the end of an expression.
+
+    A hidden state is replaced by that of another program; the result is whose comparator follows.
+    """
     config, model = subject.config, subject.model()
     return patching(
         model,

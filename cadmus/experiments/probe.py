@@ -61,7 +61,7 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Linear probes: logistic regressions for the values X and Y at every layer and token."""
+    """Linear probes for X and Y at every layer and token."""
     config, model = subject.config, subject.model()
     return probe(
         model,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from cadmus import experiments
-from cadmus.config import CONFIGS, TABLES, TEMPLATES, Config, read_model
+from cadmus.config import CONFIGS, TABLES, TEMPLATES, Above0, Config, Section, read_model
 from cadmus.dataset import shards
 from cadmus.errors import InputError
 from cadmus.model.flops import block_matrices, parameter_count, training_flops
@@ -32,10 +32,8 @@ RATES = TABLES / "rates.yaml"
 PROFILE = CONFIGS.parent / "workflow" / "profiles" / "slurm" / "config.yaml"
 BYTES_FP32 = 4
 
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-
-class Rates(BaseModel):
+class Rates(Section):
     """Rates of the jobs.
 
     Attributes:
@@ -46,14 +44,12 @@ class Rates(BaseModel):
             regressions of the probes.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
-    programs_per_second: dict[str, Rate]
-    manifest_programs_per_second: Rate
-    start_seconds: Rate
-    start_torch_seconds: Rate
-    evaluation_fraction: Rate
-    regression_fraction: Rate
+    programs_per_second: dict[str, Above0]
+    manifest_programs_per_second: Above0
+    start_seconds: Above0
+    start_torch_seconds: Above0
+    evaluation_fraction: Above0
+    regression_fraction: Above0
 
 
 class _Groups(BaseModel):

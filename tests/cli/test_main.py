@@ -22,8 +22,9 @@ from tests.cli.terminal import ROOT, Terminal
 def walk(command: click.Command, path: str = "cadmus") -> Iterator[tuple[str, click.Command]]:
     yield path, command
     if isinstance(command, click.Group):
-        for name, below in command.commands.items():
-            yield from walk(below, f"{path} {name}")
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from walk(command.get_command(context, name), f"{path} {name}")
 
 
 COMMANDS = dict(walk(cadmus))

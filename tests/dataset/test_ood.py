@@ -259,7 +259,7 @@ def test_ood_programs_can_be_evaluated(dataset, tmp_path):
     output = tmp_path / "completions.parquet"
     options = {"config": "config.yaml", "model": "model", "output": output.name}
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(tmp_path / value))]
-    arguments = ["evaluate", "--dataset", str(dataset), *arguments]
+    arguments = ["evaluate", "completions", "--dataset", str(dataset), *arguments]
     done = CliRunner().invoke(cadmus, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     completions = pl.read_parquet(output).group_by("template").len()

@@ -380,7 +380,7 @@ def test_the_command_reads_json_lines_and_names_its_files(tmp_path) -> None:
 
 def test_bad_requests_are_one_line(results, tmp_path) -> None:
     with pytest.raises(
-        InputError, match=r"no figure, table or page 'pie'; there are comparison_grid, .*table3"
+        InputError, match=r"no figure, table or page 'pie'; there are table3_accuracy, .*comparison_grid"
     ):
         produce("pie", [], tmp_path)
     with pytest.raises(InputError, match="drawn from 1 result files, got 0; their columns: x, y"):

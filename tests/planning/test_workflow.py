@@ -40,7 +40,7 @@ def tiny(**sections):
 
 
 def write(path, text):
-    path.write_text(text if isinstance(text, str) else yaml.safe_dump(text))
+    path.write_text(text if isinstance(text, str) else yaml.safe_dump(text, sort_keys=False))
     return path
 
 
