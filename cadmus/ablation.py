@@ -1,4 +1,4 @@
-"""Trainings that differ in a few fields of their config, on the same data, and what each of them reaches."""
+"""Training and evaluation of variants of a config on the same dataset."""
 
 import csv
 import json
@@ -21,26 +21,26 @@ from cadmus.evaluate.results import accuracy_by, read_results
 from cadmus.model.flops import parameter_count
 
 LAST = 50
-"""Steps at the end over which losses are averaged."""
+"""Number of final steps over which losses are averaged."""
 METRICS = ("next_token", "verified")
 SECTIONS = {"model", "train"}
-"""What variants may change: with other data they could not share a dataset."""
+"""Sections that variants may change; the others decide the dataset, which they share."""
 
 
 def read_variants(base: Path, path: Path) -> dict[str, tuple[dict[str, Any], config.Config]]:
-    """The variants of a file: for each name the changes, and the whole config.
+    """Read the variants of a config: the changes and the full config by name.
 
     Raises:
-        InputError: a file is missing or wrong, or a change is outside of the sections model and train.
+        InputError: a file is missing or invalid, or a variant changes other sections than model and train.
     """
     values, variants = config.read_yaml(base), config.read_yaml(path)
     if not isinstance(variants, dict) or not variants:
-        raise InputError(f"{path}: variants are a mapping of names to changes, such as `tied: {{model: …}}`")
+        raise InputError(f"{path}: must map names to changes, such as `tied: {{model: {{tied: true}}}}`")
     read = {}
     for name, changes in variants.items():
         known = isinstance(changes, dict) and set(changes) <= SECTIONS
         if not known or not all(isinstance(fields, dict) for fields in changes.values()):
-            raise InputError(f"{path}: {name}: a variant changes fields of the sections model and train only")
+            raise InputError(f"{path}: {name}: must change fields of the sections model and train only")
         changed = {**values, **{key: {**values.get(key, {}), **changes[key]} for key in changes}}
         read[str(name)] = (changes, config.parse_config(changed, f"{path}: {name}"))
     return read
@@ -55,51 +55,47 @@ def ablate(
     jobs: int,
     log: Callable[[str], None],
 ) -> None:
-    """Train and evaluate each variant in processes of their own; those that ``output`` has are left out.
+    """Train and evaluate each variant in its own processes, skipping those already in ``output``.
 
     Args:
-        base: the config that the variants change; its dataset is the one in ``dataset``.
-        variants: see :func:`read_variants`.
-        dataset: a finished dataset.
-        folder: for the runs; a killed one goes on from its checkpoint.
-        output: a CSV file, one row a variant: its changes, parameters, programs, tokens and FLOPs, seconds of
-            training, mean losses of the last :data:`LAST` steps, and the accuracy of each template.
-        jobs: trainings at a time; they share the cores.
-        log: takes a line for each variant that is done.
+        base: config that the variants change.
+        variants: YAML file of the variants, see :func:`read_variants`.
+        dataset: finished dataset of the config.
+        folder: directory of the runs; an interrupted training resumes from its checkpoint.
+        output: CSV file with one row per variant: its changes, parameters, training programs, tokens, FLOPs
+            and seconds, mean losses of the last :data:`LAST` steps, and accuracies by template.
+        jobs: number of variants that run at the same time and share the cores.
+        log: called with a line for each finished variant.
 
     Raises:
-        InputError: a file is wrong, or a training or an evaluation failed.
+        InputError: a file is invalid, or training or evaluation fails.
     """
     runs = read_variants(base, variants)
-    rows = _rows(output)
+    rows: list[dict[str, Any]] = []
+    if output.exists():
+        with output.open(encoding="utf-8", newline="") as file:
+            rows += csv.DictReader(file)
     done = {row["variant"]: row["changes"] for row in rows}
     for name, (changes, _) in runs.items():
         if done.get(name, json.dumps(changes)) != json.dumps(changes):
             raise InputError(
-                f"{output}: the row {name} has the changes {done[name]}, in {variants} it has "
-                f"{json.dumps(changes)}; delete the row or rename the variant"
+                f"{output}: {name}: has the changes {done[name]}, but {variants} has {json.dumps(changes)}; "
+                "delete the row or rename the variant"
             )
-    wanted = {name: run for name, run in runs.items() if name not in done}
+    missing = {name: run for name, run in runs.items() if name not in done}
 
     def finish(name: str) -> dict[str, Any]:
-        changes, run = wanted[name]
+        changes, run = missing[name]
         return {"variant": name, "changes": json.dumps(changes), **_run(run, dataset, folder / name, jobs)}
 
     with ThreadPoolExecutor(jobs) as pool:
-        for row in pool.map(finish, wanted):
+        for row in pool.map(finish, missing):
             rows.append(row)
             with replacing(output) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.DictWriter(file, list(row))
                 writer.writeheader()
                 writer.writerows(rows)
             log(f"{row['variant']}: completion loss {float(row['completion_loss']):.4f}")
-
-
-def _rows(output: Path) -> list[dict[str, Any]]:
-    if not output.exists():
-        return []
-    with output.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str, Any]:
@@ -143,10 +139,10 @@ def _command(folder: Path, command: str, *arguments: str, jobs: int) -> None:
             stderr=subprocess.STDOUT,
         )
     if done.returncode:
-        # What a signal ended did not come to say so.
-        ended = f"ended by signal {-done.returncode}" if done.returncode < 0 else _last_line(log)
-        raise InputError(f"{folder.name}: {ended.removeprefix('cadmus: ')} (more in {log})")
-
-
-def _last_line(log: Path) -> str:
-    return log.read_text(encoding="utf-8").strip().splitlines()[-1]
+        # A process killed by a signal logs no error.
+        reason = (
+            f"ended by signal {-done.returncode}"
+            if done.returncode < 0
+            else log.read_text(encoding="utf-8").strip().splitlines()[-1].removeprefix("cadmus: ")
+        )
+        raise InputError(f"{folder.name}: {reason} (more in {log})")

@@ -1,4 +1,4 @@
-r"""The instruction set: the one table that the VMs, the tokenizer, the prompts and the manual read.
+r"""The instruction set: one table for the VMs, the tokenizer, the prompts and the manual.
 
 A program is a sequence of the 65 one-character instructions. The VM works on a stack of values. A value is
 
@@ -6,13 +6,12 @@ A program is a sequence of the 65 one-character instructions. The VM works on a 
 * a sequence of at most 16 such integers, or
 * NAN.
 
-Every instruction pops its inputs and pushes its outputs; the last one named is the top of the stack. A
-missing input is NAN, and a NAN input makes all outputs NAN, so the text of a program alone determines its
-number of outputs. 0 and NAN are false, every other value is true. A *true program* has at least one output,
-and all its outputs are true.
+An instruction pops its inputs and pushes its outputs, the top of the stack last. A missing input is NAN, and
+a NAN input makes all outputs NAN, so the text of a program determines its number of outputs. 0 and NAN are
+false, every other value is true. A *true program* has at least one output, and all its outputs are true.
 
-22 instructions have alternate symbols in the paper's Table 2. The paper only names the others, or we chose
-them (docs/paper-notes.md).
+The 22 instructions of the paper's Table 2 have an alternate symbol. The paper only names some of the others,
+and the rest are ours (docs/paper-notes.md).
 """
 
 import hashlib
@@ -30,7 +29,7 @@ MAX_DECORATION = 9
 MAX_CALL_DEPTH = 8
 """Deeper calls give NAN."""
 CALL_BUDGET = 4096
-"""Instructions a program may execute inside calls; after that every call gives NAN."""
+"""Maximum number of instructions executed inside calls; further calls give NAN."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Instruction:
 
     @property
     def literal(self) -> int | None:
-        """The integer that a literal pushes; None for every other instruction and the empty sequence."""
+        """Integer that a literal pushes; None for the empty sequence and all other instructions."""
         value = self.effect.split()[-1]
         return None if self.group != "literals" or value == "s" else int(value)
 
@@ -193,7 +192,7 @@ LIMITS: dict[str, int] = {
     "max_call_depth": MAX_CALL_DEPTH,
     "call_budget": CALL_BUDGET,
 }
-"""The limits of the VM; part of the instruction set and stored with every dataset."""
+"""Limits of the VM, included in :func:`digest` and stored with every dataset."""
 
 
 def digest() -> str:
@@ -207,7 +206,7 @@ def check_program(program: str) -> str:
     """Return ``program`` if every character is an instruction.
 
     Raises:
-        InputError: unknown symbol; the message gives the first one and its position, counted from 1.
+        InputError: unknown symbol; the message gives the first one and its position, from 1.
     """
     if not BY_SYMBOL.keys() >= set(program):
         position, symbol = next((i, symbol) for i, symbol in enumerate(program, 1) if symbol not in BY_SYMBOL)
@@ -236,13 +235,13 @@ def check_prefix(prefix: str) -> str:
 
 
 _DEFINITION = re.compile(r"\\(?P<body>[^;]*);?|;")
-"""A definition, closed or still open at the end of the program, or a stray ``;``."""
+"""A definition, closed or open at the end of the program, or a stray ``;``."""
 
 
 def split_definitions(program: str) -> tuple[str, list[str]]:
     r"""Return the top level of ``program`` and the bodies of its subroutines, in order.
 
-    Reading stops at the first ``.``. The delimiters ``\`` and ``;`` are left out everywhere.
+    Instructions after the first ``.`` are ignored. The delimiters ``\`` and ``;`` are omitted.
 
     >>> split_definitions("9f\\41-*;27=.")
     ('9f27=', ['41-*'])

@@ -1,4 +1,4 @@
-"""A copy of the checkout to run the workflow in."""
+"""Copies of the checkout in which tests run the workflow."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def copy_checkout(directory: Path) -> Path:
-    """Copy what the workflow needs to ``directory``, without compiled files, and return it."""
+    """Copy the files of the workflow, without compiled ones, to ``directory`` and return it."""
     for folder in ("cadmus", "config", "tests", "workflow"):
         shutil.copytree(
             ROOT / folder, directory / folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
@@ -17,6 +17,6 @@ def copy_checkout(directory: Path) -> Path:
 
 
 def environment_of(directory: Path) -> dict[str, str]:
-    """The environment in which the copy runs its own code, without a key of whoever runs the tests."""
+    """Return environment variables to run the code in ``directory``, without the user's OpenAI key."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     return {**kept, "PYTHONPATH": str(directory)}

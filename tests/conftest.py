@@ -1,4 +1,4 @@
-"""How the tests are shared between processes (``make test``), none of which sees a GPU but ``gpu.py``."""
+"""Order of the test files (``make test``), and GPUs hidden from all of them but ``gpu.py``."""
 
 import os
 from pathlib import Path
@@ -17,21 +17,21 @@ FIRST = (
     "bench/test_training.py",
     "bench/test_programs.py",
 )
-"""Files below tests/ that take minutes, to start first: a last one would leave the other process idle."""
+"""Slow files, relative to tests/. They start first to keep all processes busy until the end."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # There are tests of two ranks, which would need a GPU each.
+    # Tests with two ranks would need two GPUs.
     if not names_gpu_tests(config.args):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def names_gpu_tests(arguments: list[str]) -> bool:
-    """True if pytest is asked for ``gpu.py`` or a test in it."""
+    """Return True if the arguments of pytest include ``gpu.py`` or one of its tests."""
     return any(argument.partition("::")[0].endswith("gpu.py") for argument in arguments)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: place for place, name in enumerate(FIRST)}
+    order = {name: index for index, name in enumerate(FIRST)}
     folder = Path(__file__).parent
     items.sort(key=lambda item: order.get(item.path.relative_to(folder).as_posix(), len(FIRST)))

@@ -22,16 +22,16 @@ from tests.train.runs import assert_close_model, go_back, losses, run_config
 from tests.train.test_golden_losses import GOLDEN, RUNS
 
 if not torch.cuda.is_available():
-    pytest.exit("there is no GPU", returncode=2)
+    pytest.exit("needs a GPU", returncode=2)
 
 GPU = torch.device("cuda")
 SIZES = config.Model(layers=2, width=128, heads=2, mlp=512)
 BF16_NOISE = 0.02
 """Relative difference of logits and gradients between bf16 and fp32."""
 FP32_NOISE = 2e-3
-"""Difference of losses between CPU and GPU after ten steps in fp32."""
+"""Absolute difference of losses between CPU and GPU after ten steps in fp32."""
 RESUMED_NOISE = 5e-4
-"""Difference of losses between two runs on one GPU in bf16, whose sums have no fixed order."""
+"""Absolute difference of losses between two bf16 runs on one GPU, whose sums have no fixed order."""
 
 
 @pytest.fixture(scope="module", params=[64, 96, 128])
@@ -41,8 +41,8 @@ def batch(request: pytest.FixtureRequest) -> PackedBatch:
     return pack_batch(programs, np.ones(len(programs)), request.param)
 
 
-def of_programs(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:
-    """Return the logits of all targets and the gradients of the matrices; those of vectors are noisier."""
+def logits_and_gradients(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:
+    """Return the logits of all targets and the gradients of matrices; gradients of vectors are noisier."""
     device = model.embed_in.weight.device
     inputs = [tensor.to(device) for tensor in (batch.tokens, batch.positions, batch.segments)]
     targets = batch.targets.to(device)
@@ -58,10 +58,10 @@ def model_with(attending: Attending, dtype: torch.dtype) -> GPT:
 
 
 @pytest.mark.parametrize("name", forms(GPU))
-def test_attention_implementations_are_equal(name: str, batch: PackedBatch) -> None:
-    expected = of_programs(model_with(Attending(attend_eager, False), torch.float32), batch)
+def test_attention_implementations_match_eager(name: str, batch: PackedBatch) -> None:
+    expected = logits_and_gradients(model_with(Attending(attend_eager, False), torch.float32), batch)
     model = model_with(forms(GPU)[name], torch.bfloat16)
-    for found, right in zip(of_programs(model, batch), expected, strict=True):
+    for found, right in zip(logits_and_gradients(model, batch), expected, strict=True):
         assert (found.float() - right).norm() < BF16_NOISE * right.norm()
 
 
@@ -79,7 +79,7 @@ def test_losses_match_the_cpu(tmp_path: Path, run: str) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["paper", "fast"])
-def test_a_training_in_bf16_resumes(tmp_path: Path, recipe: str) -> None:
+def test_bf16_training_resumes(tmp_path: Path, recipe: str) -> None:
     train(tmp_path / "whole", recipe=recipe)
     train(tmp_path / "parts", recipe=recipe)
     before = losses(tmp_path / "parts")

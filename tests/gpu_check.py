@@ -1,10 +1,10 @@
-"""`make gpu-check`: checks and measures Cadmus on the GPUs of this machine.
+"""Check and measure Cadmus on the GPUs of this machine (`make gpu-check`).
 
-Takes ten minutes on one GPU.  Each part is a process with a time limit; if one fails, the others still run.
-Prints one verdict per line and writes all measurements to ``gpu_check.json``.  With ``--ranks N`` it runs the
-parts that need N GPUs: the same training with one rank and with N, over NCCL.
+This takes ten minutes on one GPU. Each part is a process with a time limit; if one fails, the others still
+run. Prints one verdict per line and writes all measurements to ``gpu_check.json``. With ``--ranks N``, runs
+the parts that need N GPUs: the same training with one rank and with N, over NCCL.
 
-The parts that train also run on CPUs; tests/test_gpu_check.py tests them there.
+The training parts also run on CPUs, where tests/test_gpu_check.py tests them.
 """
 
 import argparse
@@ -38,9 +38,9 @@ WARMUP = 20
 PROFILED = 3
 """Steps under the profiler, after the measured ones."""
 LOSS_NOISE = 0.02
-"""Difference of losses in bf16 between one rank and several, in nats, after :data:`STEPS` steps."""
+"""Maximum difference of bf16 losses between one rank and several, in nats."""
 ACCURACY_NOISE = 0.005
-"""Difference of the grid's in-distribution accuracy from the published one."""
+"""Maximum difference of the in-distribution grid accuracy from the published one."""
 
 Facts = dict[str, Any]
 
@@ -50,9 +50,10 @@ class Part:
     """A part of the check.
 
     Attributes:
-        name: in the report.
+        name: name in the report.
         seconds: time limit.
-        run: takes an empty directory and the number of ranks; returns facts and a verdict, or raises Failed.
+        run: called with an empty directory and the number of ranks; returns facts and a verdict or raises
+            Failed.
     """
 
     name: str
@@ -61,11 +62,11 @@ class Part:
 
 
 class Failed(Exception):
-    """A part failed; the message is its verdict."""
+    """Failure of a part; the message is its verdict."""
 
 
 def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """Installed software and GPUs."""
+    """Record the installed software and the GPUs."""
     from cadmus.train import engine
 
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
@@ -85,7 +86,7 @@ def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 
 def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """Attention, training, resuming and inference against the CPU."""
+    """Check attention, training, resuming and inference against the CPU."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "tests/gpu.py"], cwd=ROOT, capture_output=True, text=True
     )
@@ -97,7 +98,7 @@ def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 
 def steps(directory: Path, ranks: int, path: Path = ROOT / "config/h200.yaml") -> tuple[Facts, str]:
-    """Training steps of the model of ``h200`` on random programs, eager and compiled."""
+    """Measure training steps of the ``h200`` model on random programs, eager and compiled."""
     facts = {}
     for compiled in (False, True):
         name = "compiled" if compiled else "eager"
@@ -199,20 +200,20 @@ def _bench(name: str, programs: int) -> Callable[[Path, int], tuple[Facts, str]]
         command = ["bench", "train", "--config", f"config/{name}.yaml", "--programs", str(programs), "--json"]
         facts = json.loads(_run([sys.executable, "-m", "cadmus", *command]).splitlines()[-1])
         suffix = "_tokens_per_second"
-        ways = {key.removesuffix(suffix): facts[key] for key in facts if key.endswith(suffix)}
-        fastest = max(ways, key=ways.__getitem__)
+        rates = {key.removesuffix(suffix): facts[key] for key in facts if key.endswith(suffix)}
+        fastest = max(rates, key=rates.__getitem__)
         verdict = (
-            f"{ways['cadmus']:,} tokens/s through DeepSpeed, fastest of all: {fastest} {ways[fastest]:,}; "
+            f"{rates['cadmus']:,} tokens/s through DeepSpeed, fastest of all: {fastest} {rates[fastest]:,}; "
             f"{facts['cadmus_share_of_matmul']:.0%} of the rate of matrix products"
         )
         return facts, verdict
 
-    run.__doc__ = f"Ways to train the model of ``{name}``."
+    run.__doc__ = f"Measure training implementations on the ``{name}`` model."
     return run
 
 
 def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """The comparison grid of the shipped model against the published one."""
+    """Check the grid accuracy of the shipped model against the published one."""
     import polars as pl
 
     start = time.perf_counter()
@@ -232,7 +233,7 @@ def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 
 def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yaml") -> tuple[Facts, str]:
-    """`cadmus train` with one rank, with all ranks, and interrupted with all and resumed with one."""
+    """Check that losses match for one rank, for all ranks, and for all ranks resumed with one."""
     from cadmus.dataset.manifest import write_manifest
     from cadmus.dataset.shards import plan
     from cadmus.dataset.writer import write_shard
@@ -380,7 +381,7 @@ def _interrupt(command: list[str], metrics: Path) -> None:
     """Send SIGTERM to a training after its first steps.
 
     Raises:
-        Failed: it ended before, or without saving a checkpoint.
+        Failed: the training ended before that, or without saving a checkpoint.
     """
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -10,7 +10,7 @@ from cadmus.common.files import replacing
 from tests.checkout import ROOT
 
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
-# The matrix products are small; one thread is fastest on a busy machine.
+# One thread is fastest for matrix products this small.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
@@ -18,14 +18,14 @@ def executed(folder: Path) -> nbformat.NotebookNode:
     """Return the notebook, executed in ``folder`` with this Python.
 
     Raises:
-        nbclient.exceptions.CellExecutionError: A cell fails.
+        nbclient.exceptions.CellExecutionError: a cell fails.
     """
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     client = NotebookClient(
         notebook, record_timing=False, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}
     )
     client.execute(env={**os.environ, **ENVIRONMENT})
-    # Contains the version of Python.
+    # It has the Python version.
     notebook.metadata.pop("language_info", None)
     return notebook
 

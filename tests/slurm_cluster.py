@@ -1,8 +1,8 @@
-"""A SLURM cluster on this machine: the daemons of the distribution, with stand-ins for nodes and GPUs.
+"""SLURM cluster on this machine: the daemons of the distribution with mock nodes and GPUs.
 
-The nodes are two slurmd on the loopback, which claim more cores and memory than there are. A GPU is a device
-node like /dev/null: SLURM allots it and sets CUDA_VISIBLE_DEVICES, and no program finds a GPU there.
-`python -m tests.slurm_cluster` keeps one up until Ctrl-C.
+The nodes are two slurmd on the loopback interface that claim more cores and memory than exist. A GPU is a
+device node like /dev/null: SLURM allocates it and sets CUDA_VISIBLE_DEVICES, but no program can use it.
+`python -m tests.slurm_cluster` runs a cluster until Ctrl-C.
 """
 
 import os
@@ -19,21 +19,21 @@ from pathlib import Path
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 CONFIGURATION = Path("/etc/slurm")
-"""Where it has to be: inside a job the plugin's own start forgets SLURM_CONF."""
-MARK = "# Written by the tests of Cadmus; removed when they end.\n"
+"""The default directory: within a job, the executor plugin drops SLURM_CONF."""
+MARK = "# Written by the tests of Cadmus, which remove it at the end.\n"
 NODES = ("node1", "node2")
 GPUS = 8
-"""Of each node."""
+"""GPUs per node."""
 REQUEUE_SECONDS = 10
-"""After which a job that was put back in the queue may start again; two minutes by default."""
+"""Delay before a requeued job may restart; two minutes by default."""
 
 
 class SlurmCluster:
-    """Starts when entered, and stops what it started, by process, when left.
+    """Context manager that starts the daemons and stops them.
 
     Attributes:
-        directory: of everything that the daemons write.
-        processes: the daemons by name.
+        directory: all files of the daemons.
+        processes: daemons by name.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class SlurmCluster:
 
     def __enter__(self) -> "SlurmCluster":
         if os.geteuid():
-            sys.exit("slurm-test: the daemons of SLURM run as root; start it as root, or in a container")
+            sys.exit("slurm-test: SLURM daemons need root; run it as root or in a container")
         for name in ("slurm.conf", "gres.conf"):
             path = CONFIGURATION / name
             if path.exists() and not path.read_text().startswith(MARK):
-                sys.exit(f"slurm-test: {path} is another cluster's; run it on a machine without SLURM")
+                sys.exit(f"slurm-test: {path}: belongs to another cluster; run it on a machine without SLURM")
         install()
         try:
             self._start()
@@ -60,7 +60,7 @@ class SlurmCluster:
         munge.mkdir(mode=0o700)
         (munge / "key").write_bytes(secrets.token_bytes(128))
         (munge / "key").chmod(0o400)
-        # Its socket is for everybody.
+        # All users need access to the socket.
         self.directory.chmod(0o755)
         munge.chmod(0o755)
         for number in range(GPUS):
@@ -107,7 +107,7 @@ class SlurmCluster:
             f"SlurmdLogFile={directory}/slurmd-%n.log\n"
             f"NodeName=node[1-2] NodeHostName={host} NodeAddr=127.0.0.1 Port=[17001-17002] CPUs=32"
             f" RealMemory=64000 Gres=gpu:h100:{GPUS}\n"
-            # A job there is told two minutes before it has to go.
+            # Preempted jobs get SIGTERM two minutes before SIGKILL.
             "PartitionName=batch Nodes=ALL Default=YES State=UP PriorityTier=1 GraceTime=120\n"
             "PartitionName=urgent Nodes=ALL State=UP PriorityTier=10\n"
         )
@@ -120,7 +120,7 @@ class SlurmCluster:
             )
 
     def hide(self, path: Path) -> None:
-        """Start the daemons of the nodes anew, in a world in which a directory is empty."""
+        """Restart the node daemons in a mount namespace in which ``path`` is empty."""
         for node in NODES:
             stop(self.processes.pop(node))
             script = 'mount -t tmpfs none "$0" && exec slurmd -D -N "$1"'
@@ -144,28 +144,28 @@ class SlurmCluster:
             if path.exists() and path.read_text().startswith(MARK):
                 path.unlink()
         if error and error[0] not in (None, SystemExit):
-            print(f"slurm-test: what the daemons said is in {self.directory}", file=sys.stderr)
+            print(f"slurm-test: see the daemon logs in {self.directory}", file=sys.stderr)
         else:
             shutil.rmtree(self.directory)
 
 
 def install() -> None:
-    """Install SLURM from the distribution where it is missing; nothing is started."""
+    """Install SLURM from the distribution if it is missing, without starting it."""
     if all(shutil.which(name) for name in ("slurmctld", "slurmd", "srun", "munged")):
         return
     if not shutil.which("apt-get"):
-        sys.exit(f"slurm-test: {', '.join(PACKAGES)} are missing, and there is no apt-get to install them")
+        sys.exit(f"slurm-test: needs {', '.join(PACKAGES)}, or apt-get to install them")
     command = ["apt-get", "install", "--yes", "--no-install-recommends", *PACKAGES]
     print(f"slurm-test: {' '.join(command)}", flush=True)
     done = subprocess.run(
         command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True
     )
     if done.returncode:
-        sys.exit(f"slurm-test: {done.stderr.strip().splitlines()[-1]}; `apt-get update` may help")
+        sys.exit(f"slurm-test: {done.stderr.strip().splitlines()[-1]}; try `apt-get update`")
 
 
 def ask(*command: str) -> str:
-    """What a command of SLURM prints; empty when it fails."""
+    """Return the output of a SLURM command, empty if it fails."""
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
@@ -173,7 +173,7 @@ def wait_for(condition, seconds: float, what: str) -> None:
     """Wait until ``condition()`` is true.
 
     Raises:
-        TimeoutError: it was not after so many seconds.
+        TimeoutError: it is still false after ``seconds``.
     """
     deadline = time.monotonic() + seconds
     while not condition():
@@ -194,5 +194,5 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     with SlurmCluster() as cluster, suppress(KeyboardInterrupt):
-        print(f"a SLURM cluster, until Ctrl-C; its logs are in {cluster.directory}", flush=True)
+        print(f"SLURM cluster is running, Ctrl-C stops it; logs in {cluster.directory}", flush=True)
         signal.pause()

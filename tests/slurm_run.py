@@ -1,9 +1,9 @@
-"""`make slurm-test`: the DAG on a SLURM cluster of this machine, through all that a cluster does to it.
+"""Run the workflow on a SLURM cluster of this machine (`make slurm-test`).
 
-The run of tests/slurm.yaml is made once on this machine and once through workflow/profiles/slurm, where one
-job is cancelled, the training is pre-empted and later nears its time limit, and the controller is away for a
-while.  Then the training alone is made a third time, on two nodes.  All outputs are compared with those of
-the local run.  What came of it goes to a JSON file.
+The config tests/slurm.yaml runs once locally and once through workflow/profiles/slurm. There a job is
+cancelled, the training is preempted and reaches its time limit, and the controller is down for a while. The
+training then runs a third time, on two nodes. All outputs are compared with the local run; the result is a
+JSON file.
 """
 
 import argparse
@@ -22,32 +22,33 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from cadmus.planning.cluster import jobs, read_profile
 
 from cadmus.common.files import replacing
 from cadmus.common.provenance import commit
-from cadmus.config import Config, load_config
-from tests.checkout import ROOT, copy_checkout, environment_of
+from cadmus.config import load_config
+from cadmus.planning.training import plan
+from cadmus.planning.workflow import plan_workflow
+from tests.checkout import copy_checkout, environment_of
 from tests.slurm_cluster import SlurmCluster, ask, wait_for
 
 CONFIGS = ("tests/tiny.yaml", "tests/slurm.yaml")
-"""Of which the second changes what it names of the first."""
+"""Config files; the second overrides fields of the first."""
 PROFILE = "workflow/profiles/slurm"
 RESULTS = Path("results/slurm")
 TIMED = {"seconds", "tokens_per_second"}
-"""Fields of numbers that are clocks."""
+"""Fields that depend on the time."""
 TIMED_LINES = ("- time:", "- speed:")
-"""Lines of a model card that are."""
+"""Beginnings of model card lines that depend on the time."""
 AWAY_SECONDS = 25
-"""How long the controller is away: longer than a status query tries to reach it."""
+"""Downtime of the controller, longer than a status query retries."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--output", type=Path, help="JSON file for the result; printed without")
+    parser.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
     parser.add_argument("--keep", action="store_true", help="keep the working directory")
     arguments = parser.parse_args()
-    # The cluster is to be taken down whatever ends this.
+    # SystemExit stops the cluster.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("slurm-test: stopped by SIGTERM"))
     directory = Path(tempfile.mkdtemp(prefix="slurm-test-"))
     say(f"working in {directory}")
@@ -68,27 +69,28 @@ def main() -> None:
 
 
 def run(directory: Path) -> dict[str, Any]:
-    """The three runs and the comparison."""
+    """Run the workflow locally and on the cluster, and compare the outputs."""
     started = time.monotonic()
     local, cluster, nodes = (copy_checkout(directory / name) for name in ("local", "cluster", "nodes"))
     with SlurmCluster() as slurm:
-        say("the cluster")
+        say("cluster run")
         events = Scenario(slurm, cluster).run()
         say("training on two nodes")
         shutil.copytree(cluster / RESULTS, nodes / RESULTS)
         events |= train_on_two_nodes(slurm, nodes)
-        say("the overhead of a job")
+        say("overhead of a job")
         events |= {"overhead": overhead(nodes)}
-        say("what a user may get wrong")
-        events |= {"complaints": complaints(slurm, directory / "wrong")}
+        say("errors of users")
+        events |= {"complaints": error_messages(slurm, directory / "wrong")}
     slurm_seconds = time.monotonic() - started
-    say("the local run")
+    say("local run")
     started = time.monotonic()
     with Snakemake(local, "--cores", "2", "--configfile", *CONFIGS) as snakemake:
         snakemake.finish(1800)
+    config = load_config(local / RESULTS / "config.yaml")
     return {
         "commit": commit(),
-        "planned_jobs": planned_jobs(load_config(local / RESULTS / "config.yaml")),
+        "planned_jobs": plan_workflow(config, plan(config)).jobs,
         "slurm": ask("slurmctld", "-V"),
         "seconds": {"cluster": round(slurm_seconds), "local": round(time.monotonic() - started)},
         **events,
@@ -98,17 +100,12 @@ def run(directory: Path) -> dict[str, Any]:
     }
 
 
-def planned_jobs(config: Config) -> int:
-    """Jobs that `cadmus plan` reckons with."""
-    return sum(jobs(config, read_profile(ROOT / PROFILE).chains_per_job).values())
-
-
 def say(line: str) -> None:
     print(f"slurm-test: {time.strftime('%H:%M:%S')} {line}", flush=True)
 
 
 class Snakemake:
-    """A run of Snakemake as its user starts it, with its output in a file."""
+    """Process of Snakemake with its output in a file."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self.log = directory / "snakemake.log"
@@ -140,31 +137,35 @@ class Snakemake:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def jobs(self, name: str) -> list[str]:
-        """The SLURM numbers of the jobs of a rule or group, in the order of their submission."""
+        """Return the SLURM job ids of a rule or group, in order of submission."""
         return re.findall(rf"SLURM jobid (\d+) \(log: \S*/(?:rule|group)_{name}/", self.text())
 
     def finish(self, seconds: float) -> None:
-        """Wait for its end.
+        """Wait until it ends.
 
         Raises:
-            RuntimeError: it failed.
+            RuntimeError: Snakemake failed.
         """
         if self.process.wait(seconds):
             raise RuntimeError(f"Snakemake failed: {self.log}\n{self.text()[-4000:]}")
 
     def wait(self, condition: Callable[[], Any], seconds: float, what: str) -> None:
-        """As :func:`wait_for`, but not beyond the end of the run."""
+        """Wait until ``condition()`` is true, see :func:`wait_for`.
 
-        def over() -> bool:
+        Raises:
+            RuntimeError: Snakemake ended first.
+        """
+
+        def met() -> bool:
             if self.process.poll() is not None:
                 raise RuntimeError(f"Snakemake ended before {what}: {self.log}\n{self.text()[-4000:]}")
             return bool(condition())
 
-        wait_for(over, seconds, what)
+        wait_for(met, seconds, what)
 
 
 class Scenario:
-    """One run through the profile, and what happens to it."""
+    """Run of the workflow through the profile, with disturbances."""
 
     def __init__(self, slurm: SlurmCluster, directory: Path) -> None:
         self.slurm = slurm
@@ -175,7 +176,7 @@ class Scenario:
         with Snakemake(self.directory, *cluster_arguments(PROFILE)) as snakemake:
             cancelled = self.cancel_a_job(snakemake)
             preempted = self.preempt_the_training(snakemake)
-            limited = self.let_the_training_run_out_of_time(snakemake)
+            limited = self.reach_the_time_limit(snakemake)
             self.restart_the_controller(snakemake)
             snakemake.finish(1800)
             jobs = sorted({int(job) for job in re.findall(r"SLURM jobid (\d+)", snakemake.text())})
@@ -189,46 +190,48 @@ class Scenario:
         }
 
     def cancel_a_job(self, snakemake: Snakemake) -> dict[str, Any]:
-        """`scancel` on a job of shards: it is submitted again."""
-        snakemake.wait(lambda: running(snakemake.jobs("shards_shard")), 120, "a job of shards")
+        """Cancel a job of shards; Snakemake submits it again."""
+        snakemake.wait(lambda: running(snakemake.jobs("shards_shard")), 120, "a shard job")
         job = running(snakemake.jobs("shards_shard"))[0]
         before = len(snakemake.jobs("shards_shard"))
         subprocess.run(["scancel", job], check=True)
-        say(f"job {job}, of shards, was cancelled")
-        snakemake.wait(lambda: len(snakemake.jobs("shards_shard")) > before, 300, "the job to come again")
+        say(f"cancelled shard job {job}")
+        snakemake.wait(
+            lambda: len(snakemake.jobs("shards_shard")) > before, 300, "the job to be submitted again"
+        )
         return {"job": job, "again": snakemake.jobs("shards_shard")[-1]}
 
     def preempt_the_training(self, snakemake: Snakemake) -> dict[str, Any]:
-        """A job of higher priority takes all nodes: the training saves, makes room, and goes on behind it."""
+        """Run a job of higher priority on all nodes; the training saves a checkpoint and resumes after it."""
         self.wait_for_steps(snakemake, 100)
         (job,) = snakemake.jobs("train")
         urgent = ask(
             "sbatch", "--parsable", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null",
             "--wrap=sleep 5",
         )  # fmt: skip
-        say(f"job {urgent} pre-empts the training, job {job}")
+        say(f"job {urgent} preempts training job {job}")
         snakemake.wait(lambda: state(urgent) == "COMPLETED", 300, "the job of higher priority")
-        return {"job": job, **self.went_on(snakemake, 1)}
+        return {"job": job, **self.wait_for_resumption(snakemake, 1)}
 
-    def let_the_training_run_out_of_time(self, snakemake: Snakemake) -> dict[str, Any]:
-        """The time limit comes within the five minutes of the profile: the training saves and goes on."""
+    def reach_the_time_limit(self, snakemake: Snakemake) -> dict[str, Any]:
+        """Lower the time limit to five minutes; the training saves a checkpoint and resumes."""
         (job,) = snakemake.jobs("train")
         self.wait_for_steps(snakemake, self.steps()[-1] + 100)
         subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=5"], check=True)
-        say(f"the training, job {job}, nears its time limit")
-        # Before it starts again: the limit is kept with the job.
-        snakemake.wait(lambda: state(job) == "PENDING", 120, "the training to be back in the queue")
+        say(f"training job {job} reaches its time limit")
+        # The job keeps the limit when it restarts.
+        snakemake.wait(lambda: state(job) == "PENDING", 120, "the training to be requeued")
         subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=1440"], check=True)
-        return {"job": job, **self.went_on(snakemake, 2)}
+        return {"job": job, **self.wait_for_resumption(snakemake, 2)}
 
     def restart_the_controller(self, snakemake: Snakemake) -> None:
-        """The controller goes while experiments run, and comes back."""
+        """Stop and restart the controller while experiments run."""
         snakemake.wait(lambda: running(snakemake.jobs("completions")), 600, "the experiments")
-        say("the controller is away")
+        say("the controller is down")
         self.slurm.stop_controller()
         time.sleep(AWAY_SECONDS)
         self.slurm.start_controller()
-        say("the controller is back")
+        say("the controller is up again")
 
     def metrics(self) -> Path:
         return self.directory / RESULTS / "training/metrics.partial.jsonl"
@@ -241,40 +244,44 @@ class Scenario:
     def wait_for_steps(self, snakemake: Snakemake, step: int) -> None:
         snakemake.wait(lambda: self.steps()[-1] >= step, 600, f"step {step} of the training")
 
-    def went_on(self, snakemake: Snakemake, times: int) -> dict[str, Any]:
-        """Where the training, put back in the queue so many times, saved and went on."""
-        # The log of the job, as Snakemake begins that of the rule anew.
+    def wait_for_resumption(self, snakemake: Snakemake, times: int) -> dict[str, Any]:
+        """Wait until the training resumes for the ``times``-th time; return its steps.
+
+        Raises:
+            RuntimeError: it resumed after another step than it stopped.
+        """
+        # Snakemake overwrites the log of the rule, but not that of the job.
         (log,) = (self.directory / ".snakemake/slurm_logs/rule_train").glob("*.log")
 
         def found(text: str) -> list[str]:
             return re.findall(text, log.read_text(encoding="utf-8", errors="replace"))
 
-        going_on = r"resuming after step (\d+)"
-        snakemake.wait(lambda: len(found(going_on)) == times, 300, "the training to go on")
-        stopped, resumed = found(r"stopped by a signal after step (\d+)"), found(going_on)
-        say(f"the training stopped after step {stopped[-1]} and went on after step {resumed[-1]}")
+        resuming = r"resuming after step (\d+)"
+        snakemake.wait(lambda: len(found(resuming)) == times, 300, "the training to resume")
+        stopped, resumed = found(r"stopped by a signal after step (\d+)"), found(resuming)
+        say(f"the training stopped after step {stopped[-1]} and resumed after step {resumed[-1]}")
         if stopped != resumed or len(found("put back in the queue")) != times:
-            raise RuntimeError(f"it stopped after steps {stopped} and went on after {resumed}: {log}")
+            raise RuntimeError(f"stopped after steps {stopped}, resumed after {resumed}: {log}")
         return {"stopped_after_step": int(stopped[-1]), "went_on_after_step": int(resumed[-1])}
 
 
 def cluster_arguments(profile: str) -> list[str]:
-    # Looked at more often than on a cluster that others use.
+    # Poll more often than on a shared cluster.
     polling = ["--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30"]
     return ["--profile", profile, "--configfile", *CONFIGS, *polling]
 
 
 def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
-    """The training on two nodes, one rank on each, by one line of the profile; it is interrupted as well."""
+    """Train on two nodes with one rank each, set in the profile, and interrupt the training once."""
     profile = directory / PROFILE / "config.yaml"
     changed = profile.read_text().replace("train_nodes: 1\n", "train_nodes: 2\n")
-    # Both nodes are this machine: one core for each rank, as in the local run.
+    # Both nodes are this machine. Each rank gets one core, as in the local run.
     profile.write_text(changed.replace("  manifest: 8\n", "  manifest: 8\n  train: 1\n"))
     for made in ("model", "training"):
         shutil.rmtree(directory / RESULTS / made)
     (directory / RESULTS / "logs/train.log").unlink()
     started = time.monotonic()
-    # The copied dataset is taken as it is.
+    # Keep the copied dataset.
     options = ["--rerun-triggers", "input", "--", str(RESULTS / "model/meta.json")]
     with Snakemake(directory, *cluster_arguments(PROFILE), *options) as snakemake:
         snakemake.wait(lambda: running(snakemake.jobs("train")), 120, "the training on two nodes")
@@ -283,8 +290,8 @@ def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
         scenario = Scenario(slurm, directory)
         scenario.wait_for_steps(snakemake, 100)
         subprocess.run(["scancel", "--signal=TERM", job], check=True)
-        say(f"the training on two nodes, job {job}, was told to stop")
-        stopped = scenario.went_on(snakemake, 1)
+        say(f"interrupted training job {job} on two nodes")
+        stopped = scenario.wait_for_resumption(snakemake, 1)
         snakemake.finish(900)
     if nodes != "2 node[1-2]":
         raise RuntimeError(f"the training ran on {nodes}")
@@ -292,34 +299,34 @@ def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
     return {"two_nodes": {"job": job, "nodes": nodes, "seconds": seconds, **stopped}}
 
 
-def complaints(slurm: SlurmCluster, directory: Path) -> dict[str, str]:
-    """The line that a run ends with where the partition is wrong, and where the nodes have no environment.
+def error_messages(slurm: SlurmCluster, directory: Path) -> dict[str, str]:
+    """Return the messages for a wrong partition and for nodes without the environment.
 
     Raises:
-        RuntimeError: there is no such line.
+        RuntimeError: a message is missing.
     """
     profile = copy_checkout(directory) / PROFILE / "config.yaml"
     text = profile.read_text()
     shard = str(RESULTS / "dataset/train/random-0000.parquet")
 
-    def complaint(beginning: str) -> str:
+    def message(beginning: str) -> str:
         with Snakemake(directory, *cluster_arguments(PROFILE), "--retries", "0", "--", shard) as snakemake:
             code = snakemake.process.wait(300)
             lines = [line for line in snakemake.text().splitlines() if line.startswith(beginning)]
         if not code or len(lines) != 1:
-            raise RuntimeError(f"Snakemake ended with {code} and said {lines}: {snakemake.log}")
+            raise RuntimeError(f"Snakemake ended with {code} and printed {lines}: {snakemake.log}")
         return lines[0]
 
     profile.write_text(text.replace("  partition: null\n", "  partition: fast\n"))
-    wrong_partition = complaint("rule shard: the cluster has no partition fast;")
+    wrong_partition = message("rule shard: the cluster has no partition fast;")
     profile.write_text(text)
     slurm.hide(Path(sys.prefix))
-    no_environment = complaint("cadmus: a node does not have ")
+    no_environment = message("cadmus: a node does not have ")
     return {"wrong_partition": wrong_partition, "no_environment": no_environment}
 
 
 def overhead(directory: Path) -> dict[str, float]:
-    """Seconds that the job of the manifest waits and takes with nothing beside it, and its command alone."""
+    """Measure the waiting and running time of the manifest job, and the time of its command, in seconds."""
     manifest = str(RESULTS / "dataset/manifest.json")
     options = ["--rerun-triggers", "input", "--force", "--", manifest]
     with Snakemake(directory, *cluster_arguments(PROFILE), *options) as snakemake:
@@ -332,7 +339,7 @@ def overhead(directory: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "cadmus", "manifest", "--config", RESULTS / "config.yaml"]
     environment = environment_of(directory)
     seconds = []
-    # SLURM's clock has whole seconds only, and starting a process takes longer the first time.
+    # The first process takes longer to start.
     for _ in range(3):
         started = time.monotonic()
         subprocess.run(
@@ -347,7 +354,7 @@ def overhead(directory: Path) -> dict[str, float]:
 
 
 def dry_run_seconds(directory: Path) -> float:
-    """Seconds of the dry run of the paper's workflow, the shortest of three."""
+    """Measure the seconds of a dry run of the paper's workflow, the minimum of three."""
     seconds = []
     for _ in range(3):
         started = time.monotonic()
@@ -359,7 +366,6 @@ def dry_run_seconds(directory: Path) -> float:
 
 
 def running(jobs: list[str]) -> list[str]:
-    """Those of the jobs that run."""
     return [job for job in jobs if state(job) == "RUNNING"]
 
 
@@ -368,10 +374,10 @@ def state(job: str) -> str:
 
 
 def compare(local: Path, cluster: Path) -> dict[str, Any]:
-    """Which outputs are the same to the byte, which but for clocks, and which are not."""
+    """Sort the outputs into identical ones, ones that differ only in times, and different ones."""
     paths = [outputs(local), outputs(cluster)]
     if paths[0] != paths[1]:
-        raise RuntimeError(f"only one run has {sorted(paths[0] ^ paths[1])}")
+        raise RuntimeError(f"only in one run: {sorted(paths[0] ^ paths[1])}")
     same, same_but_for_clocks, different = 0, [], []
     for path in sorted(paths[0]):
         if digest(local / path) == digest(cluster / path):
@@ -396,7 +402,7 @@ def digest(path: Path) -> str:
 
 
 def without_clocks(path: Path) -> Any:
-    """What a file says, without the fields that are clocks; its bytes where it is no table or JSON."""
+    """Return the content without times of a table, JSON or Markdown file, and the bytes of any other."""
     match path.suffix:
         case ".json":
             return drop_clocks(json.loads(path.read_text()))

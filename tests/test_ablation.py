@@ -1,4 +1,4 @@
-"""Variants of a config, trained and compared."""
+"""Training and comparison of variants of a config."""
 
 import csv
 import subprocess
@@ -19,7 +19,7 @@ from cadmus.errors import InputError
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_variants_of_the_repository_are_valid():
+def test_shipped_variants_are_valid():
     for path in (ROOT / "config/variants").glob("*.yaml"):
         assert read_variants(ROOT / "config/ablation.yaml", path)
 
@@ -27,14 +27,14 @@ def test_the_variants_of_the_repository_are_valid():
 @pytest.mark.parametrize(
     ("variants", "message"),
     [
-        ("[]", "variants are a mapping of names to changes"),
-        ("a: {dataset: {test: 1}}", "a: a variant changes fields of the sections model and train only"),
+        ("[]", "variants.yaml: must map names to changes"),
+        ("a: {dataset: {test: 1}}", "a: must change fields of the sections model and train only"),
         ("a: {train: {step: 1}}", "a: train.step: no such key; did you mean 'steps'?"),
-        ("a: 3", "a: a variant changes fields"),
-        ("a: {train: 3}", "a: a variant changes fields"),
+        ("a: 3", "a: must change fields"),
+        ("a: {train: 3}", "a: must change fields"),
     ],
 )
-def test_wrong_variants_are_named(tmp_path, variants, message):
+def test_invalid_variants_are_errors(tmp_path, variants, message):
     (tmp_path / "variants.yaml").write_text(variants)
     with pytest.raises(InputError) as caught:
         read_variants(ROOT / "config/ablation.yaml", tmp_path / "variants.yaml")
@@ -59,22 +59,22 @@ def test_variants_are_trained_once_and_compared(tmp_path):
         with output.open(newline="") as file:
             return done.output.splitlines(), list(csv.DictReader(file))
 
-    said, two = rows(tied={"model": {"tied": True}}, longer={"train": {"steps": 5, "seed": 4}})
-    assert len(said) == 2
+    lines, two = rows(tied={"model": {"tied": True}}, longer={"train": {"steps": 5, "seed": 4}})
+    assert len(lines) == 2
     assert [row["variant"] for row in two] == ["tied", "longer"]
     assert int(two[0]["parameters"]) < int(two[1]["parameters"])
     assert 5 * int(two[0]["programs"]) == 3 * int(two[1]["programs"])
     assert float(two[0]["flops"]) < float(two[1]["flops"])
     assert 0 <= float(two[0]["next_token equality"]) <= 1
-    said, again = rows(tied={"model": {"tied": True}}, plain={})
-    assert len(said) == 1
+    lines, again = rows(tied={"model": {"tied": True}}, plain={})
+    assert len(lines) == 1
     assert again[:2] == two
     assert again[2]["variant"] == "plain"
-    with pytest.raises(InputError, match="the row tied has the changes"):
+    with pytest.raises(InputError, match="tied: has the changes"):
         rows(tied={"model": {"tied": False}})
 
 
-def test_a_variant_that_fails_is_named(tmp_path):
+def test_a_failed_variant_is_an_error(tmp_path):
     (tmp_path / "variants.yaml").write_text("tied: {model: {tied: true}}")
     paths = [ROOT / "tests/tiny.yaml", tmp_path / "variants.yaml", "--dataset", tmp_path / "missing"]
     paths += ["--runs", tmp_path / "runs", "--output", tmp_path / "out.csv"]
@@ -87,7 +87,7 @@ def test_a_variant_that_fails_is_named(tmp_path):
     assert log.read_text().count("\n") >= 1
 
 
-def test_a_variant_that_is_killed_is_said_to_be(tmp_path, monkeypatch):
+def test_the_error_of_a_killed_variant_has_the_signal(tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], -9))
     (tmp_path / "train.log").write_text("step 3/5, loss 4.1\n")
     with pytest.raises(InputError, match=r": ended by signal 9 \(more in .*train\.log\)$"):

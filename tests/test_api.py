@@ -1,4 +1,4 @@
-"""``from cadmus import run, sample, trace, Cadmus``."""
+"""Public API: ``from cadmus import run, sample, trace, Cadmus``."""
 
 import re
 import subprocess
@@ -19,12 +19,12 @@ from tests.checkout import ROOT
 from tests.model.models import FLOAT_NOISE
 
 
-def test_a_program_runs_and_is_traced():
+def test_run_and_trace():
     assert run("34+7=").true
     assert [(step.symbol, step.position) for step in trace(r"\3*;5f.")] == [("5", 4), ("f", 5)]
 
 
-def test_sampled_programs_are_true_and_the_same_for_a_seed():
+def test_sampled_programs_are_true_and_reproducible():
     programs = sample("equality", 50)
     assert len(set(programs)) == 50
     assert all(run(program).true for program in programs)
@@ -45,7 +45,7 @@ def test_sample_rejects_bad_arguments(arguments, message):
         sample(*arguments)
 
 
-def test_a_model_takes_strings_or_a_batch():
+def test_model_accepts_strings_or_a_batch():
     model = Cadmus.load()
     prompts = ["81*5+92*3-", "u1b2b3b$", "62*4+54*4-"]
     batch = Programs.from_strings(prompts)
@@ -64,7 +64,7 @@ def test_a_model_takes_strings_or_a_batch():
         (["3q"], "unknown symbol 'q' at position 2"),
     ],
 )
-def test_a_model_rejects_bad_programs(programs, message):
+def test_model_rejects_bad_programs(programs, message):
     with pytest.raises(InputError, match=message):
         Cadmus.load().next_logits(programs)
 
@@ -96,7 +96,7 @@ def test_dir_lists_the_public_names():
         _ = cadmus.smaple
 
 
-def test_the_python_page_runs(capsys):
+def test_examples_of_the_python_page(capsys):
     text = Path(ROOT, "docs/python.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec("\n".join(blocks), {})

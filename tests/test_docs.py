@@ -1,4 +1,4 @@
-"""The examples of the documents, executed, and the command reference."""
+"""Examples in the documents, and the command reference."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("typed", "command", "printed"), EXAMPLES)
-def test_the_examples_print_what_the_pages_show(typed, command, printed):
+def test_examples_print_the_shown_output(typed, command, printed):
     done = CliRunner().invoke(cadmus, shlex.split(command), input=f"{typed}\n")
     assert done.exit_code == 0
     # Split at percentages: their last digit depends on the CPU.
@@ -42,7 +42,7 @@ def test_programs_in_tables_are_true(page, number):
         assert machine.run(prompt + completion).true, prompt
 
 
-def test_the_reference_has_every_command_and_option():
+def test_reference_has_every_command_and_option():
     text = reference()
 
     def check(command: click.Command, context: click.Context) -> None:

@@ -1,4 +1,4 @@
-"""`make gpu-check` without a GPU: its parts that train run on CPUs as well."""
+"""`make gpu-check` without a GPU: its training parts also run on CPUs."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from tests.checkout import ROOT
 from tests.gpu_check import Part
 
 
-def test_without_a_gpu_it_is_one_line(tmp_path):
+def test_a_missing_gpu_gives_a_one_line_error(tmp_path):
     for options, wanted in (((), "a GPU"), (("--ranks", "2"), "2 GPUs")):
         command = [
             sys.executable,
@@ -28,8 +28,8 @@ def test_without_a_gpu_it_is_one_line(tmp_path):
         assert not list(tmp_path.iterdir())
 
 
-def test_a_part_that_fails_or_hangs_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
-    """The processes of the parts are those of the check, with parts of their own."""
+def test_other_parts_run_if_a_part_fails_or_hangs(tmp_path, monkeypatch, capsys):
+    """The part processes are replaced by ones with the parts below."""
     module = tmp_path / "parts.py"
     module.write_text(
         "import sys, time\n"
@@ -72,7 +72,7 @@ def test_a_part_that_fails_or_hangs_does_not_stop_the_others(tmp_path, monkeypat
     assert not any(psutil.pid_exists(rank) for rank in ranks)
 
 
-def test_steps_are_measured(tmp_path):
+def test_train_steps_measures(tmp_path):
     facts = gpu_check.train_steps(tmp_path / "steps", ROOT / "tests/tiny.yaml", 2, compiled=True)
     assert facts["ranks"] == 2
     assert facts["ms_per_step"] > 0

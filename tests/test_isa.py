@@ -1,4 +1,4 @@
-"""The instruction table: its size, the paper's Table 2, and its digest."""
+"""Instruction table: size, alternates of the paper's Table 2, and digest."""
 
 import dataclasses
 import re
@@ -9,7 +9,7 @@ from cadmus import isa
 from cadmus.errors import InputError
 
 TABLE_2 = dict(zip("0123456789.+-*/%xn<>=!", "-[_+!#917^.*/%)}Lb?$~&", strict=True))
-"""Each instruction of the paper's Table 2 and its alternate form."""
+"""Alternate symbols by instruction, from the paper's Table 2."""
 
 
 def test_there_are_65_instructions_of_one_printable_character() -> None:
@@ -17,7 +17,7 @@ def test_there_are_65_instructions_of_one_printable_character() -> None:
     assert all(re.fullmatch(r"[!-~]", symbol) for symbol in isa.BY_SYMBOL)
 
 
-def test_alternates_are_those_of_the_paper() -> None:
+def test_alternates_match_the_paper() -> None:
     alternates = {row.symbol: row.alternate for row in isa.INSTRUCTIONS if row.alternate is not None}
     assert alternates == TABLE_2
     assert len(set(alternates.values())) == 22
@@ -32,7 +32,7 @@ def test_token_ids_are_the_positions_in_the_table() -> None:
     ("symbol", "inputs", "outputs"),
     [("+", 2, 1), ("r", 3, 3), ("_", 1, 0), ("7", 0, 1), (".", 0, 0), ("o", 2, 3)],
 )
-def test_effect_gives_the_numbers_of_inputs_and_outputs(symbol: str, inputs: int, outputs: int) -> None:
+def test_effect_determines_inputs_and_outputs(symbol: str, inputs: int, outputs: int) -> None:
     assert (isa.BY_SYMBOL[symbol].inputs, isa.BY_SYMBOL[symbol].outputs) == (inputs, outputs)
 
 

@@ -1,4 +1,4 @@
-"""docs/notebook.ipynb runs, and its outputs are current."""
+"""docs/notebook.ipynb runs and its outputs are current."""
 
 import re
 
@@ -7,8 +7,8 @@ import pytest
 
 from tests.notebook import NOTEBOOK, executed
 
-# Percentage points that may differ between CPUs.
 POINTS = 2
+"""Difference between CPUs, in percentage points."""
 
 
 def texts(notebook):
@@ -20,11 +20,11 @@ def pictures(notebook):
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
-def test_it_is_short():
+def test_notebook_is_short():
     assert len(nbformat.read(NOTEBOOK, as_version=4).cells) <= 20
 
 
-def test_its_outputs_are_current(tmp_path):
+def test_outputs_are_current(tmp_path):
     stored, made = nbformat.read(NOTEBOOK, as_version=4), executed(tmp_path)
     for old, new in zip(texts(stored), texts(made), strict=True):
         # Alternating: text, percentage.

@@ -1,4 +1,4 @@
-"""The environment that `make run` and `make test` install."""
+"""Pinned requirements of `make run` and `make test`."""
 
 import re
 from importlib.metadata import metadata
@@ -8,9 +8,11 @@ from packaging.specifiers import SpecifierSet
 from tests.checkout import ROOT
 
 
-def test_every_python_3_11_can_install_it():
+def test_requirements_support_python_3_11():
     names = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert "torch" in names
-    wanted = {name: metadata(name).get("Requires-Python") or "" for name in names}
-    refused = {name: versions for name, versions in wanted.items() if "3.11.0" not in SpecifierSet(versions)}
-    assert refused == {}
+    required = {name: metadata(name).get("Requires-Python") or "" for name in names}
+    unsupported = {
+        name: versions for name, versions in required.items() if "3.11.0" not in SpecifierSet(versions)
+    }
+    assert unsupported == {}

@@ -1,4 +1,4 @@
-"""Samples: the record of a batch of programs."""
+"""Samples, the columns of a batch of programs."""
 
 import numpy as np
 import pyarrow as pa

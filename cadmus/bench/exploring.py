@@ -1,4 +1,4 @@
-"""Response time of ``cadmus explore`` in a real browser."""
+"""Response time of ``cadmus explore`` in a browser."""
 
 import re
 import shutil
@@ -47,22 +47,22 @@ def find_browser() -> str | None:
 
 
 def bench_explore(model: Path | None) -> Measured:
-    """Measure the milliseconds from a new program to its inspection, on the server and in the page.
+    """Measure the milliseconds from a new program to its results, on the server and in the page.
 
-    Programs are uniform over all instructions but the end.  The server gets the two requests of the page at
-    once; the page is timed from the last key to the drawn frame, including its wait for another key.
+    Programs are uniform over all instructions but the end. The server gets the page's two requests at once.
+    The page is timed from the last keystroke to the drawn frame, including its delay for further keystrokes.
 
     Args:
-        model: An export; None is the shipped one.
+        model: directory of an exported model; None for the shipped one.
 
     Raises:
-        InputError: There is no browser or Playwright, or the model cannot be loaded.
+        InputError: the browser or Playwright is missing, or the model cannot be loaded.
     """
     browser = find_browser()
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        raise InputError("cadmus bench explore: needs playwright; pip install playwright") from None
+        raise InputError("cadmus bench explore: needs Playwright; run `pip install playwright`") from None
     if browser is None:
         raise InputError(f"cadmus bench explore: needs a browser, one of {', '.join(BROWSERS)}")
     rng = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def bench_explore(model: Path | None) -> Measured:
 
 
 def _milliseconds(address: str, program: str) -> float:
-    """Return the milliseconds of the two requests of the page, sent at once."""
+    """Return the milliseconds until both requests of the page are answered."""
     paths = [("inspect", {"calls": "false"}), ("attention", {"layer": "1"})]
 
     def ask(path: str, fields: dict[str, str]) -> None:

@@ -11,17 +11,22 @@ from cadmus.cli.options import CONFIG, DIRECTORY, PATH, WholeNumber
 @click.argument("config", type=CONFIG)
 @click.argument("variants", type=PATH)
 @click.option("--dataset", type=DIRECTORY, required=True, metavar="DIR", help="Dataset of the config.")
-@click.option("--runs", type=DIRECTORY, required=True, metavar="DIR", help="Where the trainings happen.")
-@click.option("--output", type=PATH, required=True, metavar="FILE", help="CSV file, one row a variant.")
+@click.option("--runs", type=DIRECTORY, required=True, metavar="DIR", help="Directory of the runs.")
+@click.option("--output", type=PATH, required=True, metavar="FILE", help="CSV file, one row per variant.")
 @click.option(
-    "--jobs", default=1, show_default=True, type=WholeNumber(1), metavar="N", help="Trainings at a time."
+    "--jobs",
+    default=1,
+    show_default=True,
+    type=WholeNumber(1),
+    metavar="N",
+    help="Variants that run at once.",
 )
 def ablate(config: Path, variants: Path, dataset: Path, runs: Path, output: Path, jobs: int) -> None:
-    """Train variants of a config and compare what comes out.
+    """Train variants of a config and compare their results.
 
-    The file CONFIG is trained with each change of the file VARIANTS, which is YAML: under each name, the
-    fields of the sections model and train that differ. All trainings share the dataset, and the cores. Killed
-    and started again, this goes on with what is missing.
+    VARIANTS is a YAML file that maps the name of each variant to the fields of the sections model and train
+    that differ from CONFIG. All variants share the dataset and the cores. After an interruption, the same
+    command resumes.
 
     \b
     Example:

@@ -1,1 +1,1 @@
-"""Experiments on a trained model: completions graded by execution, and the comparison grid."""
+"""Grading of completions by execution, sampling of comparisons, and summaries of results."""

@@ -1,4 +1,4 @@
-"""Completions by what their programs are like."""
+"""Accuracy of completions by program length and by number of examples."""
 
 import polars as pl
 
@@ -7,19 +7,19 @@ from cadmus.config import TEMPLATES
 from cadmus.evaluate.results import accuracy_by
 
 BIN = 4
-"""Lengths that are taken together."""
+"""Lengths per bin."""
 CALLS = [
     instruction.symbol for instruction in isa.INSTRUCTIONS if instruction.group in ("calls", "higher order")
 ]
-"""The instructions that call a subroutine; an example has one of them."""
+"""Instructions that call a subroutine; each example has exactly one."""
 
 
 def by_length(completions: pl.DataFrame) -> pl.DataFrame:
-    """Accuracy by the length of the held-out program.
+    """Compute the accuracy by template and program length, in bins of :data:`BIN` lengths.
 
     Returns:
-        template, shortest and longest (of the lengths taken together, in instructions), and as
-        :func:`cadmus.evaluate.results.accuracy_by`.
+        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the keys template, shortest and
+        longest (bounds of the bin, in instructions).
     """
     length = pl.col("program").str.len_chars().cast(pl.Int64)
     shortest = (length - 1) // BIN * BIN + 1
@@ -30,10 +30,10 @@ def by_length(completions: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
-    """Accuracy of induction (complete_algorithm) by the number of examples in the prompt.
+    """Compute the accuracy of induction (complete_algorithm) by the number of examples in the prompt.
 
     Returns:
-        examples, and as :func:`cadmus.evaluate.results.accuracy_by`.
+        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the key examples.
     """
     prompt = pl.col("program").str.head(pl.col("prompt_length"))
     examples = pl.sum_horizontal(prompt.str.count_matches(symbol, literal=True) for symbol in CALLS)

@@ -1,6 +1,6 @@
 """Test programs that compare two five-instruction expressions.
 
-The hash of a program alone decides its split, so that new programs of the test split are in no training set.
+The hash of a program alone decides its split, so new programs of the test split are in no training set.
 """
 
 import numpy as np
@@ -28,9 +28,9 @@ def grid_programs(
 
     Args:
         low, high: range of both values.
-        programs_per_pair: see :func:`sample_per_pair`.
-        eval_fraction: of the training set.
-        seed: of the run.
+        programs_per_pair: maximum number of programs per pair.
+        eval_fraction: the model's, which defines the test split.
+        seed: seed of the run.
 
     Returns:
         x and y of every pair (int64, shape (pairs,)); the programs with their comparators, grouped by pair;
@@ -54,12 +54,12 @@ def sample_per_pair(
     Args:
         rng: source of randomness.
         x, y: values, int64, shape (pairs,).
-        programs_per_pair: number wanted.
-        eval_fraction: of the training set.
+        programs_per_pair: maximum number of programs per pair.
+        eval_fraction: fraction of programs in the test split.
 
     Returns:
-        The programs, and the index of each program's pair (int64). A pair has fewer than
-        ``programs_per_pair``, perhaps none, if no more exist.
+        The programs, and the index of each program's pair (int64). A pair has fewer programs, or none, if no
+        more exist.
     """
     table = short_expressions(HALF)
     x_count, y_count = table.count(x), table.count(y)
@@ -104,13 +104,14 @@ def sample_comparisons(
     """Sample ``n`` distinct true comparisons of the test split, uniformly over all with both values in range.
 
     Args:
-        rng, n: source of randomness, number of programs.
-        values: the range.
-        eval_fraction: of the training set.
-        wanted_by: field of the config that ``n`` comes from, for the error.
+        rng: source of randomness.
+        n: number of programs.
+        values: range of both values.
+        eval_fraction: fraction of programs in the test split.
+        wanted_by: config field that sets ``n``, for the error message.
 
     Returns:
-        The programs, and their values x and y: int64, shape (n,) each.
+        The programs and their values x and y, int64, shape (n,).
 
     Raises:
         InputError: fewer than ``n`` exist.
@@ -133,8 +134,8 @@ def sample_comparisons(
         found, programs = found[:, distinct], programs.take(distinct)
     if len(programs) < n:
         raise InputError(
-            f"{wanted_by}: {n} test comparisons with both values from {values.low} to {values.high} are "
-            f"wanted, {len(programs)} were found; ask for fewer or widen dataset.values"
+            f"{wanted_by}: needs {n} test comparisons with both values from {values.low} to {values.high}, "
+            f"but only {len(programs)} were found; ask for fewer or widen dataset.values"
         )
     x, y = table.values[found[:, :n]]
     return programs.take(np.arange(n)), {"x": x, "y": y}
@@ -147,7 +148,7 @@ def _counting(lengths: np.ndarray) -> np.ndarray:
 
 
 def _coprime_near(step: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Return the first number from ``step`` on that is coprime to ``size``."""
+    """Return the smallest number >= ``step`` that is coprime to ``size``."""
     step = np.maximum(step, 1)
     while (shared := (np.gcd(step, size) > 1)).any():
         step = step + shared

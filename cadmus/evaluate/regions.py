@@ -1,4 +1,4 @@
-"""Summaries of a comparison grid: inside and outside of the training range, and how far outside."""
+"""Accuracy on the comparison grid in and out of distribution, and by distance from the training range."""
 
 import polars as pl
 
@@ -6,15 +6,15 @@ from cadmus.errors import InputError
 from cadmus.evaluate.results import with_accuracy
 
 COLUMNS = ("x", "y", "programs", "correct", "in_distribution")
-"""The columns of a grid, as :func:`cadmus.experiments.grid.comparison_grid` makes it."""
+"""Columns of the results of :func:`cadmus.experiments.grid.comparison_grid`."""
 
 
 def summary(grid: pl.DataFrame) -> pl.DataFrame:
-    """Accuracy inside the in-distribution square, outside of it, and outside of it where x = y.
+    """Compute the accuracy in distribution, out of distribution, and out of distribution where x = y.
 
     Returns:
         region (``in_distribution``, ``out_of_distribution``, ``out_of_distribution_diagonal``), pairs
-        (with a program), programs, correct, accuracy, low, high.
+        (those with a program), programs, correct, accuracy, low, high.
     """
     inside = pl.col("in_distribution")
     regions = {
@@ -36,22 +36,22 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
 
 
 def training_range(grid: pl.DataFrame) -> tuple[int, int]:
-    """Smallest and largest value of the grid that the training set holds.
+    """Return the smallest and largest value on the grid that are in the training range.
 
     Raises:
-        InputError: the grid lies wholly outside of the training range.
+        InputError: the grid is entirely outside the training range.
     """
     inside = grid.filter("in_distribution")["x"].to_numpy()
     if not len(inside):
-        raise InputError("the grid holds no pair within the training range; widen evaluate.grid")
+        raise InputError("the grid has no pair within the training range; widen evaluate.grid")
     return int(inside.min()), int(inside.max())
 
 
 def by_distance(grid: pl.DataFrame) -> pl.DataFrame:
-    """Accuracy by true comparator and by distance from the in-distribution square.
+    """Compute the accuracy by true comparator and by Chebyshev distance from the training range.
 
-    The distance is how far the farther of x and y lies outside of the training range (Chebyshev); 0 is in
-    distribution.  Pairs without a program do not count.
+    The distance is 0 in distribution, else that of x or y, whichever is farther out. Pairs without a program
+    are ignored.
 
     Returns:
         comparator, distance, programs, correct, accuracy, low, high.

@@ -16,9 +16,9 @@ METRICS = {
     "exact": "Exact",
     "next_token": "Next token",
 }
-"""Columns of :func:`cadmus.evaluate.grading.complete`, and their titles in tables."""
+"""Metrics, which are columns of :func:`cadmus.evaluate.grading.complete`, and their titles in tables."""
 TEXTS = {"template", "metric", "target", "model", "symbols", "program", "completion", "outcome"}
-"""Columns of text; all others hold numbers or booleans."""
+"""Text columns; all others are numeric or boolean."""
 SOLVE = "equality_solve"
 """Name of equality programs completed from after the first expression."""
 
@@ -72,10 +72,10 @@ def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, s
 
 
 def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
-    """Read a result file (Parquet, CSV or JSON lines, by its suffix) with certain columns.
+    """Read a result file (Parquet, CSV or JSON lines, by its suffix) that has at least ``columns``.
 
     Raises:
-        InputError: the file is missing, damaged or empty, lacks a column, or has text instead of numbers.
+        InputError: the file is missing, damaged or empty, or a column is missing or has the wrong type.
     """
     path = Path(path)
     readers: dict[str, Callable[[Path], pl.DataFrame]] = {
@@ -84,7 +84,7 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
         ".jsonl": pl.read_ndjson,
     }
     if path.suffix not in readers:
-        raise InputError(f"{path}: a result file ends in {', '.join(readers)}")
+        raise InputError(f"{path}: not a result file; its suffix must be {' or '.join(readers)}")
     if not path.is_file():
         raise InputError(f"{path}: no such result file")
     try:
@@ -95,8 +95,7 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     missing = [column for column in columns if column not in results.columns]
     if missing:
         raise InputError(
-            f"{path}: no column {missing[0]!r}; needed are {', '.join(columns)}, "
-            f"found are {', '.join(results.columns)}"
+            f"{path}: no column {missing[0]!r}; needs {', '.join(columns)}; has {', '.join(results.columns)}"
         )
     if results.is_empty():
         raise InputError(f"{path}: has no rows; write it again")

@@ -1,4 +1,4 @@
-"""Accuracy on each sub-problem against the compute of the training."""
+"""Accuracy on each sub-problem against training compute."""
 
 import polars as pl
 from matplotlib.figure import Figure
@@ -10,13 +10,13 @@ COLUMNS = (("flops", "template", "metric", "accuracy", "low", "high"),)
 
 
 def data(curve: pl.DataFrame) -> pl.DataFrame:
-    """The drawn rows, template by template and in the order of the compute."""
-    return panels.drawn(curve, "flops")
+    """Return the plotted rows, sorted by template, metric and compute."""
+    return panels.plotted(curve, "flops")
 
 
 def draw(curve: pl.DataFrame) -> Figure:
-    """From the numbers of :func:`cadmus.experiments.curve.measure`."""
-    figure = panels.by_template(curve, "flops", "training compute so far, FLOPs")
+    """Draw the results of ``cadmus evaluate curve``."""
+    figure = panels.by_template(curve, "flops", "training compute, FLOPs")
     axes = figure.axes[0]
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator())

@@ -12,12 +12,12 @@ COLUMNS = (GRID,)
 
 
 def data(grid: pl.DataFrame) -> pl.DataFrame:
-    """Accuracy of each comparator and distance; 0 is in distribution."""
+    """Return the accuracy by true comparator and distance."""
     return by_distance(grid)
 
 
 def draw(grid: pl.DataFrame) -> Figure:
-    """From the numbers of :func:`cadmus.experiments.grid.comparison_grid`; distance 0 is in distribution."""
+    """Draw the results of ``cadmus evaluate grid``; distance 0 is in distribution."""
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()
     distances = data(grid)
@@ -26,7 +26,7 @@ def draw(grid: pl.DataFrame) -> Figure:
         (">", style.ORANGE, "s"),
         ("=", style.GREEN, "^"),
     ):
-        rows = distances.filter(pl.col("comparator") == comparator)
+        rows = distances.filter(comparator=comparator)
         label = f"X {comparator} Y"
         style.line(axes, rows, "distance", "accuracy", color=color, marker=marker, label=label)
     style.percent_axis(axes)

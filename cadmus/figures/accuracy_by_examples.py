@@ -1,4 +1,4 @@
-"""Accuracy of induction against the number of examples."""
+"""Accuracy of induction against the number of examples in the prompt."""
 
 import polars as pl
 from matplotlib.figure import Figure
@@ -9,20 +9,20 @@ from cadmus.evaluate.results import METRICS
 from cadmus.figures import style
 
 COLUMNS = (("template", "program", "prompt_length", *METRICS),)
-DRAWN = {"verified": (style.ORANGE, "s"), "exact": (style.GREEN, "^")}
+METRICS_SHOWN = {"verified": (style.ORANGE, "s"), "exact": (style.GREEN, "^")}
 
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:
-    """Accuracies for each number of examples."""
+    """Return the accuracy by number of examples."""
     return by_examples(completions)
 
 
 def draw(completions: pl.DataFrame) -> Figure:
-    """From the completions of ``cadmus evaluate``, those of complete_algorithm."""
+    """Draw the results of ``cadmus evaluate completions`` for complete_algorithm."""
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()
     examples = data(completions)
-    for metric, (color, marker) in DRAWN.items():
+    for metric, (color, marker) in METRICS_SHOWN.items():
         rows = examples.filter(metric=metric)
         label = METRICS[metric].lower()
         style.line(axes, rows, "examples", "accuracy", color=color, marker=marker, label=label)

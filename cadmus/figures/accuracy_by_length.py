@@ -1,4 +1,4 @@
-"""Accuracy on each sub-problem against the length of the program."""
+"""Accuracy on each sub-problem against program length."""
 
 import polars as pl
 from matplotlib.figure import Figure
@@ -11,12 +11,12 @@ COLUMNS = (("template", "program", *METRICS),)
 
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:
-    """Accuracies of lengths that are taken together, template by template."""
-    return panels.drawn(by_length(completions), "longest")
+    """Return the accuracy by template and bin of lengths."""
+    return panels.plotted(by_length(completions), "longest")
 
 
 def draw(completions: pl.DataFrame) -> Figure:
-    """From the completions of ``cadmus evaluate``; a point stands at the middle of its lengths."""
+    """Draw the results of ``cadmus evaluate completions``, each point at the middle of its bin."""
     middle = (pl.col("shortest") + pl.col("longest")) / 2
     lengths = data(completions).with_columns(middle.alias("length"))
-    return panels.by_template(lengths, "length", "length of the held-out program, instructions")
+    return panels.by_template(lengths, "length", "program length, instructions")

@@ -1,4 +1,4 @@
-"""Accuracy at the comparator over X and Y, with the in-distribution square."""
+"""Accuracy of the predicted comparator over X and Y, with the in-distribution square."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ COLUMNS = (GRID, ANSWERS)
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
-    """The pixels of Cadmus, and behind them those of each LLM, each with its accuracy and interval."""
+    """Return the pixels of Cadmus, then those of each LLM, with accuracies and intervals."""
     if llm is None:
         return with_accuracy(grid)
     cadmus = grid.select(pl.lit("Cadmus").alias("model"), pl.lit("normal").alias("symbols"), pl.all())
@@ -38,10 +38,9 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """The heat map of the numbers of :func:`cadmus.experiments.grid.comparison_grid`.
+    """Draw the results of ``cadmus evaluate grid`` as a heat map.
 
-    Where LLMs were asked there is a panel for each of them and each kind of symbols beside it, which has the
-    values that they were asked about.
+    Each pair of LLM and kind of symbols adds a panel over the values in its requests.
     """
     panels = [(None if llm is None else "Cadmus", with_accuracy(grid))]
     not_run = []
@@ -51,8 +50,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         programs, correct = (int(part[count].sum()) for count in ("programs", "correct"))
         if programs:
             limit = part["max_output_tokens"][0]
-            told = f"{limit:,} tokens: {100 * correct / programs:.1f} %"
-            panels.append((f"{name}\n{told}", with_accuracy(part)))
+            accuracy = f"{limit:,} tokens: {100 * correct / programs:.1f}%"
+            panels.append((f"{name}\n{accuracy}", with_accuracy(part)))
         else:
             not_run.append(name)
     columns = min(len(panels), _COLUMNS_OF_PANELS)
@@ -69,7 +68,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             axes.set_title(title)
     for axes in axes_of_panels.flat[len(panels) :]:
         axes.set_axis_off()
-    # Below each column, which may end a row early.
+    # The lowest panel of each column: the last row may be incomplete.
     for axes in axes_of_panels.flat[max(0, len(panels) - columns) : len(panels)]:
         axes.set_xlabel("X")
     for axes in axes_of_panels[:, 0]:
@@ -81,12 +80,12 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     labels = ["in distribution"]
     if empty:
         handles.append(Patch(**_NO_PROGRAM))
-        labels.append("no held-out program" if len(panels) == 1 else "no held-out program, or no answer")
+        labels.append("no test program" if len(panels) == 1 else "no test program, or no answer")
     figure.legend(handles, labels, loc="outside upper center", ncols=2)
     names = {
         "in_distribution": "in distribution",
         "out_of_distribution": "out of distribution",
-        "out_of_distribution_diagonal": "of these, X = Y",
+        "out_of_distribution_diagonal": "out of distribution, X = Y",
     }
     lines = [
         f"{names[row['region']]}: {as_text(row['accuracy'], row['low'], row['high'])}"
@@ -100,18 +99,18 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
 
 
 def _map(axes: Axes, pixels: pl.DataFrame, square: tuple[int, int]) -> tuple[AxesImage, bool]:
-    """Draw one condition; returns the image, and whether pixels have no program."""
+    """Draw one panel; return the image, and True if pixels are empty."""
     x = pixels["x"].to_numpy()
     first, last = int(x.min()), int(x.max())
     accuracy = np.full((last - first + 1, last - first + 1), np.nan)
     accuracy[pixels["y"] - first, pixels["x"] - first] = pixels["accuracy"]
     low, high = first - 0.5, last + 0.5
-    # Below the image, whose empty pixels let it through.
+    # Under the image, whose empty pixels are transparent.
     axes.add_patch(Rectangle((low, low), high - low, high - low, zorder=-1, **_NO_PROGRAM))
     image = axes.imshow(
         accuracy, origin="lower", extent=(low, high, low, high), vmin=0, vmax=1, interpolation="nearest"
     )
-    # A dashed line on white is seen on dark and bright pixels alike.
+    # A dashed black line on white is visible on dark and bright pixels.
     axes.add_patch(_square(square, ec="white", lw=2.2))
     axes.add_patch(_square(square, ec="black", lw=1.4, ls=(0, (3, 2))))
     axes.spines[:].set_visible(False)

@@ -1,4 +1,4 @@
-"""A page of completions that failed, each with what the machine made of it, step by step."""
+"""Page of failed completions with their traces."""
 
 import random
 from html import escape
@@ -13,14 +13,14 @@ from cadmus.vm import reference
 
 COLUMNS = (("template", "program", "prompt_length", "completion", "ended", "uses_drop", "verified"),)
 SHOWN = 6
-"""Different failures of each sub-problem, drawn at random."""
+"""Maximum number of distinct failures per sub-problem, drawn at random."""
 
 _PAGE = Template("""\
 <!DOCTYPE html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Completions that failed</title>
+<title>Failed completions</title>
 <style>
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -34,27 +34,26 @@ summary { cursor: pointer; }
 table { border-collapse: collapse; margin: .4rem 0; }
 td, th { text-align: left; padding: 0 1rem 0 0; vertical-align: top; font-weight: normal; }
 </style>
-<h1>Completions that failed</h1>
-<p>Of held-out programs, at most $shown different ones of each sub-problem, drawn at random. A completion
-fails if the whole program is not true when executed, if the model did not end it, or if it drops a value
-with <code>_</code>. <mark>Orange</mark> is what the model wrote, <ins>blue</ins> what the held-out program
-has there.</p>
+<h1>Failed completions</h1>
+<p>At most $shown distinct failures per sub-problem, drawn at random. A completion fails if the full program
+is not true, if the model did not end it, or if it drops a value with <code>_</code>. <mark>Orange</mark> is
+the model's completion, <ins>blue</ins> the original one.</p>
 $sections
 </html>
 """)
 
 
 def page(completions: pl.DataFrame) -> str:
-    """The page, from the completions of ``cadmus evaluate``."""
+    """Return the HTML page for the results of ``cadmus evaluate completions``."""
     sections = []
     for template in TEMPLATES:
         rows = completions.filter(template=template)
         failed = rows.filter(~pl.col("verified"))
         count = f"{len(failed):,} of {len(rows):,} failed" if len(rows) else "not tested"
-        # Small templates have copies of a program.
-        different = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
+        # The test split of a small template repeats programs.
+        distinct = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
         sections.append(f"<h2>{template.replace('_', ' ')}: {count}</h2>")
-        sample = random.Random(template).sample(different, min(SHOWN, len(different)))
+        sample = random.Random(template).sample(distinct, min(SHOWN, len(distinct)))
         sections += map(_article, sample)
     return _PAGE.substitute(shown=SHOWN, sections="\n".join(sections))
 
@@ -80,7 +79,7 @@ def _article(row: dict[str, Any]) -> str:
 <article>
 <dl>
 <dt>model<dd><code>{escape(prompt)}<mark>{escape(row["completion"] + end)}</mark></code>
-<dt>held out<dd><code>{escape(prompt)}<ins>{escape(rest + isa.END)}</ins></code>
+<dt>original<dd><code>{escape(prompt)}<ins>{escape(rest + isa.END)}</ins></code>
 <dt>verdict<dd>{escape(verdict)}
 </dl>
 <details><summary>stack after each instruction</summary>

@@ -1,4 +1,4 @@
-"""Accuracy against the maximum number of output tokens of LLMs, with Cadmus as a line."""
+"""Accuracy of LLMs against their maximum number of output tokens, with Cadmus as a line."""
 
 from typing import Any
 
@@ -24,19 +24,19 @@ _MOST_LEVEL_TICKS = 4
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Cadmus on the in-distribution square of the grid, the paper's GPT-5, and the LLMs that were asked.
+    """Return the accuracy of Cadmus in distribution, of GPT-5 in the paper, and of the LLMs.
 
     Raises:
-        InputError: the grid has no pair in distribution.
+        InputError: the grid has no pair within the training range.
     """
-    parts = [_cadmus(grid), _reported()] + ([] if llm is None else [_asked(llm)])
+    parts = [_cadmus(grid), _reported()] + ([] if llm is None else [_llms(llm)])
     return pl.concat(parts, how="diagonal_relaxed")
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """Cadmus as a line, the reported point, and a series for each LLM and kind of symbols."""
+    """Draw Cadmus as a line, the reported point, and a series per LLM and kind of symbols."""
     cadmus, gpt5 = _cadmus(grid), _reported()
-    series = [] if llm is None else _asked(llm).partition_by("model", "symbols", maintain_order=True)
+    series = [] if llm is None else _llms(llm).partition_by("model", "symbols", maintain_order=True)
     run = [rows.filter(pl.col("programs") > 0).sort("max_output_tokens") for rows in series]
     figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(series)))
     axes = figure.subplots()
@@ -74,7 +74,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         ls="none",
         ms=5,
         zorder=3,
-        label="GPT-5, normal symbols: as reported in the paper, not run",
+        label="GPT-5, normal symbols: reported in the paper, not run",
     )
     axes.set_xscale("log")
     limits = {limit for answered in run for limit in answered["max_output_tokens"]}
@@ -83,14 +83,14 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         axes.tick_params(axis="x", labelrotation=45 if len(ticks) > _MOST_LEVEL_TICKS else 0)
     else:
         ticks = [500, 1_000, reported.GPT5_OUTPUT_TOKENS, 4_000]
-        place: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "style": "italic"}
-        axes.text(0.5, 0.4, "no LLM was run", color=style.GREY, **place)
+        centre: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "style": "italic"}
+        axes.text(0.5, 0.4, "no LLM was run", color=style.GREY, **centre)
         axes.set_xlim(400, 5_000)
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     style.percent_axis(axes)
     axes.set(xlabel="maximum output tokens", ylabel="accuracy")
-    # In the order of the models; by itself, a legend has what has intervals last.
+    # Without handles, the legend would list the series with intervals last.
     figure.legend(handles=handles, loc="outside lower center")
     return figure
 
@@ -98,7 +98,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
 def _cadmus(grid: pl.DataFrame) -> pl.DataFrame:
     inside = summary(grid).filter(region="in_distribution")
     if not inside["programs"][0]:
-        raise InputError("the grid holds no pair within the training range; widen evaluate.grid")
+        raise InputError("the grid has no pair within the training range; widen evaluate.grid")
     return inside.select(
         pl.lit("Cadmus").alias("model"),
         pl.lit("normal").alias("symbols"),
@@ -120,6 +120,6 @@ def _reported() -> pl.DataFrame:
     )
 
 
-def _asked(llm: pl.DataFrame) -> pl.DataFrame:
+def _llms(llm: pl.DataFrame) -> pl.DataFrame:
     run = pl.when(pl.col("programs") > 0).then(pl.lit("measured")).otherwise(pl.lit("not run"))
     return with_accuracy(conditions(llm)).with_columns(run.alias("source"))

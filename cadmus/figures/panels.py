@@ -1,4 +1,4 @@
-"""Panels that several figures have: small multiples by sub-problem, and maps of layers and tokens."""
+"""Shared panels: small multiples by sub-problem, and layer × token heat maps."""
 
 import numpy as np
 import polars as pl
@@ -10,29 +10,28 @@ from cadmus.config import TEMPLATES
 from cadmus.figures import style
 
 LAYERS_WITH_TEXT = 8
-"""Layers up to which every cell of a map carries its number."""
+"""Maximum number of layers for which :func:`layer_map` prints the values of the cells."""
 METRICS = {"next_token": ("next token", style.BLUE, "o"), "verified": ("verified", style.ORANGE, "s")}
 
 
-def drawn(numbers: pl.DataFrame, x: str) -> pl.DataFrame:
-    """The rows that :func:`by_template` draws, in their order."""
-    rows = numbers.filter(pl.col("template").is_in(TEMPLATES) & pl.col("metric").is_in(METRICS))
-    places = {template: place for place, template in enumerate(TEMPLATES)}
-    return rows.sort(pl.col("template").replace_strict(places, return_dtype=pl.Int64), "metric", x)
+def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
+    """Return the rows that :func:`by_template` draws, sorted by template, metric and ``x``."""
+    rows = results.filter(pl.col("template").is_in(TEMPLATES) & pl.col("metric").is_in(METRICS))
+    return rows.sort(pl.col("template").cast(pl.Enum(TEMPLATES)), "metric", x)
 
 
-def by_template(numbers: pl.DataFrame, x: str, label: str) -> Figure:
-    """Accuracies and their intervals over a column, a panel for each sub-problem.
+def by_template(results: pl.DataFrame, x: str, label: str) -> Figure:
+    """Draw accuracies with their intervals, one panel per sub-problem.
 
     Args:
-        numbers: template, metric, accuracy, low, high and the column.
-        x: the column.
-        label: what it is called, with its unit.
+        results: columns template, metric, accuracy, low, high and ``x``.
+        x: column of the horizontal axis.
+        label: label of the horizontal axis, with its unit.
     """
     figure = Figure(figsize=(style.PAGE, 4.6))
     panels = figure.subplots(3, 3, sharex=True, sharey=True)
     for axes, template in zip(panels.flat, TEMPLATES, strict=True):
-        of_template = drawn(numbers, x).filter(template=template)
+        of_template = plotted(results, x).filter(template=template)
         for metric, (name, color, marker) in METRICS.items():
             rows = of_template.filter(metric=metric)
             style.line(axes, rows, x, "accuracy", color=color, marker=marker, label=name)
@@ -40,10 +39,10 @@ def by_template(numbers: pl.DataFrame, x: str, label: str) -> Figure:
             style.not_tested(axes)
         axes.set_title(template.replace("_", " "))
         style.percent_axis(axes)
-        # Room for the markers of what is always right.
+        # Room for the markers at 100%.
         axes.set_ylim(0, 1.06)
     figure.supxlabel(label, fontsize=8)
-    figure.supylabel("accuracy on held-out programs", fontsize=8)
+    figure.supylabel("accuracy", fontsize=8)
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
@@ -51,17 +50,16 @@ def by_template(numbers: pl.DataFrame, x: str, label: str) -> Figure:
 def layer_map(
     axes: Axes, rows: pl.DataFrame, column: str, largest: float, text: str, factor: float = 1
 ) -> AxesImage:
-    """A map of layers (upwards) and tokens, with lines between the two expressions and the comparator.
-
-    A cell without a row is empty.
+    """Draw a layer × token heat map, with lines between the two expressions and the comparator.
 
     Args:
-        axes: where.
-        rows: layer (from 0), token (from 1) and the column, one row a cell.
-        column: what is shown, from 0.
-        largest: the end of the scale.
-        text: format of the numbers in the cells, where there are few layers.
-        factor: what they are multiplied with.
+        axes: axes to draw on.
+        rows: columns layer (from 0), token (from 1) and ``column``, one row per cell; missing cells are
+            empty.
+        column: column with the values.
+        largest: maximum of the color scale, which starts at 0.
+        text: format of the values in the cells, printed if there are few layers.
+        factor: factor of the printed values.
     """
     layers, tokens = style.largest(rows["layer"]) + 1, style.largest(rows["token"])
     cells = np.full((layers, tokens), np.nan)
@@ -71,8 +69,8 @@ def layer_map(
         for (layer, token), value in np.ndenumerate(cells):
             missing = np.isnan(value)
             color = "black" if missing or value > largest / 2 else "white"
-            number = "–" if missing else format(factor * value, text)
-            axes.text(token, layer, number, ha="center", va="center", color=color, fontsize=6)
+            label = "–" if missing else format(factor * value, text)
+            axes.text(token, layer, label, ha="center", va="center", color=color, fontsize=6)
     for boundary in (tokens // 2 - 0.5, tokens - 1.5):
         axes.axvline(boundary, color="white", lw=1)
     step = 1 if layers <= LAYERS_WITH_TEXT else 3

@@ -1,4 +1,4 @@
-"""Whose comparator follows when a hidden state of one comparison is put into another."""
+"""Activation patching: predicted comparator by patched layer."""
 
 import polars as pl
 from matplotlib.figure import Figure
@@ -7,20 +7,20 @@ from cadmus.figures import style
 
 COLUMNS = (("token", "layer", "outcome", "programs", "share", "low", "high"),)
 LABELS = {
-    "own": ("of the program", style.GREY, "o"),
-    "hybrid": ("of the donor's number and the other one", style.BLUE, "s"),
-    "donor": ("of the donor", style.ORANGE, "^"),
+    "own": ("original", style.GREY, "o"),
+    "hybrid": ("patched value from donor, other value original", style.BLUE, "s"),
+    "donor": ("donor", style.ORANGE, "^"),
     "other": ("none of these", "black", "x"),
 }
 
 
 def data(patches: pl.DataFrame) -> pl.DataFrame:
-    """The shares, token by token and layer by layer."""
+    """Return the results by token, outcome and layer."""
     return patches.sort("token", "outcome", "layer")
 
 
 def draw(patches: pl.DataFrame) -> Figure:
-    """From the numbers of :func:`cadmus.experiments.patch.patching`, a panel for each token."""
+    """Draw the results of ``cadmus evaluate patch``, one panel per token."""
     figure = Figure(figsize=(style.PAGE, 2.7))
     patches = data(patches)
     tokens = patches["token"].unique().sort().to_list()
@@ -34,8 +34,8 @@ def draw(patches: pl.DataFrame) -> Figure:
             style.line(axes, rows, "layer", "share", color=color, marker=marker, label=label)
         if not of_token["programs"].max():
             style.not_tested(axes)
-        axes.set_title(f"token {token}, the end of the {which} number")
-        axes.set_xlabel("layer behind which it is exchanged")
+        axes.set_title(f"token {token}, end of the {which} expression")
+        axes.set_xlabel("patched after layer")
         axes.set_xticks(list(shown), list(shown.values()), rotation=30, ha="right")
         style.percent_axis(axes)
     panels[0].set_ylabel("predicted comparator")

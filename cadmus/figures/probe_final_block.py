@@ -1,4 +1,4 @@
-"""How well X and Y can be read off the output of the final block, token by token."""
+"""Accuracy of linear probes for X and Y on the output of the final block, by token."""
 
 import polars as pl
 from matplotlib.figure import Figure
@@ -9,29 +9,28 @@ COLUMNS = (("target", "layer", "token", "accuracy", "low", "high", "majority", "
 
 
 def data(probes: pl.DataFrame) -> pl.DataFrame:
-    """The probes of the final block, in the order of the tokens."""
+    """Return the results of the final block by target and token."""
     return probes.filter(pl.col("layer") == pl.col("layer").max()).sort("target", "token")
 
 
 def draw(probes: pl.DataFrame) -> Figure:
-    """Accuracy of the regressions of :func:`cadmus.experiments.probe.probe`, of the majority guess and of the
-    control."""
+    """Draw the results of ``cadmus evaluate probe``: probes, majority baselines and controls."""
     figure = Figure(figsize=(style.COLUMN, 2.6))
     axes = figure.subplots()
     final = data(probes)
     tokens = style.largest(final["token"])
     for target, color, marker in (("x", style.BLUE, "o"), ("y", style.ORANGE, "s")):
-        rows = final.filter(pl.col("target") == target)
+        rows = final.filter(target=target)
         label = f"{target.upper()}, probe"
         style.line(axes, rows, "token", "accuracy", color=color, marker=marker, label=label)
-        for column, ls, name in (("majority", "--", "best guess"), ("control", ":", "control")):
+        for column, ls, name in (("majority", "--", "majority"), ("control", ":", "control")):
             axes.plot(
                 rows["token"], rows[column], color=color, ls=ls, lw=0.9, label=f"{target.upper()}, {name}"
             )
     half = tokens // 2
     for boundary in (half + 0.5, tokens - 0.5):
         axes.axvline(boundary, color="#AAAAAA", lw=0.6)
-    for centre, text in (((half + 1) / 2, "first number"), (half + (half + 1) / 2, "second number")):
+    for centre, text in (((half + 1) / 2, "first expression"), (half + (half + 1) / 2, "second expression")):
         axes.text(centre, 1.04, text, ha="center", va="bottom", fontsize=7, color=style.GREY)
     axes.text(tokens, 1.04, "< > =", ha="center", va="bottom", fontsize=7, color=style.GREY)
     style.percent_axis(axes)

@@ -1,4 +1,4 @@
-"""Figures that the paper states, for comparison with ours; nothing here was measured by this system."""
+"""Results reported in the paper, for comparison with ours."""
 
 TABLE3: dict[str, tuple[int, float]] = {
     "basic_math": (10_000_000, 1.0),
@@ -14,6 +14,6 @@ TABLE3: dict[str, tuple[int, float]] = {
 """Training programs and validation accuracy of each sub-problem."""
 
 GPT5_ACCURACY = 0.95
-"""GPT-5 on the in-distribution comparison grid, normal symbols."""
+"""Accuracy of GPT-5 on the in-distribution comparison grid, normal symbols."""
 GPT5_OUTPUT_TOKENS = 2_000
-"""Output tokens that it was allowed."""
+"""Its maximum number of output tokens."""

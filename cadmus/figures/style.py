@@ -1,4 +1,4 @@
-"""What all figures share: the style, sizes, and files that come out the same every time."""
+"""Style, sizes and reproducible files of all figures."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -14,18 +14,18 @@ from cadmus.common.files import replacing
 
 STYLE = Path(__file__).with_name("cadmus.mplstyle")
 COLUMN = 3.4
-"""Width of a column, in inches."""
+"""Column width in inches."""
 PAGE = 7.0
-"""Width of a page, in inches."""
+"""Page width in inches."""
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 GREY = "#666666"
-PERCENT = PercentFormatter(1, decimals=0, symbol=" %")
+PERCENT = PercentFormatter(1, decimals=0)
 
 _METADATA = {".pdf": {"CreationDate": None, "Producer": None, "Creator": None}, ".png": {"Software": None}}
 
 
 def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """Draw under the style file, whatever the user's own settings are."""
+    """Decorate ``draw`` to use the style file instead of the user's settings."""
 
     @wraps(draw)
     def wrapped(*arguments: object) -> Figure:
@@ -36,7 +36,7 @@ def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 
 
 def save(figure: Figure, paths: Sequence[Path]) -> None:
-    """Write a figure, in the format that each path's suffix names; equal figures give equal bytes.
+    """Write a figure in the format of each path's suffix; equal figures give equal bytes.
 
     Raises:
         InputError: a file cannot be written.
@@ -48,28 +48,28 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
 
 
 def line(axes: Axes, rows: pl.DataFrame, x: str, y: str, *, color: str, marker: str, label: str) -> None:
-    """A column over another, with its interval, the columns low and high, as a band."""
+    """Plot column ``y`` over column ``x``, with the columns low and high as a band."""
     axes.fill_between(rows[x], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
     axes.plot(rows[x], rows[y], color=color, marker=marker, label=label)
 
 
 def not_tested(axes: Axes) -> None:
-    """Say that there is nothing to draw."""
+    """Label empty axes."""
     axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=GREY)
 
 
 def largest(column: pl.Series) -> int:
-    """The largest of integers, of which there is one at least."""
+    """Return the largest integer of a non-empty column."""
     return int(column.to_numpy().max())
 
 
 def layer_names(layers: int, step: int = 1) -> dict[int, str]:
-    """What the outputs of layers are called, every ``step``-th of ``layers``."""
+    """Return the labels of every ``step``-th layer: the embedding (0) and the blocks."""
     return {layer: f"block {layer}" if layer else "embedding" for layer in range(0, layers, step)}
 
 
 def percent_axis(axes: Axes, low: float = 0.0) -> None:
-    """Accuracy from ``low`` to 1 on the vertical axis, in percent."""
+    """Format the vertical axis as percentages from ``low`` to 1."""
     axes.set_ylim(low, 1.02)
     axes.yaxis.set_major_formatter(PERCENT)
     axes.grid(True, axis="y")

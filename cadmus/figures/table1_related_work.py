@@ -1,4 +1,4 @@
-"""Table 1: related systems and what they do, as the paper lists them, with this one."""
+"""Table 1: related work as listed in the paper, and this system."""
 
 from pathlib import Path
 
@@ -21,9 +21,10 @@ _HEADS = {
 
 
 def table() -> pl.DataFrame:
-    """The rows of ``related_work.csv``; E is an encoder, D a decoder.
+    """Return the rows of ``related_work.csv``.
 
-    Values: I integers, F floats, L lists, S strings, T tokens, ASM assembly.
+    Transformer: E encoder, D decoder. Values: I integers, F floats, L lists, S strings, T tokens, ASM
+        assembly.
     """
     dated = pl.format("{} ({})", "work", "year")
     work = pl.when(pl.col("year").is_null()).then("work").otherwise(dated).alias("Work")

@@ -1,4 +1,4 @@
-"""Table 2: the instructions of the number comparison with their alternate symbols."""
+"""Table 2: instructions of the number comparison and their alternate symbols."""
 
 import polars as pl
 
@@ -8,7 +8,7 @@ COLUMNS = ()
 
 
 def table() -> pl.DataFrame:
-    """The instructions of the table of :mod:`cadmus.isa` that have an alternate symbol."""
+    """Return the instructions of :mod:`cadmus.isa` that have an alternate symbol."""
     return pl.DataFrame(
         [
             {

@@ -1,4 +1,4 @@
-"""Table 3: accuracy on each sub-problem, beside the paper's."""
+"""Table 3: accuracy on each sub-problem, compared with the paper."""
 
 from typing import Any
 
@@ -13,17 +13,14 @@ COLUMNS = (("template", "training_programs", *METRICS),)
 
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:
-    """From the completions of ``cadmus evaluate``: accuracies in percent with 95 % intervals.
+    """Return the accuracies of ``cadmus evaluate completions`` in percent, with 95% intervals.
 
-    ``equality, solve`` completes equality programs from after the first expression, which the paper does
-    not report.
+    ``equality, solve``, equality programs completed from after the first expression, is not in the paper.
     """
-    numbers = accuracy_by(completions, "template", "training_programs")
+    accuracies = accuracy_by(completions, "template", "training_programs")
     rows = []
     for name in (*TEMPLATES[:2], SOLVE, *TEMPLATES[2:]):
-        of_template = {
-            row["metric"]: row for row in numbers.filter(pl.col("template") == name).iter_rows(named=True)
-        }
+        of_template = {row["metric"]: row for row in accuracies.filter(template=name).iter_rows(named=True)}
         if not of_template:
             continue
         counts = next(iter(of_template.values()))

@@ -9,20 +9,20 @@ from cadmus.figures import style
 COLUMNS = (("step", "loss", "completion_loss", "tokens"),)
 LOSSES = {"loss": ("all tokens", style.BLUE), "completion_loss": ("completions", style.GREEN)}
 
-SMOOTHED_SHARE = 0.01
-"""Share of the steps over which the mean losses are taken."""
+WINDOW = 0.01
+"""Window of the running means, as a fraction of all steps."""
 
 
 def data(metrics: pl.DataFrame) -> pl.DataFrame:
-    """The steps with their losses and the running means; of one that was trained twice, the last time."""
+    """Return losses and running means by step; of a repeated step, the last."""
     steps = metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
-    window = max(1, round(SMOOTHED_SHARE * len(steps)))
+    window = max(1, round(WINDOW * len(steps)))
     means = pl.col(*LOSSES).rolling_mean(window, min_samples=1, center=True).name.prefix("mean_")
     return steps.with_columns(means)
 
 
 def draw(metrics: pl.DataFrame) -> Figure:
-    """From ``metrics.jsonl``, a line a step: its number, its losses and the tokens trained on so far."""
+    """Draw ``metrics.jsonl``, which has one line per step."""
     metrics = data(metrics)
     figure = Figure(figsize=(style.COLUMN, 2.5))
     axes = figure.subplots()

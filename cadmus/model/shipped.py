@@ -1,4 +1,4 @@
-"""Path of the model that comes with the checkout; does not import torch."""
+"""Path of the model shipped with the repository; does not import torch."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "laptop"
 
 
 def named_or_default(directory: Path | None) -> Path:
-    """Return ``directory``, or by default that of the model that comes with the checkout.
+    """Return ``directory``, or the path of the shipped model if it is None.
 
     Raises:
-        InputError: ``directory`` is None and the checkout has no model.
+        InputError: ``directory`` is None and there is no shipped model.
     """
     if directory is None and not DEFAULT_MODEL.is_dir():
         raise InputError(
-            f"there is no model in {DEFAULT_MODEL}; name an export with --model DIR, or train one: "
-            "`make run` gives results/quick/model"
+            f"{DEFAULT_MODEL}: no model; pass one with --model DIR, or train one with `make run`, "
+            "which writes results/quick/model"
         )
     return directory or DEFAULT_MODEL

@@ -38,7 +38,7 @@ def test_server_that_cannot_start(export, tmp_path, monkeypatch):
     assert "is not a model export" in declined("--model", tmp_path)
     assert "--device abacus: not available" in declined("--model", export, "--device", "abacus")
     monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
-    assert "there is no model in" in declined()
+    assert ": no model; pass one with --model DIR" in declined()
 
 
 def test_help_imports_no_server_package():

@@ -1,4 +1,4 @@
-"""Completions by what their programs are like."""
+"""Accuracy by program length and by number of examples."""
 
 import polars as pl
 
@@ -22,7 +22,7 @@ def completions(template: str, *programs: tuple[str, int, bool]) -> pl.DataFrame
     )
 
 
-def test_lengths_are_taken_together_four_at_a_time():
+def test_lengths_are_in_bins_of_four():
     math = completions("basic_math", ("12<", 2, True), ("12+2>", 4, True), ("1234567<", 7, False))
     results = by_length(math).filter(metric="verified")
     assert results.select("template", "shortest", "longest", "programs", "correct").rows() == [
@@ -34,7 +34,7 @@ def test_lengths_are_taken_together_four_at_a_time():
 
 
 def test_an_example_is_a_call_in_the_prompt():
-    r"""Calls of the definition itself do not count, nor do those of other templates."""
+    r"""Calls inside the definition and in other templates do not count."""
     programs = [
         (r"2f4=3f6=1f2=\2*;", 12, True),
         (r"u3b4bf!u1b2b3bfu2bf!\L2>;", 20, False),

@@ -1,4 +1,4 @@
-"""Comparisons sampled from the test split."""
+"""Sampling of comparisons from the test split."""
 
 import itertools
 
@@ -18,7 +18,7 @@ from cadmus.vm.reference import run
 SHARE = 0.05
 
 
-def test_comparisons_per_pair_are_true_distinct_and_of_the_test_split() -> None:
+def test_comparisons_per_pair_are_true_distinct_test_programs() -> None:
     x, y = (side.ravel() for side in np.meshgrid([-38, -3, 0, 7, 10**6], [-38, 0, 7], indexing="ij"))
     programs, pair = comparisons.sample_per_pair(np.random.default_rng(1), x, y, 10, SHARE)
     texts = programs.to_strings()
@@ -53,7 +53,7 @@ def test_the_same_seed_gives_the_same_grid() -> None:
     assert first == second
 
 
-def test_comparisons_of_a_range_are_true_distinct_and_of_the_test_split() -> None:
+def test_comparisons_of_a_range_are_true_distinct_test_programs() -> None:
     values = Values(low=-4, high=4)
     programs, targets = sample_comparisons(np.random.default_rng(0), 2_000, values, 0.05, "evaluate.probe")
     texts = programs.to_strings()
@@ -66,8 +66,8 @@ def test_comparisons_of_a_range_are_true_distinct_and_of_the_test_split() -> Non
         assert set(side.tolist()) == set(range(-4, 5))
 
 
-def test_a_range_with_too_few_comparisons_is_refused() -> None:
-    with pytest.raises(InputError, match=r"evaluate\.probe: 500 test comparisons"):
+def test_a_range_with_too_few_comparisons_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"evaluate\.probe: needs 500 test comparisons"):
         sample_comparisons(np.random.default_rng(0), 500, Values(low=-38, high=-38), 0.05, "evaluate.probe")
-    with pytest.raises(InputError, match="0 were found"):
+    with pytest.raises(InputError, match="only 0 were found"):
         sample_comparisons(np.random.default_rng(0), 5, Values(low=900, high=950), 0.05, "evaluate.probe")

@@ -1,4 +1,4 @@
-"""Completions graded by execution."""
+"""Grading of completions by execution."""
 
 import itertools
 from types import SimpleNamespace
@@ -19,20 +19,19 @@ from cadmus.templates.expressions import expressions
 
 
 class Answers:
-    """A model that completes each prompt as told; ``None`` never ends."""
+    """Model with a fixed completion per prompt; ``None`` never ends."""
 
     def __init__(self, answers: dict[str, str | None]) -> None:
         self.answers = answers
 
     def complete(self, prompts: Programs, max_length: int) -> tuple[Programs, np.ndarray]:
-        told = [self.answers[prompt] for prompt in prompts.to_strings()]
-        return Programs.from_strings(text or "" for text in told), np.array(
-            [text is not None for text in told]
-        )
+        texts = [self.answers[prompt] for prompt in prompts.to_strings()]
+        ended = np.array([text is not None for text in texts])
+        return Programs.from_strings(text or "" for text in texts), ended
 
     def next_logits(self, prompts: Programs) -> np.ndarray:
-        told = [(self.answers[prompt] or "") + isa.END for prompt in prompts.to_strings()]
-        return np.eye(isa.VOCABULARY_SIZE, dtype=np.float32)[[isa.TOKEN_ID[text[0]] for text in told]]
+        texts = [(self.answers[prompt] or "") + isa.END for prompt in prompts.to_strings()]
+        return np.eye(isa.VOCABULARY_SIZE, dtype=np.float32)[[isa.TOKEN_ID[text[0]] for text in texts]]
 
 
 def table_of(template: str, *programs: str, prompt_length: int | list[int]) -> SimpleNamespace:
@@ -48,7 +47,7 @@ def counts(completions: pl.DataFrame, template: str) -> dict[str, int]:
     return dict(rows.select("metric", "correct").iter_rows())
 
 
-def test_scored_accuracy_is_one_minus_the_error_rate() -> None:
+def test_accuracy_is_one_minus_the_error_rate() -> None:
     rng = np.random.default_rng(0)
     pairs = list(itertools.islice(itertools.product("0123456789", "123456789"), 60))
     programs = [f"{a}{b}+{b}>" if a != "0" else f"0{b}+{b}=" for a, b in pairs]
@@ -62,15 +61,15 @@ def test_scored_accuracy_is_one_minus_the_error_rate() -> None:
     assert results["low"][0] < 0.65 < results["high"][0]
 
 
-def test_each_metric_counts_what_it_says() -> None:
+def test_metrics_differ_by_completion() -> None:
     programs = {
-        "34+7=": ("34+7", "="),  # the program's own
-        "34+6>": ("34+6", "=!"),  # another true one
-        "34+5>": ("34+5", ">!!"),  # true, and begins as the program's own
+        "34+7=": ("34+7", "="),  # the original
+        "34+6>": ("34+6", "=!"),  # another true program
+        "34+5>": ("34+5", ">!!"),  # true, and starts like the original
         "34+4>": ("34+4", "<"),  # false
         "34+3>": ("34+3", "__1"),  # true by dropping
-        "34+2>": ("34+2", None),  # no end, though what stands there is true
-        "34+1>": ("34+1", ""),  # ended at once: 7 and 1 are both true
+        "34+2>": ("34+2", None),  # true so far, but never ends
+        "34+1>": ("34+1", ""),  # ends at once: 7 and 1 are both true
     }
     table = table_of("basic_math", *programs, prompt_length=4)
     completions = complete(Answers(dict(programs.values())), table, 63)
@@ -82,7 +81,7 @@ def test_each_metric_counts_what_it_says() -> None:
     assert completions["verified_equality"].null_count() == len(programs)
 
 
-def test_the_end_is_a_next_token() -> None:
+def test_the_next_token_may_be_the_end() -> None:
     programs = ("\\L1>;u1b2bf", "\\L1>;u1bf!")
     table = table_of("apply_labels", *programs, prompt_length=[11, 9])
     right = complete(Answers({programs[0]: "", "\\L1>;u1bf": "!"}), table, 63)
@@ -109,7 +108,7 @@ def test_equality_is_solved_from_after_the_first_expression() -> None:
         "exact": 0,
         "next_token": 0,
     }
-    # Another comparison is true as well, but solves no equality.
+    # Another true comparison is not an equality.
     results = complete(Answers({**answers, program[:5]: "9>"}), table, 63)
     solve = counts(results, "equality_solve")
     assert (solve["verified"], solve["verified_equality"]) == (1, 0)

@@ -1,4 +1,4 @@
-"""The batched regressions against scikit-learn's."""
+"""Batched regressions, checked against scikit-learn."""
 
 import numpy as np
 import pytest
@@ -14,8 +14,10 @@ STEPS = [solver_steps(place) for place in range(3)]
 
 
 def informative(n: int, tokens: int = 3, width: int = 12, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
-    """Classes, and features on very different scales, one of them constant, that tell the less of them the
-    later the token."""
+    """Return features on very different scales, one of them constant, and their classes.
+
+    Later tokens have noisier features.
+    """
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(tokens, classes, width))
     labels = rng.integers(classes, size=n)
@@ -45,7 +47,7 @@ def test_regressions_match_scikit_learn(strengths) -> None:
                 np.testing.assert_allclose(of_ours.softmax(1), theirs.predict_proba(of_token), atol=0.05)
 
 
-def test_a_row_may_count_for_several_programs() -> None:
+def test_a_row_may_stand_for_several_programs() -> None:
     features, labels = informative(400)
     counts = np.eye(7, dtype=np.float32)[labels]
     counts[:200, 3] += 2

@@ -16,7 +16,7 @@ def test_results_keep_their_metadata(tmp_path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
 
 
-def test_results_without_rows_are_refused(tmp_path) -> None:
+def test_results_without_rows_are_an_error(tmp_path) -> None:
     write_results(pl.DataFrame({"x": []}), tmp_path / "x.parquet", {})
     with pytest.raises(InputError, match=r"x\.parquet: has no rows"):
         read_results(tmp_path / "x.parquet", ["x"])
@@ -26,15 +26,15 @@ def test_results_without_rows_are_refused(tmp_path) -> None:
     ("name", "content", "message"),
     [
         ("missing.parquet", None, "no such result file"),
-        ("results.xlsx", b"", "a result file ends in .parquet, .csv, .jsonl"),
+        ("results.xlsx", b"", "not a result file; its suffix must be .parquet or .csv or .jsonl"),
         ("results.parquet", b"PAR1 and no more", "damaged or not a .parquet file"),
         ("results.jsonl", b'{"step": 1', "damaged or not a .jsonl file"),
-        ("results.csv", b"step\n1\n", "no column 'loss'; needed are step, loss, found are step"),
+        ("results.csv", b"step\n1\n", "no column 'loss'; needs step, loss; has step"),
         ("results.csv", b"step,loss\n1,low\n", "column 'loss' holds String, not numbers"),
         ("results.jsonl", b'{"step": 1, "loss": [2]}', "column 'loss' holds List"),
     ],
 )
-def test_a_bad_result_file_is_one_line(tmp_path, name: str, content: bytes | None, message: str) -> None:
+def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes | None, message: str) -> None:
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)

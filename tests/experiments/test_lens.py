@@ -42,6 +42,6 @@ def test_the_lens_gives_loss_and_agreement_by_layer():
     assert at_comparator["correct"][0] == own.filter(token=10)["agreeing"][0]
 
 
-def test_too_few_programs_are_refused():
-    with pytest.raises(InputError, match=r"evaluate\.lens\.programs: 5 test comparisons .* 0 were found"):
+def test_too_few_programs_are_an_error():
+    with pytest.raises(InputError, match=r"evaluate\.lens\.programs: needs 5 test .* only 0 were found"):
         logit_lens(KnowsItself(), 5, Values(low=900, high=950), 0.05, seed=1)
