@@ -1,4 +1,4 @@
-"""The whole DAG at a tiny size, started as a user starts it, in a copy of the checkout."""
+"""The full workflow with the tiny config, run by the command line in a copy of the checkout."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def snakemake(directory, *arguments, timeout=900, **variables):
 
 
 def jobs(directory, *arguments):
-    """Number of jobs by rule that a run would start."""
+    """Return the number of jobs by rule of a dry run."""
     done = snakemake(directory, "--dry-run", *arguments)
     assert done.returncode == 0, done.stderr
     counted = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
@@ -65,7 +65,7 @@ def of_kind(kind):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A copy of the checkout in which the tiny run was made."""
+    """Return a copy of the checkout with a finished tiny run."""
     directory = copy_checkout(tmp_path_factory.mktemp("checkout"))
     done = snakemake(directory)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -77,26 +77,26 @@ def results(checkout):
     return checkout / "results/tiny"
 
 
-def test_the_dataset_is_there(results):
+def test_the_dataset_has_all_programs(results):
     manifest = json.loads((results / "dataset/manifest.json").read_text())
     assert manifest["name"] == "tiny"
     for shard in plan(CONFIG):
         assert len(pl.read_parquet(results / "dataset" / shard.path)) == shard.rows
 
 
-def test_the_dataset_has_its_report(results):
+def test_the_dataset_has_a_report(results):
     text = (results / "dataset/report.md").read_text()
     for figure in DATASET_FIGURES:
         assert f"(report/{figure}.png)" in text
         assert (results / f"dataset/report/{figure}.png").exists()
 
 
-def test_the_dataset_loads_as_its_card_says(results, tmp_path):
+def test_the_examples_of_the_dataset_card_run(results, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (results / "dataset/README.md").read_text(), re.DOTALL)
     load, polars = (block.replace("DATASET", str(results / "dataset")) for block in blocks)
-    told = 'print(json.dumps([programs.num_rows, programs["train"].column_names, len(one_template)]))'
+    output = 'print(json.dumps([programs.num_rows, programs["train"].column_names, len(one_template)]))'
     environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-W", "error", "-c", f"import json\n{load}\n{told}"]
+    command = [sys.executable, "-W", "error", "-c", f"import json\n{load}\n{output}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "dataset_info" not in done.stderr
@@ -120,7 +120,7 @@ def test_the_model_was_trained_and_loads(results):
     assert model.next_logits(Programs.from_strings(["34+7"])).shape == (1, 65)
 
 
-def test_the_experiments_cover_what_they_should(results):
+def test_the_experiments_are_complete(results):
     completions = pl.read_parquet(results / "experiments/completions.parquet")
     assert completions["template"].n_unique() == 10
     assert completions.group_by("template").len()["len"].unique().to_list() == [
@@ -139,21 +139,21 @@ def test_the_experiments_cover_what_they_should(results):
         assert (accuracies["accuracy"] <= accuracies["high"]).all()
 
 
-def test_the_model_has_its_card(results):
+def test_the_model_has_a_card(results):
     card = ModelCard.load(results / "model/README.md")
     assert "# Cadmus, run tiny" in card.text
-    told = {(result.dataset_config, result.dataset_split) for result in card.data.eval_results}
-    assert told == {(template, "test") for template in TEMPLATES}
+    evaluated = {(result.dataset_config, result.dataset_split) for result in card.data.eval_results}
+    assert evaluated == {(template, "test") for template in TEMPLATES}
     for template in TEMPLATES:
         assert f"| {template.replace('_', ' ')} |" in card.text
 
 
-def test_the_model_is_a_directory_to_upload(results):
+def test_the_model_directory_can_be_uploaded(results):
     assert {path.name for path in (results / "model").iterdir()} == {*MODEL_FILES, "README.md"}
 
 
 @pytest.mark.parametrize("name", of_kind("figure"))
-def test_every_figure_opens(results, name):
+def test_every_figure_is_valid(results, name):
     assert (results / f"figures/{name}.pdf").read_bytes().startswith(b"%PDF")
     height, width = matplotlib.image.imread(results / f"figures/{name}.png").shape[:2]
     assert min(height, width) > 200
@@ -161,7 +161,7 @@ def test_every_figure_opens(results, name):
 
 
 @pytest.mark.parametrize("name", of_kind("table"))
-def test_every_table_opens(results, name):
+def test_every_table_is_valid(results, name):
     rows = pl.read_csv(results / f"tables/{name}.csv")
     markdown = (results / f"tables/{name}.md").read_text()
     assert len(rows) > 5
@@ -170,11 +170,11 @@ def test_every_table_opens(results, name):
 
 
 @pytest.mark.parametrize("name", of_kind("page"))
-def test_every_page_is_there(results, name):
+def test_every_page_is_valid(results, name):
     assert (results / f"pages/{name}.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_the_report_is_one_page_with_captions_and_config(checkout, tmp_path):
+def test_the_report_has_captions_and_the_config(checkout, tmp_path):
     done = snakemake(checkout, "--report", str(tmp_path / "report.html"))
     assert done.returncode == 0, done.stdout + done.stderr
     text = (tmp_path / "report.html").read_text()
@@ -182,7 +182,7 @@ def test_the_report_is_one_page_with_captions_and_config(checkout, tmp_path):
         assert name in text
         assert figure.caption.split(",")[0] in text, name
     assert "eval_fraction" in text
-    # It opens offline: nothing is loaded from elsewhere.
+    # It loads nothing from the network.
     assert not re.search(r"""(src=|<link[^>]* href=)["']https?:""", text)
 
 
@@ -197,13 +197,13 @@ def test_the_plan_counts_the_jobs_of_the_workflow(checkout):
     assert sum(counted.values()) == len(FIGURES) + report_and_card
 
 
-def test_a_second_run_has_nothing_to_do(checkout):
+def test_a_second_run_starts_no_jobs(checkout):
     done = snakemake(checkout)
     assert done.returncode == 0
     assert "Nothing to be done" in done.stdout + done.stderr
 
 
-def test_a_change_runs_what_depends_on_it_and_nothing_else(checkout):
+def test_a_code_change_reruns_only_its_dependents(checkout):
     def edited(path):
         file = checkout / path
         text, times = file.read_text(), file.stat()
@@ -212,19 +212,19 @@ def test_a_change_runs_what_depends_on_it_and_nothing_else(checkout):
             return jobs(checkout)
         finally:
             file.write_text(text)
-            # A copy of the dataset, of which Snakemake has no checksums, would seem older than the file.
+            # Else the copied dataset below, which has no checksums, would be older than the file.
             os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     assert edited("cadmus/figures/comparison_grid.py") == {"figure": 1}
     assert edited("cadmus/templates/random.py")["shard"] == 3
     assert edited("cadmus/experiments/probe.py") == {"experiment": 1, "figure": 2}
-    machine = edited("cadmus/vm/compiled.py")
-    assert machine["shard"] == len(plan(CONFIG))
-    assert {"manifest", "train", "experiment"} <= set(machine)
+    vm = edited("cadmus/vm/compiled.py")
+    assert vm["shard"] == len(plan(CONFIG))
+    assert {"manifest", "train", "experiment"} <= set(vm)
     assert edited("cadmus/cli/main.py") == {}
 
 
-def test_a_changed_config_runs_what_it_decides(checkout):
+def test_a_config_change_reruns_only_its_dependents(checkout):
     assert jobs(checkout, "--config", 'evaluate={"completions": {"programs": 20}}') == {
         "experiment": 1,
         "figure": 2,
@@ -238,7 +238,7 @@ def test_a_changed_config_runs_what_it_decides(checkout):
 
 
 def files(directory):
-    """Modification time and size of every file."""
+    """Return the modification time and size of every file."""
     found = {path: path.stat() for path in directory.rglob("*")}
     return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in found.items()}
 
@@ -247,19 +247,19 @@ def files(directory):
     "arguments",
     [["--dry-run"], ["--dry-run", "--forceall"], ["--summary"], ["--lint"], ["--report", "r.html"]],
 )
-def test_what_starts_no_jobs_changes_no_results(checkout, results, arguments):
+def test_commands_without_jobs_keep_the_results(checkout, results, arguments):
     before = files(results)
     done = snakemake(checkout, *arguments, "--config", "train={steps: 10}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert files(results) == before
 
 
-def test_a_dry_run_in_a_new_checkout_makes_no_results(tmp_path):
+def test_a_dry_run_in_a_new_checkout_writes_no_results(tmp_path):
     assert jobs(copy_checkout(tmp_path))["shard"] == len(plan(CONFIG))
     assert not (tmp_path / "results").exists()
 
 
-def test_a_config_that_cannot_be_written_is_one_line(tmp_path):
+def test_an_unwritable_config_gives_a_one_line_error(tmp_path):
     copy_checkout(tmp_path)
     (tmp_path / "results/tiny/config.yaml").mkdir(parents=True)
     done = snakemake(tmp_path)
@@ -268,7 +268,7 @@ def test_a_config_that_cannot_be_written_is_one_line(tmp_path):
     assert errors == ["cadmus: error: cannot write results/tiny/config.yaml: Is a directory"]
 
 
-def test_a_killed_generation_goes_on_with_the_missing_shards_alone(checkout, results):
+def test_an_interrupted_generation_resumes_with_the_missing_shards(checkout, results):
     dataset = results / "dataset"
     report = dataset.relative_to(checkout) / "report.md"
     shard = dataset / "train/random-0000.parquet"
@@ -280,7 +280,7 @@ def test_a_killed_generation_goes_on_with_the_missing_shards_alone(checkout, res
     done = snakemake(checkout, "--", str(report))
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path: path.read_bytes() for path in before} == before
-    # The same dataset again is no reason to train again; another one is.
+    # The model is retrained only if the dataset changes.
     assert jobs(checkout) == {}
     manifest.write_text(manifest.read_text().replace('"name": "tiny"', '"name": "other"'))
     try:
@@ -290,16 +290,16 @@ def test_a_killed_generation_goes_on_with_the_missing_shards_alone(checkout, res
     assert jobs(checkout) == {}
 
 
-def test_a_misspelt_key_is_one_line(checkout):
+def test_a_misspelt_key_gives_a_one_line_error(checkout):
     done = snakemake(checkout, "--dry-run", "--config", 'train={"stepz": 30}')
     assert done.returncode == 2
     errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
     assert errors == ["cadmus: error: tests/tiny.yaml: train.stepz: no such key; did you mean 'steps'?"]
 
 
-def test_an_interrupted_training_goes_on(checkout, results):
+def test_an_interrupted_training_resumes(checkout, results):
     stopped = checkout / "results/stopped"
-    # The times of the files stay, so that no shard is made again.
+    # Copies keep their times, so no shard is rerun.
     shutil.copytree(results / "dataset", stopped / "dataset")
     text = (checkout / "tests/tiny.yaml").read_text()
     text = text.replace("name: tiny", "name: stopped").replace("steps: 20", "steps: 300")
@@ -337,7 +337,7 @@ def test_an_interrupted_training_goes_on(checkout, results):
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 301))
     assert not (stopped / "training/checkpoints").exists()
 
-    # A job that fails says what the command said, though its output goes through a pipe.
+    # A failed job shows the error of its command, although its output goes through a pipe.
     (stopped / "model/meta.json").write_text("{")
     command[command.index("results/stopped/model/meta.json")] = "results/stopped/experiments/grid.parquet"
     failed = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
@@ -346,7 +346,7 @@ def test_an_interrupted_training_goes_on(checkout, results):
     assert "Missing" not in failed.stderr.split("Error in rule experiment")[1]
 
 
-def test_llms_are_asked_when_there_is_a_key_and_the_figures_say_which_were_not(checkout, results):
+def test_llms_run_with_a_key_and_are_marked_as_not_run_without_it(checkout, results):
     prices = {"usd_per_million_input": 1, "usd_per_million_output": 10, "source": "a test"}
     table = {
         name: {"model": "gpt-test", "endpoint": endpoint, "transport": name, **prices}
@@ -357,8 +357,8 @@ def test_llms_are_asked_when_there_is_a_key_and_the_figures_say_which_were_not(c
     llm = ("--config", f"llm={{models: [direct, batch], symbols: [alternate], {limits}}}")
 
     def series():
-        numbers = pl.read_csv(results / "figures/output_tokens.csv").filter(pl.col("max_output_tokens") == 64)
-        return {(row["model"], row["symbols"]): row for row in numbers.iter_rows(named=True)}
+        rows = pl.read_csv(results / "figures/output_tokens.csv").filter(max_output_tokens=64)
+        return {(row["model"], row["symbols"]): row for row in rows.iter_rows(named=True)}
 
     done = snakemake(checkout, *llm)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -382,14 +382,14 @@ def test_llms_are_asked_when_there_is_a_key_and_the_figures_say_which_were_not(c
     folders = (results, checkout / ".snakemake")
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     assert not [path for path in files if b"sk-of-the-workflow" in path.read_bytes()]
-    # Without the key nothing is sent, and what was answered is still there.
+    # Without the key nothing is sent, and the replies are kept.
     done = snakemake(checkout, *llm)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {row["source"] for row in series().values()} == {"measured"}
 
 
-def test_the_workflow_passes_the_lint_with_the_packages_of_snakemake_alone(checkout, tmp_path):
-    """As the workflow catalog looks at it, in a clone without an environment."""
+def test_lint_needs_only_light_packages(checkout, tmp_path):
+    """The Snakemake workflow catalog lints a clone without our environment."""
     ours = ("deepspeed", "matplotlib", "numba", "polars", "sklearn", "torch")
     blocked = f"import sys\nsys.modules.update(dict.fromkeys({ours}))\n"
     (tmp_path / "sitecustomize.py").write_text(blocked)
@@ -397,17 +397,17 @@ def test_the_workflow_passes_the_lint_with_the_packages_of_snakemake_alone(check
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_environment_of_the_rules_has_the_packages_that_they_need():
+def test_the_conda_environment_has_the_required_packages():
     with (ROOT / "pyproject.toml").open("rb") as file:
         needed = {re.match(r"[\w-]+", line)[0] for line in tomllib.load(file)["project"]["dependencies"]}
     *listed, pip = yaml.safe_load((ROOT / "workflow/envs/cadmus.yaml").read_text())["dependencies"]
-    there = {re.match(r"[\w-]+", line)[0] for line in listed + pip["pip"]}
+    installed = {re.match(r"[\w-]+", line)[0] for line in listed + pip["pip"]}
     # No rule serves a model.
-    assert needed - {"starlette", "uvicorn", "torch"} <= there
-    assert "pytorch" in there
+    assert needed - {"starlette", "uvicorn", "torch"} <= installed
+    assert "pytorch" in installed
 
 
-def test_the_workflow_is_a_module_of_another_one(tmp_path):
+def test_another_workflow_can_use_it_as_a_module(tmp_path):
     (tmp_path / "Snakefile").write_text(f"""
 module cadmus:
     snakefile: "{ROOT}/workflow/Snakefile"
@@ -421,14 +421,14 @@ use rule * from cadmus
     planned = snakemake(tmp_path, "--dry-run", "--", *made, PYTHONPATH="")
     assert planned.returncode == 0, planned.stdout + planned.stderr
     assert not (tmp_path / "results").exists()
-    # Snakemake asks for the parameters of a forced job last.
+    # For forced jobs, Snakemake evaluates params last.
     done = snakemake(tmp_path, "--forceall", "--", *made, PYTHONPATH="")
     assert done.returncode == 0, done.stdout + done.stderr
     assert all((tmp_path / path).exists() for path in made)
     assert load_config(tmp_path / "results/tiny/config.yaml") == CONFIG
 
 
-def test_a_config_outside_the_checkout_extends_one_of_it(tmp_path):
+def test_a_config_outside_the_checkout_can_extend_a_shipped_one(tmp_path):
     (tmp_path / "mine.yaml").write_text("extends: quick\nname: mine\ntrain: {steps: 3}\n")
     table = "results/mine/tables/table2_instructions.csv"
     command = [

@@ -1,4 +1,4 @@
-# What the rules share: the checked config, the shards, and the sources that a result depends on.
+# Shared by the rules: the validated config, paths, and input and params functions.
 
 import os
 import sys
@@ -6,8 +6,7 @@ from pathlib import Path
 
 import yaml
 
-# The package of this checkout. Where the workflow is a module of another one and comes from elsewhere, there is none,
-# and the package that is installed is taken.
+# Import the package of this checkout. If the workflow is a remote module of another one, import the installed package.
 sys.path.insert(0, str(Path(str(workflow.current_basedir)).parents[1]))
 
 import cadmus
@@ -24,13 +23,13 @@ from cadmus.common.sources import sources_of
 
 
 def read_config():
-    """The config with all its defaults.
+    """Return the config with its defaults.
 
     Raises:
-        InputError: a file, key or value is wrong.
+        InputError: a file, key or value is invalid.
     """
     paths = [Path(os.path.relpath(path)) for path in workflow.configfiles]
-    # Snakemake has read the files, but takes a key that comes twice.
+    # Unlike Snakemake, read_yaml rejects duplicate keys.
     for path in paths:
         read_yaml(path)
     values = extended(config, paths[-1] if paths else Path("config"))
@@ -41,40 +40,39 @@ try:
     RUN = read_config()
 except InputError as error:
     print(f"cadmus: error: {error}", file=sys.stderr)
-    # Nothing is locked or started yet, so leaving at once loses nothing.
+    # Nothing is locked or running yet, so exiting at once is safe.
     os._exit(2)
 RESULTS = f"results/{RUN.name}"
 CONFIG = Path(RESULTS, "config.yaml")
 CONFIG_TEXT = yaml.safe_dump(RUN.model_dump(), sort_keys=False, default_flow_style=None)
-# The report shows it.
+# For the report.
 config["resolved"] = CONFIG_TEXT
 SHARDS = plan(RUN)
 FIGURES = experiments.figures()
 DATASET = f"{RESULTS}/dataset"
 MODEL = f"{RESULTS}/model"
-# The same package, and the Python that runs Snakemake unless --sdm brings another. A prefix
-# takes the place of Snakemake's own, which stops a command at its first part that fails: without it, a
-# training that was interrupted would lose its checkpoints.
+# Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
+# own, so it must set strict mode.
 ROOT = Path(cadmus.__file__).parents[1]
 STRICT = f'set -euo pipefail; export PYTHONPATH="{ROOT}"; '
 if not workflow.deployment_settings.deployment_method:
     STRICT += f'export PATH="{Path(sys.executable).parent}:$PATH"; '
-# In a job of a cluster, where a training that is told to stop is to go on later.
+# In cluster jobs, the training requeues its job on SIGTERM.
 if workflow.remote_exec:
     STRICT += "export CADMUS_REQUEUE=1; "
 shell.prefix(STRICT)
 
 
 def memory(megabytes):
-    """Memory of a job, more when it is tried again."""
+    """Return a resource function whose memory increases with each attempt."""
     return lambda wildcards, attempt: attempt * megabytes
 
 
 def config_file(wildcards):
-    """The path of the config with all its defaults. A run that starts jobs writes the file here.
+    """Return the path of the config with its defaults; write the file if jobs will run.
 
-    Snakemake asks for the parameters of a job before it starts the job. Making the file an output would not do:
-    Snakemake ignores changed parameters downstream of a job that is to run. A module has no `onstart`.
+    Snakemake evaluates the params of a job before it starts the job. A rule cannot write the file, as Snakemake
+    ignores changed params downstream of a job that will run, and a module has no `onstart`.
     """
     starts_jobs = workflow.executor_plugin is not None and not workflow.dryrun
     if starts_jobs and not (CONFIG.is_file() and CONFIG.read_text() == CONFIG_TEXT):
@@ -88,13 +86,13 @@ def config_file(wildcards):
 
 
 def section(*names):
-    """Values of the config that decide a result, as the parameter that makes Snakemake run it again."""
+    """Return sections of the config as params, so that Snakemake reruns a job if they change."""
     values = RUN.model_dump()
     return {name: values[name] for name in names}
 
 
 def code(*modules):
-    """The source files of modules and of what they import, relative to the working directory."""
+    """Return the source files of modules and of their imports, relative to the working directory."""
     return [os.path.relpath(path) for path in sources_of(*modules)]
 
 
@@ -103,7 +101,7 @@ def shard_code(wildcards):
 
 
 def earlier_shards(wildcards):
-    """The shards of the same template and split with lower numbers."""
+    """Return the shards of the same template and split with lower numbers."""
     return [
         f"{DATASET}/{shard.path}"
         for shard in SHARDS
@@ -113,7 +111,7 @@ def earlier_shards(wildcards):
 
 
 def experiment_input(wildcards):
-    """The model or the snapshots, and the dataset if the experiment reads it."""
+    """Return the model or the snapshots, and the dataset if the experiment reads it."""
     experiment = EXPERIMENTS[wildcards.experiment]
     train = rules.train.output
     found = (
@@ -147,7 +145,7 @@ def experiment_gpus(wildcards):
 
 
 def experiment_settings(wildcards):
-    """The settings that decide the results."""
+    """Return the settings that the results depend on."""
     shared = (
         {"split", "batch_size"} if EXPERIMENTS[wildcards.experiment].dataset else set()
     )
@@ -155,7 +153,7 @@ def experiment_settings(wildcards):
 
 
 def figure_results(wildcards):
-    """The result files that a figure is drawn from."""
+    """Return the result files of a figure."""
     made = {"metrics": rules.train.output.metrics, "llm": rules.llm_score.output[0]}
     return [
         made.get(source, f"{RESULTS}/experiments/{source}.parquet")
@@ -184,7 +182,7 @@ def model_directory(wildcards, input):
 
 
 def targets():
-    """Every figure, table and page, and what they are made from; the cards of dataset and model."""
+    """Return the cards of dataset and model, and all figures, tables and pages."""
     return [f"{DATASET}/{CARD}", f"{MODEL}/{CARD}"] + [
         f"{RESULTS}/{figure.kind}s/{figure.name}{suffix}"
         for figure in FIGURES.values()

@@ -1,4 +1,4 @@
-# True programs: one job a shard, then the manifest over all of them, then report and card.
+# Dataset: one job per shard, then the manifest of all shards, then the report and the card.
 
 
 rule shard:
@@ -9,14 +9,14 @@ rule shard:
         f"{DATASET}/{{split}}/{{template}}-{{number}}.parquet",
     log:
         f"{RESULTS}/logs/shard-{{split}}-{{template}}-{{number}}.log",
-    # The shards of a template come one after another, and the later templates take longest.
+    # Shards of a template run in sequence, and later templates take longer.
     priority: lambda wildcards: TEMPLATES.index(wildcards.template)
     group:
         "shards"
     conda:
         "../envs/cadmus.yaml"
     resources:
-        # Three times what was measured.
+        # Three times the measured memory.
         mem_mb=memory(1_500 + RUN.dataset.shard_size // 1_000),
     params:
         config_file=config_file,

@@ -1,4 +1,4 @@
-# Experiments on the trained model, one Parquet file of results each, from the registry cadmus.experiments; the model card.
+# Experiments of the registry cadmus.experiments, one Parquet file of results each, and the model card.
 
 EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
 

@@ -1,4 +1,4 @@
-# Figures, tables and pages, drawn from result files alone; `snakemake results/quick/figures/NAME.pdf` draws one.
+# Figures, tables and pages, drawn from result files. `snakemake results/quick/figures/NAME.pdf` draws one figure.
 
 
 rule figure:

@@ -1,5 +1,5 @@
-# Large language models on the comparison grid. Requests are prepared if the config names models, and sent if there is
-# a key too. Replies are not outputs: Snakemake deletes the outputs of a failed job, and replies cost money.
+# Large language models on the comparison grid. Replies cost money, so they are not outputs: Snakemake deletes the
+# outputs of a failed job.
 
 
 localrules:
@@ -7,7 +7,7 @@ localrules:
     llm_collect,
 
 
-# Without a key nothing is sent, and the figures mark these series as not run.
+# Without a key, requests are prepared but not sent, and the figures mark these series as not run.
 SENT = bool(RUN.llm.models and os.environ.get("OPENAI_API_KEY"))
 
 

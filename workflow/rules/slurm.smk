@@ -1,4 +1,4 @@
-# What a run through workflow/profiles/slurm needs besides the profile.
+# Checks and error hints for workflow/profiles/slurm.
 
 import sys
 from pathlib import Path
@@ -9,32 +9,32 @@ from cadmus.planning.slurm import Demand, check, hints, read_partitions
 from cadmus.errors import InputError
 
 
-def remembered(ask):
-    """A function that asks until there is an answer, and gives that from then on."""
-    known = None
+def cached(query):
+    """Cache the first result of ``query`` that is not None."""
+    result = None
 
     def answer():
-        nonlocal known
-        known = ask() if known is None else known
-        return known
+        nonlocal result
+        result = query() if result is None else result
+        return result
 
     return answer
 
 
-# The plugin for SLURM (2.8.0) takes squeue where the controller keeps finished jobs long enough, which it asks at each look at
-# them. While the controller is away it has no answer and turns to sacct, and without accounting loses all jobs by that.
+# Before each status query, the SLURM plugin (2.8.0) asks the controller for MinJobAge. Without an answer, while the controller
+# is down, it falls back from squeue to sacct and, without accounting, loses all jobs.
 slurm_plugin = sys.modules.get("snakemake_executor_plugin_slurm")
 if slurm_plugin:
-    slurm_plugin.get_min_job_age = remembered(slurm_plugin.get_min_job_age)
+    slurm_plugin.get_min_job_age = cached(slurm_plugin.get_min_job_age)
 
 
 def demand(job):
-    """What a job asks the cluster for."""
+    """Return the resources of a job."""
 
     def number(resource):
-        asked = job.resources.get(resource)
-        # What depends on a file that is not there yet is a text.
-        return asked if isinstance(asked, int) else 0
+        value = job.resources.get(resource)
+        # A string until the files exist that the resource depends on.
+        return value if isinstance(value, int) else 0
 
     return Demand(
         job.rule.name,
@@ -42,7 +42,7 @@ def demand(job):
         nodes=job.resources.get("nodes") or 1,
         cores=job.threads,
         memory=number("mem_mb"),
-        # On several nodes the training asks for GPUs by node, and not by the resource gpu.
+        # On several nodes, the training requests GPUs per node instead of the resource gpu.
         gpus=number("gpu") or number("train_gpus"),
         gpu_model=job.resources.get("gpu_model")
         or job.resources.get("train_gpu_model")
@@ -52,13 +52,13 @@ def demand(job):
 
 
 def check_cluster():
-    """See that the cluster has what the jobs ask for.
+    """Check that the cluster can run all jobs.
 
     Raises:
-        WorkflowError: it has not; nothing is submitted.
+        WorkflowError: it cannot run a job; nothing is submitted.
     """
     demands = [demand(job) for job in workflow.dag.needrun_jobs() if not job.is_local]
-    # A wrong partition is that of all jobs, unless those with GPUs have their own.
+    # Jobs without GPUs first: their partition is that of all jobs unless gpu_partition is set.
     demands.sort(key=lambda demand: demand.gpus)
     try:
         check(demands, read_partitions())

@@ -1,14 +1,14 @@
-# The model. Snakemake deletes the outputs of a failed job, so what a resumed training needs is not an output:
-# `cadmus train` keeps it in the checkpoints and in *.partial files until the model is exported.
+# Training. Snakemake deletes the outputs of a failed job, so the checkpoints and *.partial files, from which
+# `cadmus train` resumes, are not outputs.
 
 from cadmus.planning.slurm import training_job
 
-# One launcher per node starts the ranks there.
+# srun starts one launcher per node, which starts its ranks.
 SPREAD = (
     "$([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
     " --cpus-per-task={threads} --kill-on-bad-exit=1)"
 )
-# Nodes and GPUs of this rule, from a SLURM profile.
+# Resources of this rule in a SLURM profile, such as train_nodes.
 SITE = {
     name: resource.raw
     for name, resource in workflow.resource_settings.overwrite_resources.get(
@@ -24,7 +24,7 @@ rule train:
         manifest=rules.manifest.output[0],
         code=code("cadmus.train.loop"),
     output:
-        # Not directory(MODEL): the rule `card` adds to it.
+        # Not directory(MODEL), to which the rule model_card adds a file.
         model=[f"{MODEL}/{name}" for name in MODEL_FILES],
         snapshots=directory(f"{RESULTS}/training/snapshots"),
         metrics=f"{RESULTS}/training/metrics.jsonl",
@@ -43,7 +43,7 @@ rule train:
         model=subpath(output[0], parent=True),
         config=section("seed", "model", "train"),
         checkpoints=f"{RESULTS}/training/checkpoints",
-    # SLURM sends SIGTERM to every process of a job step; shell and tee wait for the training to save a checkpoint.
+    # SLURM sends SIGTERM to all processes of a job step. Shell and tee ignore it until the checkpoint is saved.
     shell:
         "trap : TERM; "
         + SPREAD

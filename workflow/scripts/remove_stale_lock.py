@@ -1,6 +1,6 @@
-"""Remove Snakemake's lock on the working directory when no Snakemake runs here any more.
+"""Remove Snakemake's lock on the working directory if no Snakemake is running there.
 
-A run that was killed, or a power loss, leaves its lock behind, and `make run` is to go on all the same.
+This lets `make run` resume after a killed run or a power loss.
 """
 
 import os
@@ -13,7 +13,7 @@ LOCKS = Path(".snakemake/locks")
 
 
 def snakemake_runs_here() -> bool:
-    """Whether another process that looks like Snakemake works in this directory."""
+    """Return True if a Snakemake process runs in the working directory."""
     here = os.getcwd()
     for process in psutil.process_iter(["cmdline"]):
         try:
@@ -21,11 +21,11 @@ def snakemake_runs_here() -> bool:
             if process.pid != os.getpid() and "snakemake" in command and process.cwd() == here:
                 return True
         except psutil.Error:
-            # The process ended, or belongs to somebody else.
+            # The process ended or belongs to another user.
             continue
     return False
 
 
 if LOCKS.is_dir() and any(LOCKS.iterdir()) and not snakemake_runs_here():
-    print("removing the lock of a run that was killed")
+    print("removing the lock of a killed run")
     shutil.rmtree(LOCKS)
