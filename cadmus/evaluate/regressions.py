@@ -20,7 +20,7 @@ BETAS = (0.9, 0.99)
 
 
 class Regressions:
-    """P regressions on different features of the same rows, each of which stands for one or more programs.
+    """P regressions on different features of the same rows; a row counts one or more programs.
 
     Features are standardized, then whitened by S + 1, where S is their within-class covariance; this takes a
     quarter of the steps. The objective is scikit-learn's after ``StandardScaler``: the mean cross-entropy

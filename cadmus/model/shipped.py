@@ -11,7 +11,7 @@ def named_or_default(directory: Path | None) -> Path:
     """Return ``directory``, or the path of the shipped model if it is None.
 
     Raises:
-        InputError: ``directory`` is None and there is no shipped model.
+        InputError: ``directory`` is None and the shipped model is missing.
     """
     if directory is None and not DEFAULT_MODEL.is_dir():
         raise InputError(

@@ -1,4 +1,4 @@
-"""The commands of the experiments, on untrained models."""
+"""Commands of the experiments, on untrained models."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ evaluate:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    """A folder with a config, an untrained model and a dataset."""
+    """Return a directory with a config, an untrained model and a dataset."""
     place = tmp_path_factory.mktemp("experiments")
     (place / "config.yaml").write_text(CONFIG)
     run = load_config(place / "config.yaml")
@@ -78,7 +78,7 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
         ("patch", 2 * 2 * 4),
     ],
 )
-def test_an_experiment_writes_its_results_and_their_origin(place, tmp_path, command: str, rows: int) -> None:
+def test_experiments_write_results_and_provenance(place, tmp_path, command: str, rows: int) -> None:
     outputs = [tmp_path / f"{name}.parquet" for name in "ab"]
     for output in outputs:
         done = invoke(place, command, output)
@@ -100,7 +100,7 @@ def test_training_programs_come_from_the_manifest(place, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("command", ["completions", "curve", "grid", "probe", "lens", "patch"])
-def test_bad_input_is_one_line_and_leaves_nothing(place, tmp_path, command: str) -> None:
+def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str) -> None:
     models = "snapshots" if command == "curve" else "model"
     cases = {
         "--output": invoke(place, command, tmp_path / "a.csv"),
@@ -118,7 +118,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(place, tmp_path, command: str)
 
 
 @pytest.mark.parametrize(("command", "rows"), [("completions", 10), ("grid", 3)])
-def test_accuracies_are_told_as_lines_or_as_json(place, tmp_path, command: str, rows: int) -> None:
+def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, rows: int) -> None:
     told = invoke(place, command, tmp_path / "a.parquet")
     as_json = invoke(place, command, tmp_path / "a.parquet", as_json=True)
     results = json.loads(as_json.stdout)
@@ -129,7 +129,7 @@ def test_accuracies_are_told_as_lines_or_as_json(place, tmp_path, command: str, 
         assert line.endswith(f" of {programs} programs")
 
 
-def test_a_curve_is_of_the_snapshots_in_their_order(place, tmp_path) -> None:
+def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
     assert invoke(place, "curve", tmp_path / "a.parquet").exit_code == 0
     curve = pl.read_parquet(tmp_path / "a.parquet")
     assert curve.select("step", "tokens", "flops").unique(maintain_order=True).rows() == [
@@ -143,7 +143,7 @@ def test_a_curve_is_of_the_snapshots_in_their_order(place, tmp_path) -> None:
     assert of_last.equals(accuracy_by(pl.read_parquet(tmp_path / "b.parquet"), "template"))
 
 
-def test_a_snapshot_that_does_not_say_how_long_it_was_trained_is_refused(place, tmp_path) -> None:
+def test_a_snapshot_without_training_metadata_is_an_error(place, tmp_path) -> None:
     run = load_config(place / "config.yaml")
     save_export(
         GPT(run.model), run.model, snapshot_path(tmp_path / "snapshots", 1), {"config": run.model_dump()}
@@ -153,7 +153,7 @@ def test_a_snapshot_that_does_not_say_how_long_it_was_trained_is_refused(place, 
     assert "meta.json: steps: missing; give the snapshots of a training" in str(refused.exception)
 
 
-def test_a_truncated_model_is_bad_input(place, tmp_path) -> None:
+def test_a_truncated_model_is_an_error(place, tmp_path) -> None:
     broken = tmp_path / "model"
     broken.mkdir()
     for path in (place / "model").iterdir():
@@ -164,7 +164,7 @@ def test_a_truncated_model_is_bad_input(place, tmp_path) -> None:
     assert not (tmp_path / "a.parquet").exists()
 
 
-def test_a_model_of_another_split_is_refused(place, tmp_path) -> None:
+def test_a_model_of_another_split_is_an_error(place, tmp_path) -> None:
     run = load_config(place / "config.yaml")
     values = run.model_dump()
     values["dataset"]["eval_fraction"] = 0.2
@@ -176,7 +176,7 @@ def test_a_model_of_another_split_is_refused(place, tmp_path) -> None:
     )
 
 
-def test_a_dataset_that_the_model_may_have_been_trained_on_is_refused(place, tmp_path) -> None:
+def test_a_dataset_with_possible_training_programs_is_an_error(place, tmp_path) -> None:
     (tmp_path / "other.yaml").write_text(
         CONFIG.replace("max_length: 24", "max_length: 24\n  eval_fraction: 0.2")
     )
@@ -191,7 +191,7 @@ def test_a_dataset_that_the_model_may_have_been_trained_on_is_refused(place, tmp
         assert "belong to the training split at dataset.eval_fraction 0.05" in str(refused.exception)
 
 
-def test_without_a_config_it_is_the_model_s_with_default_experiments(place, tmp_path) -> None:
+def test_the_default_config_is_the_model_s_with_default_experiments(place, tmp_path) -> None:
     values = load_config(place / "config.yaml").model_dump()
     del values["evaluate"]
     run = config.parse_config(values, "of the model")
@@ -208,7 +208,7 @@ def test_without_a_config_it_is_the_model_s_with_default_experiments(place, tmp_
     assert "meta.json: config: missing; give the config of the training" in str(refused.exception)
 
 
-def test_training_on_the_dataset_of_another_config_is_refused(place, tmp_path) -> None:
+def test_training_on_the_dataset_of_another_config_is_an_error(place, tmp_path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text(CONFIG.replace("max_length: 24", "max_length: 25"))
     options = {"config": other, "dataset": place / "dataset"}
@@ -220,7 +220,7 @@ def test_training_on_the_dataset_of_another_config_is_refused(place, tmp_path) -
     assert list(tmp_path.iterdir()) == [other]
 
 
-def test_a_config_that_does_not_fit_is_one_line(place, tmp_path) -> None:
+def test_a_mismatched_config_is_an_error(place, tmp_path) -> None:
     (tmp_path / "grid.yaml").write_text(CONFIG.replace("low: -1, high: 1", "low: 900, high: 901"))
     (tmp_path / "short.yaml").write_text(CONFIG.replace("max_length: 24", "max_length: 10"))
     for command, message in (

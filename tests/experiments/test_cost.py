@@ -1,4 +1,4 @@
-"""The declared cost of experiments against counted operations."""
+"""Declared costs of experiments, checked against counted operations."""
 
 import numpy as np
 import pytest
@@ -20,11 +20,11 @@ from tests.checkout import ROOT
 
 TINY = ROOT / "tests/tiny.yaml"
 LENGTHS = {"equality": (12.0, 10.0), "random": (10.0, 5.0)}
-"""Mean tokens of a program, the end included, and of its prompt."""
+"""Mean tokens of a program, including its end, and of its prompt."""
 
 
 def tiny(**sections):
-    """The tiny config with changes in its sections."""
+    """Return the tiny config with changed sections."""
     values = load_config(TINY).model_dump()
     for name, changes in sections.items():
         values[name] = {**values[name], **changes}
@@ -46,7 +46,7 @@ def test_completions_count_program_and_prompt_and_equality_twice():
     assert tokens_of("curve", run) == pytest.approx(2 * 2 * 60 * (11 + 10))
 
 
-def test_the_split_that_is_completed_counts():
+def test_completions_count_the_evaluated_split():
     rules = {"sevens": {"values": [7], "templates": ["equality"]}}
     run = tiny(
         dataset={
@@ -59,7 +59,7 @@ def test_the_split_that_is_completed_counts():
     assert tokens_of("completions", run) == pytest.approx(2 * 30 * (11 + 10))
 
 
-def test_experiments_take_the_declared_operations():
+def test_declared_operations_match_counted_ones():
     run = tiny(
         model={"layers": 3, "width": 128, "heads": 4, "mlp": 512},
         evaluate={"lens": {"programs": 40}, "patch": {"programs": 20}},
@@ -78,7 +78,7 @@ def test_experiments_take_the_declared_operations():
         assert counted == pytest.approx(counter.get_total_flops(), rel=0.15), name
 
 
-def test_patched_states_take_half_of_the_donor(monkeypatch):
+def test_patching_runs_half_of_the_blocks_of_the_donor(monkeypatch):
     run = tiny(model={"layers": 3, "width": 16, "heads": 2, "mlp": 16}, evaluate={"patch": {"programs": 20}})
     model = Cadmus(GPT(run.model))
     tokens = []
@@ -87,7 +87,7 @@ def test_patched_states_take_half_of_the_donor(monkeypatch):
             part.register_forward_hook(lambda _, given, __: tokens.append(given[0].shape[:2].numel() / 3))
 
     def right(prompts):
-        """Predict correctly, as other pairs do not count."""
+        """Predict correctly, as only such pairs count."""
         tokens.append(prompts.lengths.sum())
         logits = np.zeros((len(prompts), isa.VOCABULARY_SIZE), np.float32)
         for row, prompt in enumerate(prompts.to_strings()):
@@ -100,7 +100,7 @@ def test_patched_states_take_half_of_the_donor(monkeypatch):
     assert tokens_of("patch", run) == pytest.approx(sum(tokens))
 
 
-def test_the_regressions_take_the_declared_operations():
+def test_declared_operations_of_the_regressions_match_counted_ones():
     run = tiny(
         model={"layers": 1, "width": 32, "heads": 2, "mlp": 8},
         dataset={"values": {"low": 1, "high": 20}},
@@ -125,7 +125,7 @@ def test_the_regressions_take_the_declared_operations():
     )
 
 
-def test_hidden_states_beyond_the_memory_limit_take_more_passes(monkeypatch):
+def test_hidden_states_over_the_memory_limit_need_more_passes(monkeypatch):
     run = load_config(TINY)
     once = tokens_of("probe", run)
     monkeypatch.setattr(probe, "STATES_BYTES", 2 * 4 * 11 * 600 * run.model.width)

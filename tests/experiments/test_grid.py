@@ -1,4 +1,4 @@
-"""The comparison grid and its regions, on models with known answers."""
+"""Comparison grid and its regions, on models with known predictions."""
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ SHARE = 0.05
 
 
 class Comparator:
-    """A model that predicts the true comparator, or always the same."""
+    """Model that predicts the true comparator, or always the same one."""
 
     def __init__(self, always: str | None = None) -> None:
         self.always = always
@@ -49,7 +49,7 @@ def test_a_perfect_model_fills_the_grid() -> None:
     assert all(row["accuracy"] == 1 and row["low"] < 1 for row in rows.values())
 
 
-def test_a_constant_model_is_right_on_one_side_of_the_diagonal() -> None:
+def test_a_constant_model_is_correct_on_one_side_of_the_diagonal() -> None:
     grid = grid_of(Comparator(always="<"))
     assert grid.filter((pl.col("correct") == 2) != (pl.col("x") < pl.col("y"))).is_empty()
     distances = regions.by_distance(grid)

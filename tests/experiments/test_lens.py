@@ -1,4 +1,4 @@
-"""The logit lens, on a model with known logits."""
+"""Logit lens, on a model with known logits."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_the_lens_gives_loss_and_agreement_by_layer():
     assert own["loss"].to_list() == pytest.approx([np.log(np.exp(3) + vocabulary - 1) - 3] * 11, rel=1e-5)
     assert own["accuracy"].to_list() == [1] * 11
     assert last["agreeing"].to_list() == [150] * 11
-    # At the comparator the last layer is right where it is <.
+    # The last layer is correct if the comparator is <.
     at_comparator = last.filter(token=10)
     assert 0 < at_comparator["accuracy"][0] < 1
     assert at_comparator["correct"][0] == own.filter(token=10)["agreeing"][0]

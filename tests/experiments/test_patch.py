@@ -68,13 +68,13 @@ class Wrong(Two):
         return np.tile(np.eye(isa.VOCABULARY_SIZE, dtype=np.float32)[isa.TOKEN_ID[";"]], (len(x), 1))
 
 
-def test_pairs_that_the_model_gets_wrong_unpatched_do_not_count():
+def test_pairs_with_a_wrong_unpatched_prediction_do_not_count():
     results = patching(Wrong(), 40, 1, VALUES, 0.05, seed=1)
     assert (results["programs"] == 0).all()
     assert results["share"].null_count() == len(results)
 
 
-def test_too_few_pairs_are_refused():
+def test_too_few_pairs_are_an_error():
     with pytest.raises(
         InputError, match=r"evaluate\.patch\.programs: 10 pairs with three different comparators"
     ):

@@ -1,4 +1,4 @@
-"""Probes, on hidden states that reveal a value at one place."""
+"""Probes, on hidden states that encode a value at one layer and token."""
 
 from collections import Counter, defaultdict
 
@@ -19,7 +19,7 @@ SMALL = Settings(
 
 
 class Revealing:
-    """Hidden states of noise, which at one layer and token hold the value of the first expression."""
+    """Model whose hidden states are noise, except for the first value at one layer and token."""
 
     width = 12
 
@@ -51,8 +51,10 @@ def test_a_value_is_decoded_only_where_it_is_linear() -> None:
 
 
 def informative(n: int, tokens: int = 3, width: int = 12, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
-    """Classes, and features on very different scales, one of them constant, that tell the less of them the
-    later the token."""
+    """Return features on very different scales, one of them constant, and their classes.
+
+    Later tokens have noisier features.
+    """
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(tokens, classes, width))
     labels = rng.integers(classes, size=n)
@@ -74,11 +76,11 @@ def test_the_regularization_is_chosen_on_validation_and_scored_on_test() -> None
     for c in settings.inverse_regularisation:
         one = settings.model_copy(update={"inverse_regularisation": [c]})
         on_test[c] = score(torch.from_numpy(features), labels, each_its_own, one)[0]
-    # What is fitted from where another ended is the same but for its last digits.
+    # Warm starts change only the last digits.
     correct, taken = score(torch.from_numpy(features), labels, each_its_own, settings)
     for token in range(2):
         assert correct[token] == pytest.approx(on_test[taken[token]][token], abs=8)
-    # The validation programs alone decide.
+    # Only the validation programs choose the regularization.
     swapped = labels.copy()
     swapped[500:] = 1 - swapped[500:]
     opposite, still = score(torch.from_numpy(features), swapped, each_its_own, settings)
@@ -96,7 +98,7 @@ def test_equal_prefixes_have_the_same_id() -> None:
 def test_tokens_with_shared_prefixes_give_the_same_fit() -> None:
     features, labels = informative(3_000)
     labels = labels // 2
-    # Every tenth program has features of its own; the others have those of one of them.
+    # Only every tenth program has its own features; the others share them.
     features[1] = features[1, np.arange(3_000) // 10 * 10]
     order = np.random.default_rng(0).permutation(3_000)
     features, labels = torch.from_numpy(features[:, order]), labels[order]

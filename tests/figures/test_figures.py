@@ -1,4 +1,4 @@
-"""Every figure and table: drawn from tiny numbers, opened, and the same when drawn again."""
+"""Figures, tables and pages, drawn from tiny results: valid and reproducible."""
 
 import json
 from pathlib import Path
@@ -21,23 +21,23 @@ from cadmus.figures import tables
 
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
     x, y = (side.ravel() for side in np.meshgrid(*[np.arange(low, high + 1)] * 2, indexing="ij"))
-    numbers = pl.DataFrame({"x": x, "y": y}).with_columns(
+    results = pl.DataFrame({"x": x, "y": y}).with_columns(
         programs=pl.lit(10), correct=10 - (pl.col("x") == pl.col("y")) * pl.col("x").abs()
     )
     if empty:
         unknown = (pl.col("x") == low) & (pl.col("y") == low)
-        numbers = numbers.with_columns(
+        results = results.with_columns(
             programs=pl.when(unknown).then(0).otherwise("programs"), correct=pl.when(~unknown).then("correct")
         )
-    return numbers.with_columns(in_distribution=pl.max_horizontal(pl.col("x").abs(), pl.col("y").abs()) <= 1)
+    return results.with_columns(in_distribution=pl.max_horizontal(pl.col("x").abs(), pl.col("y").abs()) <= 1)
 
 
 def probes(layers: int = 3) -> pl.DataFrame:
     places = [(target, layer, token) for target in "xy" for layer in range(layers) for token in range(1, 12)]
-    numbers = pl.DataFrame(places, schema=["target", "layer", "token"], orient="row").with_columns(
+    results = pl.DataFrame(places, schema=["target", "layer", "token"], orient="row").with_columns(
         programs=pl.lit(100), correct=9 * pl.col("token")
     )
-    return with_accuracy(numbers).with_columns(
+    return with_accuracy(results).with_columns(
         majority=pl.col("accuracy") / 2, control=pl.lit(0.1), inverse_regularisation=pl.lit(1.0)
     )
 
@@ -49,7 +49,7 @@ def training() -> pl.DataFrame:
 
 
 def completions() -> pl.DataFrame:
-    """Of programs of two to nine instructions, three quarters of which are right."""
+    """Return completions of programs of two to nine instructions; three quarters are correct."""
     rows = {metric: [k % 4 > 0 for k in range(200)] for metric in METRICS}
     rows |= {
         "program": ["1" * (2 + k % 8) for k in range(200)],
@@ -64,7 +64,7 @@ def completions() -> pl.DataFrame:
 
 
 def curve() -> pl.DataFrame:
-    """Of all sub-problems but one."""
+    """Return a curve of all sub-problems except random."""
     accuracies = accuracy_by(completions(), "template")
     steps = [accuracies.with_columns(flops=pl.lit(flops)) for flops in (1e12, 1e13, 1e14)]
     return pl.concat(steps).filter(pl.col("template") != "random")
@@ -78,7 +78,7 @@ def lens(layers: int = 3) -> pl.DataFrame:
 
 
 def patches() -> pl.DataFrame:
-    """Of the first token; there is no pair for the second."""
+    """Return results of the first token; no pair counts for the second."""
     shares = {
         "own": [1.0, 0.5, 0.1],
         "hybrid": [0.0, 0.4, 0.1],
@@ -91,12 +91,12 @@ def patches() -> pl.DataFrame:
         for outcome, of_layers in shares.items()
         for layer in range(3)
     ]
-    numbers = pl.DataFrame(rows, schema=["token", "layer", "outcome", "programs", "share"], orient="row")
-    return numbers.with_columns(low=pl.col("share") - 0.05, high=pl.col("share") + 0.05)
+    results = pl.DataFrame(rows, schema=["token", "layer", "outcome", "programs", "share"], orient="row")
+    return results.with_columns(low=pl.col("share") - 0.05, high=pl.col("share") + 0.05)
 
 
 def llm() -> pl.DataFrame:
-    """Two models, one in both kinds of symbols; of the other, nothing was answered."""
+    """Return answers of two models: one with both kinds of symbols, one with no replies."""
     outcomes = ["correct", "wrong", "correct", "truncated", "unparsed", "refused", "rejected", "unanswered"]
     rows = [
         (model, symbols, limit, limit == 2000, x, y, outcomes[(x + 2 * y + limit) % 8 if share else 7])
@@ -134,7 +134,7 @@ def of_kind(kind: str) -> list[str]:
 
 @pytest.fixture
 def results(tmp_path):
-    """Writes the result files of a figure."""
+    """Return a function that writes the result files of a figure."""
 
     def write(name: str) -> list[Path]:
         if RESULTS[name] is None:
@@ -146,12 +146,12 @@ def results(tmp_path):
     return write
 
 
-def test_every_figure_is_tested_here() -> None:
+def test_every_figure_has_test_results() -> None:
     assert set(RESULTS) == set(figures())
 
 
 @pytest.mark.parametrize("name", of_kind("figure"))
-def test_figures_are_valid_and_deterministic(name: str, results, tmp_path) -> None:
+def test_figures_are_valid_and_reproducible(name: str, results, tmp_path) -> None:
     first = produce(name, results(name), tmp_path / "first")
     again = produce(name, results(name), tmp_path / "again")
     assert [path.name for path in first] == [f"{name}.pdf", f"{name}.png", f"{name}.csv"]
@@ -169,7 +169,7 @@ def test_figures_are_valid_and_deterministic(name: str, results, tmp_path) -> No
 
 
 @pytest.mark.parametrize("name", of_kind("table"))
-def test_tables_are_complete_and_deterministic(name: str, results, tmp_path) -> None:
+def test_tables_are_complete_and_reproducible(name: str, results, tmp_path) -> None:
     first = produce(name, results(name), tmp_path / "first")
     again = produce(name, results(name), tmp_path / "again")
     assert [path.suffix for path in first] == [".csv", ".md", ".tex"]
@@ -185,14 +185,14 @@ def test_tables_are_complete_and_deterministic(name: str, results, tmp_path) -> 
 
 
 @pytest.mark.parametrize("name", of_kind("page"))
-def test_pages_are_deterministic(name: str, results, tmp_path) -> None:
+def test_pages_are_reproducible(name: str, results, tmp_path) -> None:
     (first,) = produce(name, results(name), tmp_path / "first")
     (again,) = produce(name, results(name), tmp_path / "again")
     assert first.name == f"{name}.html"
     assert first.read_bytes() == again.read_bytes()
 
 
-def test_failures_are_shown_with_their_traces() -> None:
+def test_failures_have_verdicts_and_traces() -> None:
     from cadmus.figures.failures import SHOWN, page
 
     wrong = {"program": "34+7=", "prompt_length": 4, "uses_drop": False, "verified": False}
@@ -220,7 +220,7 @@ def test_failures_are_shown_with_their_traces() -> None:
     assert page(copies).count("<article>") == 1
 
 
-def test_what_was_not_tested_is_said() -> None:
+def test_panels_without_data_say_not_tested() -> None:
     from cadmus.figures import accuracy_by_compute, accuracy_by_examples, accuracy_by_length, patching
 
     def texts(figure) -> list[str]:
@@ -234,7 +234,7 @@ def test_what_was_not_tested_is_said() -> None:
     assert texts(patching.draw(patches())) == ["not tested"]
 
 
-def test_table2_is_the_paper_s_part_of_the_instructions(tmp_path) -> None:
+def test_table2_has_the_instructions_of_the_paper(tmp_path) -> None:
     produce("table2_instructions", [], tmp_path)
     rows = pl.read_csv(tmp_path / "table2_instructions.csv")
     assert len(rows) == 22
@@ -242,7 +242,7 @@ def test_table2_is_the_paper_s_part_of_the_instructions(tmp_path) -> None:
         assert isa.BY_SYMBOL[instruction.strip("`")].alternate == alternate.strip("`")
 
 
-def test_table3_sets_the_paper_beside_ours(tmp_path) -> None:
+def test_table3_has_the_accuracies_of_the_paper(tmp_path) -> None:
     write_results(completions(), tmp_path / "n.parquet", {})
     produce("table3_accuracy", [tmp_path / "n.parquet"], tmp_path)
     rows = {
@@ -255,7 +255,7 @@ def test_table3_sets_the_paper_beside_ours(tmp_path) -> None:
     assert rows["random"]["Training programs"] == "1,000"
 
 
-def test_what_is_special_in_latex_and_markdown_is_escaped() -> None:
+def test_special_characters_are_escaped_in_latex_and_markdown() -> None:
     markdown, latex = tables.render(pl.DataFrame({"a_b": ["`|`", "x|y", "`\\`", "5 % → c"]}))
     assert markdown.splitlines() == [
         "| a\\_b |",
@@ -270,7 +270,7 @@ def test_what_is_special_in_latex_and_markdown_is_escaped() -> None:
     assert r"5 \% $\rightarrow$ c" in latex
 
 
-def test_output_tokens_names_what_was_not_run(tmp_path) -> None:
+def test_output_tokens_says_if_no_llm_was_run(tmp_path) -> None:
     from cadmus.figures.output_tokens import draw
 
     def texts(figure) -> str:
@@ -285,11 +285,11 @@ def test_output_tokens_names_what_was_not_run(tmp_path) -> None:
     assert "Cadmus, one output token: 97.8 %" in alone
 
 
-def test_the_grids_of_llms_stand_beside_that_of_cadmus() -> None:
+def test_llms_have_their_own_panels() -> None:
     from cadmus.figures import comparison_grid
 
     rows = comparison_grid.data(grid(), llm())
-    # Of nine pixels one is rejected and two are unanswered: these were not given to the model.
+    # One of the nine pixels is rejected and two are unanswered; these do not count.
     counts = rows.group_by("model", "symbols", maintain_order=True).agg(
         pl.sum("programs", "correct"), pl.len()
     )
@@ -302,14 +302,14 @@ def test_the_grids_of_llms_stand_beside_that_of_cadmus() -> None:
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert titles == [
         "Cadmus",
-        "some, normal symbols\n2,000 tokens: 33.3 %",
-        "some, alternate symbols\n2,000 tokens: 33.3 %",
+        "some, normal symbols\n2,000 tokens: 33.3%",
+        "some, alternate symbols\n2,000 tokens: 33.3%",
     ]
     assert "not run: other, normal symbols" in figure.get_supxlabel()
     assert figure.axes[1].get_xlim() == (-1.5, 1.5)
 
 
-def test_a_series_of_which_nothing_was_answered_is_called_not_run() -> None:
+def test_a_series_without_replies_is_not_run() -> None:
     from cadmus.figures import output_tokens
 
     rows = output_tokens.data(grid(), llm()).filter(model="other")
@@ -324,7 +324,7 @@ def test_a_series_of_which_nothing_was_answered_is_called_not_run() -> None:
     assert "no LLM was run" in [text.get_text() for text in alone.axes[0].texts]
 
 
-def test_a_layer_without_a_row_is_empty() -> None:
+def test_a_layer_without_rows_is_empty() -> None:
     from cadmus.figures.probe_layers import draw
 
     texts = [text.get_text() for text in draw(probes(4).filter(pl.col("layer") != 2)).axes[0].texts]
@@ -333,7 +333,7 @@ def test_a_layer_without_a_row_is_empty() -> None:
 
 
 @pytest.mark.parametrize(("layers", "labels"), [(5, 5), (19, 7)])
-def test_probe_layers_labels_the_layers_that_fit(layers: int, labels: int) -> None:
+def test_probe_layers_skips_tick_labels_of_deep_models(layers: int, labels: int) -> None:
     from cadmus.figures.probe_layers import draw
 
     ticks = [tick.get_text() for tick in draw(probes(layers)).axes[0].get_yticklabels()]
@@ -341,17 +341,17 @@ def test_probe_layers_labels_the_layers_that_fit(layers: int, labels: int) -> No
     assert len(ticks) == labels
 
 
-def test_a_grid_without_gaps_has_no_legend_for_them() -> None:
+def test_the_legend_lists_empty_pixels_only_if_there_are_any() -> None:
     from cadmus.figures.comparison_grid import draw
 
     def legend(figure) -> list[str]:
         return [text.get_text() for text in figure.legends[0].get_texts()]
 
     assert legend(draw(grid(empty=False))) == ["in distribution"]
-    assert legend(draw(grid(empty=True))) == ["in distribution", "no held-out program"]
+    assert legend(draw(grid(empty=True))) == ["in distribution", "no test program"]
 
 
-def test_a_restarted_training_is_one_curve(tmp_path) -> None:
+def test_repeated_steps_are_plotted_once(tmp_path) -> None:
     from cadmus.figures.training_curve import draw
 
     metrics = pl.DataFrame(
@@ -368,7 +368,7 @@ def test_a_restarted_training_is_one_curve(tmp_path) -> None:
     assert completion_loss.get_ydata().tolist() == [3, 1, 0.5]
 
 
-def test_the_command_reads_json_lines_and_names_its_files(tmp_path) -> None:
+def test_the_command_reads_json_lines_and_prints_its_files(tmp_path) -> None:
     lines = [json.dumps(row) for row in training().to_dicts()]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     arguments = ["figure", "training_curve", "--results", tmp_path / "metrics.jsonl"]
@@ -378,7 +378,7 @@ def test_the_command_reads_json_lines_and_names_its_files(tmp_path) -> None:
     assert (tmp_path / "curve.pdf").exists()
 
 
-def test_bad_requests_are_one_line(results, tmp_path) -> None:
+def test_invalid_requests_are_errors(results, tmp_path) -> None:
     with pytest.raises(
         InputError, match=r"no figure, table or page 'pie'; there are table3_accuracy, .*comparison_grid"
     ):
