@@ -218,7 +218,8 @@ def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
 
     start = time.perf_counter()
     output = directory / "grid.parquet"
-    _run([sys.executable, "-m", "cadmus", "grid", "--model", "models/laptop", "--output", str(output)])
+    command = ["evaluate", "grid", "--model", "models/laptop", "--output", str(output)]
+    _run([sys.executable, "-m", "cadmus", *command])
     seconds = time.perf_counter() - start
     published = pl.read_csv(ROOT / "docs/results/laptop/comparison_grid.csv")
     accuracies = [
