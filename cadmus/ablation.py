@@ -33,7 +33,7 @@ def read_variants(base: Path, path: Path) -> dict[str, tuple[dict[str, Any], con
     Raises:
         InputError: a file is missing or invalid, or a variant changes other sections than model and train.
     """
-    values, variants = config.read_yaml(base), config.read_yaml(path)
+    values, variants = config.extended(config.read_yaml(base), base), config.read_yaml(path)
     if not isinstance(variants, dict) or not variants:
         raise InputError(f"{path}: must map names to changes, such as `tied: {{model: {{tied: true}}}}`")
     read = {}
@@ -103,10 +103,14 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
     written, metrics, completions = (
         folder / name for name in ("config.yaml", "metrics.jsonl", "completions.parquet")
     )
-    written.write_text(yaml.safe_dump(run.model_dump()), encoding="utf-8")
+    text = yaml.safe_dump(run.model_dump())
+    # A training publishes its metrics last.
+    trained = metrics.exists() and written.is_file() and written.read_text(encoding="utf-8") == text
+    written.write_text(text, encoding="utf-8")
     common = ["--config", str(written), "--dataset", str(dataset)]
     paths = ["--checkpoints", str(folder / "checkpoints"), "--metrics", str(metrics)]
-    _command(folder, "train", *common, *paths, "--output", str(folder / "model"), jobs=jobs)
+    if not trained:
+        _command(folder, "train", *common, *paths, "--output", str(folder / "model"), jobs=jobs)
     paths = ["--model", str(folder / "model"), "--output", str(completions)]
     _command(folder, "evaluate", "completions", *common, *paths, jobs=jobs)
     losses, totals = ("loss", "completion_loss"), ("programs", "tokens", "flops", "seconds")

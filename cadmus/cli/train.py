@@ -1,14 +1,22 @@
 """``cadmus train``."""
 
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cadmus.cli.options import DIRECTORY, PATH, WholeNumber, config_option
 from cadmus.common.files import check_writable
 from cadmus.errors import InputError, RankLocalError
+
+if TYPE_CHECKING:
+    from cadmus.train.paths import RunPaths
+
+LAUNCHED = "CADMUS_LAUNCHED"
+"""Set for ranks that this command started; torchrun's ranks have no such parent."""
 
 
 @click.command()
@@ -77,7 +85,9 @@ def train(
     from cadmus.dataset.manifest import read_manifest
     from cadmus.model.export import check_export
     from cadmus.train import launch, slurm
+    from cadmus.train.paths import RunPaths
 
+    paths = RunPaths(checkpoints, output, metrics, snapshots)
     run = load_config(config)
     if ranks:
         values = run.model_dump()
@@ -98,14 +108,16 @@ def train(
             from cadmus.train import devices
 
             devices.check(count // (nodes.size if nodes else 1))
-            sys.exit(launch.run_ranks(launch.python_command(), count, nodes))
+            os.environ[LAUNCHED] = "1"
+            code = launch.run_ranks(launch.python_command(), count, nodes)
+            if code == 0 and (nodes is None or nodes.rank == 0):
+                _publish(paths)
+            sys.exit(code)
 
     from cadmus.dataset.reader import stream_split
     from cadmus.train import loop
     from cadmus.train.errors import Interrupted
-    from cadmus.train.paths import RunPaths
 
-    paths = RunPaths(checkpoints, output, metrics, snapshots)
     # An error of one rank ends all; the first rank reports it.
     first = os.environ.get("RANK", "0") == "0"
     try:
@@ -116,8 +128,9 @@ def train(
             paths.partial(),
             click.echo,
         )
-        if first:
-            paths.publish()
+        # Of several ranks, another one may still fail; their launcher publishes.
+        if first and LAUNCHED not in os.environ:
+            _publish(paths)
     except InputError as error:
         if first or isinstance(error, RankLocalError):
             raise
@@ -130,6 +143,17 @@ def train(
                 outcome = f"not put back in the queue: {refusal}" if refusal else "put back in the queue"
                 click.echo(f"cadmus: {outcome}", err=True)
         sys.exit(1)
+
+
+def _publish(paths: "RunPaths") -> None:
+    """Publish the files of a training, ignoring signals: an exit code of 1 would make Snakemake delete
+    them."""
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        paths.publish()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 COMMANDS = (train,)

@@ -25,7 +25,7 @@ def generator(seed: int, *parts: int | str) -> np.random.Generator:
 
     Args:
         seed: at least 0.
-        parts: names and numbers of at least 0; different ones give independent streams.
+        parts: names and numbers of at least 0; different names give independent streams.
     """
     entropy = [seed]
     for part in parts:

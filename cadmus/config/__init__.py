@@ -14,6 +14,7 @@ from cadmus.config.loading import (
     read_model,
     read_yaml,
     validate,
+    with_current_names,
 )
 from cadmus.config.schema import Config, digest
 from cadmus.config.templates import LONGEST_PROGRAM, OPERATORS, TEMPLATES, ExpressionTemplate, Templates
@@ -53,4 +54,5 @@ __all__ = [
     "read_model",
     "read_yaml",
     "validate",
+    "with_current_names",
 ]

@@ -22,17 +22,17 @@ TABLES = CONFIGS / "tables"
 EXTENDS = "extends"
 """Key that names the config to extend."""
 RENAMED = {
-    "evaluate.lens_programs": "lens.programs",
-    "evaluate.patch_programs": "patch.programs",
-    "evaluate.programs": "completions.programs",
-    "evaluate.snapshot_programs": "curve.programs",
+    "evaluate.lens_programs": "evaluate.lens.programs",
+    "evaluate.patch_programs": "evaluate.patch.programs",
+    "evaluate.programs": "evaluate.completions.programs",
+    "evaluate.snapshot_programs": "evaluate.curve.programs",
     "held_out": "ood",
     "held_out_programs": "ood_programs",
     "held_out_share": "eval_fraction",
     "uniform_share": "uniform_fraction",
     "warmup_share": "warmup_fraction",
 }
-"""Fields of earlier versions and their current names."""
+"""Fields of earlier versions, by name or path, and their current names."""
 MESSAGES = {
     "bool_type": "must be true or false",
     "dict_type": "must be a mapping",
@@ -65,7 +65,14 @@ def config_model() -> type[Config]:
         settings = registry.get(name).settings
         sections[name] = (settings, settings())
     evaluate = create_model("Evaluate", __base__=Evaluate, __doc__=Evaluate.__doc__, **sections)
-    return create_model("Config", __base__=Config, __doc__=Config.__doc__, evaluate=(evaluate, evaluate()))
+    model = create_model("Config", __base__=Config, __doc__=Config.__doc__, evaluate=(evaluate, evaluate()))
+    # Pickle cannot find a class that is made here by its name.
+    setattr(model, "__reduce__", _reduce)  # noqa: B010
+    return model
+
+
+def _reduce(run: Config) -> tuple[Any, ...]:
+    return parse_config, (run.model_dump(), "pickle")
 
 
 def load_config(path: Path | str) -> Config:
@@ -111,6 +118,13 @@ def validate(values: Any, model: type[T], source: str) -> T:
         return TypeAdapter(model).validate_python(values)
     except ValidationError as error:
         raise InputError(f"{source}: {_describe(error, model)}") from None
+
+
+def with_current_names(values: Any) -> Any:
+    """Rename the fields of a config that an earlier version wrote."""
+    if not isinstance(values, dict):
+        return values
+    return {RENAMED.get(key, key): with_current_names(value) for key, value in values.items()}
 
 
 def find_config(name: str) -> Path | None:

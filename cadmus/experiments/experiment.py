@@ -63,7 +63,7 @@ class Experiment:
         summary: accuracies that the command prints, from the results.
         dataset: whether it reads the test split.
         snapshots: whether it reads the snapshots of a training instead of one model.
-        gpus, cores: of its job on a cluster.
+        cores: of its job on a cluster, beside one GPU.
     """
 
     measure: Callable[["Subject"], "pl.DataFrame"]
@@ -74,7 +74,6 @@ class Experiment:
     summary: Callable[["pl.DataFrame"], "pl.DataFrame"] | None = None
     dataset: bool = False
     snapshots: bool = False
-    gpus: int = 1
     cores: int = 8
 
     def run(self, subject: "Subject") -> "pl.DataFrame":

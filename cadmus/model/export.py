@@ -120,6 +120,8 @@ def read_metadata(directory: Path | str) -> dict[str, Any]:
         raise InputError(
             f"{path}: isa_digest: trained on instruction set {found}, this is {isa.digest()}; train again"
         )
+    if "config" in metadata:
+        metadata["config"] = config.with_current_names(metadata["config"])
     return metadata
 
 

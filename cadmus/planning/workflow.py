@@ -193,9 +193,7 @@ def _experiments(config: Config, rate: Rates, device: Device) -> list[Stage]:
             + forward / (training_rate * rate.evaluation_fraction)
             + cost.flops / (training_rate * rate.regression_fraction)
         )
-        hours = seconds / 3600
-        cpu_hours = 0.0 if experiment.gpus else hours * experiment.cores
-        stages.append(Stage(name, 1, cpu_hours, hours * experiment.gpus))
+        stages.append(Stage(name, 1, 0.0, seconds / 3600))
     return stages
 
 

@@ -114,7 +114,9 @@ def read_request(body: bytes) -> Request:
         return Request.model_validate({k: v for k, v in values.items() if v is not None or k not in known})
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False)[0]
-    key, given = str(problem["loc"][0]), reprlib.repr(problem["input"])
+    # A name that is not valid Unicode has no place in the error.
+    key = str(problem["loc"][0]) if problem["loc"] else "body"
+    given = reprlib.repr(problem["input"])
     if problem["type"] == "extra_forbidden":
         message = f"{reprlib.repr(key)}: unknown field; known are {', '.join(known)}"
     elif problem["type"] == "missing":

@@ -1,9 +1,11 @@
 """The files that a training writes."""
 
+import os
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cadmus.common.files import as_input_error
+from cadmus.common.files import as_input_error, replacing
 from cadmus.train import checkpoint
 from cadmus.train.snapshots import find_snapshots, remove_after
 
@@ -33,24 +35,36 @@ class RunPaths:
         return replace(self, metrics=_partial(self.metrics), snapshots=snapshots)
 
     def publish(self) -> None:
-        """Remove the checkpoints and move the files of :meth:`partial` into place.
+        """Put the files of :meth:`partial` into place, then remove them and the checkpoints.
 
-        The checkpoints go first: a run that resumed from one without its metrics would lose steps.
+        Until everything is in place, nothing is removed: after an error or a kill, the same command exports
+            the last checkpoint again. The checkpoints go before the partial metrics, without which a resumed
+            run would lose steps.
 
         Raises:
-            InputError: a file cannot be moved or removed.
+            InputError: a file cannot be written or removed.
         """
-        checkpoint.remove_all(self.checkpoints)
         partial = self.partial()
-        with as_input_error(self.metrics):
-            partial.metrics.replace(self.metrics)
+        with replacing(self.metrics) as temporary:
+            shutil.copyfile(partial.metrics, temporary)
         if self.snapshots is not None and partial.snapshots is not None:
             remove_after(self.snapshots, 0)
             with as_input_error(self.snapshots):
-                self.snapshots.mkdir(parents=True, exist_ok=True)
                 for snapshot in find_snapshots(partial.snapshots):
-                    snapshot.rename(self.snapshots / snapshot.name)
-                partial.snapshots.rmdir()
+                    shutil.copytree(snapshot, self.snapshots / snapshot.name, copy_function=_link)
+        checkpoint.remove_all(self.checkpoints)
+        with as_input_error(partial.metrics):
+            partial.metrics.unlink()
+            if partial.snapshots is not None:
+                shutil.rmtree(partial.snapshots)
+
+
+def _link(source: str, target: str) -> None:
+    """Link a file, or copy it on a file system without links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _partial(path: Path) -> Path:

@@ -26,5 +26,6 @@ def jit(function: Callable[_P, _R]) -> Callable[_P, _R]:
     # file of the function. A plain function, with NUMBA_DISABLE_JIT, has no cache.
     cache = getattr(compiled, "_cache", None)
     if cache is not None:
+        assert hasattr(cache._cache_file, "_source_stamp"), "another Numba, whose cache may be stale"
         cache._cache_file._source_stamp = _STAMP
     return compiled

@@ -1,5 +1,7 @@
 """Reading of config files and their errors."""
 
+import pickle
+
 import pytest
 
 from cadmus.config import load_config, parse_config
@@ -72,3 +74,8 @@ def test_bad_extends(tmp_path, text, message):
     with pytest.raises(InputError, match=message) as caught:
         load_config(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_config_can_be_pickled():
+    config = load_config(QUICK)
+    assert pickle.loads(pickle.dumps(config)).model_dump() == config.model_dump()

@@ -232,3 +232,18 @@ def test_a_mismatched_config_is_an_error(place, tmp_path) -> None:
         assert isinstance(refused.exception, InputError), refused.output
         assert message in str(refused.exception)
     assert not (tmp_path / "a.parquet").exists()
+
+
+def test_a_model_of_an_earlier_version_is_evaluated(place, tmp_path) -> None:
+    run = load_config(place / "config.yaml")
+    values = run.model_dump()
+    dataset = values["dataset"]
+    dataset["held_out_share"], dataset["held_out"] = dataset.pop("eval_fraction"), dataset.pop("ood")
+    dataset["values"]["uniform_share"] = dataset["values"].pop("uniform_fraction")
+    values["evaluate"] = {"lens_programs": 3}
+    save_export(GPT(run.model), run.model, tmp_path / "model", {"config": values})
+    options = ["--model", str(tmp_path / "model"), "--output", str(tmp_path / "a.parquet")]
+    done = CliRunner().invoke(cadmus, ["evaluate", "patch", *options, "--config", str(place / "config.yaml")])
+    assert done.exit_code == 0, done.exception
+    done = CliRunner().invoke(cadmus, ["evaluate", "lens", *options])
+    assert done.exit_code == 0, done.exception

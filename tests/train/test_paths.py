@@ -1,7 +1,11 @@
 """Partial and published files of a training."""
 
+import errno
 from pathlib import Path
 
+import pytest
+
+from cadmus.errors import InputError
 from cadmus.train import checkpoint
 from cadmus.train.paths import RunPaths
 
@@ -45,3 +49,36 @@ def test_other_files_beside_the_checkpoints_stay(tmp_path):
     (paths.checkpoints / "notes").touch()
     paths.publish()
     assert [path.name for path in paths.checkpoints.iterdir()] == ["notes"]
+
+
+def test_a_leftover_of_a_killed_export_does_not_stop_publishing(tmp_path):
+    paths = RunPaths(*(tmp_path / name for name in ("checkpoints", "model", "metrics.jsonl", "snapshots")))
+    partial = paths.partial()
+    partial.metrics.write_text("new")
+    make(partial.snapshots / "step-00000002")
+    make(partial.snapshots / ".step-00000001.writing-7")
+    make(paths.checkpoints / "step-00000002")
+    paths.publish()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "snapshots"]
+    assert [path.name for path in paths.snapshots.iterdir()] == ["step-00000002"]
+
+
+def test_an_error_while_publishing_loses_nothing(tmp_path, monkeypatch):
+    paths = RunPaths(*(tmp_path / name for name in ("checkpoints", "model", "metrics.jsonl", "snapshots")))
+    partial = paths.partial()
+    partial.metrics.write_text("new")
+    make(partial.snapshots / "step-00000002")
+    make(paths.checkpoints / "step-00000002")
+    monkeypatch.setattr("shutil.copytree", refuse)
+    with pytest.raises(InputError, match=r"cannot write .*snapshots: No space left"):
+        paths.publish()
+    assert (partial.snapshots / "step-00000002").is_dir()
+    assert partial.metrics.exists()
+    assert (paths.checkpoints / "step-00000002").is_dir()
+    monkeypatch.undo()
+    paths.publish()
+    assert not paths.checkpoints.exists()
+
+
+def refuse(*arguments, **options):
+    raise OSError(errno.ENOSPC, "No space left on device")

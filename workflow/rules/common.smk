@@ -137,11 +137,11 @@ def experiment_options(wildcards, input):
 
 
 def experiment_cores(wildcards):
-    return min(workflow.cores, EXPERIMENTS[wildcards.experiment].cores)
-
-
-def experiment_gpus(wildcards):
-    return EXPERIMENTS[wildcards.experiment].gpus
+    """All cores of this machine, one experiment after another; on a cluster those that it declares."""
+    plugin = workflow.executor_plugin
+    local = plugin is None or plugin.name in ("local", "dryrun", "touch")
+    cores = EXPERIMENTS[wildcards.experiment].cores
+    return workflow.cores if local else min(workflow.cores, cores)
 
 
 def experiment_settings(wildcards):

@@ -17,7 +17,7 @@ rule experiment:
         "../envs/cadmus.yaml"
     threads: experiment_cores
     resources:
-        gpu=experiment_gpus,
+        gpu=1,
     params:
         config_file=config_file,
         options=experiment_options,
