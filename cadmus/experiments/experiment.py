@@ -156,9 +156,8 @@ class Subject:
         if len(trained_on):
             (first,) = table.programs.take(trained_on[:1]).to_strings()
             raise InputError(
-                f"{self.dataset}: {len(trained_on)} of its {split} programs, such as {first!r}, belong to "
-                f"the "
-                f"training split at dataset.eval_fraction {dataset.eval_fraction}; sample it with the "
+                f"{self.dataset}: {len(trained_on)} of its {split} programs, such as {first!r}, belong "
+                f"to the training split at dataset.eval_fraction {dataset.eval_fraction}; sample it with the "
                 "eval_fraction of the model"
             )
         return table

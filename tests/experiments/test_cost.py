@@ -6,7 +6,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from cadmus import experiments, isa
-from cadmus.config import load_config, parse_config
+from cadmus.config import load_config
 from cadmus.evaluate.regressions import Regressions
 from cadmus.experiments import probe
 from cadmus.experiments.grid import comparison_grid
@@ -16,19 +16,10 @@ from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT, Block
 from cadmus.model.inference import Cadmus
 from cadmus.vm.reference import run as execute
-from tests.checkout import ROOT
+from tests.config.tiny import TINY, tiny
 
-TINY = ROOT / "tests/tiny.yaml"
 LENGTHS = {"equality": (12.0, 10.0), "random": (10.0, 5.0)}
 """Mean tokens of a program, including its end, and of its prompt."""
-
-
-def tiny(**sections):
-    """Return the tiny config with changed sections."""
-    values = load_config(TINY).model_dump()
-    for name, changes in sections.items():
-        values[name] = {**values[name], **changes}
-    return parse_config(values, "test")
 
 
 def tokens_of(name, run):

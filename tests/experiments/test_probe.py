@@ -12,6 +12,7 @@ from cadmus.experiments import probe as module
 from cadmus.experiments.probe import Settings, majority, prefix_ids, probe, score
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
+from tests.evaluate.test_regressions import informative
 
 SMALL = Settings(
     train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1]
@@ -48,21 +49,6 @@ def test_a_value_is_decoded_only_where_it_is_linear() -> None:
     assert results["control"].max() < best_guess + 0.1
     assert set(results["inverse_regularisation"]) <= set(SMALL.inverse_regularisation)
     assert results.filter(~(pl.col("low") <= pl.col("accuracy"))).is_empty()
-
-
-def informative(n: int, tokens: int = 3, width: int = 12, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
-    """Return features on very different scales, one of them constant, and their classes.
-
-    Later tokens have noisier features.
-    """
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(tokens, classes, width))
-    labels = rng.integers(classes, size=n)
-    spread = np.array([0.5, 1, 4])[:tokens, None, None]
-    features = centres[:, labels] + spread * rng.normal(size=(tokens, n, width))
-    features = (features @ rng.normal(size=(tokens, width, width))) * np.logspace(-2, 2, width) + 5
-    features[..., 0] = 3
-    return features.astype(np.float32), labels
 
 
 def test_the_regularization_is_chosen_on_validation_and_scored_on_test() -> None:

@@ -16,8 +16,8 @@ from cadmus.errors import InputError
 from cadmus.planning.training import DEVICES, plan, read_gpu
 from cadmus.planning.workflow import PROFILE, RATES, Profile, Rates, checkpoint_bytes, plan_workflow
 from tests.checkout import ROOT
+from tests.config.tiny import TINY, tiny
 
-TINY = ROOT / "tests/tiny.yaml"
 LOCAL_RULES = {"dataset_report", "model_card", "figure", "table", "page", "llm_submit", "llm_collect"}
 HAND = {
     "programs_per_second": {**dict.fromkeys(TEMPLATES, 1), "equality": 100, "random": 10},
@@ -29,14 +29,6 @@ HAND = {
 }
 PER_TOKEN = 2 * (4 * 8 * 8 + 2 * 8 * 5 + 65 * 8)
 """Operations per token in a model of one block, width 8 and an MLP of 5: two for each weight."""
-
-
-def tiny(**sections):
-    """The tiny config with changes in its sections."""
-    values = load_config(TINY).model_dump()
-    for name, changes in sections.items():
-        values[name] = {**values[name], **changes}
-    return parse_config(values, "test")
 
 
 def write(path, text):
