@@ -79,6 +79,11 @@ class Programs:
         """Truncate program i to its first ``lengths[i]`` instructions."""
         return self._pieces(self.offsets[:-1], lengths)
 
+    def suffixes(self, starts: np.ndarray) -> "Programs":
+        """Drop the first ``starts[i]`` instructions of program i."""
+        begins = self.offsets[:-1] + starts
+        return self._pieces(begins, self.offsets[1:] - begins)
+
     def _pieces(self, starts: np.ndarray, lengths: np.ndarray) -> "Programs":
         offsets = offsets_of(lengths)
         data = np.empty(offsets[-1], np.uint8)

@@ -1,9 +1,15 @@
-"""Confidence intervals of accuracies."""
+"""Confidence intervals of accuracies, and their text."""
+
+from collections.abc import Iterator
+from decimal import ROUND_HALF_UP, Decimal
 
 import numpy as np
 
 Z = 1.959963984540054
 """The 97.5% quantile of the normal distribution, for 95% intervals."""
+RESAMPLES = 2_000
+"""Bootstrap resamples."""
+_WEIGHTS_AT_ONCE = 1 << 22
 
 
 def wilson(successes: np.ndarray | int, n: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
@@ -27,12 +33,78 @@ def wilson(successes: np.ndarray | int, n: np.ndarray | int) -> tuple[np.ndarray
     return low, high
 
 
+def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
+    """Return accuracies of bootstrap resamples of the clusters and, independently, of the seeds.
+
+    Args:
+        correct: number of correct programs, shape (seeds, clusters, measures).
+        programs: number of programs, shape (seeds, clusters).
+
+    Returns:
+        float64, shape (RESAMPLES, measures); NaN where a resample has no program. The clusters drawn are the
+        same for all measures, so that their differences are paired.
+    """
+    seeds, clusters, measures = correct.shape
+    rng = np.random.default_rng(0)
+    of_seeds = rng.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES).astype(np.float64)
+    hits = np.empty((RESAMPLES, measures))
+    counts = np.empty(RESAMPLES)
+    flat = correct.transpose(1, 0, 2).reshape(clusters, -1).astype(np.float64)
+    for part in _parts(clusters):
+        drawn = rng.integers(clusters, size=(part.stop - part.start, clusters))
+        drawn += clusters * np.arange(len(drawn))[:, None]
+        weights = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+        of_part = of_seeds[part]
+        hits[part] = np.einsum("rs,rsm->rm", of_part, (weights @ flat).reshape(len(drawn), seeds, measures))
+        counts[part] = np.einsum("rs,rs->r", of_part, weights @ programs.T)
+    with np.errstate(invalid="ignore"):
+        accuracies: np.ndarray = hits / counts[:, None]
+    return accuracies
+
+
+def bootstrap(correct: np.ndarray, programs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of the 95% percentile bootstrap interval of each measure: float64, shape (measures,).
+
+    Where all programs are right, or all are wrong, resamples do not differ; the interval is then Wilson's
+    over the clusters. Arguments are those of :func:`resampled`.
+    """
+    low, high = np.nanquantile(resampled(correct, programs), [0.025, 0.975], axis=0)
+    hits, n = correct.sum((0, 1)), programs.sum()
+    clusters = int((programs.sum(0) > 0).sum())
+    none_low, none_high = wilson(0, clusters)
+    all_low, all_high = wilson(clusters, clusters)
+    low = np.where(hits == 0, none_low, np.where(hits == n, all_low, low))
+    high = np.where(hits == 0, none_high, np.where(hits == n, all_high, high))
+    return low, high
+
+
+def percent(fraction: float, sign: str = "%", signed: bool = False) -> str:
+    """Format a fraction in percent with one digit, rounded half up.
+
+    Args:
+        fraction: rounded from its shortest decimal form, so that 0.9925 is 99.3%.
+        sign: what follows the number.
+        signed: write a + before positive numbers.
+
+    >>> percent(0.9925), percent(0.0005, ""), percent(0.25, signed=True)
+    ('99.3%', '0.1', '+25.0%')
+    """
+    number = (100 * Decimal(repr(float(fraction)))).quantize(Decimal("0.1"), ROUND_HALF_UP)
+    return f"{number:{'+' if signed else ''}}{sign}"
+
+
 def as_text(accuracy: float | None, low: float, high: float) -> str:
     """Format an accuracy and its interval in percent.
 
     >>> as_text(0.987, 0.982, 0.991)
-    '98.7 % [98.2, 99.1]'
+    '98.7% [98.2, 99.1]'
     """
     if accuracy is None:
         return "none tested"
-    return f"{100 * accuracy:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{percent(accuracy)} [{percent(low, '')}, {percent(high, '')}]"
+
+
+def _parts(clusters: int) -> Iterator[slice]:
+    step = max(1, _WEIGHTS_AT_ONCE // clusters)
+    for start in range(0, RESAMPLES, step):
+        yield slice(start, min(start + step, RESAMPLES))

@@ -1,26 +1,39 @@
 """Result files: written by experiments, read by figures and tables."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from cadmus.common.files import replacing
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import wilson
+from cadmus.evaluate.intervals import bootstrap, resampled, wilson
 
 METRICS = {
-    "verified": "Verified",
-    "verified_equality": "Verified, ending in =",
+    "solved": "Solved",
+    "fits": "Fits examples",
     "exact": "Exact",
     "next_token": "Next token",
+    "verified": "Verified",
 }
-"""Metrics, which are columns of :func:`cadmus.evaluate.grading.complete`, and their titles in tables."""
-TEXTS = {"template", "metric", "target", "model", "symbols", "program", "completion", "outcome"}
+"""Metrics, which are columns of :func:`cadmus.evaluate.grading.grade`, and their titles in tables."""
+TEXTS = {
+    "policy",
+    "template",
+    "question",
+    "asked",
+    "metric",
+    "target",
+    "model",
+    "symbols",
+    "program",
+    "completion",
+    "outcome",
+    "region",
+}
 """Text columns; all others are numeric or boolean."""
-SOLVE = "equality_solve"
-"""Name of equality programs completed from after the first expression."""
 
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
@@ -40,25 +53,88 @@ def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """Compute the accuracy of completions by each metric.
+    """Compute the accuracy of each policy by each metric, with bootstrap intervals.
+
+    Programs are resampled in clusters that are asked about the same thing; with a column seed, whose values
+    tell the trainings apart, the seeds are resampled as well.
 
     Args:
-        completions: from :func:`cadmus.evaluate.grading.complete`.
+        completions: from :func:`cadmus.evaluate.grading.grade`.
         keys: columns to group by.
 
     Returns:
-        The keys, metric, programs, correct, accuracy, low, high; sorted by the keys, metrics in the order of
-        :data:`METRICS`.
+        The keys, policy, metric, programs, correct, accuracy, low, high; groups and policies in the order of
+        the completions, metrics in that of :data:`METRICS`. A metric is absent where it is not defined.
     """
-    counts = [
-        completions.filter(pl.col(metric).is_not_null())
-        .group_by(*keys)
-        .agg(
-            pl.lit(metric).alias("metric"), pl.len().alias("programs"), pl.col(metric).sum().alias("correct")
-        )
-        for metric in METRICS
-    ]
-    return with_accuracy(pl.concat(counts).sort(*keys, maintain_order=True))
+    rows = []
+    for group, part in _groups(completions, keys):
+        for (policy,), graded in part.group_by(["policy"], maintain_order=True):
+            metrics = [metric for metric in METRICS if not graded[metric].has_nulls()]
+            correct, programs = _by_cluster(graded, metrics)
+            low, high = bootstrap(correct, programs)
+            hits, n = correct.sum((0, 1)), len(graded)
+            for metric, of_metric, *interval in zip(metrics, hits, low, high, strict=True):
+                rows.append((*group, policy, metric, n, int(of_metric), of_metric / n, *map(float, interval)))
+    schema = {
+        **{key: completions.schema[key] for key in keys},
+        **{"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64},
+        **{"accuracy": pl.Float64, "low": pl.Float64, "high": pl.Float64},
+    }
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:
+    """Compute the gap between the model and the best baseline.
+
+    Args:
+        completions: of the model and the baselines, for the same programs.
+        keys: columns to group by.
+        metric: one of :data:`METRICS`; groups where it is not defined are left out.
+
+    Returns:
+        The keys, baseline (the best one, the first of equals), gap (accuracy of the model minus the
+        baseline's), low, high: the 95% bootstrap interval, with the same resamples for both.
+    """
+    rows = []
+    for group, part in _groups(completions, keys):
+        graded = {policy: rest for (policy,), rest in part.group_by(["policy"], maintain_order=True)}
+        model = graded.pop("model", None)
+        if model is None or not graded or model[metric].has_nulls():
+            continue
+        best = max(graded, key=lambda policy: graded[policy][metric].sum())
+        both = model.with_columns(graded[best][metric].alias("baseline"))
+        correct, programs = _by_cluster(both, [metric, "baseline"])
+        ours, theirs = resampled(correct, programs).T
+        low, high = np.nanquantile(ours - theirs, [0.025, 0.975])
+        gap = (model[metric].sum() - graded[best][metric].sum()) / len(model)
+        rows.append((*group, best, gap, float(low), float(high)))
+    schema = {
+        **{key: completions.schema[key] for key in keys},
+        **{"baseline": pl.String, "gap": pl.Float64, "low": pl.Float64, "high": pl.Float64},
+    }
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def _groups(
+    completions: pl.DataFrame, keys: tuple[str, ...]
+) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
+    if not keys:
+        yield (), completions
+        return
+    yield from completions.group_by(keys, maintain_order=True)
+
+
+def _by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arguments of :func:`cadmus.evaluate.intervals.bootstrap` for boolean columns."""
+    _, cluster = np.unique(graded["asked"].to_numpy().astype(str), return_inverse=True)
+    seeds = graded["seed"].to_numpy() if "seed" in graded.columns else np.zeros(len(graded))
+    _, seed = np.unique(seeds, return_inverse=True)
+    shape = seed.max() + 1, cluster.max() + 1
+    programs = np.zeros(shape)
+    correct = np.zeros((*shape, len(columns)))
+    np.add.at(programs, (seed, cluster), 1)
+    np.add.at(correct, (seed, cluster), graded.select(columns).to_numpy().astype(np.float64))
+    return correct, programs
 
 
 def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:

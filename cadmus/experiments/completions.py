@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cadmus.config import Config, Positive, Section
+from cadmus.config import Config, Dataset, Positive, Section
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from cadmus.evaluate.grading import Task
 
 
 class Settings(Section):
@@ -19,31 +21,51 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Complete test programs and grade them by execution.
+    """Complete test programs and grade them by execution, beside four trivial baselines.
 
     Table 3, accuracy by length and by examples, and the page of failures are made from them.
     """
     import polars as pl
 
-    from cadmus.evaluate.grading import complete
-    from cadmus.evaluate.results import SOLVE
+    from cadmus.evaluate.baselines import Learned, grade_baselines
+    from cadmus.evaluate.grading import tasks_of
 
-    table, model = subject.test_programs(), subject.model()
-    completions = complete(
-        model, table, subject.config.dataset.max_length, subject.config.evaluate.completions.programs
+    dataset = subject.config.dataset
+    tasks = tasks_of(subject.test_programs(), subject.config.evaluate.completions.programs)
+    graded = grade_model(subject.model(), tasks, dataset)
+    learned = Learned(subject.dataset_directory(), tasks)
+    completions = pl.concat([graded, grade_baselines(tasks, learned, dataset)])
+    seen = pl.DataFrame(
+        [(name, asked, True) for name, found in learned.seen.items() for asked in sorted(found)],
+        {"question": pl.String, "asked": pl.String, "seen": pl.Boolean},
+        orient="row",
     )
-    trained = subject.training_programs()
-    trained[SOLVE] = trained.get("equality", 0)
-    return completions.with_columns(
-        pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs")
+    return completions.join(seen, ["question", "asked"], "left", maintain_order="left").with_columns(
+        pl.col("seen").fill_null(False),
+        pl.col("template")
+        .replace_strict(subject.training_programs(), return_dtype=pl.Int64)
+        .alias("training_programs"),
     )
+
+
+def grade_model(model: Any, tasks: "list[Task]", dataset: Dataset) -> "pl.DataFrame":
+    """Complete the programs of ``tasks`` greedily and grade them, see :func:`cadmus.evaluate.grading.grade`.
+
+    Args:
+        model: has ``complete(prompts, max_length)``, as :class:`cadmus.model.inference.Cadmus`.
+        tasks: from :func:`cadmus.evaluate.grading.tasks_of`.
+        dataset: that of the model; no program is longer than its ``max_length``.
+    """
+    from cadmus.evaluate.grading import MODEL, grade
+
+    return grade(tasks, lambda _, prompts: model.complete(prompts, dataset.max_length), MODEL, dataset)
 
 
 def summary(results: "pl.DataFrame") -> "pl.DataFrame":
-    """Return the accuracy of each template, by every metric."""
+    """Return the accuracy of each policy on each question, by every metric."""
     from cadmus.evaluate.results import accuracy_by
 
-    return accuracy_by(results, "template")
+    return accuracy_by(results, "question")
 
 
 def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
@@ -52,11 +74,9 @@ def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
 
 
 def completed_tokens(config: Config, lengths: Mapping[str, tuple[float, float]], most: int) -> float:
-    """Count the tokens that completing at most ``most`` programs per template takes.
-
-    These are the tokens of the programs, and those of the prompts again for the next token.
-    """
+    """Count the tokens that completing at most ``most`` programs per template takes."""
     from cadmus.dataset.shards import plan
+    from cadmus.evaluate.questions import questions_of
 
     programs: Counter[str] = Counter()
     for shard in plan(config):
@@ -64,26 +84,31 @@ def completed_tokens(config: Config, lengths: Mapping[str, tuple[float, float]],
             programs[shard.template] += shard.rows
     total = 0.0
     for template, count in programs.items():
-        tokens, prompt_tokens = lengths[template]
-        # Equality is completed from two places.
-        times = 2 if template == "equality" else 1
-        total += times * min(most, count) * (tokens - 1 + prompt_tokens)
+        tokens, _ = lengths[template]
+        # A program that is completed from two places counts twice, unless its form decides which.
+        times = 1 if template == "subroutines" else len(questions_of(template))
+        total += times * min(most, count) * (tokens - 1)
     return total
 
 
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
+        "policy": str,
         "template": str,
+        "question": str,
         "program": str,
         "prompt_length": int,
+        "asked": str,
         "completion": str,
         "ended": bool,
         "uses_drop": bool,
-        "verified": bool,
-        "verified_equality": bool,
+        "solved": bool,
+        "fits": bool,
         "exact": bool,
         "next_token": bool,
+        "verified": bool,
+        "seen": bool,
         "training_programs": int,
     },
     settings=Settings,
@@ -93,17 +118,19 @@ EXPERIMENT = Experiment(
     figures=(
         Figure(
             "table3_accuracy",
-            "Accuracy on each sub-problem with Wilson 95% intervals, beside the paper's (its Table 3).",
+            "Accuracy on each sub-problem, with 95% bootstrap intervals, beside four trivial baselines and "
+            "the paper's accuracy (its Table 3).",
             "table",
         ),
         Figure(
             "accuracy_by_length",
-            "Accuracy on each sub-problem by the length of the test program, in bins of four lengths.",
+            "Accuracy on each sub-problem, and that of the best baseline, by the length of the test program "
+            "in bins of four lengths.",
         ),
         Figure(
             "accuracy_by_examples",
-            "Induction: accuracy of the definition by the number of examples in the prompt. A verified "
-            "definition satisfies all of them.",
+            "Induction by the number of examples: functions that fit all examples of the prompt, and those "
+            "that also agree with the reference on fresh inputs.",
         ),
         Figure("failures", "Failed completions, each with a trace of its execution.", "page"),
     ),

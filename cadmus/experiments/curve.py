@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cadmus.common.progress import progress
 from cadmus.config import Config, Positive, Section
 from cadmus.errors import InputError
-from cadmus.experiments.completions import completed_tokens
+from cadmus.experiments.completions import completed_tokens, grade_model
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
 if TYPE_CHECKING:
@@ -21,15 +21,18 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Accuracy of each snapshot of a training, by training compute."""
+    """Accuracy of each snapshot of a training, by training compute, beside the baselines."""
     import polars as pl
 
-    from cadmus.evaluate.grading import complete
+    from cadmus.evaluate.baselines import Learned, grade_baselines
+    from cadmus.evaluate.grading import tasks_of
     from cadmus.evaluate.results import accuracy_by
     from cadmus.model import METADATA
     from cadmus.model.export import read_metadata
 
-    table, config = subject.test_programs(), subject.config
+    dataset = subject.config.dataset
+    tasks = tasks_of(subject.test_programs(), subject.config.evaluate.curve.programs)
+    baselines = grade_baselines(tasks, Learned(subject.dataset_directory(), tasks), dataset)
     rows = []
     for path in progress("snapshots", subject.snapshots):
         metadata = read_metadata(path)
@@ -37,10 +40,8 @@ def measure(subject: Subject) -> "pl.DataFrame":
         if missing:
             raise InputError(f"{path / METADATA}: {missing[0]}: missing; give the snapshots of a training")
         compute = {"step": metadata["steps"], "tokens": metadata["tokens"], "flops": metadata["flops"]}
-        completions = complete(
-            subject.model(path), table, config.dataset.max_length, config.evaluate.curve.programs
-        )
-        graded = accuracy_by(completions, "template")
+        completions = pl.concat([grade_model(subject.model(path), tasks, dataset), baselines])
+        graded = accuracy_by(completions, "question")
         rows.append(graded.select(*(pl.lit(value).alias(name) for name, value in compute.items()), pl.all()))
     return pl.concat(rows)
 
@@ -59,7 +60,8 @@ EXPERIMENT = Experiment(
         "step": int,
         "tokens": int,
         "flops": float,
-        "template": str,
+        "question": str,
+        "policy": str,
         "metric": str,
         "programs": int,
         "correct": int,
@@ -71,5 +73,10 @@ EXPERIMENT = Experiment(
     cost=cost,
     dataset=True,
     snapshots=True,
-    figures=(Figure("accuracy_by_compute", "Accuracy on each sub-problem against training compute."),),
+    figures=(
+        Figure(
+            "accuracy_by_compute",
+            "Accuracy on each sub-problem, and that of the best baseline, against training compute.",
+        ),
+    ),
 )

@@ -131,6 +131,16 @@ class Subject:
                 )
         return Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
 
+    def dataset_directory(self) -> Path:
+        """Return the directory of the dataset.
+
+        Raises:
+            InputError: none was given.
+        """
+        if self.dataset is None:
+            raise InputError("dataset: missing; name the directory of a dataset")
+        return self.dataset
+
     def test_programs(self) -> "Samples":
         """Read the split ``evaluate.split`` of the dataset.
 
@@ -142,10 +152,8 @@ class Subject:
         from cadmus.dataset.reader import read_split
         from cadmus.dataset.splits import TRAIN, split_of
 
-        if self.dataset is None:
-            raise InputError("dataset: missing; name the directory of a dataset")
         split, dataset = self.config.evaluate.split, self.config.dataset
-        table = read_split(self.dataset, split)
+        table = read_split(self.dataset_directory(), split)
         longest = table.programs.lengths.max()
         if longest > dataset.max_length:
             raise InputError(
@@ -166,8 +174,7 @@ class Subject:
         """Count the training programs of each template, from the manifest of the dataset."""
         from cadmus.dataset.manifest import read_manifest
 
-        assert self.dataset is not None, "test_programs has been called"
-        counts = read_manifest(self.dataset)["splits"]["train"]
+        counts = read_manifest(self.dataset_directory())["splits"]["train"]
         return {name: count["programs"] for name, count in counts.items()}
 
     def metadata(self) -> dict[str, str]:

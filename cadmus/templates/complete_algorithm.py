@@ -3,11 +3,13 @@ r"""Induction: examples of a function, then its definition.
 ``f((1,2,3))=1; f((2,3))=0; f((1,2,3,4))=1; f(x)=len(x)>2`` is ``u1b2b3bfu2b3bf!u1b2b3b4bf\L2>;``.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
+from cadmus.errors import Defect
 from cadmus.programs import Programs, Samples, interleave, join
 from cadmus.templates.answers import answer, rows_of, writable
 from cadmus.templates.draw import Draw, definition, merged
@@ -22,6 +24,65 @@ from cadmus.templates.functions import (
 from cadmus.vm import compiled
 
 
+def _number(draw: Draw, n: int) -> Programs:
+    return join(draw.literal(n))
+
+
+def _sequence(draw: Draw, n: int) -> Programs:
+    return draw.sequence(n, draw.dataset.templates.complete_algorithm.sequence_length)
+
+
+def _short_sequence(draw: Draw, n: int) -> Programs:
+    """Draw sequences for functions whose result is a sequence as well."""
+    low, high = draw.dataset.templates.complete_algorithm.sequence_length
+    return draw.sequence(n, (low, max(low, high // 2)))
+
+
+CALLS: dict[str, Callable[[Draw, int], Programs]] = {
+    "label or reduce": lambda draw, k: join(_sequence(draw, k), b"f"),
+    "calculate": lambda draw, k: join(_number(draw, k), b"f"),
+    "calculate with two": lambda draw, k: join(_number(draw, k), _number(draw, k), b"F"),
+    "fold": lambda draw, k: join(_sequence(draw, k), _number(draw, k), b"l"),
+    "change": lambda draw, k: join(_short_sequence(draw, k), b"f"),
+    "map": lambda draw, k: join(_short_sequence(draw, k), b"m"),
+    "filter": lambda draw, k: join(_short_sequence(draw, k), b"w"),
+}
+"""Samplers of calls, by what the function does."""
+
+KINDS = (
+    (5, sequence_predicate, "label or reduce"),
+    (2, number_predicate, "calculate"),
+    (2, sequence_function, "label or reduce"),
+    (2, number_function, "calculate"),
+    (1, pair_function, "calculate with two"),
+    (1, pair_function, "fold"),
+    (1, sequence_change, "change"),
+    (1, number_function, "map"),
+    (1, number_predicate, "filter"),
+)
+"""Weight, sampler of functions and name of the calls of each kind; the first two kinds label."""
+
+_FIRST_CALL = re.compile(r"(?P<sequence>u(?:[0-9tZ]b)*|[0-9]I)?[0-9tZ]*(?P<call>[fFlmw])")
+_BY_SYMBOL = {"F": "calculate with two", "l": "fold", "m": "map", "w": "filter"}
+
+
+def calls_in(prompt: str) -> str:
+    """Return the name in :data:`CALLS` of the calls in a prompt of this template.
+
+    Raises:
+        Defect: the prompt does not begin with a call.
+    """
+    found = _FIRST_CALL.match(prompt)
+    if not found:
+        raise Defect(f"{prompt!r} does not begin with a call of complete_algorithm")
+    if found["call"] in _BY_SYMBOL:
+        return _BY_SYMBOL[found["call"]]
+    if not found["sequence"]:
+        return "calculate"
+    # Only results that are sequences are compared with Y.
+    return "change" if "Y" in prompt else "label or reduce"
+
+
 def complete_algorithm(draw: Draw, n: int) -> Samples:
     """Draw calls of a function and their results, then its definition; the prompt ends before the latter.
 
@@ -29,32 +90,11 @@ def complete_algorithm(draw: Draw, n: int) -> Samples:
     The results of its examples are not all the same.
     """
     fields = draw.dataset.templates.complete_algorithm
-    low, high = fields.sequence_length
-
-    sequence = partial(draw.sequence, lengths=(low, high))
-    # For functions whose result is a sequence as well.
-    short = partial(draw.sequence, lengths=(low, max(low, high // 2)))
-
-    def number(k: int) -> Programs:
-        return join(draw.literal(k))
-
-    # Weight, sampler of functions, sampler of calls. The first two kinds label.
-    kinds = (
-        (5, sequence_predicate, lambda k: join(sequence(k), b"f")),
-        (2, number_predicate, lambda k: join(number(k), b"f")),
-        (2, sequence_function, lambda k: join(sequence(k), b"f")),
-        (2, number_function, lambda k: join(number(k), b"f")),
-        (1, pair_function, lambda k: join(number(k), number(k), b"F")),
-        (1, pair_function, lambda k: join(sequence(k), number(k), b"l")),
-        (1, sequence_change, lambda k: join(short(k), b"f")),
-        (1, number_function, lambda k: join(short(k), b"m")),
-        (1, number_predicate, lambda k: join(short(k), b"w")),
-    )
-    weights, functions, calls = zip(*kinds, strict=True)
-    kind = draw.rng.choice(len(kinds), size=n, p=np.divide(weights, sum(weights)))
+    weights, functions, calls = zip(*KINDS, strict=True)
+    kind = draw.rng.choice(len(KINDS), size=n, p=np.divide(weights, sum(weights)))
     count = draw.rng.integers(fields.examples[0], fields.examples[1] + 1, size=n)
     body = _by_kind(kind, [partial(function, draw) for function in functions])
-    call = _by_kind(np.repeat(kind, count), calls)
+    call = _by_kind(np.repeat(kind, count), [partial(CALLS[name], draw) for name in calls])
 
     outcome = compiled.execute(join(definition(body.take(np.repeat(np.arange(n), count))), call))
     labels = np.repeat(kind < 2, count)

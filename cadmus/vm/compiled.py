@@ -16,7 +16,7 @@ from cadmus.vm.jit import jit
 from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE, Outcome
 from cadmus.vm.reference import Number, Sequence, Value
 
-__all__ = ["NAN", "NUMBER", "SEQUENCE", "Outcome", "execute", "outputs", "verdicts"]
+__all__ = ["NAN", "NUMBER", "SEQUENCE", "Outcome", "execute", "outputs", "same_outputs", "verdicts"]
 
 
 def verdicts(programs: Programs) -> np.ndarray:
@@ -35,6 +35,24 @@ def execute(programs: Programs) -> Outcome:
         InputError: as in :func:`verdicts`.
     """
     return _execute(programs, np.arange(len(programs) + 1, dtype=np.int64))
+
+
+def same_outputs(programs: Programs, others: Programs) -> np.ndarray:
+    """Return whether each program leaves the same outputs as the other: bool, shape (n,).
+
+    Raises:
+        InputError: as in :func:`verdicts`.
+    """
+    counts = [execute(batch).count for batch in (programs, others)]
+    same: np.ndarray = counts[0] == counts[1]
+    rows = np.flatnonzero(same & (counts[0] > 0))
+    bounds = offsets_of(counts[0][rows])
+    ours, theirs = (_execute(batch.take(rows), bounds) for batch in (programs, others))
+    equal = (ours.kind == theirs.kind) & (ours.length == theirs.length)
+    equal &= (ours.values == theirs.values).all(1) & (ours.decorations == theirs.decorations).all(1)
+    if len(rows):
+        same[rows] = np.logical_and.reduceat(equal, bounds[:-1])
+    return same
 
 
 def outputs(programs: Programs) -> list[list[Value]]:

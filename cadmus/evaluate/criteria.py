@@ -1,0 +1,168 @@
+"""What solves a question: conditions on completions, decided by execution.
+
+Every condition is stricter than *verified*: the completed program is true, the completion ended, and it does
+not drop (``_``) a value.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.common.seeds import generator
+from cadmus.config import Dataset
+from cadmus.evaluate.parsing import is_expression, second_expressions
+from cadmus.programs import Programs, join, stack
+from cadmus.templates.complete_algorithm import CALLS, calls_in
+from cadmus.templates.draw import Draw
+from cadmus.vm.compiled import same_outputs, verdicts
+
+DROP = "_"
+FRESH_INPUTS = 32
+"""Inputs besides the examples on which an induced function must agree with the reference."""
+_WRITTEN = set("0123456789tZ+-*/%xn~ub:")
+"""Instructions that write a value out; none reads what the prompt asks about."""
+_BARE_LABELS = {"", "!"}
+
+
+class Completed:
+    """Completions of the programs of one question, and what executing them gives.
+
+    Attributes:
+        references: n programs, each with its own completion.
+        prompt_length: int64, shape (n,), instructions in each prompt.
+        completions: n completions, without the end.
+        ended: bool, shape (n,), whether the completion ended by itself.
+        dataset: distribution of the fresh inputs.
+    """
+
+    def __init__(
+        self,
+        references: Programs,
+        prompt_length: np.ndarray,
+        completions: Programs,
+        ended: np.ndarray,
+        dataset: Dataset,
+    ) -> None:
+        self.references = references
+        self.prompt_length = prompt_length
+        self.completions = completions
+        self.ended = ended
+        self.dataset = dataset
+
+    @cached_property
+    def prompts(self) -> Programs:
+        """The prompts."""
+        return self.references.prefixes(self.prompt_length)
+
+    @cached_property
+    def full(self) -> Programs:
+        """The completed programs."""
+        return join(self.prompts, self.completions)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The completions."""
+        return self.completions.to_strings()
+
+    @cached_property
+    def reference_texts(self) -> list[str]:
+        """The completions of the references."""
+        return self.references.suffixes(self.prompt_length).to_strings()
+
+    @cached_property
+    def uses_drop(self) -> np.ndarray:
+        """Whether each completion has the instruction ``_``: bool, shape (n,)."""
+        return np.array([DROP in text for text in self.texts], np.bool_)
+
+    @cached_property
+    def verified(self) -> np.ndarray:
+        """Whether the program is true, the completion ended, and drops nothing: bool, shape (n,)."""
+        verified: np.ndarray = verdicts(self.full) & self.ended & ~self.uses_drop
+        return verified
+
+    @cached_property
+    def exact(self) -> np.ndarray:
+        """Whether each completion is that of the reference: bool, shape (n,)."""
+        pairs = zip(self.texts, self.reference_texts, strict=True)
+        return np.array([ours == theirs for ours, theirs in pairs], np.bool_) & self.ended
+
+    @cached_property
+    def next_token(self) -> np.ndarray:
+        """Whether the first token, which may be the end, is that of the reference: bool, shape (n,)."""
+        started = (self.completions.lengths > 0) | self.ended
+        pairs = zip(self.texts, self.reference_texts, strict=True)
+        return np.array([ours[:1] == theirs[:1] for ours, theirs in pairs], np.bool_) & started
+
+    @cached_property
+    def same_outputs(self) -> np.ndarray:
+        """Whether each program leaves the outputs of the reference: bool, shape (n,)."""
+        return same_outputs(self.full, self.references)
+
+
+def comparator(of: Completed) -> np.ndarray:
+    """The next token is the one comparator that holds."""
+    return of.verified & of.next_token
+
+
+def equal_expression(of: Completed) -> np.ndarray:
+    """The completion is another expression and ``=``."""
+    starts = second_expressions(of.references)
+    firsts = of.references.prefixes(starts).to_strings()
+    shaped = [
+        text[-1:] == "=" and is_expression(text[:-1]) and text[:-1] != first
+        for text, first in zip(of.texts, firsts, strict=True)
+    ]
+    return of.verified & of.same_outputs & np.array(shaped, np.bool_)
+
+
+def written_answer(of: Completed) -> np.ndarray:
+    """The completion writes the value that the prompt leaves, and ``=`` or ``Y``."""
+    shaped = [
+        text == reference if reference in _BARE_LABELS else _writes_a_value(text)
+        for text, reference in zip(of.texts, of.reference_texts, strict=True)
+    ]
+    return of.verified & of.same_outputs & np.array(shaped, np.bool_)
+
+
+def definition(of: Completed) -> np.ndarray:
+    """The completion defines subroutines only, and the comparison in the prompt holds."""
+    only = [not isa.split_definitions(text)[0] for text in of.texts]
+    return of.verified & of.same_outputs & np.array(only, np.bool_)
+
+
+def fits_examples(of: Completed) -> np.ndarray:
+    """The subroutines of the completion give the results of all examples in the prompt."""
+    return of.verified & same_outputs(join(of.prompts, _definitions(of.completions)), of.references)
+
+
+def induced(of: Completed) -> np.ndarray:
+    """The subroutines fit the examples and agree with the reference on fresh inputs."""
+    solved = fits_examples(of)
+    rows = np.flatnonzero(solved)
+    prompts = of.prompts.take(rows).to_strings()
+    ours = _definitions(of.completions.take(rows))
+    theirs = _definitions(of.references.suffixes(of.prompt_length).take(rows))
+    draw = Draw(generator(0, "fresh inputs"), of.dataset)
+    calls = {name: sampler(draw, FRESH_INPUTS) for name, sampler in CALLS.items()}
+    # Row i asks for the k-th fresh input of program i // FRESH_INPUTS.
+    fresh = stack([calls[calls_in(prompt)] for prompt in prompts] or [Programs.from_strings([])])
+    of_row = np.repeat(np.arange(len(rows)), FRESH_INPUTS)
+    agrees = same_outputs(join(ours.take(of_row), fresh), join(theirs.take(of_row), fresh))
+    solved[rows] = agrees.reshape(-1, FRESH_INPUTS).all(1)
+    return solved
+
+
+def true_program(of: Completed) -> np.ndarray:
+    """The program is true and drops nothing."""
+    return of.verified
+
+
+def _writes_a_value(text: str) -> bool:
+    return text[-1:] in ("=", "Y") and set(text[:-1]) <= _WRITTEN and is_expression(text[:-1])
+
+
+def _definitions(completions: Programs) -> Programs:
+    r"""Return the definitions of each completion, closed: ``\body;`` each."""
+    bodies = (isa.split_definitions(text)[1] for text in completions.to_strings())
+    return Programs.from_strings("".join(f"\\{body};" for body in found) for found in bodies)

@@ -1,0 +1,230 @@
+"""The questions that programs of each template are asked: the one table that code, documents and cards share.
+
+A question cuts a program into a prompt and a completion, says which completions solve it, and names the thing
+asked about. Accuracies of one question are clustered by that thing, and a test program is a near-duplicate if
+the training set has a program of its template with the same one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from cadmus.evaluate import criteria
+from cadmus.evaluate.criteria import Completed
+from cadmus.evaluate.parsing import second_expressions
+from cadmus.programs import Programs, Samples
+from cadmus.vm.compiled import execute
+
+Cut = Callable[[Samples], tuple[np.ndarray, np.ndarray]]
+"""Returns the rows that are asked the question, and the lengths of their prompts; both int64, shape (k,)."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question.
+
+    Attributes:
+        template: the template of its programs.
+        prompt: where the prompt ends, for documents.
+        solved: what solves it, for documents.
+        about: what it asks about: "expression pair", "function", "sequence" or "program".
+        cut: see :data:`Cut`.
+        solves: tells which completions solve it: bool, shape (n,).
+        fits: for induction, which completions fit the examples of the prompt.
+    """
+
+    template: str
+    prompt: str
+    solved: str
+    about: str
+    cut: Cut
+    solves: Callable[[Completed], np.ndarray]
+    fits: Callable[[Completed], np.ndarray] | None = None
+
+
+def _as_sampled(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(len(samples)), samples.prompt_length.astype(np.int64)
+
+
+def _before_the_last(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(len(samples)), samples.programs.lengths - 1
+
+
+def _after_the_first_expression(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(len(samples)), second_expressions(samples.programs)
+
+
+def _before_a_comparator(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.flatnonzero(~_definition_is_last(samples.programs))
+    return rows, samples.prompt_length[rows].astype(np.int64)
+
+
+def _before_a_definition(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.flatnonzero(_definition_is_last(samples.programs))
+    return rows, samples.prompt_length[rows].astype(np.int64)
+
+
+def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    """Cut random programs, nearest to the middle, where the prompt is not true and the rest drops nothing.
+
+    Prompts that leave something come first; prompts that leave nothing, which any literal makes true, are at
+    most as many.
+    """
+    programs = samples.programs
+    cuts = np.maximum(programs.lengths - 1, 0)
+    row = np.repeat(np.arange(len(programs)), cuts)
+    length = 1 + np.arange(len(row)) - np.repeat(np.cumsum(cuts) - cuts, cuts)
+    drops = np.flatnonzero(programs.data == ord(criteria.DROP))
+    last_drop = np.full(len(programs), -1)
+    of_drop = np.searchsorted(programs.offsets, drops, "right") - 1
+    np.maximum.at(last_drop, of_drop, drops - programs.offsets[of_drop])
+    outcome = execute(programs.take(row).prefixes(length))
+    fits = np.flatnonzero(~outcome.true & (length > last_drop[row]))
+    row, length, empty = row[fits], length[fits], outcome.count[fits] == 0
+    order = np.lexsort((abs(2 * length - programs.lengths[row]), empty, row))
+    row, length, empty = row[order], length[order], empty[order]
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    first = np.sort(np.concatenate([first[~empty[first]], first[empty[first]][: np.sum(~empty[first])]]))
+    return row[first], length[first]
+
+
+def _definition_is_last(programs: Programs) -> np.ndarray:
+    closed: np.ndarray = programs.data[programs.offsets[1:] - 1] == ord(";")
+    return closed
+
+
+_COMPARATOR = "the next token is the one comparator that holds"
+_ANSWER = (
+    "it writes the value that the prompt leaves and compares the two with `=` or `Y`, leaving the outputs of "
+    "the reference. The value is written with literals, arithmetic, `~`, `u`, `b` and `:`, so that repeating "
+    "the prompt is no answer. A reference that is a bare label, nothing or `!`, is solved by that label"
+)
+
+QUESTIONS: dict[str, Question] = {
+    "basic_math": Question(
+        "basic_math",
+        "before the comparator",
+        _COMPARATOR,
+        "expression pair",
+        _as_sampled,
+        criteria.comparator,
+    ),
+    "equality": Question(
+        "equality",
+        "after the first expression",
+        "it is another expression and `=`, and leaves one 1. A copy of the first expression does not count",
+        "expression pair",
+        _after_the_first_expression,
+        criteria.equal_expression,
+    ),
+    "equality_comparator": Question(
+        "equality",
+        "before the comparator",
+        f"{_COMPARATOR}. It is always `=`, as in the paper's example, so a constant is right; the other "
+        "comparisons show whether a model calculates",
+        "expression pair",
+        _before_the_last,
+        criteria.comparator,
+    ),
+    "less_greater": Question(
+        "less_greater",
+        "before the comparator",
+        _COMPARATOR,
+        "expression pair",
+        _as_sampled,
+        criteria.comparator,
+    ),
+    "subroutines": Question(
+        "subroutines",
+        "before the comparator",
+        _COMPARATOR,
+        "function",
+        _before_a_comparator,
+        criteria.comparator,
+    ),
+    "subroutines_definition": Question(
+        "subroutines",
+        "before the last definition, which follows its call and the comparison",
+        "it only defines subroutines, and the comparison in the prompt holds and leaves one 1",
+        "function",
+        _before_a_definition,
+        criteria.definition,
+    ),
+    "random": Question(
+        "random",
+        "near the middle, where the program is not true yet and what follows drops nothing. At most half of "
+        "the prompts leave nothing, the others a false value",
+        "the program becomes true with all that is there",
+        "program",
+        _where_not_true_yet,
+        criteria.true_program,
+    ),
+    "basic_sequences": Question(
+        "basic_sequences",
+        "before the answer",
+        _ANSWER,
+        "sequence",
+        _as_sampled,
+        criteria.written_answer,
+    ),
+    "advanced_sequences": Question(
+        "advanced_sequences",
+        "before the answer",
+        _ANSWER,
+        "sequence",
+        _as_sampled,
+        criteria.written_answer,
+    ),
+    "apply_labels": Question(
+        "apply_labels",
+        "before the label",
+        _ANSWER,
+        "function",
+        _as_sampled,
+        criteria.written_answer,
+    ),
+    "complete_algorithm": Question(
+        "complete_algorithm",
+        "before the definition",
+        "its function gives the results of all examples (*fits examples*), and those of the reference on "
+        f"{criteria.FRESH_INPUTS} fresh inputs drawn as the examples were",
+        "function",
+        _as_sampled,
+        criteria.induced,
+        criteria.fits_examples,
+    ),
+}
+"""Questions by name, in the order of Table 3; templates that are not here ask for a written answer."""
+
+
+def questions_of(template: str) -> dict[str, Question]:
+    """Return the questions that programs of a template are asked, by name."""
+    found = {name: question for name, question in QUESTIONS.items() if question.template == template}
+    return found or {
+        template: Question(
+            template, "before the answer", _ANSWER, "program", _as_sampled, criteria.written_answer
+        )
+    }
+
+
+def order_of(question: str) -> int:
+    """Return the place of a question in Table 3; those of added templates come last."""
+    return list(QUESTIONS).index(question) if question in QUESTIONS else len(QUESTIONS)
+
+
+def things_asked(question: Question, programs: Programs) -> pl.Series:
+    """Return what each program asks about, as text: strings, shape (n,)."""
+    texts = pl.Series("program", programs.to_arrow())
+    if question.about == "expression pair":
+        starts = pl.Series("start", second_expressions(programs))
+        pair = pl.DataFrame([texts, starts]).select(
+            pl.col("program").str.slice(0, pl.col("start")).alias("first"),
+            pl.col("program").str.slice(pl.col("start")).str.head(-1).alias("second"),
+        )
+        # In either order: the comparator follows from the other program's.
+        sides = pl.min_horizontal("first", "second"), pl.max_horizontal("first", "second")
+        return pair.select(pl.concat_str(*sides, separator=" ")).to_series()
+    pattern = {"function": r"\\[^;]*;?", "sequence": r"u(?:[0-9tZ]b)*|[0-9]I"}.get(question.about)
+    return texts if pattern is None else texts.str.extract_all(pattern).list.join(" ")
