@@ -17,12 +17,13 @@ from cadmus.common.cores import cores
 from cadmus.common.files import replacing
 from cadmus.common.provenance import commit
 from cadmus.errors import InputError
+from cadmus.evaluate import results
 from cadmus.evaluate.results import accuracy_by, read_results
 from cadmus.model.flops import parameter_count
 
 LAST = 50
 """Number of final steps over which losses are averaged."""
-METRICS = ("next_token", "verified")
+METRICS = ("next_token", "solved")
 SECTIONS = {"model", "train"}
 """Sections that variants may change; the others decide the dataset, which they share."""
 
@@ -63,7 +64,7 @@ def ablate(
         dataset: finished dataset of the config.
         folder: directory of the runs; an interrupted training resumes from its checkpoint.
         output: CSV file with one row per variant: its changes, parameters, training programs, tokens, FLOPs
-            and seconds, mean losses of the last :data:`LAST` steps, and accuracies by template.
+            and seconds, mean losses of the last :data:`LAST` steps, and accuracies by question.
         jobs: number of variants that run at the same time and share the cores.
         log: called with a line for each finished variant.
 
@@ -116,7 +117,8 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
     losses, totals = ("loss", "completion_loss"), ("programs", "tokens", "flops", "seconds")
     steps = read_results(metrics, (*losses, *totals))
     programs, tokens, flops, seconds = (steps[name][-1] for name in totals)
-    accuracy = accuracy_by(read_results(completions, ("template", *METRICS)), "template")
+    graded = read_results(completions, ("policy", "question", "asked", *results.METRICS))
+    accuracy = accuracy_by(graded.filter(policy="model"), "question")
     return {
         "parameters": parameter_count(run.model),
         "programs": programs,
@@ -125,7 +127,7 @@ def _run(run: config.Config, dataset: Path, folder: Path, jobs: int) -> dict[str
         "seconds": round(seconds),
         **{name: round(steps.select(name).tail(LAST).mean().item(), 5) for name in losses},
         **{
-            f"{metric} {row['template']}": round(row["accuracy"], 4)
+            f"{metric} {row['question']}": round(row["accuracy"], 4)
             for metric in METRICS
             for row in accuracy.filter(metric=metric).iter_rows(named=True)
         },

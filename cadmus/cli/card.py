@@ -10,14 +10,16 @@ from cadmus.cli.options import MODEL, PATH
 @click.command()
 @click.argument("model", type=MODEL)
 @click.option("--completions", type=PATH, required=True, metavar="FILE", help="Results of `cadmus evaluate`.")
-@click.option("--metrics", type=PATH, required=True, metavar="FILE", help="Metrics of `cadmus train`.")
+@click.option(
+    "--metrics", type=PATH, metavar="FILE", help="Metrics of `cadmus train`; without, no last loss."
+)
 @click.option(
     "--output",
     type=PATH,
     metavar="FILE",
     help="Card to write, a .md file; README.md in MODEL by default.",
 )
-def card(model: Path, completions: Path, metrics: Path, output: Path | None) -> None:
+def card(model: Path, completions: Path, metrics: Path | None, output: Path | None) -> None:
     """Write the model card of the export in MODEL.
 
     The card is for the Hugging Face Hub; with it the directory can be uploaded as it is. It describes the

@@ -144,18 +144,23 @@ def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
 
 def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
     """Print accuracies: a line each, named by the first column, or all columns as JSON."""
-    from cadmus.evaluate.intervals import as_text
+    from cadmus.evaluate.intervals import as_text, percent
+    from cadmus.evaluate.questions import title
+    from cadmus.evaluate.results import best_baseline
 
     if as_json:
         click.echo(json.dumps(accuracies.to_dicts(), indent=2))
         return
-    if "metric" in accuracies.columns:
-        accuracies = accuracies.filter(metric="verified")
-    for row in accuracies.iter_rows(named=True):
-        name = next(iter(row.values())).replace("_", " ")
-        click.echo(
-            f"{name}: {as_text(row['accuracy'], row['low'], row['high'])} of {row['programs']:,} programs"
-        )
+    graded = "metric" in accuracies.columns
+    shown = accuracies.filter(policy="model", metric="solved") if graded else accuracies
+    for row in shown.iter_rows(named=True):
+        name = next(iter(row.values()))
+        accuracy = as_text(row["accuracy"], row["low"], row["high"])
+        if graded:
+            best = best_baseline(accuracies.filter(question=name)).row(0, named=True)
+            baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"
+            accuracy += f" solved, best baseline ({baseline})"
+        click.echo(f"{title(name)}: {accuracy} of {row['programs']:,} programs")
 
 
 COMMANDS = (evaluate, figure)

@@ -10,11 +10,12 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from cadmus import isa
 from cadmus.common.files import replacing
-from cadmus.config import TEMPLATES, Config
+from cadmus.config import Config
 from cadmus.docgen import hub
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.results import METRICS, SOLVE, accuracy_by, read_results
+from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.questions import definitions, title
+from cadmus.evaluate.results import METRICS, accuracy_by, read_results
 from cadmus.figures import table3_accuracy, tables
 from cadmus.model import METADATA, WEIGHTS
 from cadmus.model.export import read_metadata, trained_config, weights_digest
@@ -23,7 +24,7 @@ TASK = "text-generation"
 # Types of metrics on the Hub; the others are accuracies.
 METRIC_TYPES = {"exact": "exact_match"}
 # Keys of meta.json that the card needs beyond those of every export.
-NEEDED = ("config", "data_digest", "steps", "programs", "tokens", "flops", "device", "cores")
+NEEDED = ("config", "data_digest", "steps", "programs", "tokens", "flops", "seconds", "device", "cores")
 # Fields of the config section train that do not affect what is learned.
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
 
@@ -72,29 +73,35 @@ $recipe
 
 ## Accuracy
 
-On test programs, each cut at its template's question and completed greedily, with 95% Wilson intervals.
-*Verified*: the completed program is true when executed, the model ended it, and the completion drops nothing
-from the stack. *Exact*: it equals the test program. *Next token*: the first instruction does.
+On test programs, completed greedily, with 95% bootstrap intervals. *Solved*: the completed program is true
+when executed, the model ended it, the completion drops nothing from the stack, and it answers the question:
+
+$questions
+
+The baselines are graded alike: nothing at all, the one instruction that solves most, the most frequent
+completion in training, and a 5-gram model. *Gap*: points between the model and the best of them. *Exact*:
+the completion is that of the test program. *Next token*: its first instruction is. *Verified*, the lenient
+figure: everything but the answer.
 
 $accuracy
 
 ## Limits
 
 - A likely program need not be true; `cadmus complete` and `cadmus run` execute it to find out.
-- Lowest accuracy: *$weakest*, $worst verified.
+- Least above the best baseline: *$weakest*, $worst solved, a gap of $gap points.
 - Never seen: compared values outside [$low, $high] and programs of more than $max_length instructions.
 - It knows the instruction set `$isa_digest` only: no other language, and no text.
 - A random program has many true completions, so its next token is hardly predictable.
 """)
 
 
-def write_model_card(directory: Path, completions: Path, metrics: Path, output: Path) -> None:
+def write_model_card(directory: Path, completions: Path, metrics: Path | None, output: Path) -> None:
     """Write the model card.
 
     Args:
         directory: The export of :func:`cadmus.train.loop.train`, with its config and data digest.
         completions: The output of ``cadmus evaluate`` for this model.
-        metrics: The metrics of its training.
+        metrics: The metrics of its training; None leaves the last loss out.
         output: The file to write; the Hub shows README.md in ``directory``.
 
     Raises:
@@ -105,7 +112,7 @@ def write_model_card(directory: Path, completions: Path, metrics: Path, output: 
         temporary.write_text(text, encoding="utf-8")
 
 
-def model_card(directory: Path, completions: Path, metrics: Path) -> str:
+def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
     """Return the text of the model card; see :func:`write_model_card`."""
     noted = read_metadata(directory)
     place = directory / METADATA
@@ -115,14 +122,10 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
     config = trained_config(directory)
     assert config is not None, "checked above"
     graded = _completions(completions, directory)
-    steps = _metrics(metrics, noted["steps"])
-    seconds = steps["seconds"][-1]
-    flops = noted["flops"]
-    # Drops equality_solve, the equality programs again.
-    trained = graded.filter(pl.col("template").is_in(TEMPLATES)).unique("template")
-    trained_on = int(trained["training_programs"].sum())
-    worst = accuracy_by(graded, "template").filter(metric="verified").sort("accuracy").row(0, named=True)
-    last = steps.select("loss").tail(max(1, len(steps) // 100))
+    flops, seconds = noted["flops"], noted["seconds"]
+    trained_on = int(graded.unique("template")["training_programs"].sum())
+    solved = table3_accuracy.data(graded).filter(policy="model", metric="solved")
+    worst = solved.sort("gap").row(0, named=True)
     ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
     text = TEXT.substitute(
         name=config.name,
@@ -156,38 +159,40 @@ def model_card(directory: Path, completions: Path, metrics: Path) -> str:
                 "FLOPs": f"{flops:.3g} (forward and backward, without padding)",
                 "time": f"{seconds:,.0f} s on {_device(noted)}",
                 "speed": f"{noted['tokens'] / seconds:,.0f} tokens/s, {flops / seconds:.3g} FLOP/s",
-                "last loss": f"{last.mean().item():.4f} nats per token, mean of the last {len(last)} steps",
+                **_last_loss(metrics, noted["steps"]),
                 "made by": f"commit `{noted['commit']}`; "
                 + ", ".join(f"{name} {version}" for name, version in noted["versions"].items()),
             }
         ),
         recipe=_listed(config.train.model_dump(exclude=OPERATIONAL)),
         accuracy=tables.render(table3_accuracy.table(graded))[0].strip(),
-        weakest=worst["template"].replace("_", " "),
+        questions="\n".join(
+            f"- *{name}*, the prompt ends {prompt}: {condition}." for name, prompt, condition in definitions()
+        ),
+        weakest=title(worst["question"]),
         worst=as_text(worst["accuracy"], worst["low"], worst["high"]),
+        gap=percent(worst["gap"], "", signed=True),
         isa_digest=noted["isa_digest"],
     )
     return hub.card(_front_matter(config, graded, pl.read_parquet_metadata(completions).get("split")), text)
 
 
 def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> ModelCardData:
-    accuracies = accuracy_by(graded, "template").filter(pl.col("accuracy").is_not_null())
     results = []
-    for row in accuracies.iter_rows(named=True):
-        # The Hub merges the results of one dataset, so its second task is in the names of the metrics.
-        solve = row["template"] == SOLVE
-        template = "equality" if solve else row["template"]
+    for row in accuracy_by(graded.filter(policy="model"), "template", "question").iter_rows(named=True):
+        # The Hub merges the results of one dataset, so a second question is in the names of the metrics.
+        rest = title(row["question"]).partition(", ")[2]
         results.append(
             EvalResult(
                 task_type=TASK,
                 task_name="program completion",
                 # The Hub needs an identifier; the dataset's repository is unknown here.
                 dataset_type=f"cadmus-{config.name}",
-                dataset_name=f"Cadmus, run {config.name}: {template.replace('_', ' ')}",
-                dataset_config=template,
+                dataset_name=f"Cadmus, run {config.name}: {row['template'].replace('_', ' ')}",
+                dataset_config=row["template"],
                 dataset_split=split,
                 metric_type=METRIC_TYPES.get(row["metric"], "accuracy"),
-                metric_name=METRICS[row["metric"]] + (", solve" if solve else ""),
+                metric_name=METRICS[row["metric"]] + (f", {rest}" if rest else ""),
                 metric_value=round(row["accuracy"], 4),
             )
         )
@@ -205,24 +210,34 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
 def _completions(path: Path, directory: Path) -> pl.DataFrame:
     """Return the results of ``cadmus evaluate``, checked to be of this model."""
     graded = read_results(path, table3_accuracy.COLUMNS[0])
+    origin = pl.read_parquet_metadata(path) if path.suffix == ".parquet" else {}
     ours = weights_digest(directory)
-    found = pl.read_parquet_metadata(path).get("model_digest") if path.suffix == ".parquet" else None
-    if found != ours:
+    if origin.get("model_digest") != ours:
         raise InputError(
-            f"{path}: model_digest: is {found}, but {directory / WEIGHTS} has {ours}; evaluate again"
+            f"{path}: model_digest: is {origin.get('model_digest')}, but {directory / WEIGHTS} has {ours}; "
+            "evaluate again"
+        )
+    trained_on = read_metadata(directory)["data_digest"]
+    if origin.get("data_digest") != trained_on:
+        raise InputError(
+            f"{path}: data_digest: is {origin.get('data_digest')}, but the model was trained on "
+            f"{trained_on}; evaluate it on its own dataset"
         )
     return graded
 
 
-def _metrics(path: Path, last: int) -> pl.DataFrame:
-    """Return the metrics of a training of ``last`` steps, sorted by step."""
-    steps = read_results(path, ("step", "loss", "seconds")).sort("step")
+def _last_loss(path: Path | None, last: int) -> dict[str, str]:
+    """Return the mean loss of the last hundredth of a training of ``last`` steps."""
+    if path is None:
+        return {}
+    steps = read_results(path, ("step", "loss")).sort("step")
     if steps["step"][-1] != last:
         raise InputError(
             f"{path}: step: ends at {steps['step'][-1]}, but the model was trained for {last}; "
             "give the metrics of its training"
         )
-    return steps
+    ending = steps.select("loss").tail(max(1, len(steps) // 100))
+    return {"last loss": f"{ending.mean().item():.4f} nats per token, mean of the last {len(ending)} steps"}
 
 
 def _device(noted: dict[str, Any]) -> str:

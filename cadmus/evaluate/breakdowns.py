@@ -3,7 +3,6 @@
 import polars as pl
 
 from cadmus import isa
-from cadmus.config import TEMPLATES
 from cadmus.evaluate.results import accuracy_by
 
 BIN = 4
@@ -15,18 +14,16 @@ CALLS = [
 
 
 def by_length(completions: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy by template and program length, in bins of :data:`BIN` lengths.
+    """Compute the accuracy by question and program length, in bins of :data:`BIN` lengths.
 
     Returns:
-        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the keys template, shortest and
+        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the keys question, shortest and
         longest (bounds of the bin, in instructions).
     """
     length = pl.col("program").str.len_chars().cast(pl.Int64)
     shortest = (length - 1) // BIN * BIN + 1
-    grouped = completions.filter(pl.col("template").is_in(TEMPLATES)).with_columns(
-        shortest.alias("shortest"), (shortest + BIN - 1).alias("longest")
-    )
-    return accuracy_by(grouped, "template", "shortest", "longest")
+    binned = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
+    return accuracy_by(binned, "question", "shortest", "longest")
 
 
 def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
@@ -37,5 +34,6 @@ def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
     """
     prompt = pl.col("program").str.head(pl.col("prompt_length"))
     examples = pl.sum_horizontal(prompt.str.count_matches(symbol, literal=True) for symbol in CALLS)
-    induction = completions.filter(template="complete_algorithm")
-    return accuracy_by(induction.with_columns(examples.cast(pl.Int64).alias("examples")), "examples")
+    induction = completions.filter(question="complete_algorithm")
+    counted = induction.with_columns(examples.cast(pl.Int64).alias("examples"))
+    return accuracy_by(counted, "examples").sort("examples", maintain_order=True)

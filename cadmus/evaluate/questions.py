@@ -209,9 +209,20 @@ def questions_of(template: str) -> dict[str, Question]:
     }
 
 
-def order_of(question: str) -> int:
-    """Return the place of a question in Table 3; those of added templates come last."""
-    return list(QUESTIONS).index(question) if question in QUESTIONS else len(QUESTIONS)
+def title(question: str) -> str:
+    """Return the name of a question in tables and figures.
+
+    >>> title("equality_comparator"), title("basic_math")
+    ('equality, comparator', 'basic math')
+    """
+    template = QUESTIONS[question].template if question in QUESTIONS else question
+    rest = question.removeprefix(template).removeprefix("_")
+    return ", ".join(part.replace("_", " ") for part in (template, rest) if part)
+
+
+def definitions() -> list[list[str]]:
+    """Return a row per question for documents: its title, where the prompt ends, what solves it."""
+    return [[title(name), asked.prompt, asked.solved] for name, asked in QUESTIONS.items()]
 
 
 def things_asked(question: Question, programs: Programs) -> pl.Series:

@@ -115,6 +115,21 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
     return pl.DataFrame(rows, schema, orient="row")
 
 
+def best_baseline(accuracies: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the baseline with the highest accuracy over all rows: none without baselines.
+
+    Args:
+        accuracies: from :func:`accuracy_by`, of one question.
+    """
+    of_baselines = accuracies.filter(pl.col("policy") != "model", metric="solved")
+    best = (
+        of_baselines.group_by("policy", maintain_order=True)
+        .agg((pl.col("correct").sum() / pl.col("programs").sum()).alias("accuracy"))
+        .sort("accuracy", descending=True, maintain_order=True)
+    )
+    return of_baselines.filter(pl.col("policy").is_in(best["policy"].head(1).implode()))
+
+
 def _groups(
     completions: pl.DataFrame, keys: tuple[str, ...]
 ) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:

@@ -131,6 +131,13 @@ EXPERIMENT = Experiment(
             "accuracy_by_examples",
             "Induction by the number of examples: functions that fit all examples of the prompt, and those "
             "that also agree with the reference on fresh inputs.",
+            "table",
+        ),
+        Figure(
+            "near_duplicates",
+            "Test programs whose expression pair, function or sequence is in a training program, and the "
+            "accuracy with and without them.",
+            "table",
         ),
         Figure("failures", "Failed completions, each with a trace of its execution.", "page"),
     ),

@@ -27,7 +27,8 @@ class Figure(NamedTuple):
         sources: results it is drawn from besides those of the experiment that declares it: ``metrics`` of the
             training, or ``llm``, which exist only when the config names models.
         module: defines ``COLUMNS``, one tuple of column names per source, and ``draw`` and ``data``
-            (figures), ``table`` or ``page``; by default ``cadmus.figures.NAME``.
+            (figures), ``table`` and, for numbers, ``data`` (tables), or ``page``; by default
+            ``cadmus.figures.NAME``.
     """
 
     name: str
@@ -178,14 +179,16 @@ class Subject:
         return {name: count["programs"] for name, count in counts.items()}
 
     def metadata(self) -> dict[str, str]:
-        """Return the origin of results: digests of config and model, commit, split."""
+        """Return the origin of results: digests of config, model and dataset (if read), commit, split."""
         from cadmus.common.provenance import commit
         from cadmus.config import digest
+        from cadmus.dataset.manifest import read_manifest
         from cadmus.model.export import weights_digest
 
         return {
             "config_digest": digest(self.config.model_dump()),
             "model_digest": weights_digest(self.directory),
+            **({} if self.dataset is None else {"data_digest": read_manifest(self.dataset)["digest"]}),
             "commit": commit(),
             "split": self.config.evaluate.split,
         }

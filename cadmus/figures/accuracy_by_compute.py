@@ -1,4 +1,4 @@
-"""Accuracy on each sub-problem against training compute."""
+"""Error on each sub-problem against training compute."""
 
 import polars as pl
 from matplotlib.figure import Figure
@@ -6,17 +6,17 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from cadmus.figures import panels
 
-COLUMNS = (("flops", "template", "metric", "accuracy", "low", "high"),)
+COLUMNS = (("flops", "question", "policy", "metric", "programs", "correct", "accuracy", "low", "high"),)
 
 
 def data(curve: pl.DataFrame) -> pl.DataFrame:
-    """Return the plotted rows, sorted by template, metric and compute."""
+    """Return the plotted accuracies, sorted by question, policy and compute."""
     return panels.plotted(curve, "flops")
 
 
 def draw(curve: pl.DataFrame) -> Figure:
     """Draw the results of ``cadmus evaluate curve``."""
-    figure = panels.by_template(curve, "flops", "training compute, FLOPs")
+    figure = panels.by_question(data(curve), "flops", "training compute, FLOPs", error=True)
     axes = figure.axes[0]
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator())

@@ -1,35 +1,36 @@
 """Accuracy of induction against the number of examples in the prompt."""
 
 import polars as pl
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from cadmus.evaluate.breakdowns import by_examples
-from cadmus.evaluate.results import METRICS
-from cadmus.figures import style
+from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.results import METRICS, best_baseline
 
-COLUMNS = (("template", "program", "prompt_length", *METRICS),)
-METRICS_SHOWN = {"verified": (style.ORANGE, "s"), "exact": (style.GREEN, "^")}
+COLUMNS = (("policy", "question", "asked", "program", "prompt_length", *METRICS),)
 
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the accuracy by number of examples."""
+    """Return the accuracy of each policy by number of examples."""
     return by_examples(completions)
 
 
-def draw(completions: pl.DataFrame) -> Figure:
-    """Draw the results of ``cadmus evaluate completions`` for complete_algorithm."""
-    figure = Figure(figsize=(style.COLUMN, 2.5))
-    axes = figure.subplots()
-    examples = data(completions)
-    for metric, (color, marker) in METRICS_SHOWN.items():
-        rows = examples.filter(metric=metric)
-        label = METRICS[metric].lower()
-        style.line(axes, rows, "examples", "accuracy", color=color, marker=marker, label=label)
-    if examples.is_empty():
-        style.not_tested(axes)
-    style.percent_axis(axes)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="examples of the function in the prompt", ylabel="accuracy of the definition")
-    figure.legend(loc="outside upper center", ncols=2)
-    return figure
+def table(completions: pl.DataFrame) -> pl.DataFrame:
+    """Return the accuracies in percent, with 95% intervals."""
+    results = data(completions)
+    rows = []
+    for (examples,), part in results.group_by(["examples"], maintain_order=True):
+        model = {row["metric"]: row for row in part.filter(policy="model").iter_rows(named=True)}
+        baseline = best_baseline(part)
+        rows.append(
+            {
+                "Examples": f"{examples}",
+                "Tested": f"{model['solved']['programs']:,}",
+                **{
+                    METRICS[metric]: as_text(*(model[metric][key] for key in ("accuracy", "low", "high")))
+                    for metric in ("solved", "fits")
+                },
+                "Best baseline, solved": percent(baseline["accuracy"][0]) if len(baseline) else "",
+            }
+        )
+    headings = ("Examples", "Tested", METRICS["solved"], METRICS["fits"], "Best baseline, solved")
+    return pl.DataFrame(rows, dict.fromkeys(headings, pl.String))

@@ -7,11 +7,11 @@ from cadmus.evaluate.breakdowns import by_length
 from cadmus.evaluate.results import METRICS
 from cadmus.figures import panels
 
-COLUMNS = (("template", "program", *METRICS),)
+COLUMNS = (("policy", "question", "asked", "program", *METRICS),)
 
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the accuracy by template and bin of lengths."""
+    """Return the accuracy by question and bin of lengths."""
     return panels.plotted(by_length(completions), "longest")
 
 
@@ -19,4 +19,4 @@ def draw(completions: pl.DataFrame) -> Figure:
     """Draw the results of ``cadmus evaluate completions``, each point at the middle of its bin."""
     middle = (pl.col("shortest") + pl.col("longest")) / 2
     lengths = data(completions).with_columns(middle.alias("length"))
-    return panels.by_template(lengths, "length", "program length, instructions")
+    return panels.by_question(lengths, "length", "program length, instructions")

@@ -8,10 +8,22 @@ from typing import Any
 import polars as pl
 
 from cadmus import isa
-from cadmus.config import TEMPLATES
+from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.vm import reference
 
-COLUMNS = (("template", "program", "prompt_length", "completion", "ended", "uses_drop", "verified"),)
+COLUMNS = (
+    (
+        "policy",
+        "question",
+        "program",
+        "prompt_length",
+        "completion",
+        "ended",
+        "uses_drop",
+        "solved",
+        "verified",
+    ),
+)
 SHOWN = 6
 """Maximum number of distinct failures per sub-problem, drawn at random."""
 
@@ -35,9 +47,8 @@ table { border-collapse: collapse; margin: .4rem 0; }
 td, th { text-align: left; padding: 0 1rem 0 0; vertical-align: top; font-weight: normal; }
 </style>
 <h1>Failed completions</h1>
-<p>At most $shown distinct failures per sub-problem, drawn at random. A completion fails if the full program
-is not true, if the model did not end it, or if it drops a value with <code>_</code>. <mark>Orange</mark> is
-the model's completion, <ins>blue</ins> the original one.</p>
+<p>At most $shown distinct failures per question, drawn at random: completions that do not solve it.
+<mark>Orange</mark> is the model's completion, <ins>blue</ins> the original one.</p>
 $sections
 </html>
 """)
@@ -46,14 +57,16 @@ $sections
 def page(completions: pl.DataFrame) -> str:
     """Return the HTML page for the results of ``cadmus evaluate completions``."""
     sections = []
-    for template in TEMPLATES:
-        rows = completions.filter(template=template)
-        failed = rows.filter(~pl.col("verified"))
+    model = completions.filter(policy="model")
+    for name in dict.fromkeys([*QUESTIONS, *model["question"]]):
+        rows = model.filter(question=name)
+        failed = rows.filter(~pl.col("solved"))
         count = f"{len(failed):,} of {len(rows):,} failed" if len(rows) else "not tested"
         # The test split of a small template repeats programs.
         distinct = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
-        sections.append(f"<h2>{template.replace('_', ' ')}: {count}</h2>")
-        sample = random.Random(template).sample(distinct, min(SHOWN, len(distinct)))
+        asked = f"<p>Solved: {escape(QUESTIONS[name].solved)}.</p>" if name in QUESTIONS else ""
+        sections.append(f"<h2>{title(name)}: {count}</h2>{asked}")
+        sample = random.Random(name).sample(distinct, min(SHOWN, len(distinct)))
         sections += map(_article, sample)
     return _PAGE.substitute(shown=SHOWN, sections="\n".join(sections))
 
@@ -69,7 +82,8 @@ def _article(row: dict[str, Any]) -> str:
     elif row["uses_drop"]:
         verdict = f"drops; leaves {outputs}"
     else:
-        verdict = f"{'true' if result.true else 'false'}; leaves {outputs}"
+        answer = ", but no answer" if row["verified"] else ""
+        verdict = f"{'true' if result.true else 'false'}{answer}; leaves {outputs}"
     steps = "\n".join(
         f"<tr><td><code>{escape(step.symbol)}</code><td><code>"
         f"{escape(' '.join(map(reference.show, step.stack)))}</code>"

@@ -1,50 +1,107 @@
-"""Shared panels: small multiples by sub-problem, and layer × token heat maps."""
+"""Shared panels: small multiples by question, and layer × token heat maps."""
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.ticker import PercentFormatter
 
-from cadmus.config import TEMPLATES
-from cadmus.figures import style
+from cadmus.evaluate.questions import QUESTIONS, title
+from cadmus.evaluate.results import best_baseline
+from cadmus.figures import reported, style
 
 LAYERS_WITH_TEXT = 8
 """Maximum number of layers for which :func:`layer_map` prints the values of the cells."""
-METRICS = {"next_token": ("next token", style.BLUE, "o"), "verified": ("verified", style.ORANGE, "s")}
+_COLUMNS = 4
+_MARKED_FROM = 20
+"""Programs from which a point is drawn: fewer say little."""
 
 
 def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
-    """Return the rows that :func:`by_template` draws, sorted by template, metric and ``x``."""
-    rows = results.filter(pl.col("template").is_in(TEMPLATES) & pl.col("metric").is_in(METRICS))
-    return rows.sort(pl.col("template").cast(pl.Enum(TEMPLATES)), "metric", x)
-
-
-def by_template(results: pl.DataFrame, x: str, label: str) -> Figure:
-    """Draw accuracies with their intervals, one panel per sub-problem.
+    """Return the rows that :func:`by_question` draws: solved programs of the model and of the best baseline.
 
     Args:
-        results: columns template, metric, accuracy, low, high and ``x``.
+        results: columns question, policy, metric, programs, correct, accuracy, low, high and ``x``.
+        x: column to sort by, after question and policy.
+    """
+    parts = [
+        pl.concat([part.filter(policy="model", metric="solved"), best_baseline(part)])
+        for _, part in results.group_by(["question"], maintain_order=True)
+    ]
+    shown = pl.concat(parts) if parts else results
+    order = list(dict.fromkeys([*QUESTIONS, *results["question"]]))
+    return shown.sort(pl.col("question").cast(pl.Enum(order)), pl.col("policy") != "model", x)
+
+
+def by_question(results: pl.DataFrame, x: str, label: str, error: bool = False) -> Figure:
+    """Draw the accuracies of the model and of the best baseline with intervals, one panel per question.
+
+    Args:
+        results: from :func:`plotted`; points of fewer than 20 programs are left out, and panels without two
+            points.
         x: column of the horizontal axis.
         label: label of the horizontal axis, with its unit.
+        error: draw the error, 1 - accuracy, on a logarithmic axis, beside that of the paper.
     """
-    figure = Figure(figsize=(style.PAGE, 4.6))
-    panels = figure.subplots(3, 3, sharex=True, sharey=True)
-    for axes, template in zip(panels.flat, TEMPLATES, strict=True):
-        of_template = plotted(results, x).filter(template=template)
-        for metric, (name, color, marker) in METRICS.items():
-            rows = of_template.filter(metric=metric)
-            style.line(axes, rows, x, "accuracy", color=color, marker=marker, label=name)
-        if of_template.is_empty():
-            style.not_tested(axes)
-        axes.set_title(template.replace("_", " "))
-        style.percent_axis(axes)
-        # Room for the markers at 100%.
-        axes.set_ylim(0, 1.06)
+    results = results.filter(pl.col("programs") >= _MARKED_FROM)
+    shown = [
+        question
+        for (question,), part in results.filter(policy="model").group_by(["question"], maintain_order=True)
+        if part[x].n_unique() > 1
+    ]
+    rows = max(1, -(-len(shown) // _COLUMNS))
+    figure = Figure(figsize=(style.PAGE, 0.9 + 1.45 * rows))
+    panels = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False)
+    for axes, question in zip(panels.flat, shown, strict=False):
+        of_question = results.filter(question=question)
+        for policy, color, marker, name in (
+            (pl.col("policy") == "model", style.BLUE, "o", "model, solved"),
+            (pl.col("policy") != "model", style.GREY, "", "best baseline"),
+        ):
+            drawn = _errors(of_question.filter(policy)) if error else of_question.filter(policy)
+            style.line(axes, drawn, x, "accuracy", color=color, marker=marker, label=name)
+        axes.set_title(title(str(question)), fontsize=7)
+        if error:
+            _error_axis(axes, reported.TABLE3.get(_template(str(question))))
+        else:
+            style.percent_axis(axes)
+            # Room for the markers at 100%.
+            axes.set_ylim(0, 1.06)
+    for axes in panels.flat[len(shown) :]:
+        axes.set_axis_off()
+    # The lowest panel of each column: the last row may be incomplete.
+    for axes in panels.flat[max(0, len(shown) - _COLUMNS) : len(shown)]:
+        axes.tick_params(labelbottom=True)
+    if not shown:
+        style.not_tested(panels[0, 0])
     figure.supxlabel(label, fontsize=8)
-    figure.supylabel("accuracy", fontsize=8)
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    figure.supylabel("error, 1 - accuracy" if error else "accuracy", fontsize=8)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
+
+
+def _template(question: str) -> str:
+    return QUESTIONS[question].template if question in QUESTIONS else question
+
+
+def _errors(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return errors for accuracies, at least half a program."""
+    least = 0.5 / pl.col("programs")
+    errors = {"accuracy": "accuracy", "low": "high", "high": "low"}
+    return rows.with_columns(
+        pl.max_horizontal(1 - pl.col(of), least).alias(name) for name, of in errors.items()
+    )
+
+
+def _error_axis(axes: Axes, paper: tuple[int, float] | None) -> None:
+    axes.set_yscale("log")
+    axes.set_ylim(1e-3, 1.3)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.grid(True, axis="y")
+    if paper:
+        # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
+        axes.axhline(max(1 - paper[1], 0.005), color=style.ORANGE, lw=0.9, ls=":", label="paper, as reported")
 
 
 def layer_map(

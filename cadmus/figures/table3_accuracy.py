@@ -1,42 +1,80 @@
-"""Table 3: accuracy on each sub-problem, compared with the paper."""
-
-from typing import Any
+"""Table 3: accuracy on each sub-problem beside baselines and the paper."""
 
 import polars as pl
 
-from cadmus.config import TEMPLATES
-from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.results import METRICS, SOLVE, accuracy_by
+from cadmus.evaluate.baselines import BASELINES
+from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.questions import title
+from cadmus.evaluate.results import METRICS, accuracy_by, gaps_by
 from cadmus.figures import reported
 
-COLUMNS = (("template", "training_programs", *METRICS),)
+COLUMNS = (("policy", "template", "question", "asked", "training_programs", *METRICS),)
+
+
+def data(completions: pl.DataFrame) -> pl.DataFrame:
+    """Return accuracies as fractions, one row per question, policy and metric.
+
+    Returns:
+        question, policy, metric, programs, correct, accuracy, low, high, training_programs, paper (accuracy,
+        null if the paper has none), and for the model gap, gap_low and gap_high (accuracy minus that of the
+        best baseline).
+    """
+    gaps = pl.concat(
+        gaps_by(completions, "question", metric=metric).select(
+            "question",
+            pl.lit("model").alias("policy"),
+            pl.lit(metric).alias("metric"),
+            "gap",
+            pl.col("low").alias("gap_low"),
+            pl.col("high").alias("gap_high"),
+        )
+        for metric in METRICS
+    )
+    paper = {name: accuracy for name, (_, accuracy) in reported.TABLE3.items()}
+    return (
+        accuracy_by(completions, "template", "training_programs", "question")
+        .with_columns(
+            pl.col("template").replace_strict(paper, default=None, return_dtype=pl.Float64).alias("paper")
+        )
+        .join(gaps, ["question", "policy", "metric"], "left", maintain_order="left")
+        .drop("template")
+        .select(pl.exclude("training_programs", "paper"), "training_programs", "paper")
+    )
 
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracies of ``cadmus evaluate completions`` in percent, with 95% intervals.
 
-    ``equality, solve``, equality programs completed from after the first expression, is not in the paper.
+    A question for which ``fits`` is defined has a second row of that metric.
     """
-    accuracies = accuracy_by(completions, "template", "training_programs")
+    results = data(completions)
     rows = []
-    for name in (*TEMPLATES[:2], SOLVE, *TEMPLATES[2:]):
-        of_template = {row["metric"]: row for row in accuracies.filter(template=name).iter_rows(named=True)}
-        if not of_template:
-            continue
-        counts = next(iter(of_template.values()))
-        samples, accuracy = reported.TABLE3.get(name, (None, None))
-        rows.append(
-            {
-                "Sub-problem": name.replace("_solve", ", solve").replace("_", " "),
-                "Training programs": f"{counts['training_programs']:,}",
-                "Tested": f"{counts['programs']:,}",
-                **{title: _as_text(of_template.get(metric)) for metric, title in METRICS.items()},
-                "Paper: training programs": f"{samples:,}" if samples else "",
-                "Paper: accuracy": f"{100 * accuracy:.0f} %" if accuracy else "",
-            }
-        )
+    for question in results["question"].unique(maintain_order=True):
+        of_question = results.filter(question=question)
+        shown = [metric for metric in ("solved", "fits") if metric in of_question["metric"]]
+        rows += [_row(question, metric, of_question) for metric in shown]
     return pl.DataFrame(rows)
 
 
-def _as_text(row: dict[str, Any] | None) -> str:
-    return "" if row is None else as_text(row["accuracy"], row["low"], row["high"])
+def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
+    """Return a row of the table: one metric of a question beside that of the baselines."""
+    (model,) = results.filter(policy="model", metric=metric).to_dicts()
+    keys = results.select(pl.concat_str("policy", "metric", separator=" ")).to_series()
+    accuracy = dict(zip(keys, map(percent, results["accuracy"]), strict=True))
+    gap = ""
+    if model["gap"] is not None:
+        middle, low, high = (percent(model[key], "", signed=True) for key in ("gap", "gap_low", "gap_high"))
+        gap = f"{middle} [{low}, {high}]"
+    solved = metric == "solved"
+    return {
+        "Sub-problem": title(question) if solved else f"{title(question)}, {METRICS[metric].lower()}",
+        "Tested": f"{model['programs']:,}",
+        "Solved": as_text(model["accuracy"], model["low"], model["high"]),
+        **{heading: accuracy.get(f"{policy} {metric}", "") for policy, heading in BASELINES.items()},
+        "Gap to the best": gap,
+        "Exact": accuracy["model exact"] if solved else "",
+        "Next token": accuracy["model next_token"] if solved else "",
+        "Verified": accuracy["model verified"] if solved else "",
+        "Verified, ends at once": accuracy.get("ends_at_once verified", "") if solved else "",
+        "Paper": "" if model["paper"] is None else percent(model["paper"]),
+    }
