@@ -78,21 +78,20 @@ class Completed:
     @cached_property
     def verified(self) -> np.ndarray:
         """Whether the program is true, the completion ended, and drops nothing: bool, shape (n,)."""
-        verified: np.ndarray = verdicts(self.full) & self.ended & ~self.uses_drop
-        return verified
+        return _all(verdicts(self.full), self.ended, ~self.uses_drop)
 
     @cached_property
     def exact(self) -> np.ndarray:
         """Whether each completion is that of the reference: bool, shape (n,)."""
         pairs = zip(self.texts, self.reference_texts, strict=True)
-        return np.array([ours == theirs for ours, theirs in pairs], np.bool_) & self.ended
+        return _all(np.array([ours == theirs for ours, theirs in pairs], np.bool_), self.ended)
 
     @cached_property
     def next_token(self) -> np.ndarray:
         """Whether the first token, which may be the end, is that of the reference: bool, shape (n,)."""
         started = (self.completions.lengths > 0) | self.ended
         pairs = zip(self.texts, self.reference_texts, strict=True)
-        return np.array([ours[:1] == theirs[:1] for ours, theirs in pairs], np.bool_) & started
+        return _all(np.array([ours[:1] == theirs[:1] for ours, theirs in pairs], np.bool_), started)
 
     @cached_property
     def same_outputs(self) -> np.ndarray:
@@ -102,7 +101,7 @@ class Completed:
 
 def comparator(of: Completed) -> np.ndarray:
     """The next token is the one comparator that holds."""
-    return of.verified & of.next_token
+    return _all(of.verified, of.next_token)
 
 
 def equal_expression(of: Completed) -> np.ndarray:
@@ -113,7 +112,7 @@ def equal_expression(of: Completed) -> np.ndarray:
         text[-1:] == "=" and is_expression(text[:-1]) and text[:-1] != first
         for text, first in zip(of.texts, firsts, strict=True)
     ]
-    return of.verified & of.same_outputs & np.array(shaped, np.bool_)
+    return _all(of.verified, of.same_outputs, np.array(shaped, np.bool_))
 
 
 def written_answer(of: Completed) -> np.ndarray:
@@ -122,18 +121,18 @@ def written_answer(of: Completed) -> np.ndarray:
         text == reference if reference in _BARE_LABELS else _writes_a_value(text)
         for text, reference in zip(of.texts, of.reference_texts, strict=True)
     ]
-    return of.verified & of.same_outputs & np.array(shaped, np.bool_)
+    return _all(of.verified, of.same_outputs, np.array(shaped, np.bool_))
 
 
 def definition(of: Completed) -> np.ndarray:
     """The completion defines subroutines only, and the comparison in the prompt holds."""
     only = [not isa.split_definitions(text)[0] for text in of.texts]
-    return of.verified & of.same_outputs & np.array(only, np.bool_)
+    return _all(of.verified, of.same_outputs, np.array(only, np.bool_))
 
 
 def fits_examples(of: Completed) -> np.ndarray:
     """The subroutines of the completion give the results of all examples in the prompt."""
-    return of.verified & same_outputs(join(of.prompts, _definitions(of.completions)), of.references)
+    return _all(of.verified, same_outputs(join(of.prompts, _definitions(of.completions)), of.references))
 
 
 def induced(of: Completed) -> np.ndarray:
@@ -156,6 +155,11 @@ def induced(of: Completed) -> np.ndarray:
 def true_program(of: Completed) -> np.ndarray:
     """The program is true and drops nothing."""
     return of.verified
+
+
+def _all(*conditions: np.ndarray) -> np.ndarray:
+    met: np.ndarray = np.logical_and.reduce(conditions)
+    return met
 
 
 def _writes_a_value(text: str) -> bool:

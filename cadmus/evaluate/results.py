@@ -75,12 +75,10 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
             hits, n = correct.sum((0, 1)), len(graded)
             for metric, of_metric, *interval in zip(metrics, hits, low, high, strict=True):
                 rows.append((*group, policy, metric, n, int(of_metric), of_metric / n, *map(float, interval)))
-    schema = {
-        **{key: completions.schema[key] for key in keys},
-        **{"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64},
-        **{"accuracy": pl.Float64, "low": pl.Float64, "high": pl.Float64},
-    }
-    return pl.DataFrame(rows, schema, orient="row")
+    counts = {"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64}
+    return _frame(
+        rows, completions, keys, {**counts, **dict.fromkeys(("accuracy", "low", "high"), pl.Float64)}
+    )
 
 
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:
@@ -106,13 +104,11 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
         correct, programs = _by_cluster(both, [metric, "baseline"])
         ours, theirs = resampled(correct, programs).T
         low, high = np.nanquantile(ours - theirs, [0.025, 0.975])
-        gap = (model[metric].sum() - graded[best][metric].sum()) / len(model)
+        ours_solved, theirs_solved = correct.sum((0, 1))
+        gap = float(ours_solved - theirs_solved) / len(model)
         rows.append((*group, best, gap, float(low), float(high)))
-    schema = {
-        **{key: completions.schema[key] for key in keys},
-        **{"baseline": pl.String, "gap": pl.Float64, "low": pl.Float64, "high": pl.Float64},
-    }
-    return pl.DataFrame(rows, schema, orient="row")
+    fractions = dict.fromkeys(("gap", "low", "high"), pl.Float64)
+    return _frame(rows, completions, keys, {"baseline": pl.String, **fractions})
 
 
 def best_baseline(accuracies: pl.DataFrame) -> pl.DataFrame:
@@ -137,6 +133,14 @@ def _groups(
         yield (), completions
         return
     yield from completions.group_by(keys, maintain_order=True)
+
+
+def _frame(
+    rows: list[tuple[Any, ...]], of: pl.DataFrame, keys: tuple[str, ...], columns: dict[str, Any]
+) -> pl.DataFrame:
+    """Return rows of the keys, with their types in ``of``, and other columns."""
+    schema: dict[str, Any] = {**{key: of.schema[key] for key in keys}, **columns}
+    return pl.DataFrame(rows, schema, orient="row")
 
 
 def _by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
