@@ -46,9 +46,9 @@ def show(file: Path, as_json: bool) -> None:
 @config.command()
 @click.argument("root", default=".", type=DIRECTORY)
 def document(root: Path) -> None:
-    """Write config/README.md and the JSON schema in ROOT.
+    """Write config/README.md, the JSON schema and the questions of docs/grading.md in ROOT.
 
-    ROOT is a checkout of Cadmus; the text comes from cadmus/config/.
+    ROOT is a checkout of Cadmus; the text comes from cadmus/config/ and cadmus/evaluate/questions.py.
 
     \b
     Example:

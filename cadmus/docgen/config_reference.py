@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from cadmus.common.tables import markdown
 from cadmus.config import RECIPES, config_model
+from cadmus.docgen import grading
 
 INTRODUCTION = """\
 # Configuration
@@ -92,6 +93,7 @@ def documents(root: Path) -> dict[Path, str]:
     return {
         root / "workflow/schemas/config.schema.json": schema(),
         root / "config/README.md": readme(root),
+        root / grading.PAGE: grading.page(root),
     }
 
 

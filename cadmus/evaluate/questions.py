@@ -99,7 +99,7 @@ _COMPARATOR = "the next token is the one comparator that holds"
 _ANSWER = (
     "it writes the value that the prompt leaves and compares the two with `=` or `Y`, leaving the outputs of "
     "the reference. The value is written with literals, arithmetic, `~`, `u`, `b` and `:`, so that repeating "
-    "the prompt is no answer. A reference that is a bare label, nothing or `!`, is solved by that label"
+    "the prompt is no answer"
 )
 
 QUESTIONS: dict[str, Question] = {
@@ -180,7 +180,7 @@ QUESTIONS: dict[str, Question] = {
     "apply_labels": Question(
         "apply_labels",
         "before the label",
-        _ANSWER,
+        f"{_ANSWER}. A reference that is a bare label, nothing or `!`, is solved by that label alone",
         "function",
         _as_sampled,
         criteria.written_answer,
