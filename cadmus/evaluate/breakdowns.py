@@ -3,7 +3,7 @@
 import polars as pl
 
 from cadmus import isa
-from cadmus.config import TEMPLATES
+from cadmus.evaluate.questions import order_of
 from cadmus.evaluate.results import accuracy_by
 
 BIN = 4
@@ -15,27 +15,28 @@ CALLS = [
 
 
 def by_length(completions: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy by template and program length, in bins of :data:`BIN` lengths.
+    """Compute the accuracy by question and program length, in bins of :data:`BIN` lengths.
 
     Returns:
-        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the keys template, shortest and
-        longest (bounds of the bin, in instructions).
+        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the keys question, shortest and
+        longest (bounds of the bin, in instructions); questions in the order of Table 3, bins ascending.
     """
     length = pl.col("program").str.len_chars().cast(pl.Int64)
     shortest = (length - 1) // BIN * BIN + 1
-    grouped = completions.filter(pl.col("template").is_in(TEMPLATES)).with_columns(
-        shortest.alias("shortest"), (shortest + BIN - 1).alias("longest")
-    )
-    return accuracy_by(grouped, "template", "shortest", "longest")
+    order = pl.col("question").map_elements(order_of, pl.Int64)
+    grouped = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
+    grouped = grouped.sort(order, "question", "shortest", maintain_order=True)
+    return accuracy_by(grouped, "question", "shortest", "longest")
 
 
 def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
     """Compute the accuracy of induction (complete_algorithm) by the number of examples in the prompt.
 
     Returns:
-        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the key examples.
+        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the key examples, ascending.
     """
     prompt = pl.col("program").str.head(pl.col("prompt_length"))
     examples = pl.sum_horizontal(prompt.str.count_matches(symbol, literal=True) for symbol in CALLS)
-    induction = completions.filter(template="complete_algorithm")
-    return accuracy_by(induction.with_columns(examples.cast(pl.Int64).alias("examples")), "examples")
+    induction = completions.filter(question="complete_algorithm")
+    grouped = induction.with_columns(examples.cast(pl.Int64).alias("examples"))
+    return accuracy_by(grouped.sort("examples", maintain_order=True), "examples")
