@@ -84,6 +84,11 @@ def fresh_inputs() -> dict[str, list[str]]:
     return {name: sampler(draw, FRESH_INPUTS).to_strings() for name, sampler in CALLS.items()}
 
 
+def test_fresh_inputs_have_every_number() -> None:
+    """A predicate of numbers may be true of a single one."""
+    assert set(fresh_inputs()["calculate"]) == {f"{number}f" for number in "Z0123456789t"}
+
+
 def kind_of_calls(prompt: str) -> str:
     """Name the calls of a prompt by what they leave."""
     symbol = re.search("[fFlmw]", prompt)[0]
