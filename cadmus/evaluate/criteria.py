@@ -85,14 +85,16 @@ class Completed:
     def exact(self) -> np.ndarray:
         """Whether each completion is that of the reference: bool, shape (n,)."""
         pairs = zip(self.texts, self.reference_texts, strict=True)
-        return np.array([ours == theirs for ours, theirs in pairs], np.bool_) & self.ended
+        exact: np.ndarray = np.array([ours == theirs for ours, theirs in pairs], np.bool_) & self.ended
+        return exact
 
     @cached_property
     def next_token(self) -> np.ndarray:
         """Whether the first token, which may be the end, is that of the reference: bool, shape (n,)."""
         started = (self.completions.lengths > 0) | self.ended
         pairs = zip(self.texts, self.reference_texts, strict=True)
-        return np.array([ours[:1] == theirs[:1] for ours, theirs in pairs], np.bool_) & started
+        same: np.ndarray = np.array([ours[:1] == theirs[:1] for ours, theirs in pairs], np.bool_) & started
+        return same
 
     @cached_property
     def same_outputs(self) -> np.ndarray:
@@ -102,7 +104,8 @@ class Completed:
 
 def comparator(of: Completed) -> np.ndarray:
     """The next token is the one comparator that holds."""
-    return of.verified & of.next_token
+    solved: np.ndarray = of.verified & of.next_token
+    return solved
 
 
 def equal_expression(of: Completed) -> np.ndarray:
@@ -113,7 +116,8 @@ def equal_expression(of: Completed) -> np.ndarray:
         text[-1:] == "=" and is_expression(text[:-1]) and text[:-1] != first
         for text, first in zip(of.texts, firsts, strict=True)
     ]
-    return of.verified & of.same_outputs & np.array(shaped, np.bool_)
+    solved: np.ndarray = of.verified & of.same_outputs & np.array(shaped, np.bool_)
+    return solved
 
 
 def written_answer(of: Completed) -> np.ndarray:
@@ -122,18 +126,23 @@ def written_answer(of: Completed) -> np.ndarray:
         text == reference if reference in _BARE_LABELS else _writes_a_value(text)
         for text, reference in zip(of.texts, of.reference_texts, strict=True)
     ]
-    return of.verified & of.same_outputs & np.array(shaped, np.bool_)
+    solved: np.ndarray = of.verified & of.same_outputs & np.array(shaped, np.bool_)
+    return solved
 
 
 def definition(of: Completed) -> np.ndarray:
     """The completion defines subroutines only, and the comparison in the prompt holds."""
     only = [not isa.split_definitions(text)[0] for text in of.texts]
-    return of.verified & of.same_outputs & np.array(only, np.bool_)
+    solved: np.ndarray = of.verified & of.same_outputs & np.array(only, np.bool_)
+    return solved
 
 
 def fits_examples(of: Completed) -> np.ndarray:
     """The subroutines of the completion give the results of all examples in the prompt."""
-    return of.verified & same_outputs(join(of.prompts, _definitions(of.completions)), of.references)
+    fits: np.ndarray = of.verified & same_outputs(
+        join(of.prompts, _definitions(of.completions)), of.references
+    )
+    return fits
 
 
 def induced(of: Completed) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.common.files import replacing
-from cadmus.errors import InputError
+from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import bootstrap, resampled, wilson
 
 METRICS = {
@@ -75,7 +75,7 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
             hits, n = correct.sum((0, 1)), len(graded)
             for metric, of_metric, *interval in zip(metrics, hits, low, high, strict=True):
                 rows.append((*group, policy, metric, n, int(of_metric), of_metric / n, *map(float, interval)))
-    schema = {
+    schema: dict[str, pl.DataType | type[pl.DataType]] = {
         **{key: completions.schema[key] for key in keys},
         **{"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64},
         **{"accuracy": pl.Float64, "low": pl.Float64, "high": pl.Float64},
@@ -94,7 +94,12 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
     Returns:
         The keys, baseline (the best one, the first of equals), gap (accuracy of the model minus the
         baseline's), low, high: the 95% bootstrap interval, with the same resamples for both.
+
+    Raises:
+        InputError: no such metric.
     """
+    if metric not in METRICS:
+        raise InputError(f"no metric {metric!r}; {suggest(metric, METRICS)}")
     rows = []
     for group, part in _groups(completions, keys):
         graded = {policy: rest for (policy,), rest in part.group_by(["policy"], maintain_order=True)}
@@ -106,9 +111,9 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
         correct, programs = _by_cluster(both, [metric, "baseline"])
         ours, theirs = resampled(correct, programs).T
         low, high = np.nanquantile(ours - theirs, [0.025, 0.975])
-        gap = (model[metric].sum() - graded[best][metric].sum()) / len(model)
-        rows.append((*group, best, gap, float(low), float(high)))
-    schema = {
+        of_model, of_best = correct.sum((0, 1))
+        rows.append((*group, best, (of_model - of_best) / len(model), float(low), float(high)))
+    schema: dict[str, pl.DataType | type[pl.DataType]] = {
         **{key: completions.schema[key] for key in keys},
         **{"baseline": pl.String, "gap": pl.Float64, "low": pl.Float64, "high": pl.Float64},
     }
