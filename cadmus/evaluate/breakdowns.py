@@ -30,7 +30,7 @@ def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
     """Compute the accuracy of induction (complete_algorithm) by the number of examples in the prompt.
 
     Returns:
-        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the key examples.
+        The columns of :func:`cadmus.evaluate.results.accuracy_by`, with the key examples, ascending.
     """
     prompt = pl.col("program").str.head(pl.col("prompt_length"))
     examples = pl.sum_horizontal(prompt.str.count_matches(symbol, literal=True) for symbol in CALLS)

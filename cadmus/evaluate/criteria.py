@@ -18,7 +18,7 @@ from cadmus.templates.draw import Draw
 from cadmus.vm.compiled import same_outputs, verdicts
 
 DROP = "_"
-FRESH_INPUTS = 32
+FRESH_INPUTS = 64
 """Inputs besides the examples on which an induced function must agree with the reference."""
 _WRITTEN = set("0123456789tZ+-*/%xn~ub:")
 """Instructions that write a value out; none reads what the prompt asks about."""

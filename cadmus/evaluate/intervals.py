@@ -89,8 +89,9 @@ def percent(fraction: float, sign: str = "%", signed: bool = False) -> str:
     >>> percent(0.9925), percent(0.0005, ""), percent(0.25, signed=True)
     ('99.3%', '0.1', '+25.0%')
     """
-    number = (100 * Decimal(repr(float(fraction)))).quantize(Decimal("0.1"), ROUND_HALF_UP)
-    return f"{number:{'+' if signed else ''}}{sign}"
+    # Adding 0 makes -0.0 positive.
+    number = (100 * Decimal(repr(float(fraction)))).quantize(Decimal("0.1"), ROUND_HALF_UP) + 0
+    return f"{number:{'+' if signed and number else ''}}{sign}"
 
 
 def as_text(accuracy: float | None, low: float, high: float) -> str:

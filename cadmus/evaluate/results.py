@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.common.files import replacing
-from cadmus.errors import InputError
+from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import bootstrap, resampled, wilson
 
 METRICS = {
@@ -92,7 +92,12 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
     Returns:
         The keys, baseline (the best one, the first of equals), gap (accuracy of the model minus the
         baseline's), low, high: the 95% bootstrap interval, with the same resamples for both.
+
+    Raises:
+        InputError: no such metric.
     """
+    if metric not in METRICS:
+        raise InputError(f"no metric {metric!r}; {suggest(metric, METRICS)}")
     rows = []
     for group, part in _groups(completions, keys):
         graded = {policy: rest for (policy,), rest in part.group_by(["policy"], maintain_order=True)}

@@ -6,31 +6,62 @@ from cadmus.evaluate.breakdowns import by_examples, by_length
 from cadmus.evaluate.results import METRICS
 
 
-def completions(template: str, *programs: tuple[str, int, bool]) -> pl.DataFrame:
+def completions(question: str, *programs: tuple[str, int, bool], policy: str = "model") -> pl.DataFrame:
+    right = [right for _, _, right in programs]
     return pl.DataFrame(
         {
-            "template": template,
+            "policy": [policy] * len(programs),
+            "question": [question] * len(programs),
             "program": [program for program, _, _ in programs],
+            "asked": [program for program, _, _ in programs],
             "prompt_length": [length for _, length, _ in programs],
-            **{
-                metric: [right for _, _, right in programs]
-                for metric in METRICS
-                if metric != "verified_equality"
-            },
-            "verified_equality": pl.Series([None] * len(programs), dtype=pl.Boolean),
+            **dict.fromkeys(METRICS, right),
+            "fits": pl.Series(
+                right if question == "complete_algorithm" else [None] * len(right), dtype=pl.Boolean
+            ),
         }
     )
 
 
 def test_lengths_are_in_bins_of_four():
     math = completions("basic_math", ("12<", 2, True), ("12+2>", 4, True), ("1234567<", 7, False))
-    results = by_length(math).filter(metric="verified")
-    assert results.select("template", "shortest", "longest", "programs", "correct").rows() == [
+    results = by_length(math).filter(metric="solved")
+    assert results.select("question", "shortest", "longest", "programs", "correct").rows() == [
         ("basic_math", 1, 4, 1, 1),
         ("basic_math", 5, 8, 2, 1),
     ]
-    assert by_length(math)["metric"].unique().sort().to_list() == ["exact", "next_token", "verified"]
-    assert by_length(completions("equality_solve", ("11=", 1, True))).is_empty()
+    assert by_length(math)["metric"].unique(maintain_order=True).to_list() == [
+        "solved",
+        "exact",
+        "next_token",
+        "verified",
+    ]
+
+
+def test_questions_are_in_the_order_of_table_3_then_bins_then_policies():
+    long, short = ("12+2>", 4, True), ("12<", 2, True)
+    given = pl.concat(
+        completions(question, *programs, policy=policy)
+        for policy in ("model", "constant")
+        for question, programs in (
+            ("modular_sum", (long, short)),
+            ("equality_comparator", (long,)),
+            ("equality", (long, short)),
+        )
+    )
+    results = by_length(given).filter(metric="solved")
+    assert results.select("question", "shortest", "policy").rows() == [
+        ("equality", 1, "model"),
+        ("equality", 1, "constant"),
+        ("equality", 5, "model"),
+        ("equality", 5, "constant"),
+        ("equality_comparator", 5, "model"),
+        ("equality_comparator", 5, "constant"),
+        ("modular_sum", 1, "model"),
+        ("modular_sum", 1, "constant"),
+        ("modular_sum", 5, "model"),
+        ("modular_sum", 5, "constant"),
+    ]
 
 
 def test_an_example_is_a_call_in_the_prompt():
@@ -46,6 +77,7 @@ def test_an_example_is_a_call_in_the_prompt():
             [completions("complete_algorithm", *programs), completions("subroutines", ("1f2=", 1, True))]
         )
     )
-    found = results.filter(metric="exact").select("examples", "programs", "correct").rows()
-    assert found == [(2, 1, 1), (3, 3, 2)]
+    for metric in ("solved", "fits"):
+        found = results.filter(metric=metric).select("examples", "programs", "correct").rows()
+        assert found == [(2, 1, 1), (3, 3, 2)]
     assert by_examples(completions("equality", ("11=", 1, True))).is_empty()

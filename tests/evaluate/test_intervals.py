@@ -1,11 +1,11 @@
-"""Wilson intervals."""
+"""Wilson and bootstrap intervals, and their text."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadmus.evaluate.intervals import as_text, wilson
+from cadmus.evaluate.intervals import RESAMPLES, as_text, bootstrap, percent, resampled, wilson
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,117 @@ def test_wilson_of_no_trials_and_of_bad_counts() -> None:
         wilson(3, 2)
 
 
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0.9925, "99.3%"),
+        (0.8605, "86.1%"),
+        (0.0005, "0.1%"),
+        (0.00049, "0.0%"),
+        (0.0, "0.0%"),
+        (1.0, "100.0%"),
+        (0.9995, "100.0%"),
+        (0.99949, "99.9%"),
+        (2 / 3, "66.7%"),
+        (1e-9, "0.0%"),
+        (np.float64(0.1235), "12.4%"),
+        (-0.0125, "-1.3%"),
+        (-0.0001, "0.0%"),
+        (-0.0, "0.0%"),
+    ],
+)
+def test_percentages_are_rounded_half_up(fraction: float, text: str) -> None:
+    assert percent(fraction) == text
+    assert percent(fraction, "") == text[:-1]
+
+
+def test_signs() -> None:
+    assert [percent(gap, " pp", signed=True) for gap in (0.25, -0.25, 0.0, 0.0001, -0.0001)] == [
+        "+25.0 pp",
+        "-25.0 pp",
+        "0.0 pp",
+        "0.0 pp",
+        "0.0 pp",
+    ]
+
+
 def test_accuracy_as_text() -> None:
-    assert as_text(0.5, 0.25, 1.0) == "50.0 % [25.0, 100.0]"
+    assert as_text(0.5, 0.25, 1.0) == "50.0% [25.0, 100.0]"
+    assert as_text(0.8605, 0.84449, 0.9925) == "86.1% [84.4, 99.3]"
     assert as_text(None, 0.0, 1.0) == "none tested"
+
+
+def single(right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arguments of the bootstrap for one seed and clusters of one program each."""
+    return right[None, :, None].astype(float), np.ones((1, len(right)))
+
+
+def width(correct: np.ndarray, programs: np.ndarray) -> float:
+    low, high = bootstrap(correct, programs)
+    return (high - low).item()
+
+
+@pytest.mark.parametrize(("accuracy", "n"), [(0.5, 400), (0.9, 400), (0.3, 2_000), (0.97, 2_000)])
+def test_the_interval_of_independent_programs_agrees_with_wilson(accuracy: float, n: int) -> None:
+    right = np.random.default_rng(1).random(n) < accuracy
+    low, high = wilson(right.sum(), n)
+    assert width(*single(right)) == pytest.approx(high - low, rel=0.1)
+    assert np.ravel(bootstrap(*single(right))) == pytest.approx(np.array([low, high]), abs=0.1 * (high - low))
+
+
+def test_the_interval_contains_the_truth_in_95_of_100_samples() -> None:
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(200):
+        # Clusters of different sizes and accuracies, 0.6 on average.
+        of_cluster, programs = rng.beta(3, 2, 150), rng.integers(1, 6, 150)
+        low, high = bootstrap(rng.binomial(programs, of_cluster)[None, :, None], programs[None])
+        covered += bool(low[0] <= 0.6 <= high[0])
+    assert 180 <= covered <= 198
+
+
+def test_resamples_are_the_same_every_time_and_for_all_measures() -> None:
+    rng = np.random.default_rng(0)
+    right = rng.random((2, 70, 1)) < 0.4
+    three = np.concatenate([right, right, ~right], 2).astype(float)
+    programs = np.ones((2, 70))
+    drawn = resampled(three, programs)
+    assert drawn.shape == (RESAMPLES, 3)
+    np.testing.assert_array_equal(drawn, resampled(three, programs))
+    np.testing.assert_array_equal(drawn[:, 0], drawn[:, 1])
+    np.testing.assert_allclose(drawn[:, 0], 1 - drawn[:, 2])
+    assert drawn[:, 0].mean() == pytest.approx(right.mean(), abs=0.01)
+
+
+def test_parts_do_not_change_the_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = single(np.arange(300) % 3 == 0)
+    at_once = resampled(*given)
+    monkeypatch.setattr("cadmus.evaluate.intervals._WEIGHTS_AT_ONCE", 100_000)
+    np.testing.assert_array_equal(resampled(*given), at_once)
+
+
+@pytest.mark.parametrize("size", [4, 9])
+def test_clusters_of_equal_outcomes_widen_the_interval(size: int) -> None:
+    right = np.random.default_rng(2).random(500) < 0.7
+    clustered = size * right[None, :, None].astype(float), np.full((1, 500), size)
+    alone = single(np.repeat(right, size))
+    assert width(*clustered) / width(*alone) == pytest.approx(np.sqrt(size), rel=0.1)
+
+
+def test_seeds_widen_the_interval() -> None:
+    rng = np.random.default_rng(3)
+    of_seeds = rng.random((3, 1_000, 1)) < np.array([0.4, 0.5, 0.6])[:, None, None]
+    pooled = of_seeds.sum(0, keepdims=True).astype(float)
+    apart = width(of_seeds.astype(float), np.ones((3, 1_000)))
+    assert apart > 2 * width(pooled, np.full((1, 1_000), 3))
+    # Seeds that agree do not.
+    same = np.repeat(of_seeds[:1], 3, 0).astype(float)
+    assert width(same, np.ones((3, 1_000))) == pytest.approx(width(*single(of_seeds[0, :, 0])), rel=0.1)
+
+
+def test_all_right_and_all_wrong_have_the_interval_of_wilson_over_clusters() -> None:
+    programs = np.array([[3, 1, 0, 6], [3, 2, 0, 6]])
+    correct = np.stack([programs, 0 * programs], 2)
+    low, high = bootstrap(correct, programs)
+    assert [low[0], high[0]] == pytest.approx(np.ravel(wilson(3, 3)))
+    assert [low[1], high[1]] == pytest.approx(np.ravel(wilson(0, 3)))

@@ -1,10 +1,11 @@
 """Result files."""
 
+import numpy as np
 import polars as pl
 import pytest
 
 from cadmus.errors import InputError
-from cadmus.evaluate.results import read_results, write_results
+from cadmus.evaluate.results import METRICS, accuracy_by, gaps_by, read_results, write_results
 
 
 def test_results_keep_their_metadata(tmp_path) -> None:
@@ -41,3 +42,130 @@ def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes | Non
     with pytest.raises(InputError, match=message) as raised:
         read_results(path, ["step", "loss"])
     assert "\n" not in str(raised.value)
+
+
+def completions(
+    question: str,
+    policy: str,
+    solved: np.ndarray | list[bool],
+    asked: list[str] | None = None,
+    seed: int | None = None,
+) -> pl.DataFrame:
+    n = len(solved)
+    fits = solved if question == "complete_algorithm" else [None] * n
+    return pl.DataFrame(
+        {
+            "policy": [policy] * n,
+            "question": [question] * n,
+            "asked": asked or [str(i) for i in range(n)],
+            **dict.fromkeys(METRICS, np.asarray(solved, np.bool_)),
+            "fits": pl.Series(fits, dtype=pl.Boolean),
+            **({} if seed is None else {"seed": [seed] * n}),
+        }
+    )
+
+
+def test_accuracies_are_in_the_order_of_the_completions() -> None:
+    graded = pl.concat(
+        [
+            completions("random", "model", [True, False, False, False]),
+            completions("complete_algorithm", "model", [True, True, True, False]),
+            completions("random", "constant", [False] * 4),
+            completions("complete_algorithm", "constant", [True] * 4),
+        ]
+    )
+    results = accuracy_by(graded, "question")
+    # No row for a metric that is not defined.
+    defined = {"random": [metric for metric in METRICS if metric != "fits"], "complete_algorithm": [*METRICS]}
+    assert results.select("question", "policy", "metric").rows() == [
+        (question, policy, metric)
+        for question in ("random", "complete_algorithm")
+        for policy in ("model", "constant")
+        for metric in defined[question]
+    ]
+    solved = results.filter(metric="solved")
+    assert solved.select("programs", "correct", "accuracy").rows() == [
+        (4, 1, 0.25),
+        (4, 0, 0.0),
+        (4, 3, 0.75),
+        (4, 4, 1.0),
+    ]
+    assert (
+        solved.filter(pl.col("low") <= pl.col("accuracy"), pl.col("accuracy") <= pl.col("high")).height == 4
+    )
+    assert (solved["high"] > solved["low"]).all()
+    total = accuracy_by(graded)
+    assert total.columns == ["policy", "metric", "programs", "correct", "accuracy", "low", "high"]
+    assert total.filter(metric="solved").select("programs", "correct").rows() == [(8, 4), (8, 4)]
+    assert accuracy_by(graded.clear(), "question").schema == results.schema
+
+
+def test_programs_that_ask_about_the_same_are_one_cluster() -> None:
+    same = np.arange(2_000) // 4
+    right = same % 2 == 0
+    alone, clustered = (
+        accuracy_by(completions("random", "model", right, asked)).row(0, named=True)
+        for asked in (None, same.astype(str).tolist())
+    )
+    assert alone["accuracy"] == clustered["accuracy"] == 0.5
+    width = [row["high"] - row["low"] for row in (alone, clustered)]
+    assert width[1] / width[0] == pytest.approx(2, rel=0.1)
+
+
+def test_seeds_are_resampled_where_they_are_given() -> None:
+    rng = np.random.default_rng(0)
+    by_seed = [rng.random(500) < p for p in (0.3, 0.5, 0.7)]
+    with_seeds, without = (
+        accuracy_by(
+            pl.concat(
+                completions("random", "model", right, seed=seed if given else None)
+                for seed, right in enumerate(by_seed)
+            )
+        ).row(0, named=True)
+        for given in (True, False)
+    )
+    assert with_seeds["correct"] == without["correct"]
+    assert with_seeds["high"] - with_seeds["low"] > 3 * (without["high"] - without["low"])
+
+
+def test_the_gap_is_to_the_best_baseline_and_paired() -> None:
+    rng = np.random.default_rng(0)
+    model = rng.random(1_000) < 0.6
+    close = model & (rng.random(1_000) < 0.9)
+    graded = pl.concat(
+        [
+            completions("random", "ngram", rng.random(1_000) < 0.2),
+            completions("random", "model", model),
+            completions("random", "most_frequent", close),
+            completions("random", "constant", close),
+        ]
+    )
+    ((question, baseline, gap, low, high),) = gaps_by(graded, "question").rows()
+    assert (question, baseline) == ("random", "most_frequent")
+    assert gap == pytest.approx(model.mean() - close.mean())
+    assert 0 < low < gap < high
+    # Of two independent policies of these accuracies, the gap has three times the error.
+    by_policy = accuracy_by(graded).filter(metric="solved")
+    widths = dict(by_policy.select("policy", pl.col("high") - pl.col("low")).rows())
+    assert high - low < np.hypot(widths["model"], widths["most_frequent"]) / 2
+    negative = graded.with_columns(~pl.col("solved"))
+    assert gaps_by(negative, "question")["gap"].item() < 0
+
+
+def test_a_gap_needs_a_model_a_baseline_and_a_metric_that_is_defined() -> None:
+    graded = pl.concat(
+        [
+            completions("complete_algorithm", "model", [True, True]),
+            completions("random", "model", [True, False]),
+            completions("equality", "constant", [True]),
+            completions("random", "constant", [True, False]),
+            completions("complete_algorithm", "constant", [False, True]),
+        ]
+    )
+    assert gaps_by(graded, "question")["question"].to_list() == ["complete_algorithm", "random"]
+    fits = gaps_by(graded, "question", metric="fits")
+    assert fits.select("question", "gap").rows() == [("complete_algorithm", 0.5)]
+    with pytest.raises(InputError, match=r"no metric 'nonsense'; there are solved, fits, exact, "):
+        gaps_by(graded, "question", metric="nonsense")
+    with pytest.raises(InputError, match=r"no metric 'verified_equality'; did you mean 'verified'\?"):
+        gaps_by(graded, metric="verified_equality")

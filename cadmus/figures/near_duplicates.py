@@ -1,0 +1,48 @@
+"""Near-duplicates: test programs that ask about a thing that a training program asks about."""
+
+import polars as pl
+
+from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.questions import questions_of, title
+from cadmus.evaluate.results import METRICS, accuracy_by
+
+COLUMNS = (("policy", "template", "question", "asked", "seen", *METRICS),)
+
+
+def data(completions: pl.DataFrame) -> pl.DataFrame:
+    """Return the accuracy of the model by question, with and without near-duplicates.
+
+    Returns:
+        question, seen (1 or 0), programs, correct, accuracy, low, high; no row where there is no program.
+    """
+    model = completions.filter(policy="model").with_columns(pl.col("seen").cast(pl.Int64))
+    solved = accuracy_by(model, "question", "seen").filter(metric="solved").drop("policy", "metric")
+    order = {name: place for place, name in enumerate(model["question"].unique(maintain_order=True))}
+    return solved.sort(pl.col("question").replace_strict(order), "seen")
+
+
+def table(completions: pl.DataFrame) -> pl.DataFrame:
+    """Return the share of near-duplicates, and the accuracies in percent with 95% intervals."""
+    about = {
+        name: question.about
+        for template in completions["template"].unique()
+        for name, question in questions_of(template).items()
+    }
+    rows = []
+    for (question,), part in data(completions).group_by(["question"], maintain_order=True):
+        found = {row["seen"]: row for row in part.iter_rows(named=True)}
+        seen = found[1]["programs"] if 1 in found else 0
+        rows.append(
+            {
+                "Sub-problem": title(str(question)),
+                "Asked about": about[str(question)],
+                "Seen in training": percent(seen / sum(row["programs"] for row in found.values())),
+                "Solved, seen": _accuracy(found.get(1)),
+                "Solved, not seen": _accuracy(found.get(0)),
+            }
+        )
+    return pl.DataFrame(rows)
+
+
+def _accuracy(row: dict[str, float] | None) -> str:
+    return "none tested" if row is None else as_text(row["accuracy"], row["low"], row["high"])

@@ -1,0 +1,370 @@
+"""What solves each question: references, mutated references, cases by hand and anything at all."""
+
+import re
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cadmus import isa
+from cadmus.common.seeds import generator
+from cadmus.config import TEMPLATES, Dataset
+from cadmus.dataset.sampler import sample
+from cadmus.evaluate.criteria import FRESH_INPUTS
+from cadmus.evaluate.grading import Task, grade, tasks_of
+from cadmus.evaluate.parsing import second_expressions
+from cadmus.evaluate.questions import QUESTIONS, order_of, questions_of, things_asked
+from cadmus.programs import Programs
+from cadmus.templates.complete_algorithm import CALLS
+from cadmus.templates.draw import Draw
+from cadmus.vm.compiled import outputs
+from cadmus.vm.reference import Number, run
+
+COUNT = 20_000
+# A hash decides the split; 0.49 samples ten times faster than 0.05.
+DATASET = Dataset(eval_fraction=0.49)
+SYMBOLS = "".join(isa.BY_SYMBOL)
+
+
+@cache
+def tasks_by_template(template: str) -> list[Task]:
+    samples = sample(DATASET, 1, template, "test", 0, COUNT)
+    samples.template = np.full(len(samples), template, object)
+    assert len(samples) == COUNT
+    if template == "equality":
+        # Lead: remove this filter once the template draws no second expression that copies the first.
+        starts = second_expressions(samples.programs)
+        halves = zip(samples.programs.to_strings(), starts.tolist(), strict=True)
+        samples = samples.take(np.array([text[:start] != text[start:-1] for text, start in halves]))
+    return tasks_of(samples)
+
+
+def graded(task: Task, completions: list[str], ended: bool = True) -> pl.DataFrame:
+    answers = Programs.from_strings(completions), np.full(len(completions), ended)
+    return grade([task], lambda _name, _prompts: answers, "policy", DATASET)
+
+
+def references_of(task: Task) -> list[str]:
+    return task.programs.suffixes(task.prompt_length).to_strings()
+
+
+def mutated(completion: str, place: float, other: int) -> str:
+    """Replace one token of a completion, its end included, by another; what follows an end is dropped."""
+    text = completion + isa.END
+    k = int(place * len(text))
+    others = SYMBOLS.replace(text[k], "")
+    return (text[:k] + others[other] + text[k + 1 :]).partition(isa.END)[0]
+
+
+def same_answer(task: Task, row: int, completion: str) -> bool:
+    """Tell from the reference VM whether a completion gives the answer of the reference."""
+    program, length = task.programs.take(np.array([row])).to_strings()[0], int(task.prompt_length[row])
+    prompt, reference = program[:length], program[length:]
+    result = run(prompt + completion)
+    if task.name == "complete_algorithm":
+        given, found = (definitions(text) for text in (reference, completion))
+        return run(prompt + given).outputs == run(prompt + found).outputs
+    if task.question.solves is QUESTIONS["basic_math"].solves:
+        return completion[:1] == reference[:1]
+    if task.name == "random":
+        return result.true and "_" not in completion
+    return result.true and result.outputs == run(program).outputs
+
+
+def definitions(text: str) -> str:
+    return "".join(f"\\{body};" for body in re.findall(r"\\([^;]*);?", text))
+
+
+@cache
+def fresh_inputs() -> dict[str, list[str]]:
+    draw = Draw(generator(0, "fresh inputs"), DATASET)
+    return {name: sampler(draw, FRESH_INPUTS).to_strings() for name, sampler in CALLS.items()}
+
+
+def test_fresh_inputs_have_every_number() -> None:
+    """A predicate of numbers may be true of a single one."""
+    assert set(fresh_inputs()["calculate"]) == {f"{number}f" for number in "Z0123456789t"}
+
+
+def kind_of_calls(prompt: str) -> str:
+    """Name the calls of a prompt by what they leave."""
+    symbol = re.search("[fFlmw]", prompt)[0]
+    if symbol != "f":
+        return {"F": "calculate with two", "l": "fold", "m": "map", "w": "filter"}[symbol]
+    if isinstance(run(prompt.partition("f")[0]).outputs[-1], Number):
+        return "calculate"
+    return "change" if "Y" in prompt else "label or reduce"
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_the_reference_is_always_solved(template: str) -> None:
+    for task in tasks_by_template(template):
+        completions = graded(task, references_of(task))
+        assert len(completions) > COUNT / 10
+        for metric in ("solved", "exact", "next_token", "verified"):
+            assert completions[metric].all(), (task.name, metric, completions.filter(~pl.col(metric))[0])
+        assert completions["fits"].null_count() == (task.name != "complete_algorithm") * len(completions)
+        assert completions["fits"].all()
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_mutated_reference_that_changes_the_answer_is_never_solved(template: str) -> None:
+    for task in tasks_by_template(template):
+        rng = np.random.default_rng(len(task.name))
+        places = rng.random(len(task.programs)).tolist()
+        others = rng.integers(len(SYMBOLS) - 1, size=len(places)).tolist()
+        texts = [mutated(*each) for each in zip(references_of(task), places, others, strict=True)]
+        completions = graded(task, texts)
+        rows = np.flatnonzero(completions["solved"])
+        # One in two mutations at least changes the answer.
+        assert len(rows) < len(texts) / 2, task.name
+        wrong = [(row, texts[row]) for row in rows if not same_answer(task, row, texts[row])]
+        assert not wrong, (task.name, task.programs.to_strings()[wrong[0][0]], wrong[0][1])
+        if task.name == "complete_algorithm":
+            assert_same_on_fresh_inputs(task, rows, [texts[row] for row in rows])
+
+
+def assert_same_on_fresh_inputs(task: Task, rows: np.ndarray, texts: list[str]) -> None:
+    prompts = task.prompts.take(rows).to_strings()
+    references = task.programs.suffixes(task.prompt_length).take(rows).to_strings()
+    ours, theirs = (
+        outputs(
+            Programs.from_strings(
+                call + definitions(text)
+                for prompt, text in zip(prompts, found, strict=True)
+                for call in fresh_inputs()[kind_of_calls(prompt)]
+            )
+        )
+        for found in (texts, references)
+    )
+    assert ours == theirs
+
+
+def completed(name: str, prompt: str, reference: str, completion: str, ended: bool = True) -> tuple:
+    """Grade one completion by hand; return whether it is solved, whether it fits, and whether verified."""
+    task = Task(
+        name,
+        QUESTIONS[name],
+        Programs.from_strings([prompt + reference]),
+        np.array([len(prompt)], np.int64),
+    )
+    return graded(task, [completion], ended).select("solved", "fits", "verified").row(0)
+
+
+EQUALITY = ("equality", "941-*", "55*2+=")
+ELEMENT = ("basic_sequences", "u1b2b3b0@", "1=")
+REVERSED = ("advanced_sequences", "u1b2bV", "u2b1bY")
+DECORATED = ("apply_labels", r"\5>;u3b7bEm:", "u3b71:bY")
+LABEL_1 = ("apply_labels", r"\L1>;u1b2b3bf", "")
+LABEL_0 = ("apply_labels", r"\L1>;u1bf", "!")
+CALL = ("subroutines_definition", "8f2=", r"\3-E2>R;")
+DOUBLE = ("complete_algorithm", "2f4=3f6=1f2=", r"\2*;")
+LONG = ("complete_algorithm", "u1b2b3bfu2b3bf!u1b2b3b4bf", r"\L2>;")
+SUM = ("basic_math", "34+7", "=")
+
+
+@pytest.mark.parametrize(
+    ("asked", "completion"),
+    [
+        (SUM, "="),
+        (("equality_comparator", "941-*55*2+", "="), "="),
+        (("less_greater", "83-2*45+1-", ">"), ">"),
+        (("subroutines", r"\41-*;9f55*2+", "="), "="),
+        (EQUALITY, "55*2+="),
+        (EQUALITY, "39*="),
+        (EQUALITY, "t3*3-="),
+        (ELEMENT, "1="),
+        (ELEMENT, "1Y"),
+        (ELEMENT, "32-="),
+        (ELEMENT, "Z~="),
+        (REVERSED, "u2b1bY"),
+        (REVERSED, "u11+b1bY"),
+        (DECORATED, "u3b71:bY"),
+        (LABEL_1, ""),
+        (LABEL_0, "!"),
+        (CALL, r"\3-E2>R;"),
+        (CALL, r"\3-E2>R"),
+        (CALL, r"\2;"),
+        (CALL, r"\2;\u;"),
+        (DOUBLE, r"\2*;"),
+        (DOUBLE, r"\E+;"),
+        # A fourth example, then the definition.
+        (DOUBLE, r"4f8=\2*;"),
+        (DOUBLE, r"\2*;\u;"),
+        (LONG, r"\L3<!;"),
+        (("random", "10", "!"), "!"),
+        (("random", "10", "!"), "1|"),
+        (("random", "t0-'0", "+"), "'"),
+    ],
+)
+def test_an_answer_is_solved(asked: tuple[str, str, str], completion: str) -> None:
+    solved, fits, verified = completed(*asked, completion)
+    assert solved
+    assert verified
+    assert fits == (True if asked[0] == "complete_algorithm" else None)
+    assert completed(*asked, completion, ended=False)[0] is False
+
+
+@pytest.mark.parametrize(
+    ("asked", "completion"),
+    [
+        # The value that the prompt leaves is true.
+        (EQUALITY, ""),
+        (EQUALITY, "E="),
+        (EQUALITY, "941-*="),
+        # A comparison with a sequence is true.
+        (EQUALITY, "u="),
+        (EQUALITY, "39*=1&"),
+        (EQUALITY, "39*=1"),
+        (EQUALITY, "39*Y"),
+        (EQUALITY, "9>"),
+        (EQUALITY, "?"),
+        (EQUALITY, "39*E_="),
+        (SUM, ""),
+        (SUM, "Y"),
+        (SUM, "=1_"),
+        (("equality_comparator", "941-*55*2+", "="), "Y"),
+        (ELEMENT, ""),
+        (ELEMENT, "1"),
+        (ELEMENT, "1|"),
+        (ELEMENT, "?"),
+        (ELEMENT, "E="),
+        (ELEMENT, "u1b2b3b0@="),
+        (ELEMENT, "1=1="),
+        (ELEMENT, "1=?"),
+        (REVERSED, "u1b2bVY"),
+        (REVERSED, "EY"),
+        (REVERSED, "L2="),
+        # [1 1], not 1.
+        (REVERSED, "u2b1b="),
+        (DECORATED, ""),
+        (DECORATED, "u3b7bEm:Y"),
+        (DECORATED, "EY"),
+        (LABEL_1, "?"),
+        (LABEL_1, "1="),
+        (LABEL_1, "E|"),
+        (LABEL_0, "0="),
+        (LABEL_0, "1|"),
+        (LABEL_0, "'"),
+        (LABEL_0, "!?"),
+        # 8f is a sequence; its comparison is a sequence too.
+        (CALL, r"\u;"),
+        (CALL, r"\3-E2>R;1"),
+        (CALL, r"1\3-E2>R;"),
+        (("random", "10", "!"), "!_1"),
+    ],
+)
+def test_a_true_program_without_the_answer_is_not_solved(
+    asked: tuple[str, str, str], completion: str
+) -> None:
+    _, prompt, _ = asked
+    assert run(prompt + completion).true
+    assert completed(*asked, completion)[0] is False
+
+
+@pytest.mark.parametrize(
+    ("completion", "fits"),
+    [
+        # f gives a sequence, whose comparisons are true.
+        (r"\u;", False),
+        (r"\4;", False),
+        (r"\2*;_1", False),
+        ("", False),
+        (r"4f9=\2*;", False),
+        # The smaller of 2n and 9: right for 1, 2 and 3.
+        (r"\2*9n;", True),
+        ("4f8=5f9=", False),
+    ],
+)
+def test_a_function_fits_before_it_is_solved(completion: str, fits: bool) -> None:
+    assert completed(*DOUBLE, completion)[:2] == (False, fits)
+
+
+EXAMPLES = [
+    SUM,
+    EQUALITY,
+    ("equality_comparator", "941-*55*2+", "="),
+    ("less_greater", "83-2*45+1-", ">"),
+    ("subroutines", r"\41-*;9f55*2+", "="),
+    CALL,
+    ("random", "10", "!"),
+    ELEMENT,
+    REVERSED,
+    DECORATED,
+    LABEL_0,
+    DOUBLE,
+]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.text(SYMBOLS, max_size=12),
+            st.text("0123456789=Y!&fFR\\;", max_size=8),
+            st.sampled_from([SYMBOLS, "", isa.END, ";", "\\", "\\;\\;"]),
+        ),
+        min_size=len(EXAMPLES),
+        max_size=len(EXAMPLES),
+    ),
+    st.booleans(),
+)
+def test_no_completion_raises_and_only_verified_ones_are_solved(completions: list[str], ended: bool) -> None:
+    for example, completion in zip(EXAMPLES, completions, strict=True):
+        solved, fits, verified = completed(*example, completion, ended)
+        assert verified >= solved
+        assert verified <= ended
+        assert fits is None or fits >= solved
+
+
+def test_every_question_is_of_a_template_and_added_templates_ask_for_an_answer() -> None:
+    assert {question.template for question in QUESTIONS.values()} == set(TEMPLATES)
+    assert [order_of(name) for name in QUESTIONS] == list(range(len(QUESTIONS)))
+    assert list(questions_of("equality")) == ["equality", "equality_comparator"]
+    (added,) = questions_of("modular_sum").items()
+    assert added[0] == added[1].template == "modular_sum"
+    assert added[1].solves is QUESTIONS["basic_sequences"].solves
+    assert order_of("modular_sum") == len(QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "programs", "asked"),
+    [
+        # In either order, whatever the comparator.
+        ("less_greater", ["12+34*<", "34*12+>"], ["12+ 34*"] * 2),
+        ("equality", ["33*9=", "933*="], ["33* 9"] * 2),
+        ("basic_sequences", ["u1b2b3b0@1=", "u1b2b3bL3=", "3I$3="], ["u1b2b3b", "u1b2b3b", "3I"]),
+        ("advanced_sequences", ["u1b2b3bE1>KL2=", "u1bu2bc$3="], ["u1b2b3b", "u1b u2b"]),
+        ("apply_labels", [r"\L1>;u1bf!"], [r"\L1>;"]),
+        ("subroutines", [r"\41-*;9f27="], [r"\41-*;"]),
+        ("subroutines_definition", [r"\1+;8g2=\3-f;"], [r"\1+; \3-f;"]),
+        ("complete_algorithm", [r"2f4=3f6=\2*;"], [r"\2*;"]),
+        ("random", ["10!"], ["10!"]),
+    ],
+)
+def test_things_asked(name: str, programs: list[str], asked: list[str]) -> None:
+    assert things_asked(QUESTIONS[name], Programs.from_strings(programs)).to_list() == asked
+
+
+def test_random_programs_are_cut_where_they_are_not_true_yet() -> None:
+    (task,) = tasks_by_template("random")
+    programs = task.programs.to_strings()
+    for program, length in list(zip(programs, task.prompt_length.tolist(), strict=True))[:500]:
+        result = run(program[:length])
+        assert not result.true
+        assert 0 < length < len(program)
+        assert "_" not in program[length:]
+        nearer = [
+            cut
+            for cut in range(1, len(program))
+            if abs(2 * cut - len(program)) < abs(2 * length - len(program))
+            and "_" not in program[cut:]
+            and not run(program[:cut]).true
+        ]
+        # Prompts that leave something come first.
+        assert not [cut for cut in nearer if run(program[:cut]).outputs or not result.outputs]
+    empty = [not outputs_of for outputs_of in outputs(task.prompts)]
+    assert 0 < sum(empty) <= len(empty) / 2
