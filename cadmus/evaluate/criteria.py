@@ -18,7 +18,7 @@ from cadmus.templates.draw import Draw
 from cadmus.vm.compiled import same_outputs, verdicts
 
 DROP = "_"
-FRESH_INPUTS = 64
+FRESH_INPUTS = 32
 """Inputs besides the examples on which an induced function must agree with the reference."""
 _WRITTEN = set("0123456789tZ+-*/%xn~ub:")
 """Instructions that write a value out; none reads what the prompt asks about."""
@@ -142,14 +142,27 @@ def induced(of: Completed) -> np.ndarray:
     prompts = of.prompts.take(rows).to_strings()
     ours = _definitions(of.completions.take(rows))
     theirs = _definitions(of.references.suffixes(of.prompt_length).take(rows))
-    draw = Draw(generator(0, "fresh inputs"), of.dataset)
-    calls = {name: sampler(draw, FRESH_INPUTS) for name, sampler in CALLS.items()}
+    calls = fresh_calls(of.dataset)
     # Row i asks for the k-th fresh input of program i // FRESH_INPUTS.
     fresh = stack([calls[calls_in(prompt)] for prompt in prompts] or [Programs.from_strings([])])
     of_row = np.repeat(np.arange(len(rows)), FRESH_INPUTS)
     agrees = same_outputs(join(ours.take(of_row), fresh), join(theirs.take(of_row), fresh))
     solved[rows] = agrees.reshape(-1, FRESH_INPUTS).all(1)
     return solved
+
+
+def fresh_calls(dataset: Dataset) -> dict[str, Programs]:
+    """Return :data:`FRESH_INPUTS` distinct calls of each kind in complete_algorithm.
+
+    They are drawn as the examples are, the same for all programs. Of the 12 calls with one number, each is
+    there, and some are repeated.
+    """
+    draw = Draw(generator(0, "fresh inputs"), dataset)
+    calls = {}
+    for name, sampler in CALLS.items():
+        distinct = list(dict.fromkeys(sampler(draw, 32 * FRESH_INPUTS).to_strings()))
+        calls[name] = Programs.from_strings(distinct[i % len(distinct)] for i in range(FRESH_INPUTS))
+    return calls
 
 
 def true_program(of: Completed) -> np.ndarray:

@@ -189,7 +189,7 @@ QUESTIONS: dict[str, Question] = {
         "complete_algorithm",
         "before the definition",
         "its function gives the results of all examples (*fits examples*), and those of the reference on "
-        f"{criteria.FRESH_INPUTS} fresh inputs drawn as the examples were",
+        f"{criteria.FRESH_INPUTS} distinct fresh inputs drawn as the examples were",
         "function",
         _as_sampled,
         criteria.induced,
