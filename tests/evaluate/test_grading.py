@@ -1,49 +1,45 @@
-"""Grading of completions by execution."""
+"""Questions that programs are asked, and grades of completions."""
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cadmus import isa
-from cadmus.errors import Defect
-from cadmus.evaluate.grading import complete, second_expression
-from cadmus.evaluate.results import accuracy_by
-from cadmus.model.tokens import BYTE_OF_TOKEN
-from cadmus.programs import Programs
-from cadmus.templates.expressions import expressions
+from cadmus.config import TEMPLATES, Dataset
+from cadmus.evaluate.grading import MODEL, Policy, grade, tasks_of
+from cadmus.evaluate.results import METRICS, accuracy_by
+from cadmus.programs import Programs, Samples
+
+DATASET = Dataset()
 
 
-class Answers:
-    """Model with a fixed completion per prompt; ``None`` never ends."""
-
-    def __init__(self, answers: dict[str, str | None]) -> None:
-        self.answers = answers
-
-    def complete(self, prompts: Programs, max_length: int) -> tuple[Programs, np.ndarray]:
-        texts = [self.answers[prompt] for prompt in prompts.to_strings()]
-        ended = np.array([text is not None for text in texts])
-        return Programs.from_strings(text or "" for text in texts), ended
-
-    def next_logits(self, prompts: Programs) -> np.ndarray:
-        texts = [(self.answers[prompt] or "") + isa.END for prompt in prompts.to_strings()]
-        return np.eye(isa.VOCABULARY_SIZE, dtype=np.float32)[[isa.TOKEN_ID[text[0]] for text in texts]]
-
-
-def table_of(template: str, *programs: str, prompt_length: int | list[int]) -> SimpleNamespace:
-    return SimpleNamespace(
-        programs=Programs.from_strings(programs),
-        template=np.array([template] * len(programs), object),
-        prompt_length=np.broadcast_to(np.array(prompt_length, np.int64), len(programs)),
+def samples_of(template: str, *programs: str, prompt_length: int | list[int]) -> Samples:
+    lengths = np.broadcast_to(np.array(prompt_length), len(programs))
+    return Samples(
+        Programs.from_strings(programs), lengths, template=np.full(len(programs), template, object)
     )
 
 
-def counts(completions: pl.DataFrame, template: str) -> dict[str, int]:
-    rows = accuracy_by(completions, "template").filter(template=template)
+def answers(completions: dict[tuple[str, str] | str, str | None]) -> Policy:
+    """Return a policy with a completion per prompt, or per question and prompt; None never ends."""
+
+    def complete(question: str, prompts: Programs) -> tuple[Programs, np.ndarray]:
+        texts = [
+            completions[prompt if prompt in completions else (question, prompt)]
+            for prompt in prompts.to_strings()
+        ]
+        return Programs.from_strings(text or "" for text in texts), np.array([t is not None for t in texts])
+
+    return complete
+
+
+def graded(samples: Samples, completions: dict[tuple[str, str] | str, str | None]) -> pl.DataFrame:
+    return grade(tasks_of(samples), answers(completions), MODEL, DATASET)
+
+
+def counts(completions: pl.DataFrame, question: str) -> dict[str, int]:
+    rows = accuracy_by(completions, "question").filter(question=question)
     return dict(rows.select("metric", "correct").iter_rows())
 
 
@@ -52,12 +48,16 @@ def test_accuracy_is_one_minus_the_error_rate() -> None:
     pairs = list(itertools.islice(itertools.product("0123456789", "123456789"), 60))
     programs = [f"{a}{b}+{b}>" if a != "0" else f"0{b}+{b}=" for a, b in pairs]
     wrong = set(rng.choice(60, 21, replace=False).tolist())
-    answers = {program[:4]: "<" if i in wrong else program[4:] for i, program in enumerate(programs)}
-    completions = complete(Answers(answers), table_of("basic_math", *programs, prompt_length=4), 63)
-    assert counts(completions, "basic_math") == {"verified": 39, "exact": 39, "next_token": 39}
-    results = accuracy_by(completions, "template")
-    assert results["programs"].to_list() == [60] * 3
-    assert results["accuracy"].to_list() == [0.65] * 3
+    completions = graded(
+        samples_of("basic_math", *programs, prompt_length=4),
+        {program[:4]: "<" if i in wrong else program[4:] for i, program in enumerate(programs)},
+    )
+    assert counts(completions, "basic_math") == dict.fromkeys(
+        ["solved", "exact", "next_token", "verified"], 39
+    )
+    results = accuracy_by(completions, "question")
+    assert results["programs"].to_list() == [60] * 4
+    assert results["accuracy"].to_list() == [0.65] * 4
     assert results["low"][0] < 0.65 < results["high"][0]
 
 
@@ -71,65 +71,128 @@ def test_metrics_differ_by_completion() -> None:
         "34+2>": ("34+2", None),  # true so far, but never ends
         "34+1>": ("34+1", ""),  # ends at once: 7 and 1 are both true
     }
-    table = table_of("basic_math", *programs, prompt_length=4)
-    completions = complete(Answers(dict(programs.values())), table, 63)
-    assert counts(completions, "basic_math") == {"verified": 4, "exact": 1, "next_token": 2}
+    completions = graded(samples_of("basic_math", *programs, prompt_length=4), dict(programs.values()))
+    assert completions.columns == [
+        "policy",
+        "template",
+        "question",
+        "program",
+        "prompt_length",
+        "asked",
+        "completion",
+        "ended",
+        "uses_drop",
+        *METRICS,
+    ]
     assert completions["program"].to_list() == list(programs)
+    assert completions["asked"].to_list() == [" ".join(sorted(["34+", text[3]])) for text in programs]
+    assert completions["prompt_length"].to_list() == [4] * 7
     assert completions["completion"].to_list() == [answer or "" for _, answer in programs.values()]
     assert completions["ended"].to_list() == [answer is not None for _, answer in programs.values()]
     assert completions["uses_drop"].to_list() == [answer == "__1" for _, answer in programs.values()]
-    assert completions["verified_equality"].null_count() == len(programs)
+    for column, name in (("policy", MODEL), ("template", "basic_math"), ("question", "basic_math")):
+        assert completions[column].to_list() == [name] * 7
+    right = {metric: [i for i, value in enumerate(completions[metric]) if value] for metric in METRICS}
+    assert right == {
+        "solved": [0, 2],
+        "fits": [],
+        "exact": [0],
+        "next_token": [0, 2],
+        "verified": [0, 1, 2, 6],
+    }
+    assert completions["fits"].null_count() == 7
 
 
 def test_the_next_token_may_be_the_end() -> None:
     programs = ("\\L1>;u1b2bf", "\\L1>;u1bf!")
-    table = table_of("apply_labels", *programs, prompt_length=[11, 9])
-    right = complete(Answers({programs[0]: "", "\\L1>;u1bf": "!"}), table, 63)
-    assert counts(right, "apply_labels") == {"verified": 2, "exact": 2, "next_token": 2}
-    swapped = complete(Answers({programs[0]: "!", "\\L1>;u1bf": ""}), table, 63)
-    assert counts(swapped, "apply_labels") == {"verified": 0, "exact": 0, "next_token": 0}
+    samples = samples_of("apply_labels", *programs, prompt_length=[11, 9])
+    metrics = ["solved", "exact", "next_token", "verified"]
+    right = graded(samples, {programs[0]: "", "\\L1>;u1bf": "!"})
+    assert counts(right, "apply_labels") == dict.fromkeys(metrics, 2)
+    swapped = graded(samples, {programs[0]: "!", "\\L1>;u1bf": ""})
+    assert counts(swapped, "apply_labels") == dict.fromkeys(metrics, 0)
+    # A completion that neither starts nor ends has no next token.
+    never = graded(samples, {programs[0]: None, "\\L1>;u1bf": None})
+    assert counts(never, "apply_labels") == dict.fromkeys(metrics, 0)
+
+
+def test_fits_is_a_metric_of_induction_only() -> None:
+    induction = samples_of("complete_algorithm", r"2f4=3f6=1f2=\2*;", prompt_length=12)
+    completions = graded(induction, {"2f4=3f6=1f2=": r"\2*9n;"})
+    assert counts(completions, "complete_algorithm") == {
+        "solved": 0,
+        "fits": 1,
+        "exact": 0,
+        "next_token": 1,
+        "verified": 1,
+    }
+    both = grade(
+        [*tasks_of(samples_of("basic_math", "34+7=", prompt_length=4)), *tasks_of(induction)],
+        answers({"2f4=3f6=1f2=": r"\2*;", "34+7": "="}),
+        "constant",
+        DATASET,
+    )
+    assert both["fits"].to_list() == [None, True]
+    assert both["policy"].to_list() == ["constant"] * 2
 
 
 def test_a_limit_takes_the_first_programs_of_each_template() -> None:
-    table = table_of("basic_math", "34+7=", "34+8<", prompt_length=4)
-    results = complete(Answers({"34+7": "="}), table, 63, limit=1)
-    assert counts(results, "basic_math") == {"verified": 1, "exact": 1, "next_token": 1}
+    samples = Samples.concat(
+        [
+            samples_of("less_greater", "34+8<", "34+6>", prompt_length=4),
+            samples_of("basic_math", "34+7=", "34+9<", prompt_length=4),
+        ]
+    )
+    tasks = tasks_of(samples, 1)
+    assert [(task.name, task.programs.to_strings()) for task in tasks] == [
+        ("basic_math", ["34+7="]),
+        ("less_greater", ["34+8<"]),
+    ]
+    assert [len(task.programs) for task in tasks_of(samples)] == [2, 2]
 
 
-def test_equality_is_solved_from_after_the_first_expression() -> None:
+def test_equality_is_asked_twice() -> None:
     program = "941-*55*2+="
-    table = table_of("equality", program, prompt_length=10)
-    answers = {program[:10]: "=", program[:5]: "39*="}
-    results = complete(Answers(answers), table, 63)
-    assert counts(results, "equality") == {"verified": 1, "exact": 1, "next_token": 1}
-    assert counts(results, "equality_solve") == {
+    samples = samples_of("equality", program, prompt_length=10)
+    assert [(task.name, *task.prompts.to_strings()) for task in tasks_of(samples)] == [
+        ("equality", program[:5]),
+        ("equality_comparator", program[:10]),
+    ]
+    results = graded(samples, {program[:10]: "=", program[:5]: "39*="})
+    assert counts(results, "equality") == {"solved": 1, "exact": 0, "next_token": 0, "verified": 1}
+    assert counts(results, "equality_comparator") == {
+        "solved": 1,
+        "exact": 1,
+        "next_token": 1,
         "verified": 1,
-        "verified_equality": 1,
-        "exact": 0,
-        "next_token": 0,
     }
     # Another true comparison is not an equality.
-    results = complete(Answers({**answers, program[:5]: "9>"}), table, 63)
-    solve = counts(results, "equality_solve")
-    assert (solve["verified"], solve["verified_equality"]) == (1, 0)
+    results = graded(samples, {program[:10]: "=", program[:5]: "9>"})
+    assert counts(results, "equality") == {"solved": 0, "exact": 0, "next_token": 0, "verified": 1}
 
 
-@given(st.lists(st.tuples(st.sampled_from([1, 3, 5]), st.integers(0, 10**6)), min_size=2, max_size=2))
-def test_the_second_expression_is_found(drawn: list[tuple[int, int]]) -> None:
-    tables = [expressions(length).programs for length, _ in drawn]
-    first, second = (
-        table.take(np.array([k % len(table)])).to_strings()[0]
-        for table, (_, k) in zip(tables, drawn, strict=True)
-    )
-    assert second_expression(f"{first}{second}=") == len(first)
+def test_subroutines_are_asked_one_question_by_their_form() -> None:
+    before_comparator, before_definition = r"\41-*;9f55*2+=", r"8f2=\3-E2>R;"
+    samples = samples_of("subroutines", before_definition, before_comparator, prompt_length=[4, 13])
+    assert [(task.name, *task.prompts.to_strings()) for task in tasks_of(samples)] == [
+        ("subroutines", before_comparator[:13]),
+        ("subroutines_definition", "8f2="),
+    ]
 
 
-def test_the_second_expression_may_use_any_instruction() -> None:
-    assert second_expression("34+4E_3+=") == 3
-    assert second_expression("7u3b1b$4-=") == 1
-    with pytest.raises(Defect, match="does not end in an expression"):
-        second_expression("+=")
+def test_random_programs_without_a_fair_prompt_are_not_asked() -> None:
+    # True after every instruction; dropping; not true after "10"; a prompt that leaves nothing, one of two.
+    programs = ["123", "10_", "1030!xx", "uu", r"\0;1"]
+    samples = samples_of("random", *programs, prompt_length=1)
+    (task,) = tasks_of(samples)
+    assert dict(zip(task.programs.to_strings(), task.prompts.to_strings(), strict=True)) == {
+        "1030!xx": "103",
+        r"\0;1": r"\0",
+    }
+    # At most as many prompts leave nothing as leave something.
+    assert tasks_of(samples.take(np.array([0, 1, 3, 4]))) == []
 
 
-def test_tokens_and_bytes_agree() -> None:
-    assert BYTE_OF_TOKEN.tobytes().decode("ascii") == "".join(row.symbol for row in isa.INSTRUCTIONS)
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_no_programs_are_asked_no_question(template: str) -> None:
+    assert tasks_of(samples_of(template, prompt_length=[])) == []
