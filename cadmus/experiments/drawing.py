@@ -50,7 +50,8 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
     elif figure.kind == "table":
         from cadmus.figures import tables
 
-        tables.save(module.table(*frames), paths)
+        table = module.table(*frames)
+        tables.save(table, module.data(*frames) if hasattr(module, "data") else table, paths)
     else:
         with replacing(paths[0]) as temporary:
             temporary.write_text(module.page(*frames), encoding="utf-8")

@@ -27,7 +27,8 @@ class Figure(NamedTuple):
         sources: results it is drawn from besides those of the experiment that declares it: ``metrics`` of the
             training, or ``llm``, which exist only when the config names models.
         module: defines ``COLUMNS``, one tuple of column names per source, and ``draw`` and ``data``
-            (figures), ``table`` or ``page``; by default ``cadmus.figures.NAME``.
+            (figures), ``table`` and optionally ``data``, the numbers of its .csv (tables), or ``page``; by
+            default ``cadmus.figures.NAME``.
     """
 
     name: str

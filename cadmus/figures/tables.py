@@ -24,14 +24,14 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return f"```text\n{plain(rows[0], rows[1:])}\n```"
 
 
-def save(table: pl.DataFrame, paths: Sequence[Path]) -> None:
-    """Write a table as .csv, .md or .tex, according to the suffix of each path.
+def save(table: pl.DataFrame, data: pl.DataFrame, paths: Sequence[Path]) -> None:
+    """Write a table as .md and .tex and its data as .csv, according to the suffix of each path.
 
     Raises:
-        InputError: A file cannot be written.
+        InputError: a file cannot be written.
     """
     text, tex = render(table)
-    texts = {".csv": table.write_csv(), ".md": text, ".tex": tex}
+    texts = {".csv": data.write_csv(), ".md": text, ".tex": tex}
     for path in paths:
         with replacing(path) as temporary:
             temporary.write_text(texts[path.suffix], encoding="utf-8")
