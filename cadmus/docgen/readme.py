@@ -23,6 +23,8 @@ FILES = (
     "figures/logit_lens.png",
     "figures/patching.png",
     "figures/training_curve.png",
+    "tables/grid_regions.csv",
+    "tables/grid_regions.md",
     "tables/table3_accuracy.csv",
     "tables/table3_accuracy.md",
 )
@@ -67,7 +69,8 @@ def with_results(text: str, published: Path, root: Path) -> str:
     parts = [
         before + BEGIN,
         _image("comparison_grid", published, root),
-        _table3(published),
+        _table("grid_regions", published),
+        _table("table3_accuracy", published),
         f"{_origin(published)} More figures of this run are in [{place}]({place}).",
         END + rest.split(END)[1],
     ]
@@ -78,8 +81,9 @@ def results_page(published: Path, root: Path) -> str:
     """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
     from cadmus.experiments import figures
 
-    caption = figures()["table3_accuracy"].caption
-    parts = [f"# The run {published.name}", _origin(published), caption, _table3(published)]
+    parts = [f"# The run {published.name}", _origin(published)]
+    for name in ("table3_accuracy", "grid_regions"):
+        parts += [figures()[name].caption, _table(name, published)]
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             title = name.replace("_", " ").capitalize()
@@ -92,8 +96,8 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _table3(published: Path) -> str:
-    return (published / "table3_accuracy.md").read_text(encoding="utf-8").strip()
+def _table(name: str, published: Path) -> str:
+    return (published / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 def _image(name: str, published: Path, root: Path) -> str:

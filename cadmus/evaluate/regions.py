@@ -98,9 +98,10 @@ def predicted(grid: pl.DataFrame) -> pl.DataFrame:
     """
     most = pl.max_horizontal(*PREDICTIONS)
     other = pl.col("programs") - pl.sum_horizontal(*PREDICTIONS)
-    name = pl.when(other > most).then(pl.lit("other"))
-    for column, symbol in PREDICTIONS.items():
-        name = name.when(pl.col(column) == most).then(pl.lit(symbol))
+    of_comparators = [
+        pl.when(pl.col(column) == most).then(pl.lit(symbol)) for column, symbol in PREDICTIONS.items()
+    ]
+    name = pl.when(other > most).then(pl.lit("other")).otherwise(pl.coalesce(of_comparators))
     return grid.with_columns(pl.when(pl.col("programs") > 0).then(name).alias("predicted"))
 
 

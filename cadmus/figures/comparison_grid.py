@@ -62,7 +62,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     rows = -(-len(panels) // columns)
     heights = [0.85 + (3.2 if columns == 2 else 2.5) * rows, _ROW * len(lines)]
     figure = Figure(figsize=(style.PAGE, sum(heights)))
-    above, below = figure.subfigures(2, 1, height_ratios=heights)
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     axes_of_panels = above.subplots(rows, columns, squeeze=False)
     empty = False
     for number, (axes, (title, part)) in enumerate(zip(axes_of_panels.flat, panels, strict=False)):
@@ -98,8 +98,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
 
 
 def _regions(grid: pl.DataFrame) -> list[list[str]]:
-    """Return the lines of text: the accuracy of Cadmus by region, best constant and the paper's accuracy."""
-    rows = [["Region", "Pairs", "Accuracy", "Best constant", "Paper"]]
+    """Return the lines of text: accuracy by region, of the best constant answer and in the paper."""
+    rows = [["Cadmus by region", "Pairs", "Accuracy", "Best constant", "Paper"]]
     for row in summary(grid).filter(pl.col("programs") > 0).iter_rows(named=True):
         paper = reported.GRID.get(row["region"])
         accuracy = as_text(row["accuracy"], row["low"], row["high"])
