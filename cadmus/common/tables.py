@@ -34,6 +34,7 @@ _LATEX = str.maketrans(
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         "→": r"$\rightarrow$",
+        "≠": r"$\neq$",
         "·": r"$\cdot$",
         "✓": r"$\checkmark$",
         "–": "--",

@@ -9,23 +9,22 @@ from cadmus.common.files import replacing
 from cadmus.errors import InputError
 
 BEGIN, END = "<!-- results: written by `cadmus readme` -->", "<!-- /results -->"
+# Tables, in the order of the page of a run.
+TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
 # Files copied from a run.
 FILES = (
     "figures/comparison_grid.png",
     "figures/comparison_grid.csv",
     "figures/probe_final_block.png",
     "figures/probe_layers.png",
-    "figures/output_tokens.png",
     "figures/accuracy_by_distance.png",
-    "figures/accuracy_by_compute.png",
     "figures/accuracy_by_length.png",
-    "figures/accuracy_by_examples.png",
     "figures/logit_lens.png",
     "figures/patching.png",
-    "figures/training_curve.png",
-    "tables/table3_accuracy.csv",
-    "tables/table3_accuracy.md",
+    *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
+# Files that need more than the model: its training, or a large language model. Absent ones are not published.
+OPTIONAL = ("figures/accuracy_by_compute.png", "figures/training_curve.png", "figures/output_tokens.png")
 
 
 def publish(results: Path, root: Path) -> list[Path]:
@@ -47,11 +46,19 @@ def publish(results: Path, root: Path) -> list[Path]:
         raise InputError(f"{results}: the run is not finished, {missing[0]} is missing")
     target = root / "docs" / "results" / results.name
     target.mkdir(parents=True, exist_ok=True)
-    written = [Path(shutil.copyfile(results / name, target / Path(name).name)) for name in FILES]
+    found = [name for name in OPTIONAL if (results / name).is_file() and _measured(name, results)]
+    for path in target.iterdir():
+        path.unlink()
+    written = [Path(shutil.copyfile(results / name, target / Path(name).name)) for name in (*FILES, *found)]
     _write(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
     readme = root / "README.md"
     _write(readme, with_results(readme.read_text(encoding="utf-8"), target, root))
     return [*written, target / "run.json", readme]
+
+
+def _measured(name: str, results: Path) -> bool:
+    """Tell whether a figure shows more than reported numbers: output tokens need a large language model."""
+    return "output_tokens" not in name or (results / "llm.parquet").is_file()
 
 
 def with_results(text: str, published: Path, root: Path) -> str:
@@ -67,7 +74,8 @@ def with_results(text: str, published: Path, root: Path) -> str:
     parts = [
         before + BEGIN,
         _image("comparison_grid", published, root),
-        _table3(published),
+        _table("grid_regions", published),
+        _table("table3_accuracy", published),
         f"{_origin(published)} More figures of this run are in [{place}]({place}).",
         END + rest.split(END)[1],
     ]
@@ -78,8 +86,9 @@ def results_page(published: Path, root: Path) -> str:
     """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
     from cadmus.experiments import figures
 
-    caption = figures()["table3_accuracy"].caption
-    parts = [f"# The run {published.name}", _origin(published), caption, _table3(published)]
+    parts = [f"# The run {published.name}", _origin(published)]
+    for name in TABLES:
+        parts += [figures()[name].caption, _table(name, published)]
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             title = name.replace("_", " ").capitalize()
@@ -92,8 +101,8 @@ def _write(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _table3(published: Path) -> str:
-    return (published / "table3_accuracy.md").read_text(encoding="utf-8").strip()
+def _table(name: str, published: Path) -> str:
+    return (published / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 def _image(name: str, published: Path, root: Path) -> str:

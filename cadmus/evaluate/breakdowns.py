@@ -3,6 +3,7 @@
 import polars as pl
 
 from cadmus import isa
+from cadmus.evaluate.questions import in_order
 from cadmus.evaluate.results import accuracy_by
 
 BIN = 4
@@ -23,7 +24,9 @@ def by_length(completions: pl.DataFrame) -> pl.DataFrame:
     length = pl.col("program").str.len_chars().cast(pl.Int64)
     shortest = (length - 1) // BIN * BIN + 1
     binned = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
-    return accuracy_by(binned, "question", "shortest", "longest")
+    results = accuracy_by(binned, "question", "shortest", "longest")
+    question = pl.col("question").cast(in_order(completions["question"]))
+    return results.sort(question, "shortest", maintain_order=True)
 
 
 def by_examples(completions: pl.DataFrame) -> pl.DataFrame:

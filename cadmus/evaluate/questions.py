@@ -5,7 +5,7 @@ asked about. Accuracies of one question are clustered by that thing, and a test 
 the training set has a program of its template with the same one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -218,6 +218,11 @@ def title(question: str) -> str:
     template = QUESTIONS[question].template if question in QUESTIONS else question
     rest = question.removeprefix(template).removeprefix("_")
     return ", ".join(part.replace("_", " ") for part in (template, rest) if part)
+
+
+def in_order(questions: Iterable[str]) -> pl.Enum:
+    """Return the type of a column of questions that sorts as in Table 3, those of added templates last."""
+    return pl.Enum(list(dict.fromkeys([*QUESTIONS, *questions])))
 
 
 def definitions() -> list[list[str]]:

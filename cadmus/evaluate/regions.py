@@ -1,38 +1,54 @@
-"""Accuracy on the comparison grid in and out of distribution, and by distance from the training range."""
+"""Accuracy on the comparison grid by region, and by distance from the training range."""
 
+from typing import Any
+
+import numpy as np
 import polars as pl
 
 from cadmus.errors import InputError
-from cadmus.evaluate.results import with_accuracy
+from cadmus.evaluate.intervals import bootstrap, resampled
 
-COLUMNS = ("x", "y", "programs", "correct", "in_distribution")
+PREDICTIONS = {"less": "<", "equal": "=", "greater": ">"}
+"""Columns that count the predicted comparators."""
+COLUMNS = ("x", "y", "programs", "correct", *PREDICTIONS, "in_distribution")
 """Columns of the results of :func:`cadmus.experiments.grid.comparison_grid`."""
+CHANCE = 1 / len(PREDICTIONS)
+"""Accuracy of a uniformly random comparator."""
+REGIONS = {
+    "inside": "both inside",
+    "one_out": "one outside",
+    "opposite": "both outside, opposite sides",
+    "same_side": "both outside, same side, X ≠ Y",
+    "diagonal": "both outside, X = Y",
+}
+"""Regions of the grid and their titles: the positions of X and Y relative to the training range."""
+BIN = 5
+"""Distances per bin of :func:`by_distance`."""
+
+_COUNTS = {
+    "pairs": pl.Int64,
+    "programs": pl.Int64,
+    "correct": pl.Int64,
+    **dict.fromkeys(("accuracy", "low", "high", "best_constant", "gap", "gap_low", "gap_high"), pl.Float64),
+}
 
 
 def summary(grid: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy in distribution, out of distribution, and out of distribution where x = y.
+    """Compute the accuracy in each region.
+
+    Intervals are 95% bootstrap intervals over pairs (X, Y): programs of a pair ask the same question.
 
     Returns:
-        region (``in_distribution``, ``out_of_distribution``, ``out_of_distribution_diagonal``), pairs
-        (those with a program), programs, correct, accuracy, low, high.
+        One row per region of :data:`REGIONS`: region, pairs (those with a program), programs, correct,
+        accuracy, low, high, chance, best_constant (accuracy of one comparator for all programs, the best of
+        the three), gap (accuracy minus best_constant), gap_low, gap_high. All but the counts and chance are
+        null in a region without a program.
     """
-    inside = pl.col("in_distribution")
-    regions = {
-        "in_distribution": inside,
-        "out_of_distribution": ~inside,
-        "out_of_distribution_diagonal": ~inside & (pl.col("x") == pl.col("y")),
-    }
-    return with_accuracy(
-        pl.concat(
-            grid.filter(region).select(
-                pl.lit(name).alias("region"),
-                (pl.col("programs") > 0).sum().cast(pl.Int64).alias("pairs"),
-                pl.col("programs").sum(),
-                pl.col("correct").sum(),
-            )
-            for name, region in regions.items()
-        )
-    )
+    tested = _tested(grid)
+    rows = [(region, *_measured(tested.filter(region=region))) for region in REGIONS]
+    table = pl.DataFrame(rows, {"region": pl.String, **_COUNTS}, orient="row")
+    columns = table.columns
+    return table.with_columns(chance=CHANCE).select(*columns[:7], "chance", *columns[7:])
 
 
 def training_range(grid: pl.DataFrame) -> tuple[int, int]:
@@ -48,22 +64,85 @@ def training_range(grid: pl.DataFrame) -> tuple[int, int]:
 
 
 def by_distance(grid: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy by true comparator and by Chebyshev distance from the training range.
+    """Compute the accuracy by region and by Chebyshev distance from the training range.
 
-    The distance is 0 in distribution, else that of x or y, whichever is farther out. Pairs without a program
-    are ignored.
+    The distance is that of X or Y, whichever is farther out: 0 inside, elsewhere in bins of :data:`BIN`. The
+    last bin ends where the grid does.
 
     Returns:
-        comparator, distance, programs, correct, accuracy, low, high.
+        One row per region and bin with a program: region, first, last (distances of the bin), then the
+        columns of :func:`summary` from pairs to gap_high, without chance.
+
+    Raises:
+        InputError: the grid is entirely outside the training range.
     """
     low, high = training_range(grid)
-    beyond = [pl.max_horizontal(low - pl.col(axis), pl.col(axis) - high, pl.lit(0)) for axis in ("x", "y")]
-    x, y = pl.col("x"), pl.col("y")
-    comparator = pl.when(x < y).then(pl.lit("<")).when(x > y).then(pl.lit(">")).otherwise(pl.lit("="))
-    return with_accuracy(
-        grid.with_columns(comparator.alias("comparator"), pl.max_horizontal(*beyond).alias("distance"))
-        .filter(pl.col("programs") > 0)
-        .group_by("comparator", "distance")
-        .agg(pl.col("programs").sum(), pl.col("correct").sum())
-        .sort("comparator", "distance")
+    values = grid["x"].to_numpy()
+    farthest = max(low - int(values.min()), int(values.max()) - high)
+    distance = pl.max_horizontal(low - pl.col("x"), pl.col("x") - high, low - pl.col("y"), pl.col("y") - high)
+    bins = _tested(grid).with_columns(first=((distance - 1) // BIN * BIN + 1).clip(0))
+    rows = []
+    for region in REGIONS:
+        for (first,), part in bins.filter(region=region).sort("first").group_by("first", maintain_order=True):
+            last = min(first + BIN - 1, farthest) if first else 0
+            rows.append((region, first, last, *_measured(part)))
+    schema = {"region": pl.String, "first": pl.Int64, "last": pl.Int64, **_COUNTS}
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def predicted(grid: pl.DataFrame) -> pl.DataFrame:
+    """Add ``predicted``, the comparator that was predicted for most programs of each pair.
+
+    It is the first of ``<``, ``=`` and ``>`` among equals, ``other`` if most predictions are no comparator,
+    and null without a program.
+    """
+    most = pl.max_horizontal(*PREDICTIONS)
+    other = pl.col("programs") - pl.sum_horizontal(*PREDICTIONS)
+    of_comparators = [
+        pl.when(pl.col(column) == most).then(pl.lit(symbol)) for column, symbol in PREDICTIONS.items()
+    ]
+    name = pl.when(other > most).then(pl.lit("other")).otherwise(pl.coalesce(of_comparators))
+    return grid.with_columns(pl.when(pl.col("programs") > 0).then(name).alias("predicted"))
+
+
+def _tested(grid: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs with a program, and their region."""
+    if grid["in_distribution"].any():
+        low, high = training_range(grid)
+    else:
+        # The values of a grid follow each other, so all of them are on one side.
+        low = high = int(grid["x"].to_numpy().min()) - 1
+    x, y = ((pl.col(axis) > high).cast(pl.Int8) - (pl.col(axis) < low).cast(pl.Int8) for axis in "xy")
+    region = (
+        pl.when((x == 0) & (y == 0))
+        .then(pl.lit("inside"))
+        .when((x == 0) | (y == 0))
+        .then(pl.lit("one_out"))
+        .when(x != y)
+        .then(pl.lit("opposite"))
+        .when(pl.col("x") == pl.col("y"))
+        .then(pl.lit("diagonal"))
+        .otherwise(pl.lit("same_side"))
     )
+    return grid.filter(pl.col("programs") > 0).with_columns(region.alias("region"))
+
+
+def _measured(pairs: pl.DataFrame) -> tuple[Any, ...]:
+    """Return the values of :data:`_COUNTS` for pairs with programs."""
+    if pairs.is_empty():
+        return 0, 0, 0, *[None] * 7
+    programs, correct = (pairs[column].to_numpy().astype(np.float64) for column in ("programs", "correct"))
+    difference = np.sign(pairs["x"].to_numpy() - pairs["y"].to_numpy())
+    constants = [programs * (difference == sign) for sign in (-1, 0, 1)]
+    constant = max(constants, key=np.sum)
+    both, clusters = np.stack([correct, constant], 1)[None], programs[None]
+    low, high = (float(bound[0]) for bound in bootstrap(both[..., :1], clusters))
+    n = programs.sum()
+    accuracy, best = float(correct.sum() / n), float(constant.sum() / n)
+    ours, theirs = resampled(both, clusters).T
+    gap_low, gap_high = (float(bound) for bound in np.quantile(ours - theirs, [0.025, 0.975]))
+    if gap_low == gap_high:
+        # Resamples do not differ; the interval of the accuracy does not vanish either.
+        gap_low, gap_high = low - best, high - best
+    counts = len(pairs), int(n), int(correct.sum())
+    return *counts, accuracy, low, high, best, accuracy - best, gap_low, gap_high

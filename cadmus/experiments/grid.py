@@ -66,11 +66,14 @@ def comparison_grid(
         seed: of the run.
 
     Returns:
-        One row per pair: x, y, programs, correct (null where no test program exists), in_distribution.
+        One row per pair: x, y, programs, correct, in_distribution, and the number of programs for which
+        each comparator was predicted: less, equal, greater (int64). The other predictions are no comparator.
+        correct, less, equal and greater are null where no test program exists.
     """
     import polars as pl
 
     from cadmus.evaluate.comparisons import HALF, grid_programs
+    from cadmus.evaluate.regions import PREDICTIONS
     from cadmus.model.tokens import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
@@ -84,17 +87,18 @@ def comparison_grid(
         rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))
         predicted[rows] = model.next_logits(prompts.take(rows)).argmax(axis=1)
     tested = np.bincount(pair, minlength=len(x))
-    correct = np.bincount(pair[predicted == expected], minlength=len(x))
+    counts = {"correct": predicted == expected}
+    counts |= {name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()}
     low, high = values.low, values.high
     return pl.DataFrame(
         {
             "x": x,
             "y": y,
             "programs": tested,
-            "correct": correct,
+            **{name: np.bincount(pair[chosen], minlength=len(x)) for name, chosen in counts.items()},
             "in_distribution": (low <= x) & (x <= high) & (low <= y) & (y <= high),
         }
-    ).with_columns(pl.when(pl.col("programs") > 0).then("correct"))
+    ).with_columns(pl.when(pl.col("programs") > 0).then(pl.col(name)).alias(name) for name in counts)
 
 
 def summary(results: "pl.DataFrame") -> "pl.DataFrame":
@@ -115,28 +119,38 @@ def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
 
 EXPERIMENT = Experiment(
     measure=measure,
-    columns={"x": int, "y": int, "programs": int, "correct": int, "in_distribution": bool},
+    columns={
+        **dict.fromkeys(("x", "y", "programs", "correct", "less", "equal", "greater"), int),
+        "in_distribution": bool,
+    },
     settings=Settings,
     cost=cost,
     summary=summary,
     figures=(
         Figure(
             "comparison_grid",
-            "Accuracy of the next token at the comparator, for test programs that compare X and Y. The "
-            "dashed "
-            "square holds the values of the training set.",
+            "Accuracy at the comparator and the token predicted most often, for test programs that compare X "
+            "and Y. The dashed square is the training range. Below: accuracy by region with 95% bootstrap "
+            "intervals over pairs (X, Y), accuracy of the best constant answer, and accuracy in the paper.",
             sources=("llm",),
         ),
         Figure(
+            "grid_regions",
+            "Accuracy at the comparator by the positions of X and Y relative to the training range, with 95% "
+            "bootstrap intervals over pairs (X, Y). The gap is the accuracy minus that of the best constant "
+            "answer, in percentage points.",
+            "table",
+        ),
+        Figure(
             "accuracy_by_distance",
-            "Accuracy of the next token at the comparator by the distance of X or Y from the training range, "
-            "for each of the three comparators; 0 is inside. Bands are Wilson 95% intervals, as in all "
-            "figures.",
+            "Accuracy at the comparator by region and by distance from the training range: that of X or Y, "
+            "whichever is farther out; 0 is inside. Bands are 95% bootstrap intervals over pairs (X, Y); "
+            "dashed lines are the best constant answers.",
         ),
         Figure(
             "output_tokens",
             "Accuracy on the comparison against the most output tokens that a large language model may use; "
-            "Cadmus uses one.",
+            "Cadmus uses one. The dashed line is the best constant answer.",
             sources=("llm",),
         ),
     ),

@@ -1,36 +1,61 @@
-"""Accuracy by distance from the training range, for each true comparator."""
+"""Accuracy by region and distance from the training range."""
 
 import polars as pl
+from matplotlib.artist import Artist
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from cadmus.evaluate.regions import BIN, REGIONS, by_distance
 from cadmus.evaluate.regions import COLUMNS as GRID
-from cadmus.evaluate.regions import by_distance
 from cadmus.figures import style
 
 COLUMNS = (GRID,)
+_LINES = {
+    "one_out": ("#CC79A7", "D"),
+    "opposite": (style.BLUE, "o"),
+    "same_side": (style.ORANGE, "s"),
+    "diagonal": (style.GREEN, "^"),
+}
 
 
 def data(grid: pl.DataFrame) -> pl.DataFrame:
-    """Return the accuracy by true comparator and distance."""
+    """Return the accuracy by region and bin of distances."""
     return by_distance(grid)
 
 
 def draw(grid: pl.DataFrame) -> Figure:
-    """Draw the results of ``cadmus evaluate grid``; distance 0 is in distribution."""
-    figure = Figure(figsize=(style.COLUMN, 2.5))
+    """Draw the results of ``cadmus evaluate grid``; distance 0 is inside the training range."""
+    figure = Figure(figsize=(style.COLUMN, 3.3))
     axes = figure.subplots()
-    distances = data(grid)
-    for comparator, color, marker in (
-        ("<", style.BLUE, "o"),
-        (">", style.ORANGE, "s"),
-        ("=", style.GREEN, "^"),
-    ):
-        rows = distances.filter(comparator=comparator)
-        label = f"X {comparator} Y"
-        style.line(axes, rows, "distance", "accuracy", color=color, marker=marker, label=label)
+    distances = data(grid).with_columns(distance=(pl.col("first") + pl.col("last")) / 2)
+    inside = distances.filter(region="inside")
+    bounds = [inside["accuracy"] - inside["low"], inside["high"] - inside["accuracy"]]
+    handles: list[Artist | ErrorbarContainer] = [
+        axes.errorbar(
+            inside["distance"],
+            inside["accuracy"],
+            yerr=bounds,
+            color="black",
+            marker="o",
+            ls="none",
+            label=REGIONS["inside"],
+        )
+    ]
+    axes.plot(inside["distance"], inside["best_constant"], color="black", marker="_", ls="none")
+    for region, (color, marker) in _LINES.items():
+        rows = distances.filter(region=region)
+        if rows.is_empty():
+            continue
+        handles += style.line(
+            axes, rows, "distance", "accuracy", color=color, marker=marker, label=REGIONS[region]
+        )
+        axes.plot(rows["distance"], rows["best_constant"], color=color, lw=0.7, ls="--")
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set(xlabel="distance from the training range", ylabel="accuracy of the next token")
-    figure.legend(loc="outside upper center", ncols=3)
+    axes.set(xlabel=f"distance from the training range, bins of {BIN}", ylabel="accuracy of the next token")
+    handles.append(Line2D([], [], color=style.GREY, lw=0.7, ls="--", label="best constant answer"))
+    # Without handles, the legend would list the point with an interval last.
+    figure.legend(handles=handles, loc="outside upper left")
     return figure

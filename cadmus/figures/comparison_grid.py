@@ -1,122 +1,152 @@
-"""Accuracy of the predicted comparator over X and Y, with the in-distribution square."""
+"""Accuracy and most frequent prediction at the comparator over X and Y, with the training range."""
 
 from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, Rectangle
 
-from cadmus.evaluate.intervals import as_text
+from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.regions import COLUMNS as GRID
-from cadmus.evaluate.regions import summary, training_range
+from cadmus.evaluate.regions import REGIONS, predicted, summary, training_range
 from cadmus.evaluate.results import with_accuracy
-from cadmus.figures import style
+from cadmus.figures import reported, style
 from cadmus.llm.outcomes import COLUMNS as ANSWERS
 from cadmus.llm.outcomes import pixels
 
-_NO_PROGRAM: dict[str, Any] = {
-    "facecolor": "#D9D9D9",
-    "edgecolor": "#999999",
-    "linewidth": 0,
-    "hatch": "//////",
-}
+_NO_PROGRAM: dict[str, Any] = {"facecolor": "#DDDDDD", "linewidth": 0}
+_COLORS = {"<": style.BLUE, "=": style.GREEN, ">": style.ORANGE, "other": style.GREY}
 _COLUMNS_OF_PANELS = 3
+_ROW = 0.14
+"""Inches per row of text."""
 
 COLUMNS = (GRID, ANSWERS)
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return the pixels of Cadmus, then those of each LLM, with accuracies and intervals."""
+    """Return the pixels of Cadmus, then those of each LLM, with accuracies and Wilson intervals."""
+    ours = with_accuracy(predicted(grid))
     if llm is None:
-        return with_accuracy(grid)
-    cadmus = grid.select(pl.lit("Cadmus").alias("model"), pl.lit("normal").alias("symbols"), pl.all())
-    asked = pixels(llm).with_columns(pl.lit(True).alias("in_distribution"))
-    return with_accuracy(pl.concat([cadmus, asked], how="diagonal_relaxed"))
+        return ours
+    cadmus = ours.select(pl.lit("Cadmus").alias("model"), pl.lit("normal").alias("symbols"), pl.all())
+    asked = with_accuracy(pixels(llm)).with_columns(pl.lit(True).alias("in_distribution"))
+    return pl.concat([cadmus, asked], how="diagonal_relaxed")
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """Draw the results of ``cadmus evaluate grid`` as a heat map.
+    """Draw the results of ``cadmus evaluate grid`` as heat maps, and the accuracy by region as text.
 
-    Each pair of LLM and kind of symbols adds a panel over the values in its requests.
+    The panels of Cadmus show the accuracy and the comparator predicted most often. Each pair of LLM and kind
+    of symbols adds a panel over the values in its requests.
     """
-    panels = [(None if llm is None else "Cadmus", with_accuracy(grid))]
+    square = training_range(grid)
+    ours = with_accuracy(predicted(grid))
+    name = "" if llm is None else "Cadmus: "
+    panels = [(f"{name}accuracy", ours), (f"{name}most frequent prediction", ours)]
     not_run = []
     asked = [] if llm is None else pixels(llm).partition_by("model", "symbols", maintain_order=True)
     for part in asked:
         name = f"{part['model'][0]}, {part['symbols'][0]} symbols"
         programs, correct = (int(part[count].sum()) for count in ("programs", "correct"))
         if programs:
-            limit = part["max_output_tokens"][0]
-            accuracy = f"{limit:,} tokens: {100 * correct / programs:.1f}%"
+            accuracy = f"{part['max_output_tokens'][0]:,} tokens: {percent(correct / programs)}"
             panels.append((f"{name}\n{accuracy}", with_accuracy(part)))
         else:
             not_run.append(name)
+    lines = [*_regions(grid), *([f"not run: {name}"] for name in not_run)]
     columns = min(len(panels), _COLUMNS_OF_PANELS)
     rows = -(-len(panels) // columns)
-    size = (style.COLUMN, 3.25) if len(panels) == 1 else (style.PAGE, 0.9 + 2.6 * rows)
-    figure = Figure(figsize=size)
-    axes_of_panels = figure.subplots(rows, columns, squeeze=False)
-    square = training_range(grid)
+    heights = [0.85 + (3.2 if columns == 2 else 2.5) * rows, _ROW * len(lines)]
+    figure = Figure(figsize=(style.PAGE, sum(heights)))
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+    axes_of_panels = above.subplots(rows, columns, squeeze=False)
     empty = False
-    for axes, (title, part) in zip(axes_of_panels.flat, panels, strict=False):
-        image, gaps = _map(axes, part, square)
-        empty |= gaps
-        if title and len(panels) > 1:
-            axes.set_title(title)
+    for number, (axes, (title, part)) in enumerate(zip(axes_of_panels.flat, panels, strict=False)):
+        if number == 1:
+            _predictions(axes, part)
+        else:
+            image = _accuracies(axes, part)
+        _frame(axes, part, square)
+        axes.set_title(title)
+        empty |= part["accuracy"].has_nulls() or len(part) < len(set(part["x"])) ** 2
     for axes in axes_of_panels.flat[len(panels) :]:
         axes.set_axis_off()
     # The lowest panel of each column: the last row may be incomplete.
-    for axes in axes_of_panels.flat[max(0, len(panels) - columns) : len(panels)]:
-        axes.set_xlabel("X")
+    for axes in axes_of_panels.flat[len(panels) - columns : len(panels)]:
+        axes.set_xlabel("value of the first expression, X")
     for axes in axes_of_panels[:, 0]:
-        axes.set_ylabel("Y")
-    bar = figure.colorbar(image, ax=axes_of_panels, format=style.PERCENT, shrink=0.8, pad=0.02)
+        axes.set_ylabel("value of the second expression, Y")
+    bar = above.colorbar(
+        image, ax=axes_of_panels, location="bottom", format=style.PERCENT, shrink=0.5, aspect=40, pad=0.02
+    )
     bar.outline.set_visible(False)
     bar.set_label("accuracy of the next token")
-    handles: list[Patch] = [_square(square, ec="black", lw=1.4, ls=(0, (3, 2)))]
-    labels = ["in distribution"]
+    handles = [Patch(color=color) for color in _COLORS.values()]
+    labels = [f"predicts {'another token' if name == 'other' else name}" for name in _COLORS]
+    handles.append(_square(square, ec="black", lw=1.4, ls=(0, (3, 2))))
+    labels.append("training range")
     if empty:
         handles.append(Patch(**_NO_PROGRAM))
-        labels.append("no test program" if len(panels) == 1 else "no test program, or no answer")
-    figure.legend(handles, labels, loc="outside upper center", ncols=2)
-    names = {
-        "in_distribution": "in distribution",
-        "out_of_distribution": "out of distribution",
-        "out_of_distribution_diagonal": "out of distribution, X = Y",
-    }
-    lines = [
-        f"{names[row['region']]}: {as_text(row['accuracy'], row['low'], row['high'])}"
-        for row in summary(grid).iter_rows(named=True)
-    ]
-    if len(panels) > 1:
-        lines[0] = f"Cadmus {lines[0]}"
-    lines += [f"not run: {name}" for name in not_run]
-    figure.supxlabel("\n".join(lines), fontsize=7)
+        labels.append("no test program" if llm is None else "no test program or answer")
+    above.legend(handles, labels, loc="outside upper center", ncols=len(labels), columnspacing=1.2)
+    style.text_rows(below.subplots(), lines, (0.08, 0.44, 0.66, 0.81, 0.92))
     return figure
 
 
-def _map(axes: Axes, pixels: pl.DataFrame, square: tuple[int, int]) -> tuple[AxesImage, bool]:
-    """Draw one panel; return the image, and True if pixels are empty."""
+def _regions(grid: pl.DataFrame) -> list[list[str]]:
+    """Return the lines of text: accuracy by region, of the best constant answer and in the paper."""
+    rows = [["Cadmus by region", "Pairs", "Accuracy", "Best constant", "Paper"]]
+    for row in summary(grid).filter(pl.col("programs") > 0).iter_rows(named=True):
+        paper = reported.GRID.get(row["region"])
+        accuracy = as_text(row["accuracy"], row["low"], row["high"])
+        cells = [REGIONS[row["region"]], f"{row['pairs']:,}", accuracy, percent(row["best_constant"])]
+        rows.append([*cells, "" if paper is None else f"{paper:.0%}"])
+    return rows
+
+
+def _accuracies(axes: Axes, pixels: pl.DataFrame) -> AxesImage:
+    return axes.imshow(_square_of(pixels, pixels["accuracy"]), vmin=0, vmax=1, **_extent(pixels))
+
+
+def _predictions(axes: Axes, pixels: pl.DataFrame) -> None:
+    names = list(_COLORS)
+    codes = pixels["predicted"].replace_strict(names, range(len(names)), return_dtype=pl.Float64)
+    colors = ListedColormap(list(_COLORS.values()))
+    axes.imshow(_square_of(pixels, codes), cmap=colors, vmin=-0.5, vmax=len(names) - 0.5, **_extent(pixels))
+
+
+def _square_of(pixels: pl.DataFrame, values: pl.Series) -> np.ndarray:
+    """Return ``values`` as an array with y as rows and x as columns; NaN where there is no pixel."""
+    first, last = _ends(pixels)
+    cells = np.full((last - first + 1, last - first + 1), np.nan)
+    cells[pixels["y"] - first, pixels["x"] - first] = values
+    return cells
+
+
+def _ends(pixels: pl.DataFrame) -> tuple[int, int]:
     x = pixels["x"].to_numpy()
-    first, last = int(x.min()), int(x.max())
-    accuracy = np.full((last - first + 1, last - first + 1), np.nan)
-    accuracy[pixels["y"] - first, pixels["x"] - first] = pixels["accuracy"]
-    low, high = first - 0.5, last + 0.5
-    # Under the image, whose empty pixels are transparent.
-    axes.add_patch(Rectangle((low, low), high - low, high - low, zorder=-1, **_NO_PROGRAM))
-    image = axes.imshow(
-        accuracy, origin="lower", extent=(low, high, low, high), vmin=0, vmax=1, interpolation="nearest"
-    )
+    return int(x.min()), int(x.max())
+
+
+def _extent(pixels: pl.DataFrame) -> dict[str, Any]:
+    low, high = _ends(pixels)[0] - 0.5, _ends(pixels)[1] + 0.5
+    return {"origin": "lower", "extent": (low, high, low, high), "interpolation": "nearest"}
+
+
+def _frame(axes: Axes, pixels: pl.DataFrame, square: tuple[int, int]) -> None:
+    """Draw the training range, and the color of empty pixels under the image, where it is transparent."""
+    axes.add_patch(_square(_ends(pixels), zorder=-1, fill=True, **_NO_PROGRAM))
     # A dashed black line on white is visible on dark and bright pixels.
     axes.add_patch(_square(square, ec="white", lw=2.2))
     axes.add_patch(_square(square, ec="black", lw=1.4, ls=(0, (3, 2))))
     axes.spines[:].set_visible(False)
-    return image, bool(np.isnan(accuracy).any())
 
 
-def _square(ends: tuple[int, int], **line: Any) -> Rectangle:
+def _square(ends: tuple[int, int], **look: Any) -> Rectangle:
     first, last = ends
-    return Rectangle((first - 0.5, first - 0.5), last - first + 1, last - first + 1, fill=False, **line)
+    side = last - first + 1
+    return Rectangle((first - 0.5, first - 0.5), side, side, **{"fill": False, **look})

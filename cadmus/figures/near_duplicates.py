@@ -3,7 +3,7 @@
 import polars as pl
 
 from cadmus.evaluate.intervals import as_text, percent
-from cadmus.evaluate.questions import questions_of, title
+from cadmus.evaluate.questions import in_order, questions_of, title
 from cadmus.evaluate.results import METRICS, accuracy_by
 
 COLUMNS = (("policy", "template", "question", "asked", "seen", *METRICS),)
@@ -17,8 +17,7 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
     """
     model = completions.filter(policy="model").with_columns(pl.col("seen").cast(pl.Int64))
     solved = accuracy_by(model, "question", "seen").filter(metric="solved").drop("policy", "metric")
-    order = {name: place for place, name in enumerate(model["question"].unique(maintain_order=True))}
-    return solved.sort(pl.col("question").replace_strict(order), "seen")
+    return solved.sort(pl.col("question").cast(in_order(model["question"])), "seen")
 
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import as_text
+from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import summary
 from cadmus.evaluate.results import with_accuracy
@@ -24,7 +24,7 @@ _MOST_LEVEL_TICKS = 4
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return the accuracy of Cadmus in distribution, of GPT-5 in the paper, and of the LLMs.
+    """Return the accuracy of Cadmus inside the training range, of GPT-5 in the paper, and of the LLMs.
 
     Raises:
         InputError: the grid has no pair within the training range.
@@ -34,7 +34,7 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """Draw Cadmus as a line, the reported point, and a series per LLM and kind of symbols."""
+    """Draw Cadmus, the best constant answer, the reported point, and a series per LLM and kind of symbols."""
     cadmus, gpt5 = _cadmus(grid), _reported()
     series = [] if llm is None else _llms(llm).partition_by("model", "symbols", maintain_order=True)
     run = [rows.filter(pl.col("programs") > 0).sort("max_output_tokens") for rows in series]
@@ -45,6 +45,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     handles: list[Artist | ErrorbarContainer] = [
         axes.axhline(cadmus["accuracy"][0], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
     ]
+    constant = cadmus["best_constant"][0]
+    label = f"always the same comparator: {percent(constant)}"
+    handles.append(axes.axhline(constant, color=style.GREY, lw=0.7, ls="--", label=label))
     models = list(dict.fromkeys(rows["model"][0] for rows in series))
     for rows, answered in zip(series, run, strict=True):
         name, symbols = rows["model"][0], rows["symbols"][0]
@@ -84,7 +87,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     else:
         ticks = [500, 1_000, reported.GPT5_OUTPUT_TOKENS, 4_000]
         centre: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "style": "italic"}
-        axes.text(0.5, 0.4, "no LLM was run", color=style.GREY, **centre)
+        axes.text(0.5, 0.25, "no LLM was run", color=style.GREY, **centre)
         axes.set_xlim(400, 5_000)
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
@@ -96,14 +99,14 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
 
 
 def _cadmus(grid: pl.DataFrame) -> pl.DataFrame:
-    inside = summary(grid).filter(region="in_distribution")
+    inside = summary(grid).filter(region="inside")
     if not inside["programs"][0]:
         raise InputError("the grid has no pair within the training range; widen evaluate.grid")
     return inside.select(
         pl.lit("Cadmus").alias("model"),
         pl.lit("normal").alias("symbols"),
         pl.lit(1).alias("max_output_tokens"),
-        pl.col("programs", "correct", "accuracy", "low", "high"),
+        pl.col("programs", "correct", "accuracy", "low", "high", "best_constant"),
         pl.lit("measured").alias("source"),
     )
 

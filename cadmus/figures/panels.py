@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import PercentFormatter
 
-from cadmus.evaluate.questions import QUESTIONS, title
+from cadmus.evaluate.questions import QUESTIONS, in_order, title
 from cadmus.evaluate.results import best_baseline
 from cadmus.figures import reported, style
 
@@ -30,8 +30,8 @@ def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
         for _, part in results.group_by(["question"], maintain_order=True)
     ]
     shown = pl.concat(parts) if parts else results
-    order = list(dict.fromkeys([*QUESTIONS, *results["question"]]))
-    return shown.sort(pl.col("question").cast(pl.Enum(order)), pl.col("policy") != "model", x)
+    question = pl.col("question").cast(in_order(results["question"]))
+    return shown.sort(question, pl.col("policy") != "model", x)
 
 
 def by_question(results: pl.DataFrame, x: str, label: str, error: bool = False) -> Figure:

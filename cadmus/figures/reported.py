@@ -17,3 +17,11 @@ GPT5_ACCURACY = 0.95
 """Accuracy of GPT-5 on the in-distribution comparison grid, normal symbols."""
 GPT5_OUTPUT_TOKENS = 2_000
 """Its maximum number of output tokens."""
+
+INSIDE_ACCURACY = 1.0
+"""Accuracy of Cadmus on the in-distribution comparison grid (abstract)."""
+DIAGONAL_ACCURACY = 0.46
+"""Mean accuracy of Cadmus (280M) on the diagonal of the comparison grid, out of distribution (section
+"Comparing Different Program Producing the Same Values")."""
+GRID = {"inside": INSIDE_ACCURACY, "diagonal": DIAGONAL_ACCURACY}
+"""Accuracy of Cadmus by region of the comparison grid."""

@@ -8,6 +8,7 @@ import matplotlib.style
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from cadmus.common.files import replacing
@@ -47,15 +48,40 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                 figure.savefig(temporary, metadata=_METADATA[path.suffix])
 
 
-def line(axes: Axes, rows: pl.DataFrame, x: str, y: str, *, color: str, marker: str, label: str) -> None:
-    """Plot column ``y`` over column ``x``, with the columns low and high as a band."""
+def line(
+    axes: Axes, rows: pl.DataFrame, x: str, y: str, *, color: str, marker: str, label: str
+) -> list[Line2D]:
+    """Plot column ``y`` over column ``x``, with the columns low and high as a band; return the line."""
     axes.fill_between(rows[x], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
-    axes.plot(rows[x], rows[y], color=color, marker=marker, label=label)
+    return axes.plot(rows[x], rows[y], color=color, marker=marker, label=label)
 
 
 def not_tested(axes: Axes) -> None:
     """Label empty axes."""
     axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=GREY)
+
+
+def text_rows(axes: Axes, rows: Sequence[Sequence[str]], places: Sequence[float]) -> None:
+    """Write aligned columns of text into empty axes, one line per row; the first row is the header.
+
+    Args:
+        axes: filled from top to bottom; 0.14 inches a row are enough.
+        rows: cells; rows may be short.
+        places: left edge of the first column and right edges of the others, from 0 to 1.
+    """
+    axes.set_axis_off()
+    for number, cells in enumerate(rows):
+        for column, (cell, place) in enumerate(zip(cells, places, strict=False)):
+            axes.text(
+                place,
+                1 - (number + 0.5) / len(rows),
+                cell,
+                transform=axes.transAxes,
+                ha="right" if column else "left",
+                va="center",
+                fontsize=7,
+                weight="normal" if number else "bold",
+            )
 
 
 def largest(column: pl.Series) -> int:

@@ -117,7 +117,7 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("command", "rows"), [("completions", 10), ("grid", 3)])
+@pytest.mark.parametrize(("command", "rows"), [("completions", 10), ("grid", 5)])
 def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, rows: int) -> None:
     told = invoke(place, command, tmp_path / "a.parquet")
     as_json = invoke(place, command, tmp_path / "a.parquet", as_json=True)

@@ -40,27 +40,30 @@ def test_a_perfect_model_fills_the_grid() -> None:
     assert (grid["programs"] == 2).all()
     assert (grid["correct"] == 2).all()
     assert grid.filter("in_distribution").select("x", "y").unique().height == 9
-    rows = {row["region"]: row for row in regions.summary(grid).iter_rows(named=True)}
-    assert {name: row["programs"] for name, row in rows.items()} == {
-        "in_distribution": 18,
-        "out_of_distribution": 80,
-        "out_of_distribution_diagonal": 8,
+    assert dict(regions.summary(grid).select("region", "programs").iter_rows()) == {
+        "inside": 18,
+        "one_out": 48,
+        "opposite": 16,
+        "same_side": 8,
+        "diagonal": 8,
     }
-    assert all(row["accuracy"] == 1 and row["low"] < 1 for row in rows.values())
+    assert (regions.summary(grid)["accuracy"] == 1).all()
 
 
-def test_a_constant_model_is_correct_on_one_side_of_the_diagonal() -> None:
-    grid = grid_of(Comparator(always="<"))
-    assert grid.filter((pl.col("correct") == 2) != (pl.col("x") < pl.col("y"))).is_empty()
-    distances = regions.by_distance(grid)
-    assert distances.filter(pl.col("comparator") == "<")["accuracy"].to_list() == [1, 1, 1]
-    assert distances.filter(pl.col("comparator") == "=")["accuracy"].to_list() == [0, 0, 0]
-    programs = distances.group_by("distance").agg(pl.col("programs").sum()).sort("distance")
-    assert programs.rows() == [(0, 18), (1, 32), (2, 48)]
+def test_predicted_comparators_are_counted() -> None:
+    grid = grid_of(Comparator())
+    x, y = pl.col("x"), pl.col("y")
+    for name, holds in {"less": x < y, "equal": x == y, "greater": x > y}.items():
+        assert grid.filter((pl.col(name) == 2) != holds).is_empty()
+        assert grid.filter((pl.col(name) == 0) == holds).is_empty()
+    constant = grid_of(Comparator(always="<"))
+    assert constant.select("less", "equal", "greater").unique().rows() == [(2, 0, 0)]
+    assert constant.filter((pl.col("correct") == 2) != (x < y)).is_empty()
 
 
 def test_a_prediction_other_than_a_comparator_is_wrong() -> None:
-    assert grid_of(Comparator(always="."))["correct"].sum() == 0
+    grid = grid_of(Comparator(always="."))
+    assert grid.select("correct", "less", "equal", "greater").unique().rows() == [(0, 0, 0, 0)]
 
 
 def test_pixels_without_a_program_are_null() -> None:
@@ -68,6 +71,7 @@ def test_pixels_without_a_program_are_null() -> None:
     grid = grid_of(Comparator(), low=728, high=731)
     missing = grid.filter((pl.col("x") > 729) | (pl.col("y") > 729))
     assert missing["programs"].to_list() == [0] * 12
-    assert missing["correct"].null_count() == 12
+    for name in ("correct", "less", "equal", "greater"):
+        assert missing[name].null_count() == 12
     with pytest.raises(InputError, match="within the training range"):
         regions.by_distance(grid)

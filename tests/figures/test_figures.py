@@ -24,10 +24,16 @@ def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
     results = pl.DataFrame({"x": x, "y": y}).with_columns(
         programs=pl.lit(10), correct=10 - (pl.col("x") == pl.col("y")) * pl.col("x").abs()
     )
+    order = (pl.col("x") - pl.col("y")).sign()
+    counts = {"less": -1, "equal": 0, "greater": 1}
+    results = results.with_columns(
+        (pl.col("correct") * (order == n)).alias(name) for name, n in counts.items()
+    )
     if empty:
         unknown = (pl.col("x") == low) & (pl.col("y") == low)
         results = results.with_columns(
-            programs=pl.when(unknown).then(0).otherwise("programs"), correct=pl.when(~unknown).then("correct")
+            pl.when(unknown).then(0).otherwise("programs").alias("programs"),
+            *(pl.when(~unknown).then(pl.col(name)).alias(name) for name in ("correct", *counts)),
         )
     return results.with_columns(in_distribution=pl.max_horizontal(pl.col("x").abs(), pl.col("y").abs()) <= 1)
 
@@ -111,6 +117,7 @@ def llm() -> pl.DataFrame:
 
 RESULTS = {
     "comparison_grid": grid,
+    "grid_regions": grid,
     "probe_final_block": probes,
     "probe_layers": probes,
     "output_tokens": grid,
@@ -178,7 +185,7 @@ def test_tables_are_complete_and_reproducible(name: str, results, tmp_path) -> N
     rows = pl.read_csv(first[0], infer_schema=False)
     markdown = first[1].read_text(encoding="utf-8").splitlines()
     assert len(markdown) == len(rows) + 2
-    assert {line.replace("\\|", "").count("|") for line in markdown} == {rows.width + 1}
+    assert len({line.replace("\\|", "").count("|") for line in markdown}) == 1
     latex = first[2].read_text(encoding="utf-8")
     assert latex.count(r"\\") == len(rows) + 1
     assert latex.isascii()
@@ -281,8 +288,9 @@ def test_output_tokens_says_if_no_llm_was_run(tmp_path) -> None:
     assert "reported" in alone
     assert "no LLM was run" not in together
     assert "some, alternate symbols" in together
-    assert "Cadmus, one output token: 98.0 %" not in alone  # computed, not the paper's
-    assert "Cadmus, one output token: 97.8 %" in alone
+    assert "Cadmus, one output token: 98.0%" not in alone  # computed, not the paper's
+    assert "Cadmus, one output token: 97.8%" in alone
+    assert "always the same comparator: 33.3%" in alone
 
 
 def test_llms_have_their_own_panels() -> None:
@@ -301,12 +309,13 @@ def test_llms_have_their_own_panels() -> None:
     figure = comparison_grid.draw(grid(), llm())
     titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert titles == [
-        "Cadmus",
+        "Cadmus: accuracy",
+        "Cadmus: most frequent prediction",
         "some, normal symbols\n2,000 tokens: 33.3%",
         "some, alternate symbols\n2,000 tokens: 33.3%",
     ]
-    assert "not run: other, normal symbols" in figure.get_supxlabel()
-    assert figure.axes[1].get_xlim() == (-1.5, 1.5)
+    assert "not run: other, normal symbols" in [text.get_text() for text in figure.axes[-1].texts]
+    assert figure.axes[2].get_xlim() == (-1.5, 1.5)
 
 
 def test_a_series_without_replies_is_not_run() -> None:
@@ -345,10 +354,44 @@ def test_the_legend_lists_empty_pixels_only_if_there_are_any() -> None:
     from cadmus.figures.comparison_grid import draw
 
     def legend(figure) -> list[str]:
-        return [text.get_text() for text in figure.legends[0].get_texts()]
+        return [text.get_text() for text in figure.subfigs[0].legends[0].get_texts()]
 
-    assert legend(draw(grid(empty=False))) == ["in distribution"]
-    assert legend(draw(grid(empty=True))) == ["in distribution", "no test program"]
+    always = [*(f"predicts {name}" for name in ("<", "=", ">", "another token")), "training range"]
+    assert legend(draw(grid(empty=False))) == always
+    assert legend(draw(grid(empty=True))) == [*always, "no test program"]
+
+
+def test_the_grid_has_its_regions_and_the_diagonal_of_the_paper(tmp_path) -> None:
+    from cadmus.figures.comparison_grid import draw
+
+    texts = [text.get_text() for text in draw(grid()).axes[-1].texts]
+    assert "46%" in texts
+    # 27 of 30 programs: one pair of the four has none.
+    assert "both outside, X = Y" in texts
+    assert any(text.startswith("76.7% [") for text in texts)
+    write_results(grid(), tmp_path / "grid.parquet", {})
+    produce("grid_regions", [tmp_path / "grid.parquet"], tmp_path)
+    numbers = pl.read_csv(tmp_path / "grid_regions.csv")
+    assert set(numbers.schema.values()) == {pl.String, pl.Int64, pl.Float64}
+    assert [name for name, kind in numbers.schema.items() if kind == pl.String] == ["region"]
+    assert numbers.filter(region="diagonal")["paper"].to_list() == [0.46]
+    diagonal = (tmp_path / "grid_regions.md").read_text().splitlines()[-1].split(" | ")
+    assert diagonal[0] == "| both outside, X = Y"
+    assert diagonal[3].startswith("76.7% [")
+    assert diagonal[4:6] == ["33.3%", "100.0%"]
+    assert diagonal[-1] == "46% |"
+
+
+def test_regions_without_a_program_are_not_drawn() -> None:
+    from cadmus.figures import accuracy_by_distance, comparison_grid, grid_regions
+
+    inside = grid(-1, 1, empty=False)
+    texts = [text.get_text() for text in comparison_grid.draw(inside).axes[-1].texts]
+    assert "both inside" in texts
+    assert "one outside" not in texts
+    labels = [text.get_text() for text in accuracy_by_distance.draw(inside).legends[0].get_texts()]
+    assert labels == ["both inside", "best constant answer"]
+    assert grid_regions.table(inside)["Accuracy"].to_list()[1:] == ["none tested"] * 4
 
 
 def test_repeated_steps_are_plotted_once(tmp_path) -> None:

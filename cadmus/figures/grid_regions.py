@@ -1,0 +1,43 @@
+"""Accuracy on each region of the comparison grid, compared with constant answers and with the paper."""
+
+from typing import Any
+
+import polars as pl
+
+from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.regions import COLUMNS as GRID
+from cadmus.evaluate.regions import REGIONS, summary
+from cadmus.figures import reported
+
+COLUMNS = (GRID,)
+
+
+def data(grid: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of :func:`cadmus.evaluate.regions.summary`, and the accuracy in the paper."""
+    paper = pl.col("region").replace_strict(reported.GRID, default=None, return_dtype=pl.Float64)
+    return summary(grid).with_columns(paper.alias("paper"))
+
+
+def table(grid: pl.DataFrame) -> pl.DataFrame:
+    """Return the accuracies of ``cadmus evaluate grid`` in percent, with 95% bootstrap intervals."""
+    return pl.DataFrame(
+        {
+            "Region": REGIONS[row["region"]],
+            "Pairs": f"{row['pairs']:,}",
+            "Programs": f"{row['programs']:,}",
+            "Accuracy": as_text(row["accuracy"], row["low"], row["high"]),
+            "Chance": percent(row["chance"]),
+            "Best constant": "" if row["best_constant"] is None else percent(row["best_constant"]),
+            "Gap": _gap(row),
+            "Paper": "" if row["paper"] is None else f"{row['paper']:.0%}",
+        }
+        for row in data(grid).iter_rows(named=True)
+    )
+
+
+def _gap(row: dict[str, Any]) -> str:
+    """Return the gap and its interval in percentage points."""
+    if row["gap"] is None:
+        return ""
+    gap, low, high = (percent(row[name], "", signed=True) for name in ("gap", "gap_low", "gap_high"))
+    return f"{gap} [{low}, {high}]"

@@ -1,0 +1,157 @@
+"""Regions of the comparison grid, on grids with known counts."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cadmus.errors import InputError
+from cadmus.evaluate.intervals import wilson
+from cadmus.evaluate.regions import COLUMNS, PREDICTIONS, REGIONS, by_distance, predicted, summary
+from cadmus.evaluate.results import read_results, write_results
+
+
+def true(x: int, y: int) -> str:
+    return "<" if x < y else ">" if x > y else "="
+
+
+def always_less(x: int, y: int) -> str:
+    return "<"
+
+
+def grid_of(
+    grid: tuple[int, int],
+    training: tuple[int, int],
+    predict: Callable[[int, int], str] = true,
+    programs: int = 2,
+) -> pl.DataFrame:
+    """Return the results of a model that answers all programs of a pair alike."""
+    values, inside = range(grid[0], grid[1] + 1), range(training[0], training[1] + 1)
+    rows = [
+        (
+            *(x, y, programs, programs * (predict(x, y) == true(x, y))),
+            *(programs * (predict(x, y) == symbol) for symbol in PREDICTIONS.values()),
+            x in inside and y in inside,
+        )
+        for x in values
+        for y in values
+    ]
+    return pl.DataFrame(rows, list(COLUMNS), orient="row")
+
+
+def test_a_constant_answer_is_the_best_constant_where_values_differ() -> None:
+    rows = summary(grid_of((-3, 3), (-1, 1), always_less))
+    assert rows["region"].to_list() == list(REGIONS)
+    assert rows.select("pairs", "programs", "correct").rows() == [
+        (9, 18, 6),
+        (24, 48, 24),
+        (8, 16, 8),
+        (4, 8, 4),
+        (4, 8, 0),
+    ]
+    assert rows["accuracy"].to_list() == [1 / 3, 0.5, 0.5, 0.5, 0]
+    assert rows["best_constant"].to_list() == [1 / 3, 0.5, 0.5, 0.5, 1]
+    assert rows["gap"].to_list() == [0, 0, 0, 0, -1]
+    assert rows["chance"].to_list() == [1 / 3] * 5
+
+
+def test_sides_of_an_asymmetric_range() -> None:
+    # One value is below the range, two are above.
+    rows = summary(grid_of((-1, 3), (0, 1)))
+    assert dict(rows.select("region", "pairs").iter_rows()) == {
+        "inside": 4,
+        "one_out": 12,
+        "opposite": 4,
+        "same_side": 2,
+        "diagonal": 3,
+    }
+    above = summary(grid_of((0, 3), (-5, 1)))
+    assert dict(above.select("region", "pairs").iter_rows()) == {
+        "inside": 4,
+        "one_out": 8,
+        "opposite": 0,
+        "same_side": 2,
+        "diagonal": 2,
+    }
+
+
+def test_a_grid_inside_the_range_has_no_other_region() -> None:
+    rows = summary(grid_of((0, 2), (-5, 5)))
+    inside, *outside = rows.rows(named=True)
+    assert (inside["pairs"], inside["accuracy"], inside["best_constant"]) == (9, 1, 1 / 3)
+    for row in outside:
+        assert (row["pairs"], row["programs"], row["correct"]) == (0, 0, 0)
+        assert row["accuracy"] is row["low"] is row["best_constant"] is row["gap"] is row["gap_low"] is None
+    assert by_distance(grid_of((0, 2), (-5, 5))).select("region", "first", "last").rows() == [
+        ("inside", 0, 0)
+    ]
+
+
+def test_a_grid_outside_the_range_is_on_one_side() -> None:
+    grid = grid_of((4, 6), (-1, 1))
+    assert summary(grid)["pairs"].to_list() == [0, 0, 0, 6, 3]
+    with pytest.raises(InputError, match="within the training range"):
+        by_distance(grid)
+
+
+def test_intervals_are_over_pairs_not_programs() -> None:
+    few, many = (summary(grid_of((-3, 3), (-1, 1), always_less, programs)) for programs in (1, 50))
+    bounds = ["low", "high", "gap_low", "gap_high"]
+    assert few.select(bounds).equals(many.select(bounds))
+    one_out = many.row(by_predicate=pl.col("region") == "one_out", named=True)
+    # 12 of 24 pairs: the standard error is 0.102.
+    assert one_out["low"] == pytest.approx(0.5 - 1.96 * 0.102, abs=0.03)
+    assert one_out["high"] == pytest.approx(0.5 + 1.96 * 0.102, abs=0.03)
+    # The answer of the model is the best constant or its mirror image.
+    assert one_out["gap_low"] <= 0 <= one_out["gap_high"]
+
+
+def test_intervals_do_not_vanish_where_all_are_right() -> None:
+    diagonal = summary(grid_of((-3, 3), (-1, 1))).row(by_predicate=pl.col("region") == "diagonal", named=True)
+    low = float(wilson(4, 4)[0])
+    assert (diagonal["accuracy"], diagonal["low"], diagonal["high"]) == (1, low, 1)
+    assert (diagonal["gap"], diagonal["gap_low"], diagonal["gap_high"]) == (0, low - 1, 0)
+
+
+def test_pairs_without_a_program_do_not_count() -> None:
+    grid = grid_of((-3, 3), (-1, 1))
+    empty = (pl.col("x") == 3) & (pl.col("y") == 3)
+    counts = {name: pl.when(~empty).then(name) for name in ("correct", *PREDICTIONS)}
+    grid = grid.with_columns(programs=pl.when(empty).then(0).otherwise("programs"), **counts)
+    rows = summary(grid)
+    assert rows["pairs"].to_list() == [9, 24, 8, 4, 3]
+    assert rows["accuracy"].to_list() == [1] * 5
+
+
+def test_distances_are_binned() -> None:
+    rows = by_distance(grid_of((-8, 8), (-1, 1), always_less))
+    diagonal = rows.filter(region="diagonal")
+    assert diagonal.select("first", "last", "pairs", "correct", "best_constant").rows() == [
+        (1, 5, 10, 0, 1),
+        (6, 7, 4, 0, 1),
+    ]
+    assert rows.filter(region="inside").select("first", "last", "pairs").rows() == [(0, 0, 9)]
+    # One value at a distance of 1 to 5, the other inside.
+    assert rows.filter(region="one_out")["pairs"].to_list() == [2 * 10 * 3, 2 * 4 * 3]
+    assert rows["pairs"].sum() == 17 * 17
+
+
+def test_the_most_frequent_prediction() -> None:
+    counts = [(5, 3, 2), (2, 5, 3), (0, 0, 4), (0, 0, 5), (5, 5, 0), (0, 0, 0)]
+    grid = pl.DataFrame(counts, list(PREDICTIONS), orient="row").with_columns(programs=10)
+    assert predicted(grid)["predicted"].to_list() == ["<", "=", "other", ">", "<", "other"]
+    untested = (
+        grid[:1].with_columns(pl.lit(None).alias(name) for name in PREDICTIONS).with_columns(programs=0)
+    )
+    assert predicted(untested)["predicted"].to_list() == [None]
+
+
+def test_results_without_predictions_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "grid.parquet"
+    write_results(grid_of((-1, 1), (-1, 1)).drop(PREDICTIONS), path, {})
+    with pytest.raises(
+        InputError, match=r"grid\.parquet: no column 'less'; needs x, y, .*; has x, y"
+    ) as error:
+        read_results(path, COLUMNS)
+    assert "\n" not in str(error.value)
