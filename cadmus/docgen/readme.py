@@ -47,8 +47,8 @@ def publish(results: Path, root: Path) -> list[Path]:
     target = root / "docs" / "results" / results.name
     target.mkdir(parents=True, exist_ok=True)
     found = [name for name in OPTIONAL if (results / name).is_file() and _measured(name, results)]
-    for path in target.iterdir():
-        path.unlink()
+    for name in set(OPTIONAL) - set(found):
+        (target / Path(name).name).unlink(missing_ok=True)
     written = [Path(shutil.copyfile(results / name, target / Path(name).name)) for name in (*FILES, *found)]
     _write(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
     readme = root / "README.md"
@@ -58,7 +58,7 @@ def publish(results: Path, root: Path) -> list[Path]:
 
 def _measured(name: str, results: Path) -> bool:
     """Tell whether a figure shows more than reported numbers: output tokens need a large language model."""
-    return "output_tokens" not in name or (results / "llm.parquet").is_file()
+    return "output_tokens" not in name or (results / "experiments/llm.parquet").is_file()
 
 
 def with_results(text: str, published: Path, root: Path) -> str:
