@@ -23,9 +23,7 @@ def test_prefixes_and_suffixes_of_a_few_programs() -> None:
 
 
 @given(st.lists(st.tuples(st.text(SYMBOLS, max_size=12), st.floats(0, 1)), max_size=20), st.data())
-def test_a_prefix_and_the_suffix_make_the_program(
-    drawn: list[tuple[str, float]], data: st.DataObject
-) -> None:
+def test_prefix_and_suffix_make_the_program(drawn: list[tuple[str, float]], data: st.DataObject) -> None:
     texts = [text for text, _ in drawn]
     programs = Programs.from_strings(texts)
     cuts = np.array([round(where * len(text)) for text, where in drawn], np.int64)
