@@ -40,7 +40,7 @@ def test_completions_count_programs_and_equality_twice():
 def test_completions_count_subroutines_once():
     run = tiny(dataset={"templates": {"subroutines": {"train": 1_000}, "random": {"train": 100}}})
     cost = experiments.get("completions").cost(run, {"subroutines": (21.0, 15.0), "random": (10.0, 5.0)})
-    assert cost.tokens == pytest.approx(60 * 20 + 60 * 9)
+    assert cost.tokens == pytest.approx(50 * 20 + 50 * 9)
 
 
 def test_completions_count_the_evaluated_split():
