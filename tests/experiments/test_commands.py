@@ -12,13 +12,17 @@ from cadmus import config
 from cadmus.cli.main import cadmus
 from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
+from cadmus.dataset.reader import read_split
 from cadmus.dataset.shards import plan
 from cadmus.dataset.writer import write_shard
 from cadmus.errors import InputError
+from cadmus.evaluate.baselines import BASELINES
+from cadmus.evaluate.parsing import second_expressions
 from cadmus.evaluate.results import accuracy_by
 from cadmus.model import WEIGHTS
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
+from cadmus.programs import Programs
 from cadmus.train.snapshots import snapshot_path
 
 CONFIG = """
@@ -70,8 +74,9 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
 @pytest.mark.parametrize(
     ("command", "rows"),
     [
-        ("completions", 3 * 30),
-        ("curve", 2 * 10),
+        # Questions, policies, programs; snapshots, questions, policies, metrics.
+        ("completions", 3 * 5 * 30),
+        ("curve", 2 * 3 * 5 * 4),
         ("grid", 9),
         ("probe", 2 * 2 * 11),
         ("lens", 2 * 11),
@@ -96,7 +101,25 @@ def test_training_programs_come_from_the_manifest(place, tmp_path) -> None:
     invoke(place, "completions", tmp_path / "a.parquet")
     results = pl.read_parquet(tmp_path / "a.parquet")
     assert set(results["training_programs"]) == {40}
-    assert results.group_by("template").len()["len"].to_list() == [30] * 3
+    assert dict(results.group_by("template").len().rows()) == {"equality": 2 * 5 * 30, "less_greater": 5 * 30}
+
+
+def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path) -> None:
+    invoke(place, "completions", tmp_path / "a.parquet")
+    results = pl.read_parquet(tmp_path / "a.parquet")
+    assert results["policy"].unique(maintain_order=True).to_list() == ["model", *BASELINES]
+    shared = ["template", "question", "program", "prompt_length", "asked", "seen", "training_programs"]
+    for _, of_policy in results.group_by("policy"):
+        assert of_policy.select(shared).equals(results.filter(policy="model").select(shared))
+    train = read_split(place / "dataset", "train")
+    programs = zip(train.template.tolist(), train.programs.to_strings(), strict=True)
+    by_template: dict[str, set[str]] = {}
+    for template, program in programs:
+        start = second_expressions(Programs.from_strings([program])).item()
+        pair = sorted([program[:start], program[start:-1]])
+        by_template.setdefault(template, set()).add(" ".join(pair))
+    seen = [row["asked"] in by_template[row["template"]] for row in results.iter_rows(named=True)]
+    assert results["seen"].to_list() == seen
 
 
 @pytest.mark.parametrize("command", ["completions", "curve", "grid", "probe", "lens", "patch"])
@@ -140,7 +163,7 @@ def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
     last = snapshot_path(place / "snapshots", 2)
     assert invoke(place, "completions", tmp_path / "b.parquet", model=last).exit_code == 0
     of_last = curve.filter(pl.col("step") == 2).drop("step", "tokens", "flops")
-    assert of_last.equals(accuracy_by(pl.read_parquet(tmp_path / "b.parquet"), "template"))
+    assert of_last.equals(accuracy_by(pl.read_parquet(tmp_path / "b.parquet"), "question"))
 
 
 def test_a_snapshot_without_training_metadata_is_an_error(place, tmp_path) -> None:

@@ -26,15 +26,21 @@ def tokens_of(name, run):
     return experiments.get(name).cost(run, LENGTHS).tokens
 
 
-def test_completions_count_program_and_prompt_and_equality_twice():
+def test_completions_count_programs_and_equality_twice():
     run = tiny(
         dataset={"templates": {"equality": {"train": 1_000}}},
         train={"snapshots": 2},
         evaluate={"completions": {"programs": 50}, "curve": {"programs": 500}},
     )
-    # Eleven instructions, ten of them the prompt; 50 of 60 programs, and all of them at two snapshots.
-    assert tokens_of("completions", run) == pytest.approx(2 * 50 * (11 + 10))
-    assert tokens_of("curve", run) == pytest.approx(2 * 2 * 60 * (11 + 10))
+    # Eleven instructions; 50 of 60 programs, and all of them at two snapshots.
+    assert tokens_of("completions", run) == pytest.approx(2 * 50 * 11)
+    assert tokens_of("curve", run) == pytest.approx(2 * 2 * 60 * 11)
+
+
+def test_completions_count_subroutines_once():
+    run = tiny(dataset={"templates": {"subroutines": {"train": 1_000}, "random": {"train": 100}}})
+    cost = experiments.get("completions").cost(run, {"subroutines": (21.0, 15.0), "random": (10.0, 5.0)})
+    assert cost.tokens == pytest.approx(50 * 20 + 50 * 9)
 
 
 def test_completions_count_the_evaluated_split():
@@ -47,7 +53,7 @@ def test_completions_count_the_evaluated_split():
         },
         evaluate={"split": "ood"},
     )
-    assert tokens_of("completions", run) == pytest.approx(2 * 30 * (11 + 10))
+    assert tokens_of("completions", run) == pytest.approx(2 * 30 * 11)
 
 
 def test_declared_operations_match_counted_ones():

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cadmus import isa
+from cadmus.checks import fuzz
 from cadmus.errors import InputError
 from cadmus.programs import Programs
 from cadmus.vm import compiled, reference
@@ -41,6 +44,59 @@ def test_outputs_are_values_of_the_reference_vm() -> None:
 def test_a_batch_without_programs_has_no_outcome() -> None:
     assert compiled.verdicts(Programs.from_strings([])).shape == (0,)
     assert compiled.outputs(Programs.from_strings([])) == []
+
+
+def assert_same_outputs(programs: list[str], others: list[str]) -> None:
+    batches = [Programs.from_strings(texts) for texts in (programs, others)]
+    same = compiled.same_outputs(*batches)
+    assert same.dtype == np.bool_
+    expected = [ours == theirs for ours, theirs in zip(*map(compiled.outputs, batches), strict=True)]
+    assert same.tolist() == expected
+
+
+def test_same_outputs_compares_all_of_every_output() -> None:
+    pairs = {
+        ("", ""): True,
+        ("", "1"): False,
+        ("1", "11-'"): True,
+        ("12", "21"): False,
+        ("12", "2"): False,
+        ("112", "212"): False,
+        ("12", "12+1s2s="): False,
+        ("10/", "1u+"): False,
+        ("10/", "20%"): True,
+        ("73:", "7"): False,
+        ("73:", "73:"): True,
+        ("u", "0"): False,
+        ("u1b", "1"): False,
+        ("u1b2b", "u1b"): False,
+        ("u1b0b", "u1b"): False,
+        ("u1b2b", "u2b1bV"): True,
+        ("u1b2b", "u1b23:b"): False,
+        ("5u1b", "5u1b"): True,
+        ("10/1", "u1"): False,
+    }
+    ours, theirs = zip(*pairs, strict=True)
+    found = compiled.same_outputs(Programs.from_strings(ours), Programs.from_strings(theirs))
+    assert dict(zip(pairs, found.tolist(), strict=True)) == pairs
+    empty = Programs.from_strings([])
+    assert compiled.same_outputs(empty, empty).tolist() == []
+
+
+@pytest.mark.parametrize("chunk", range(2))
+def test_same_outputs_agrees_with_the_outputs_of_many_programs(chunk: int) -> None:
+    programs = list(fuzz.programs_of(20, chunk))
+    others = sorted(programs, key=lambda program: program[::-1])
+    assert_same_outputs(programs, others)
+    # Most of these leave the same.
+    assert_same_outputs(programs, [f"{program}0_" for program in programs])
+    assert_same_outputs(programs, programs)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(*[st.text('012ub:"E_+=', max_size=6)] * 2), max_size=30))
+def test_same_outputs_agrees_with_the_outputs(pairs: list[tuple[str, str]]) -> None:
+    assert_same_outputs([ours for ours, _ in pairs], [theirs for _, theirs in pairs])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,186 @@
+"""Baselines, and test programs whose like is in the training set."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cadmus.config import Config, Dataset, load_config
+from cadmus.dataset.manifest import NAME, write_manifest
+from cadmus.dataset.reader import read_split
+from cadmus.dataset.shards import plan
+from cadmus.dataset.writer import write_shard
+from cadmus.errors import InputError
+from cadmus.evaluate import baselines
+from cadmus.evaluate.baselines import BASELINES, Learned, grade_baselines
+from cadmus.evaluate.grading import Task, tasks_of
+from cadmus.evaluate.ngrams import NGrams
+from cadmus.programs import Programs, Samples
+
+CONFIG = """
+name: tiny
+dataset:
+  validation: 5
+  test: 60
+  shard_size: 150
+  max_length: 24
+  templates: {equality: {train: 300}, less_greater: {train: 100}, subroutines: {train: 100}}
+model: {layers: 1, width: 8, heads: 2, mlp: 16}
+train: {steps: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory) -> tuple[Config, Path]:
+    place = tmp_path_factory.mktemp("baselines")
+    (place / "config.yaml").write_text(CONFIG)
+    run = load_config(place / "config.yaml")
+    for shard in plan(run):
+        write_shard(run, place / "dataset", shard.template, shard.split, shard.number)
+    write_manifest(run, place / "dataset")
+    return run, place / "dataset"
+
+
+def samples_of(template: str, *programs: str, prompt_length: int | list[int]) -> Samples:
+    lengths = np.broadcast_to(np.array(prompt_length), len(programs))
+    return Samples(
+        Programs.from_strings(programs), lengths, template=np.full(len(programs), template, object)
+    )
+
+
+def learned(monkeypatch: pytest.MonkeyPatch, tasks: list[Task], *shards: Samples) -> Learned:
+    """Learn from shards that are given by hand."""
+    files = [{"split": "train", "template": shard.template[0]} for shard in shards]
+    files.insert(1, {"split": "test", "template": "random"})
+
+    def stream(directory: Path, split: str) -> list[Samples]:
+        assert (directory, split) == (Path("dataset"), "train")
+        return [*shards]
+
+    monkeypatch.setattr(baselines, "read_manifest", lambda _: {"files": files})
+    monkeypatch.setattr(baselines, "stream_split", stream)
+    return Learned(Path("dataset"), tasks)
+
+
+def test_the_most_frequent_completion_of_each_question(monkeypatch) -> None:
+    test = [
+        samples_of("equality", "941-*55*2+=", prompt_length=10),
+        samples_of("less_greater", "12<", prompt_length=2),
+        samples_of("apply_labels", r"\L1>;u1bf!", prompt_length=9),
+    ]
+    train = [
+        samples_of("equality", "34+7=", "25+7=", "77=", "61-5=", "83-5=", prompt_length=[4, 4, 2, 4, 4]),
+        samples_of("less_greater", "21>", "12<", "31>", "34<", prompt_length=2),
+        samples_of("equality", "55=", "15*5=", prompt_length=[2, 4]),
+    ]
+    tasks = tasks_of(Samples.concat(test))
+    found = learned(monkeypatch, tasks, *train)
+    assert found.most_frequent == {
+        "equality": "5=",
+        "equality_comparator": "=",
+        # Of equals the first in the alphabet; without training programs nothing.
+        "less_greater": "<",
+        "apply_labels": "",
+    }
+    expected = NGrams()
+    expected.count(Programs.from_strings(text for shard in train for text in shard.programs.to_strings()))
+    prompts = tasks[0].prompts
+    assert (
+        found.ngrams.complete(prompts, 30)[0].to_strings() == expected.complete(prompts, 30)[0].to_strings()
+    )
+
+
+def test_what_the_training_set_asks_about_too(monkeypatch) -> None:
+    test = [
+        samples_of("less_greater", "34+9<", "12<", "56<", "9t1+<", prompt_length=[4, 2, 2, 4]),
+        samples_of("basic_sequences", "u1b2b3b0@1=", "u7bL1=", prompt_length=[9, 4]),
+        samples_of("subroutines", r"\41-*;9f27=", r"8f2=\3-E2>R;", prompt_length=[10, 4]),
+        samples_of("complete_algorithm", r"2f4=3f6=\2*;", r"2f3=3f4=\1+;", prompt_length=[8, 8]),
+    ]
+    train = [
+        # The same pair in the other order; the first of another pair; another pair with the same text.
+        samples_of("less_greater", "934+>", "13<", "9t1-<", prompt_length=[4, 2, 4]),
+        samples_of("basic_sequences", "u1b2b3bL3=", "u7b1bL2=", prompt_length=[8, 6]),
+        # The same function in the other form.
+        samples_of("subroutines", r"\3-E2>R;9f3=", r"5f15=\41-*;", prompt_length=[11, 5]),
+        # The same pair as in less_greater is not the same question.
+        samples_of("basic_math", "12<", prompt_length=2),
+        samples_of("complete_algorithm", r"5f6=9ft=\1+;", prompt_length=8),
+    ]
+    found = learned(monkeypatch, tasks_of(Samples.concat(test)), *train).seen
+    assert found == {
+        "less_greater": {"34+ 9"},
+        "subroutines": {r"\41-*;"},
+        "subroutines_definition": {r"\3-E2>R;"},
+        "basic_sequences": {"u1b2b3b"},
+        "complete_algorithm": {r"\1+;"},
+    }
+
+
+def test_baselines_complete_as_they_say(monkeypatch) -> None:
+    test = [
+        samples_of("less_greater", "12<", "34<", "21>", "34+9<", prompt_length=[2, 2, 2, 4]),
+        samples_of("apply_labels", r"\L1>;u1bf!", r"\L1>;u1b2bf", r"\L1>;u1b3bf", prompt_length=[9, 11, 11]),
+        samples_of("complete_algorithm", r"2f4=3f6=\2*;", prompt_length=8),
+    ]
+    train = [samples_of("less_greater", "43>", "53>", "23<", prompt_length=2)]
+    tasks = tasks_of(Samples.concat(test))
+    graded = grade_baselines(tasks, learned(monkeypatch, tasks, *train), Dataset())
+    assert graded["policy"].unique(maintain_order=True).to_list() == list(BASELINES)
+    by_question = graded.group_by("question", "policy", maintain_order=True).agg("completion", "solved")
+    rows = {(question, policy): rest for question, policy, *rest in by_question.rows()}
+    assert rows["less_greater", "ends_at_once"] == [[""] * 4, [False] * 4]
+    assert rows["less_greater", "constant"] == [["<"] * 4, [True, True, False, True]]
+    assert rows["less_greater", "most_frequent"] == [[">"] * 4, [False, False, True, False]]
+    # After 2 there is 3 and after 23 `<`; after 4 there is 3 and after 43 `>`; 1 and 9 were not seen.
+    assert rows["less_greater", "ngram"] == [["3<", "3>", "", ""], [False] * 4]
+    assert rows["apply_labels", "ends_at_once"] == [[""] * 3, [False, True, True]]
+    assert rows["apply_labels", "constant"] == [["!"] * 3, [True, False, False]]
+    # No instruction solves it; then the first is taken.
+    assert rows["complete_algorithm", "constant"] == [["0"], [False]]
+
+
+def test_learning_reads_the_training_split_alone(dataset, tmp_path) -> None:
+    run, directory = dataset
+    tasks = tasks_of(read_split(directory, "test"))
+    shutil.copytree(directory, tmp_path / "dataset")
+    for path in (tmp_path / "dataset").rglob("*.parquet"):
+        if path.parent.name != "train":
+            path.unlink()
+    learned = Learned(tmp_path / "dataset", tasks)
+    train = read_split(directory, "train")
+    programs = train.programs.to_strings()
+    for task in tasks:
+        of = [i for i, template in enumerate(train.template) if template == task.question.template]
+        shard = train.take(np.array(of))
+        rows, lengths = task.question.cut(shard)
+        texts = [programs[of[row]][length:] for row, length in zip(rows, lengths, strict=True)]
+        counts = Counter(texts)
+        assert counts[learned.most_frequent[task.name]] == max(counts.values())
+    expected = NGrams()
+    expected.count(train.programs)
+    for left, right in zip(learned.ngrams.likeliest(), expected.likeliest(), strict=True):
+        np.testing.assert_array_equal(left, right)
+    graded = grade_baselines(tasks, learned, run.dataset)
+    assert graded.height == len(BASELINES) * sum(len(task.programs) for task in tasks)
+    accuracy = dict(
+        graded.filter(question="equality_comparator").group_by("policy").agg(pl.col("solved").mean()).rows()
+    )
+    # The comparator is always `=`.
+    assert accuracy["constant"] == accuracy["most_frequent"] == 1
+    assert accuracy["ends_at_once"] == 0
+
+
+def test_a_dataset_without_training_programs_is_refused(dataset, tmp_path) -> None:
+    _, directory = dataset
+    shutil.copytree(directory, tmp_path / "dataset")
+    manifest = json.loads((tmp_path / "dataset" / NAME).read_text())
+    manifest["files"] = [file for file in manifest["files"] if file["split"] != "train"]
+    (tmp_path / "dataset" / NAME).write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="dataset: the dataset has no train programs") as raised:
+        Learned(tmp_path / "dataset", [])
+    assert "\n" not in str(raised.value)

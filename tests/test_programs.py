@@ -1,0 +1,36 @@
+"""Pieces of a batch of programs."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cadmus import isa
+from cadmus.programs import Programs, join
+
+SYMBOLS = "".join(isa.BY_SYMBOL)
+
+
+def test_prefixes_and_suffixes_of_a_few_programs() -> None:
+    programs = Programs.from_strings(["34+7=", "", "12<"])
+    cuts = np.array([4, 0, 3])
+    assert programs.prefixes(cuts).to_strings() == ["34+7", "", "12<"]
+    assert programs.suffixes(cuts).to_strings() == ["=", "", ""]
+    assert programs.suffixes(np.zeros(3, np.int64)).to_strings() == programs.to_strings()
+    # Prompt lengths are bytes.
+    assert programs.suffixes(cuts.astype(np.uint8)).to_strings() == ["=", "", ""]
+    empty = Programs.from_strings([])
+    assert empty.suffixes(np.zeros(0, np.int64)).to_strings() == []
+
+
+@given(st.lists(st.tuples(st.text(SYMBOLS, max_size=12), st.floats(0, 1)), max_size=20), st.data())
+def test_prefix_and_suffix_make_the_program(drawn: list[tuple[str, float]], data: st.DataObject) -> None:
+    texts = [text for text, _ in drawn]
+    programs = Programs.from_strings(texts)
+    cuts = np.array([round(where * len(text)) for text, where in drawn], np.int64)
+    prefixes, suffixes = programs.prefixes(cuts), programs.suffixes(cuts)
+    assert prefixes.to_strings() == [text[:cut] for text, cut in zip(texts, cuts, strict=True)]
+    assert suffixes.to_strings() == [text[cut:] for text, cut in zip(texts, cuts, strict=True)]
+    assert join(prefixes, suffixes).to_strings() == texts
+    rows = data.draw(st.lists(st.integers(0, max(0, len(texts) - 1)), max_size=len(texts)))
+    taken = suffixes.take(np.array(rows, np.int64))
+    assert taken.to_strings() == [texts[row][cuts[row] :] for row in rows]
