@@ -68,6 +68,16 @@ class Programs:
         """Number of instructions in each program: int64, shape (n,)."""
         return np.diff(self.offsets)
 
+    def equal(self, other: "Programs") -> np.ndarray:
+        """Tell which programs are the same instructions as those of ``other``: bool, shape (n,)."""
+        same: np.ndarray = self.lengths == other.lengths
+        rows = np.flatnonzero(same)
+        ours, theirs = self.take(rows), other.take(rows)
+        filled = np.flatnonzero(ours.lengths)
+        if len(filled):
+            same[rows[filled]] = np.logical_and.reduceat(ours.data == theirs.data, ours.offsets[filled])
+        return same
+
     def take(self, rows: np.ndarray) -> "Programs":
         """Select programs by index or boolean mask, in that order."""
         rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64, copy=False)

@@ -7,22 +7,18 @@ import numpy as np
 from cadmus.programs import Programs, Samples, interleave, join
 from cadmus.templates.draw import nothing, only_where
 from cadmus.vm import compiled
-from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE, Outcome
+from cadmus.vm.outcome import NAN, SEQUENCE, Outcome
 
 NUMERAL_MAX = 9_999
 """The largest number that :func:`numeral` writes."""
 
 
-def answered(prompt: Programs, labels: bool = False) -> Samples:
-    """Execute prompts and append the answers; a prompt without a writable answer is left out.
-
-    With ``labels``, a number is a label, see :func:`answer`.
-    """
+def answered(prompt: Programs) -> Samples:
+    """Execute prompts and append the answers; a prompt without a writable answer is left out."""
     outcome = compiled.execute(prompt)
     rows = writable(outcome)
     prompt, outcome = prompt.take(rows), rows_of(outcome, rows)
-    given = answer(outcome, outcome.kind == NUMBER if labels else None)
-    return Samples(join(prompt, given), prompt.lengths)
+    return Samples(join(prompt, answer(outcome)), prompt.lengths)
 
 
 def answer(outcome: Outcome, labels: np.ndarray | None = None) -> Programs:

@@ -1,4 +1,4 @@
-r"""Labelling: ``f(x)=len(x)>1; x=(1,2,3); f(x)`` is ``\L1>;u1b2b3bf``."""
+r"""Labelling: ``f(x)=len(x)>1; x=(1,2,3); f(x)==1`` is ``\L1>;u1b2b3bf1=``."""
 
 from functools import partial
 
@@ -11,8 +11,8 @@ from cadmus.templates.functions import number_label, sequence_predicate
 def apply_labels(draw: Draw, n: int) -> Samples:
     r"""Draw a definition, a sequence, a call and the label; the prompt ends before the label.
 
-    Half of the programs label the sequence: the answer is empty for the label 1 and ``!`` for 0. The others
-    label each element with a decoration: ``\5>;u3b7bEm:u3b71:bY``.
+    Half of the programs label the sequence. The others label each element with a decoration:
+    ``\5>;u3b7bEm:u3b71:bY``.
     """
     sequence = partial(draw.sequence, lengths=draw.dataset.templates.apply_labels.sequence_length)
     prompt = draw.mix(
@@ -20,4 +20,4 @@ def apply_labels(draw: Draw, n: int) -> Samples:
         lambda k: join(definition(sequence_predicate(draw, k)), sequence(k), b"f"),
         lambda k: join(definition(number_label(draw, k)), sequence(k), b"Em:"),
     )
-    return answered(prompt, labels=True)
+    return answered(prompt)

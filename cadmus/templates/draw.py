@@ -120,6 +120,21 @@ def comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return symbols
 
 
+def without_majority(draw: Draw, symbols: np.ndarray) -> np.ndarray:
+    """Return rows of which no symbol has more than half: int64; all rows if none has more.
+
+    Args:
+        draw: drops rows with the most frequent symbol at random.
+        symbols: uint8, shape (n,).
+    """
+    most = np.bincount(symbols, minlength=1).argmax()
+    majority = symbols == most
+    others = np.sum(~majority)
+    # Without any other symbol there is nothing to balance.
+    kept = others / np.sum(majority) if 0 < others < np.sum(majority) else 1
+    return np.flatnonzero(~majority | (draw.rng.random(len(symbols)) < kept))
+
+
 def merged(programs: Programs, counts: np.ndarray) -> Programs:
     """Merge the first ``counts[0]`` rows into one, the next ``counts[1]`` into another, and so on."""
     return Programs(programs.data, programs.offsets[offsets_of(counts)])

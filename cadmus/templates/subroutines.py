@@ -22,7 +22,8 @@ ARGUMENT = ExpressionTemplate(expression_lengths=[3])
 def subroutines(draw: Draw, n: int) -> Samples:
     """Draw ``call expression comparator`` with one to three definitions before, between and after.
 
-    The prompt ends before the last definition if that comes last, else before the comparator.
+    The prompt ends before the last definition if that comes last, else before the comparator. A definition
+    that comes last is asked for: the comparison before it is then an equality, which few functions meet.
     """
     *bodies, call = _calls(draw, n)
     definitions = [only_where(definition(body), body.lengths > 0) for body in bodies]
@@ -32,10 +33,10 @@ def subroutines(draw: Draw, n: int) -> Samples:
     fits = (outcome.kind == NUMBER) & draw.expressible(x, COMPARED)
     *definitions, call = (piece.take(fits) for piece in (*definitions, call))
     x, n = x[fits], int(fits.sum())
-    # Half of the expressions have the value of the call.
-    y = np.where(draw.rng.random(n) < 0.5, x, draw.values(n, COMPARED))
-
     last = draw.rng.choice([BEFORE, BETWEEN, AFTER, AFTER], size=n)
+    # Of the others, half of the expressions have the value of the call.
+    equal = (last == AFTER) | (draw.rng.random(n) < 0.5)
+    y = np.where(equal, x, draw.values(n, COMPARED))
     earlier = np.minimum(draw.rng.integers(3, size=(2, n)), last)
     places = (*np.sort(earlier, axis=0), last)
 
