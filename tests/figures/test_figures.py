@@ -11,8 +11,9 @@ from PIL import Image
 
 from cadmus import isa
 from cadmus.cli.main import cadmus
-from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
+from cadmus.evaluate.baselines import BASELINES
+from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy, write_results
 from cadmus.experiments import figures
 from cadmus.experiments.drawing import produce
@@ -55,25 +56,38 @@ def training() -> pl.DataFrame:
 
 
 def completions() -> pl.DataFrame:
-    """Return completions of programs of two to nine instructions; three quarters are correct."""
-    rows = {metric: [k % 4 > 0 for k in range(200)] for metric in METRICS}
-    rows |= {
-        "program": ["1" * (2 + k % 8) for k in range(200)],
-        "prompt_length": [1 + k % 8 for k in range(200)],
+    """Return completions of programs of two to nine instructions; three quarters are solved, or one by baselines."""
+    rows = {
+        "program": ["1" * (2 + k % 8) for k in range(400)],
+        "prompt_length": [1 + k % 8 for k in range(400)],
+        "asked": [f"{k % 100}" for k in range(400)],
+        "completion": [f"<{k}" for k in range(400)],
+        "uses_drop": [k % 8 == 0 for k in range(400)],
+        "ended": [k % 16 != 4 for k in range(400)],
+        "seen": [k % 2 == 0 for k in range(400)],
     }
-    rows |= {"completion": [f"<{k}" for k in range(200)], "uses_drop": [k % 8 == 0 for k in range(200)]}
-    rows |= {"ended": [k % 16 != 4 for k in range(200)]}
+    right = {"model": [k % 4 > 0 for k in range(400)], "baseline": [k % 4 == 1 for k in range(400)]}
     return pl.concat(
-        pl.DataFrame({"template": [name] * 200, "training_programs": 1000, **rows})
-        for name in (*TEMPLATES, "equality_solve")
+        pl.DataFrame(
+            {
+                "policy": [policy] * 400,
+                "template": [question.template] * 400,
+                "question": [name] * 400,
+                "training_programs": 1000,
+                **rows,
+                **dict.fromkeys(METRICS, right["model" if policy == "model" else "baseline"]),
+            }
+        ).with_columns(fits=pl.col("fits") if question.fits else pl.lit(None, pl.Boolean))
+        for policy in ("model", *BASELINES)
+        for name, question in QUESTIONS.items()
     )
 
 
 def curve() -> pl.DataFrame:
-    """Return a curve of all sub-problems except random."""
-    accuracies = accuracy_by(completions(), "template")
+    """Return a curve of all questions except random."""
+    accuracies = accuracy_by(completions(), "question")
     steps = [accuracies.with_columns(flops=pl.lit(flops)) for flops in (1e12, 1e13, 1e14)]
-    return pl.concat(steps).filter(pl.col("template") != "random")
+    return pl.concat(steps).filter(pl.col("question") != "random")
 
 
 def lens(layers: int = 3) -> pl.DataFrame:
@@ -125,6 +139,7 @@ RESULTS = {
     "accuracy_by_compute": curve,
     "accuracy_by_length": completions,
     "accuracy_by_examples": completions,
+    "near_duplicates": completions,
     "logit_lens": lens,
     "patching": patches,
     "failures": completions,
@@ -202,43 +217,66 @@ def test_pages_are_reproducible(name: str, results, tmp_path) -> None:
 def test_failures_have_verdicts_and_traces() -> None:
     from cadmus.figures.failures import SHOWN, page
 
-    wrong = {"program": "34+7=", "prompt_length": 4, "uses_drop": False, "verified": False}
+    wrong = {"program": "34+7=", "prompt_length": 4, "uses_drop": False, "solved": False, "verified": False}
     rows = [
         {**wrong, "completion": "<", "ended": True},
         {**wrong, "completion": "=!", "ended": False},
         {**wrong, "completion": "_", "ended": True, "uses_drop": True},
-        {**wrong, "completion": "=", "ended": True, "verified": True},
+        {**wrong, "completion": "", "ended": True, "verified": True},
+        {**wrong, "completion": "=", "ended": True, "verified": True, "solved": True},
     ]
-    text = page(pl.DataFrame(rows).with_columns(template=pl.lit("basic_math")))
-    assert "<h2>basic math: 3 of 4 failed</h2>" in text
+    of = {"policy": pl.lit("model"), "question": pl.lit("basic_math")}
+    baseline = pl.DataFrame(rows[:1]).with_columns(policy=pl.lit("constant"), question=pl.lit("basic_math"))
+    text = page(pl.concat([pl.DataFrame(rows).with_columns(**of), baseline]))
+    assert "<h2>basic math: 4 of 5 failed</h2><p>Solved: the next token is the one comparator" in text
     assert "<h2>random: not tested</h2>" in text
-    assert text.count("<article>") == 3
+    assert text.count("<article>") == 4
     assert "34+7<mark>&lt;.</mark>" in text
     assert "34+7<ins>=.</ins>" in text
     assert "<dd>false; leaves 0" in text
     assert "<dd>did not end within 6 instructions" in text
     assert "<dd>drops; leaves 7" in text
+    assert "<dd>true, but no answer; leaves 7 7" in text
     assert "<tr><td><code>+</code><td><code>7</code>" in text
     many = pl.DataFrame([{**rows[0], "completion": ">" * k} for k in range(1, 20)] + rows[:1] * 5)
-    text = page(many.with_columns(template=pl.lit("basic_math")))
+    text = page(many.with_columns(**of))
     assert "24 of 24 failed" in text
     assert text.count("<article>") == SHOWN
-    copies = pl.DataFrame(rows[:1] * 5).with_columns(template=pl.lit("basic_math"))
+    copies = pl.DataFrame(rows[:1] * 5).with_columns(**of)
     assert page(copies).count("<article>") == 1
 
 
-def test_panels_without_data_say_not_tested() -> None:
-    from cadmus.figures import accuracy_by_compute, accuracy_by_examples, accuracy_by_length, patching
+def test_panels_show_what_was_tested() -> None:
+    from cadmus.figures import accuracy_by_compute, accuracy_by_length, patching
+
+    def titles(figure) -> list[str]:
+        return [axes.get_title() for axes in figure.axes if axes.get_title()]
 
     def texts(figure) -> list[str]:
         return [text.get_text() for axes in figure.axes for text in axes.texts]
 
-    without = completions().filter(pl.col("template") != "complete_algorithm")
-    assert texts(accuracy_by_examples.draw(without)) == ["not tested"]
-    assert texts(accuracy_by_examples.draw(completions())) == []
-    assert texts(accuracy_by_length.draw(without)) == ["not tested"]
-    assert texts(accuracy_by_compute.draw(curve())) == ["not tested"]
+    questions = [title(name) for name in QUESTIONS]
+    assert titles(accuracy_by_length.draw(completions())) == questions
+    assert titles(accuracy_by_compute.draw(curve())) == [name for name in questions if name != "random"]
+    # Of one length, a panel has nothing to compare; of a few programs, a point says little.
+    short = completions().filter(pl.col("program").str.len_chars() < 4)
+    assert texts(accuracy_by_length.draw(short)) == ["not tested"]
+    few = completions().group_by("question", "policy", maintain_order=True).head(30)
+    assert texts(accuracy_by_length.draw(few)) == ["not tested"]
     assert texts(patching.draw(patches())) == ["not tested"]
+
+
+def test_curves_show_the_best_baseline() -> None:
+    from cadmus.figures import accuracy_by_compute
+
+    accuracies = curve().filter(question="equality")
+    shown = accuracy_by_compute.data(
+        accuracies.with_columns(
+            correct=pl.when(pl.col("policy") == "ngram").then(pl.col("correct") + 1).otherwise("correct")
+        )
+    )
+    assert shown["policy"].unique(maintain_order=True).to_list() == ["model", "ngram"]
+    assert set(shown["metric"]) == {"solved"}
 
 
 def test_table2_has_the_instructions_of_the_paper(tmp_path) -> None:
@@ -249,17 +287,49 @@ def test_table2_has_the_instructions_of_the_paper(tmp_path) -> None:
         assert isa.BY_SYMBOL[instruction.strip("`")].alternate == alternate.strip("`")
 
 
-def test_table3_has_the_accuracies_of_the_paper(tmp_path) -> None:
+def test_table3_has_baselines_and_the_accuracies_of_the_paper(tmp_path) -> None:
     write_results(completions(), tmp_path / "n.parquet", {})
     produce("table3_accuracy", [tmp_path / "n.parquet"], tmp_path)
-    rows = {
-        row["Sub-problem"]: row for row in pl.read_csv(tmp_path / "table3_accuracy.csv").iter_rows(named=True)
-    }
-    assert list(rows)[:4] == ["basic math", "equality", "equality, solve", "less greater"]
-    assert rows["complete algorithm"]["Paper: accuracy"] == "96 %"
-    assert rows["equality, solve"]["Paper: accuracy"] == ""
-    assert rows["random"]["Verified"].startswith("75.0 % [")
-    assert rows["random"]["Training programs"] == "1,000"
+    lines = (tmp_path / "table3_accuracy.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    rows = {row[0]: dict(zip(cells[0], row, strict=True)) for row in cells[2:]}
+    assert list(rows)[:4] == ["basic math", "equality", "equality, comparator", "less greater"]
+    assert list(rows)[-2:] == ["complete algorithm", "complete algorithm, fits examples"]
+    assert rows["complete algorithm"]["Paper"] == "96.0%"
+    assert rows["random"]["Solved"].startswith("75.0% [")
+    assert {rows["random"][heading] for heading in BASELINES.values()} == {"25.0%"}
+    assert rows["random"]["Gap to the best"].startswith("+50.0 [+")
+    assert rows["random"]["Verified, ends at once"] == "25.0%"
+    numbers = pl.read_csv(tmp_path / "table3_accuracy.csv")
+    names = ("question", "policy", "metric")
+    assert all(numbers.schema[column].is_numeric() for column in numbers.columns if column not in names)
+    (random,) = numbers.filter(question="random", policy="model", metric="solved").to_dicts()
+    assert (random["programs"], random["correct"], random["accuracy"]) == (400, 300, 0.75)
+    assert (random["gap"], random["paper"], random["training_programs"]) == (0.5, 0.92, 1000)
+    assert set(numbers.filter(metric="fits")["question"]) == {"complete_algorithm"}
+
+
+def test_tables_of_completions(tmp_path) -> None:
+    from cadmus.figures import accuracy_by_examples, near_duplicates
+
+    near = near_duplicates.table(completions())
+    assert near["Sub-problem"].to_list() == [title(name) for name in QUESTIONS]
+    assert set(near["Seen in training"]) == {"50.0%"}
+    # Solved are those that are not multiples of 4; seen are the even ones.
+    assert near["Solved, seen"][0].startswith("50.0% [")
+    assert near["Solved, not seen"][0].startswith("100.0% [")
+    unseen = near_duplicates.table(completions().filter(~pl.col("seen")))
+    assert set(unseen["Solved, seen"]) == {"none tested"}
+    examples = accuracy_by_examples.table(completions())
+    assert examples["Examples"].to_list() == ["0"]
+    assert examples["Best baseline, solved"].to_list() == ["25.0%"]
+    assert accuracy_by_examples.table(completions().filter(question="random")).is_empty()
+
+
+def test_a_file_of_an_older_version_is_one_line(tmp_path) -> None:
+    pl.DataFrame({"template": ["random"], "verified": [True]}).write_parquet(tmp_path / "old.parquet")
+    with pytest.raises(InputError, match="no column 'policy'"):
+        produce("table3_accuracy", [tmp_path / "old.parquet"], tmp_path)
 
 
 def test_special_characters_are_escaped_in_latex_and_markdown() -> None:
