@@ -329,8 +329,8 @@ EXPERIMENT = Experiment(
         ),
         Figure(
             "probe_layers",
-            "Linear probes: accuracy in % for X and Y at every layer and token. The scale starts at the accuracy "
-            "of the most frequent value, the optimum before any token is read.",
+            "Linear probes: accuracy in % for X and Y at every layer and token. The scale starts at the "
+            "accuracy of the most frequent value, the optimum before any token is read.",
         ),
     ),
 )

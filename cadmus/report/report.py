@@ -20,7 +20,7 @@ NAME = "report.md"
 FOLDER = "report"
 
 _CAPTIONS = {
-    "acceptance": "Fates of the candidates for training programs. Surplus: good, but more than were wanted.",
+    "acceptance": "Fates of the candidates for training programs. Surplus: valid, beyond the number wanted.",
     "lengths": "Lengths of the programs, in instructions without the end. Vertical scales differ.",
     "values": "The compared values x and y; grey: the configured interval.",
     "instructions": "Frequency of each instruction in the training programs, log scale; white: never used.",
