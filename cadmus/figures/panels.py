@@ -92,5 +92,5 @@ def layer_map(
 
 def _bright(image: AxesImage, value: float) -> bool:
     """Return whether black text is legible on the color of a value."""
-    red, green, blue, _ = image.to_rgba(value)
+    red, green, blue, _ = image.to_rgba(np.asarray(value))
     return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
