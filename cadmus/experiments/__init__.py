@@ -40,7 +40,7 @@ def figures() -> dict[str, "Figure"]:
     others = (
         Figure(
             "training_curve",
-            "Training loss over all tokens and over the tokens of completions, and the tokens trained on.",
+            "Training loss over all tokens and over the tokens of completions; dark lines are running means.",
             sources=("metrics",),
         ),
         Figure("table1_related_work", "Related work (the paper's Table 1).", "table"),

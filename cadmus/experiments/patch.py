@@ -146,11 +146,11 @@ EXPERIMENT = Experiment(
     figures=(
         Figure(
             "patching",
-            "Activation patching at the end of an expression: whose comparator the model predicts when "
-            "the hidden "
-            "state comes from another program, the donor. If the state holds the compared value, the "
-            "comparator "
-            "becomes the one for the donor's value and the program's other value.",
+            "Activation patching: the comparator that the model predicts after the hidden state of token 5 "
+            "(the end of the first expression, X) or 10 (the end of the second, Y) is replaced by that of "
+            "another program, the donor. If the state holds the value, the comparator is the one for the "
+            "donor's value and the program's other value. Without patching it is the program's own in all "
+            "pairs, because only pairs that the model gets right count. Bands: 95% intervals.",
         ),
     ),
 )

@@ -322,10 +322,15 @@ EXPERIMENT = Experiment(
     figures=(
         Figure(
             "probe_final_block",
-            "Linear probes on the output of the final block: accuracy for X and Y at each token, beside "
-            "the most "
-            "frequent value given the instructions so far, and a control with permuted values.",
+            "Linear probes on the output of the final block: accuracy for X and Y at each token. Dashed: "
+            "the optimum given the tokens read, the most frequent value of all expressions that start with "
+            "them. Colored bands: 95% intervals; grey band: those of both controls, probes fitted to "
+            "permuted values.",
         ),
-        Figure("probe_layers", "Linear probes: accuracy for X and Y at every layer and token."),
+        Figure(
+            "probe_layers",
+            "Linear probes: accuracy in % for X and Y at every layer and token. The scale starts at the "
+            "accuracy of the most frequent value, the optimum before any token is read.",
+        ),
     ),
 )

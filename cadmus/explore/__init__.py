@@ -1,1 +1,1 @@
-"""A page to play with: a program, what the machine does with it, and what a model makes of it."""
+"""Interactive explorer: a program, its execution and the predictions of a model."""

@@ -22,17 +22,22 @@ def data(lens: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(lens: pl.DataFrame) -> Figure:
-    """Draw the results of ``cadmus evaluate lens`` as layer × token heat maps."""
+    """Draw the results of ``cadmus evaluate lens`` as layer × token heat maps; bright cells are good."""
     lens = data(lens)
     layers = style.largest(lens["layer"]) + 1
     figure = Figure(figsize=(style.PAGE, 1.5 + 0.2 * layers))
     left, right = figure.subplots(1, 2, sharey=True)
-    loss = panels.layer_map(left, lens, "loss", UNIFORM, ".1f")
+    loss = panels.layer_map(left, lens, "loss", UNIFORM, ".1f", colors="cividis_r")
     agreement = panels.layer_map(right, lens, "agreement", 1, ".0f", 100)
-    left.set_title("loss of the next instruction")
-    right.set_title("same most likely instruction as the last layer")
-    for axes, image, label in ((left, loss, "nats"), (right, agreement, "fraction of programs")):
-        bar = figure.colorbar(image, ax=axes, format=style.PERCENT if axes is right else None, pad=0.02)
-        bar.outline.set_visible(False)
-        bar.set_label(label)
+    left.set_title("loss of the next instruction, nats")
+    right.set_title("same prediction as the last layer, % of programs")
+    losses = figure.colorbar(
+        loss, ax=left, pad=0.02, extend="max", extendfrac=0.05, ticks=[0, 1, 2, 3, UNIFORM]
+    )
+    losses.ax.set_yticklabels(["0", "1", "2", "3", f"{UNIFORM:.1f}"])
+    # Bright, which is good, is at the top of both scales.
+    losses.ax.invert_yaxis()
+    losses.outline.set_visible(False)
+    agreements = figure.colorbar(agreement, ax=right, format=style.PERCENT, pad=0.02)
+    agreements.outline.set_visible(False)
     return figure

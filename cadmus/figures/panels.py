@@ -105,7 +105,14 @@ def _error_axis(axes: Axes, paper: tuple[int, float] | None) -> None:
 
 
 def layer_map(
-    axes: Axes, rows: pl.DataFrame, column: str, largest: float, text: str, factor: float = 1
+    axes: Axes,
+    rows: pl.DataFrame,
+    column: str,
+    largest: float,
+    text: str,
+    factor: float = 1,
+    smallest: float = 0,
+    colors: str | None = None,
 ) -> AxesImage:
     """Draw a layer × token heat map, with lines between the two expressions and the comparator.
 
@@ -114,18 +121,20 @@ def layer_map(
         rows: columns layer (from 0), token (from 1) and ``column``, one row per cell; missing cells are
             empty.
         column: column with the values.
-        largest: maximum of the color scale, which starts at 0.
+        largest: maximum of the color scale.
         text: format of the values in the cells, printed if there are few layers.
         factor: factor of the printed values.
+        smallest: minimum of the color scale.
+        colors: color map; the default is dark for low values and bright for high ones.
     """
     layers, tokens = style.largest(rows["layer"]) + 1, style.largest(rows["token"])
     cells = np.full((layers, tokens), np.nan)
     cells[rows["layer"], rows["token"] - 1] = rows[column]
-    image = axes.imshow(cells, origin="lower", aspect="auto", vmin=0, vmax=largest)
+    image = axes.imshow(cells, origin="lower", aspect="auto", vmin=smallest, vmax=largest, cmap=colors)
     if layers <= LAYERS_WITH_TEXT:
         for (layer, token), value in np.ndenumerate(cells):
             missing = np.isnan(value)
-            color = "black" if missing or value > largest / 2 else "white"
+            color = "black" if missing or _bright(image, value) else "white"
             label = "–" if missing else format(factor * value, text)
             axes.text(token, layer, label, ha="center", va="center", color=color, fontsize=6)
     for boundary in (tokens // 2 - 0.5, tokens - 1.5):
@@ -136,3 +145,9 @@ def layer_map(
     axes.set(xlabel="token", xticks=range(tokens), xticklabels=range(1, tokens + 1))
     axes.spines[:].set_visible(False)
     return image
+
+
+def _bright(image: AxesImage, value: float) -> bool:
+    """Return whether black text is legible on the color of a value."""
+    red, green, blue, _ = image.to_rgba(np.asarray(value))
+    return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)

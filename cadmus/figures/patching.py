@@ -7,9 +7,9 @@ from cadmus.figures import style
 
 COLUMNS = (("token", "layer", "outcome", "programs", "share", "low", "high"),)
 LABELS = {
-    "own": ("original", style.GREY, "o"),
-    "hybrid": ("patched value from donor, other value original", style.BLUE, "s"),
-    "donor": ("donor", style.ORANGE, "^"),
+    "own": ("X and Y original", style.GREY, "o"),
+    "hybrid": ("patched value from donor, other original", style.BLUE, "s"),
+    "donor": ("X and Y from donor", style.ORANGE, "^"),
     "other": ("none of these", "black", "x"),
 }
 
@@ -21,23 +21,39 @@ def data(patches: pl.DataFrame) -> pl.DataFrame:
 
 def draw(patches: pl.DataFrame) -> Figure:
     """Draw the results of ``cadmus evaluate patch``, one panel per token."""
-    figure = Figure(figsize=(style.PAGE, 2.7))
+    figure = Figure(figsize=(style.PAGE, 2.9))
     patches = data(patches)
     tokens = patches["token"].unique().sort().to_list()
     panels = figure.subplots(1, len(tokens), sharey=True, squeeze=False)[0]
     layers = style.largest(patches["layer"]) + 1
     shown = style.layer_names(layers, -(-layers // 10))
-    for axes, token, which in zip(panels, tokens, ("first", "second"), strict=True):
+    for axes, token, value in zip(panels, tokens, "XY", strict=True):
         of_token = patches.filter(token=token)
         for outcome, (label, color, marker) in LABELS.items():
             rows = of_token.filter(outcome=outcome)
             style.line(axes, rows, "layer", "share", color=color, marker=marker, label=label)
-        if not of_token["programs"].max():
+        pairs = style.largest(of_token["programs"])
+        if pairs:
+            # Only pairs that the model gets right count.
+            axes.axhline(1, color=style.GREY, ls="--", lw=0.9, label="without patching: X and Y original")
+        else:
             style.not_tested(axes)
-        axes.set_title(f"token {token}, end of the {which} expression")
+        axes.set_title(f"{value} patched at token {token} ({pairs:,} pairs)")
         axes.set_xlabel("patched after layer")
         axes.set_xticks(list(shown), list(shown.values()), rotation=30, ha="right")
         style.percent_axis(axes)
-    panels[0].set_ylabel("predicted comparator")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(LABELS))
+    panels[0].set_ylabel("fraction of pairs")
+    handles = {
+        label: handle
+        for axes in panels
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="outside upper center",
+        ncols=3,
+        title="predicted comparator",
+        title_fontsize=7,
+    )
     return figure

@@ -2,10 +2,12 @@
 
 import polars as pl
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from cadmus.evaluate.intervals import wilson
 from cadmus.figures import style
 
-COLUMNS = (("target", "layer", "token", "accuracy", "low", "high", "majority", "control"),)
+COLUMNS = (("target", "layer", "token", "programs", "accuracy", "low", "high", "majority", "control"),)
 
 
 def data(probes: pl.DataFrame) -> pl.DataFrame:
@@ -14,19 +16,27 @@ def data(probes: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(probes: pl.DataFrame) -> Figure:
-    """Draw the results of ``cadmus evaluate probe``: probes, majority baselines and controls."""
+    """Draw the results of ``cadmus evaluate probe``: probes, optimal accuracies and controls."""
     figure = Figure(figsize=(style.COLUMN, 2.6))
     axes = figure.subplots()
     final = data(probes)
     tokens = style.largest(final["token"])
+    programs = final["programs"].to_numpy()
+    low, high = wilson((final["control"].to_numpy() * programs).round(), programs)
+    # The controls of X and Y hardly differ: one band holds both.
+    controls = final.select("token", low=low, high=high).group_by("token", maintain_order=True)
+    band = controls.agg(pl.min("low"), pl.max("high"))
+    control = axes.fill_between(
+        band["token"], band["low"], band["high"], color="#BBBBBB", lw=0, label="control: values permuted"
+    )
+    handles = []
     for target, color, marker in (("x", style.BLUE, "o"), ("y", style.ORANGE, "s")):
         rows = final.filter(target=target)
         label = f"{target.upper()}, probe"
         style.line(axes, rows, "token", "accuracy", color=color, marker=marker, label=label)
-        for column, ls, name in (("majority", "--", "majority"), ("control", ":", "control")):
-            axes.plot(
-                rows["token"], rows[column], color=color, ls=ls, lw=0.9, label=f"{target.upper()}, {name}"
-            )
+        handles.append(axes.lines[-1])
+        axes.plot(rows["token"], rows["majority"], color=color, ls="--", lw=0.9)
+    optimal = Line2D([], [], color="black", ls="--", lw=0.9, label="optimal given the tokens read")
     half = tokens // 2
     for boundary in (half + 0.5, tokens - 0.5):
         axes.axvline(boundary, color="#AAAAAA", lw=0.6)
@@ -35,5 +45,5 @@ def draw(probes: pl.DataFrame) -> Figure:
     axes.text(tokens, 1.04, "< > =", ha="center", va="bottom", fontsize=7, color=style.GREY)
     style.percent_axis(axes)
     axes.set(xlabel="token", ylabel="accuracy", xticks=range(1, tokens + 1))
-    figure.legend(loc="outside lower center", ncols=2)
+    figure.legend(handles=[*handles, optimal, control], loc="outside lower center", ncols=2)
     return figure

@@ -5,7 +5,8 @@ from matplotlib.figure import Figure
 
 from cadmus.figures import panels, style
 
-COLUMNS = (("target", "layer", "token", "accuracy"),)
+COLUMNS = (("target", "layer", "token", "accuracy", "majority"),)
+TICKS = (0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 def data(probes: pl.DataFrame) -> pl.DataFrame:
@@ -14,14 +15,31 @@ def data(probes: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(probes: pl.DataFrame) -> Figure:
-    """Draw the results of ``cadmus evaluate probe`` as layer × token heat maps."""
+    """Draw the results of ``cadmus evaluate probe`` as layer × token heat maps.
+
+    The color scale starts at the accuracy of the most frequent value, the optimum before any token of the
+    expression is read.
+    """
     layers = style.largest(probes["layer"]) + 1
+    guess = float(probes["majority"].to_numpy().min())
+    below = bool((probes["accuracy"].to_numpy() < guess).any())
     figure = Figure(figsize=(style.PAGE, 1.4 + 0.2 * layers))
     both = figure.subplots(1, 2, sharey=True)
     for axes, target in zip(both, ("x", "y"), strict=True):
-        image = panels.layer_map(axes, probes.filter(target=target), "accuracy", 1, ".0f", 100)
+        image = panels.layer_map(
+            axes, probes.filter(target=target), "accuracy", 1, ".0f", 100, smallest=guess
+        )
         axes.set_title(f"{target.upper()}, {'first' if target == 'x' else 'second'} expression")
-    bar = figure.colorbar(image, ax=both, format=style.PERCENT, pad=0.01)
+    ticks = [guess, *(tick for tick in TICKS if tick > guess + 0.05)]
+    bar = figure.colorbar(
+        image,
+        ax=both,
+        format=style.PERCENT,
+        pad=0.01,
+        ticks=ticks,
+        extend="min" if below else "neither",
+        extendfrac=0.05,
+    )
     bar.outline.set_visible(False)
-    bar.set_label("accuracy (cells: %)" if layers <= panels.LAYERS_WITH_TEXT else "accuracy")
+    bar.set_label(f"accuracy; {style.PERCENT(guess)}: most frequent value")
     return figure

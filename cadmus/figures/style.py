@@ -9,7 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 
 from cadmus.common.files import replacing
 
@@ -21,6 +21,7 @@ PAGE = 7.0
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 GREY = "#666666"
 PERCENT = PercentFormatter(1, decimals=0)
+THOUSANDS = StrMethodFormatter("{x:,.0f}")
 
 _METADATA = {".pdf": {"CreationDate": None, "Producer": None, "Creator": None}, ".png": {"Software": None}}
 

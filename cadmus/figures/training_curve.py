@@ -1,12 +1,12 @@
-"""Losses and tokens against training steps."""
+"""Losses against training steps."""
 
 import polars as pl
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from cadmus.figures import style
 
-COLUMNS = (("step", "loss", "completion_loss", "tokens"),)
+COLUMNS = (("step", "loss", "completion_loss"),)
 LOSSES = {"loss": ("all tokens", style.BLUE), "completion_loss": ("completions", style.GREEN)}
 
 WINDOW = 0.01
@@ -29,17 +29,13 @@ def draw(metrics: pl.DataFrame) -> Figure:
     for loss, (label, color) in LOSSES.items():
         axes.plot(metrics["step"], metrics[loss], color=color, lw=0.5, alpha=0.3)
         axes.plot(metrics["step"], metrics[f"mean_{loss}"], color=color, label=label)
-    axes.legend(loc="upper center")
+    axes.legend(loc="upper right")
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_formatter(style.THOUSANDS)
     axes.grid(True, axis="y")
-    axes.set(xlabel="step", ylabel="loss, nats per token")
-    right = axes.twinx()
-    right.spines.right.set_visible(True)
-    right.plot(metrics["step"], metrics["tokens"], color=style.ORANGE, ls="--")
-    right.set(ylabel="tokens", ylim=(0, None))
-    right.yaxis.set_major_formatter(EngFormatter(sep=""))
-    right.yaxis.label.set_color(style.ORANGE)
+    axes.set(xlabel="training step", ylabel="loss, nats per token")
     return figure

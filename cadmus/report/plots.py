@@ -1,5 +1,6 @@
 """Figures of a dataset report, drawn from the survey."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -8,6 +9,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from cadmus import isa
@@ -73,9 +75,16 @@ def values(survey: Survey) -> Figure:
     seen = survey.values["value"]
     lowest, highest = (min(low, seen.min()), max(high, seen.max())) if len(seen) else (low, high)
     margin = 1 + (highest - lowest) / 8
+    configured = f"configured: {low} to {high}".replace("-", "\N{MINUS SIGN}")
 
     def draw(axes: Axes, template: str) -> None:
-        axes.axvspan(low - 0.5, high + 0.5, color="#EEEEEE", lw=0, label=f"configured: {low} to {high}")
+        axes.axvspan(
+            low - 0.5,
+            high + 0.5,
+            color="#EEEEEE",
+            lw=0,
+            label=configured,
+        )
         # x and y may coincide: the thin line is drawn over the thick one.
         for variable, color, width in (("x", style.BLUE, 2.0), ("y", style.ORANGE, 0.8)):
             rows = survey.values.filter(template=template, variable=variable)
@@ -85,10 +94,10 @@ def values(survey: Survey) -> Figure:
                     name = variable if split == "train" else f"{variable}, OOD"
                     steps = _steps(*_shares(of_split, "value"))
                     axes.stairs(*steps, color=color, ls=look, lw=width, baseline=None, label=name)
-        axes.set(title=title(template), xlim=(lowest - margin, highest + margin), ylim=(0, None))
+        axes.set(title=title(template), xlim=(lowest - margin, highest + margin))
 
     templates = [name for name in _templates(survey) if name in survey.values["template"]]
-    return _panels(templates, draw, "compared value")
+    return _panels(templates, draw, "compared value", sharey=True)
 
 
 @style.styled
@@ -103,24 +112,40 @@ def instructions(survey: Survey) -> Figure:
     image = axes.imshow(
         np.where(share > 0, share, np.nan), norm=LogNorm(smallest, share.max()), aspect="auto"
     )
-    axes.set_facecolor("white")
     axes.set_yticks(range(len(templates)), [title(name) for name in templates])
     axes.set_xticks(range(len(symbols)), symbols, family="monospace", fontsize=6)
     axes.tick_params(length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
-    groups = [isa.BY_SYMBOL[symbol].group for symbol in symbols]
-    for start, group in enumerate(groups):
-        if start and group == groups[start - 1]:
-            continue
-        if start:
-            axes.axvline(start - 0.5, color=style.GREY, lw=0.5)
-        axes.text(start - 0.3, -0.7, group, rotation=35, ha="left", va="bottom", fontsize=6, color=style.GREY)
+    axes.spines[:].set(visible=True, color=style.GREY, linewidth=0.5)
+    _name_groups(axes, [isa.BY_SYMBOL[symbol].group for symbol in symbols])
     bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=14)
     bar.ax.yaxis.set_major_formatter(_PERCENT)
     bar.outline.set_visible(False)
-    bar.set_label("of the instructions")
+    bar.set_label("fraction of the instructions")
+    never = Patch(facecolor="white", edgecolor=style.GREY, lw=0.5, label="never used")
+    figure.legend(handles=[never], loc="outside lower right")
     return figure
+
+
+def _name_groups(axes: Axes, groups: Sequence[str]) -> None:
+    """Separate the groups of columns with lines, and name them above on two levels: neighbors are close."""
+    start = 0
+    for number, (group, columns) in enumerate(itertools.groupby(groups)):
+        end = start + len(list(columns))
+        if start:
+            axes.axvline(start - 0.5, color=style.GREY, lw=0.5)
+        axes.annotate(
+            group,
+            ((start + end - 1) / 2, 1),
+            (0, 13 - 9 * (number % 2)),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=6,
+            color=style.GREY,
+            arrowprops={"arrowstyle": "-", "color": style.GREY, "lw": 0.5, "shrinkA": 0, "shrinkB": 0},
+        )
+        start = end
 
 
 def shares_of_instructions(survey: Survey) -> pl.DataFrame:
@@ -158,12 +183,14 @@ def _steps(numbers: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return heights, np.arange(numbers[0], numbers[-1] + 2) - 0.5
 
 
-def _panels(templates: Sequence[str], draw: Callable[[Axes, str], None], x: str) -> Figure:
+def _panels(
+    templates: Sequence[str], draw: Callable[[Axes, str], None], x: str, sharey: bool = False
+) -> Figure:
     """Draw one panel per template, with a shared legend."""
     columns = 3 if len(templates) > 4 else min(2, max(1, len(templates)))
     rows = -(-len(templates) // columns) or 1
     figure = Figure(figsize=(style.PAGE if columns > 1 else style.COLUMN, 0.5 + 1.35 * rows))
-    grid = figure.subplots(rows, columns, squeeze=False)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey)
     labels: dict[str, Artist] = {}
     for axes, template in zip(grid.flat, templates, strict=False):
         draw(axes, template)
@@ -171,6 +198,8 @@ def _panels(templates: Sequence[str], draw: Callable[[Axes, str], None], x: str)
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
         labels |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    for axes in grid.flat[: len(templates)]:
+        axes.set_ylim(bottom=0)
     for axes in grid.flat[len(templates) :]:
         axes.set_axis_off()
     if not templates:

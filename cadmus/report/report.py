@@ -9,6 +9,7 @@ from cadmus.common.files import replacing
 from cadmus.common.progress import progress
 from cadmus.config import OOD
 from cadmus.docgen import hub
+from cadmus.evaluate.intervals import percent
 from cadmus.figures import style, tables
 from cadmus.report import FIGURES
 from cadmus.report.card import dataset_card
@@ -19,10 +20,10 @@ NAME = "report.md"
 FOLDER = "report"
 
 _CAPTIONS = {
-    "acceptance": "Fates of the candidates for training programs.",
-    "lengths": "Lengths of the programs, in instructions without the end.",
+    "acceptance": "Fates of the candidates for training programs. Surplus: valid, beyond the number wanted.",
+    "lengths": "Lengths of the programs, in instructions without the end. Vertical scales differ.",
     "values": "The compared values x and y; grey: the configured interval.",
-    "instructions": "Frequency of each instruction in the training programs; white: never used.",
+    "instructions": "Frequency of each instruction in the training programs, log scale; white: never used.",
 }
 
 
@@ -99,7 +100,7 @@ def _split_table(counts: pl.DataFrame, has_rules: bool) -> pl.DataFrame:
                 "Programs": f"{row['programs']:,}",
                 "Distinct": f"{row['distinct']:,}",
                 "Candidates": f"{row['sampled']:,}",
-                "True": f"{100 * true / row['sampled']:.1f}%",
+                "True": percent(true / row["sampled"]),
                 **{label[0].upper() + label[1:]: f"{row[fate]:,}" for fate, label in fates.items()},
                 "Duplicates, kept": f"{row['duplicates_kept']:,}",
             }

@@ -93,6 +93,16 @@ def test_layers_and_heads(page, model):
     assert page.locator("#heads canvas").first.evaluate(drawn) > 0
 
 
+def test_probabilities_below_a_tenth_of_a_percent_are_not_listed(page, model):
+    page.fill("#program", "62*4+54*4-=.")
+    expect(page.locator("#tokens li")).to_have_count(12)
+    page.click("#last")
+    (found,) = model.log_probabilities(["62*4+54*4-="])
+    listed = int((np.exp(found[-1]) >= 0.0005).sum())
+    assert page.locator("#expected li").count() == min(8, listed)
+    assert "0.0%" not in page.locator("main").inner_text()
+
+
 def test_sample_and_complete(page):
     page.select_option("#template", "equality")
     page.click("#sample")

@@ -402,6 +402,61 @@ def test_a_series_without_replies_is_not_run() -> None:
     assert "no LLM was run" in [text.get_text() for text in alone.axes[0].texts]
 
 
+def test_bright_is_good_in_both_panels_of_the_logit_lens() -> None:
+    from cadmus.figures.logit_lens import UNIFORM, draw
+    from cadmus.figures.style import styled
+
+    left, right, losses, _ = styled(draw)(lens()).axes
+    (loss,), (agreement,) = left.images, right.images
+    assert loss.to_rgba(0) == pytest.approx(agreement.to_rgba(1))
+    assert loss.to_rgba(UNIFORM) == pytest.approx(agreement.to_rgba(0))
+    assert loss.colorbar.extend == "max"
+    assert [tick.get_text() for tick in losses.get_yticklabels()] == ["0", "1", "2", "3", "4.2"]
+
+
+def test_patching_shows_the_predictions_without_patching() -> None:
+    from cadmus.figures.patching import LABELS, draw
+
+    figure = draw(patches())
+    baseline = "without patching: X and Y original"
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        *(label for label, _, _ in LABELS.values()),
+        baseline,
+    ]
+    first, second = figure.axes
+    (line,) = [line for line in first.lines if line.get_label() == baseline]
+    assert set(line.get_ydata()) == {1}
+    assert first.get_title() == "X patched at token 5 (100 pairs)"
+    assert baseline not in second.get_legend_handles_labels()[1]
+
+
+def test_one_band_holds_both_controls() -> None:
+    from cadmus.figures.probe_final_block import draw
+
+    results = probes().with_columns(control=pl.when(target=pl.lit("x")).then(0.1).otherwise(0.3))
+    figure = draw(results)
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["X, probe", "Y, probe", "optimal given the tokens read", "control: values permuted"]
+    (band,) = [shape for shape in figure.axes[0].collections if shape.get_label() == names[-1]]
+    (heights,) = [path.vertices[:, 1] for path in band.get_paths()]
+    assert heights.min() == pytest.approx(0.055, abs=0.001)
+    assert heights.max() == pytest.approx(0.396, abs=0.001)
+
+
+def test_the_scale_of_probe_layers_starts_at_the_most_frequent_value() -> None:
+    from cadmus.figures.probe_layers import draw
+
+    for majority, extend in ((0.05, "neither"), (0.3, "min")):
+        figure = draw(probes().with_columns(majority=majority))
+        (image,) = figure.axes[0].images
+        assert image.get_clim() == (majority, 1)
+        assert figure.axes[-1].get_ylabel() == f"accuracy; {100 * majority:.0f}%: most frequent value"
+        assert figure.axes[-1].get_yticks()[0] == majority
+        assert image.colorbar is None or image.colorbar.extend == extend
+        assert figure.axes[1].images[0].colorbar.extend == extend
+
+
 def test_a_layer_without_rows_is_empty() -> None:
     from cadmus.figures.probe_layers import draw
 
@@ -471,10 +526,11 @@ def test_repeated_steps_are_plotted_once(tmp_path) -> None:
             "step": [1, 2, 3, 2, 3],
             "loss": [5.0, 4, 9, 3, 2],
             "completion_loss": [3.0, 2, 9, 1, 0.5],
-            "tokens": [10, 20, 30, 20, 30],
         }
     )
-    loss, _, completion_loss, _ = draw(metrics).axes[0].lines
+    (axes,) = draw(metrics).axes
+    loss, _, completion_loss, _ = axes.lines
+    assert axes.xaxis.get_major_formatter()(12_000) == "12,000"
     assert loss.get_xdata().tolist() == [1, 2, 3]
     assert loss.get_ydata().tolist() == [5, 3, 2]
     assert completion_loss.get_ydata().tolist() == [3, 1, 0.5]

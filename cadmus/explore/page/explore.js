@@ -3,6 +3,8 @@
 const at = (id) => document.getElementById(id);
 const END = ".";
 const SHOWN = 8; // most likely instructions in the list
+const LEAST = 0.0005; // probability that still rounds to 0.1%; less is not listed
+const SIDE = 585; // pixels of the enlarged head, less on a narrow screen
 const READABLE = 8; // pixels per instruction below which the attention labels only the chosen one
 const TYPING = 40; // ms after the last key press until a program is sent
 
@@ -32,7 +34,7 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`;
+const percent = (share) => (share < LEAST ? "<0.1%" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`);
 const symbolOf = (token) => machine.instructions[token].symbol;
 const tokenOf = (symbol) => machine.tokens.get(symbol);
 const follows = (place) => seen.program[place + 1] ?? (seen.ended ? END : null);
@@ -212,7 +214,7 @@ function scrollInside(child, box) {
 function drawExpected() {
   const own = follows(chosen.place);
   const last = lens.shape[0] - 1;
-  const rows = likeliest(last, chosen.place, SHOWN);
+  const rows = likeliest(last, chosen.place, SHOWN).filter(([, share]) => share >= LEAST);
   if (own !== null && !rows.some(([token]) => symbolOf(token) === own)) {
     rows.push([tokenOf(own), probability(last, chosen.place, tokenOf(own))]);
   }
@@ -262,6 +264,8 @@ function drawLens() {
 
 function drawHeads() {
   const [count, tokens] = heads.shape;
+  // A square of heads, as wide as the enlarged one beside it.
+  at("heads").style.gridTemplateColumns = `repeat(${Math.ceil(Math.sqrt(count))}, 1fr)`;
   at("heads").replaceChildren(...Array.from({ length: count }, (_, head) => {
     const canvas = element("canvas", { width: tokens, height: tokens });
     const pen = canvas.getContext("2d");
@@ -297,8 +301,9 @@ function fill(pen, head, size, margin) {
 
 function drawEnlarged() {
   const tokens = heads.shape[1];
-  const size = Math.max(2, Math.min(28, Math.floor(560 / tokens)));
   const margin = 24;
+  const available = Math.min(SIDE, at("enlarged").clientWidth) - margin - 1;
+  const size = Math.max(2, Math.min(96, Math.floor(available / tokens)));
   const scale = window.devicePixelRatio || 1;
   const side = margin + tokens * size + 1;
   const canvas = at("head");
@@ -405,6 +410,7 @@ async function begin() {
     choose(MOVES[KEYS[event.key]]());
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => seen && draw());
+  window.addEventListener("resize", () => seen && drawEnlarged());
   window.addEventListener("hashchange", () => show(location.hash));
   show(location.hash || `#${encodeURIComponent("941-*55*2+=.")}`);
 }
