@@ -1,7 +1,7 @@
 """Pieces of a batch of programs."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import isa
@@ -34,3 +34,10 @@ def test_prefix_and_suffix_make_the_program(drawn: list[tuple[str, float]], data
     rows = data.draw(st.lists(st.integers(0, max(0, len(texts) - 1)), max_size=len(texts)))
     taken = suffixes.take(np.array(rows, np.int64))
     assert taken.to_strings() == [texts[row][cuts[row] :] for row in rows]
+
+
+@settings(deadline=None)  # The first call compiles.
+@given(st.lists(st.tuples(st.text("12+", max_size=6), st.text("12+", max_size=3)), max_size=9))
+def test_contain_is_the_operator_in(rows: list[tuple[str, str]]) -> None:
+    programs, pieces = (Programs.from_strings([row[side] for row in rows]) for side in (0, 1))
+    assert programs.contain(pieces).tolist() == [piece in program for program, piece in rows]

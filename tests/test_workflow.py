@@ -128,7 +128,7 @@ def test_the_experiments_are_complete(results):
     ]
     curve = pl.read_parquet(results / "experiments/curve.parquet")
     assert curve["step"].max() == CONFIG.train.steps
-    assert set(curve["metric"]) == {"verified", "verified_equality", "exact", "next_token"}
+    assert set(curve["metric"]) == {"solved", "fits", "exact", "next_token", "verified"}
     grid = pl.read_parquet(results / "experiments/grid.parquet")
     assert len(grid) == 45 * 45
     probe = pl.read_parquet(results / "experiments/probe.parquet")

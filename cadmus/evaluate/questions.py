@@ -7,15 +7,18 @@ the training set has a program of its template with the same one.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from cadmus.evaluate import criteria
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.parsing import second_expressions
 from cadmus.programs import Programs, Samples
 from cadmus.vm.compiled import execute
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Cut = Callable[[Samples], tuple[np.ndarray, np.ndarray]]
 """Returns the rows that are asked the question, and the lengths of their prompts; both int64, shape (k,)."""
@@ -220,8 +223,10 @@ def title(question: str) -> str:
     return ", ".join(part.replace("_", " ") for part in (template, rest) if part)
 
 
-def in_order(questions: Iterable[str]) -> pl.Enum:
+def in_order(questions: Iterable[str]) -> "pl.Enum":
     """Return the type of a column of questions that sorts as in Table 3, those of added templates last."""
+    import polars as pl
+
     return pl.Enum(list(dict.fromkeys([*QUESTIONS, *questions])))
 
 
@@ -230,8 +235,10 @@ def definitions() -> list[list[str]]:
     return [[title(name), asked.prompt, asked.solved] for name, asked in QUESTIONS.items()]
 
 
-def things_asked(question: Question, programs: Programs) -> pl.Series:
+def things_asked(question: Question, programs: Programs) -> "pl.Series":
     """Return what each program asks about, as text: strings, shape (n,)."""
+    import polars as pl
+
     texts = pl.Series("program", programs.to_arrow())
     if question.about == "expression pair":
         starts = pl.Series("start", second_expressions(programs))

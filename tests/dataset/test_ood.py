@@ -87,7 +87,7 @@ def test_ood_programs_are_distinct_and_not_in_train_or_validation(dataset):
 def test_only_templates_with_matches_have_ood_programs(dataset):
     counts = {shard.template: shard.rows for shard in plan(CONFIG) if shard.split == OOD}
     assert set(counts.values()) == {60}
-    rows = pl.read_parquet(dataset / OOD / "*.parquet").group_by("template").len()
+    rows = pl.read_parquet(dataset / OOD / "*.parquet").filter(policy="model").group_by("question").len()
     valued = ["basic_math", "equality", "less_greater", "subroutines"]
     assert dict(rows.iter_rows()) == dict.fromkeys([*valued, "apply_labels"], 60)
 
@@ -262,7 +262,8 @@ def test_ood_programs_can_be_evaluated(dataset, tmp_path):
     arguments = ["evaluate", "completions", "--dataset", str(dataset), *arguments]
     done = CliRunner().invoke(cadmus, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    completions = pl.read_parquet(output).group_by("template").len()
-    valued = {"basic_math", "equality", "equality_solve", "less_greater", "subroutines"}
-    assert set(completions["template"]) == valued | {"apply_labels"}
+    completions = pl.read_parquet(output).filter(policy="model").group_by("question").len()
+    valued = {"basic_math", "equality", "equality_comparator", "less_greater"}
+    valued |= {"subroutines", "subroutines_definition"}
+    assert set(completions["question"]) == valued | {"apply_labels"}
     assert set(completions["len"]) == {60}

@@ -43,17 +43,26 @@ def place(tmp_path):
     completions = pl.concat(
         pl.DataFrame(
             {
-                "template": [template] * 50,
+                "policy": [policy] * 50,
+                "template": [question.partition("_")[0]] * 50,
+                "question": [question] * 50,
+                "asked": [f"{k}" for k in range(50)],
                 "training_programs": [800] * 50,
-                "verified": [k < right for k in range(50)],
-                "verified_equality": pl.Series([None] * 50, dtype=pl.Boolean),
+                "solved": [k < (right if policy == "model" else 10) for k in range(50)],
+                "fits": pl.Series([None] * 50, dtype=pl.Boolean),
                 "exact": [k < right - 20 for k in range(50)],
                 "next_token": [k < 25 for k in range(50)],
+                "verified": [True] * 50,
             }
         )
-        for template, right in (("equality", 49), ("equality_solve", 30), ("random", 40))
+        for policy in ("model", "ends_at_once", "constant")
+        for question, right in (("equality", 49), ("equality_comparator", 30), ("random", 40))
     )
-    origin = {"model_digest": weights_digest(tmp_path / "model"), "split": "test"}
+    origin = {
+        "model_digest": weights_digest(tmp_path / "model"),
+        "data_digest": TRAINED["data_digest"],
+        "split": "test",
+    }
     write_results(completions, tmp_path / "completions.parquet", origin)
     steps = [{"step": step, "loss": 4 - step / 10, "seconds": step / 4} for step in range(1, 21)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
@@ -85,8 +94,8 @@ def test_the_hub_reads_the_front_matter(place):
         (result.dataset_config, result.dataset_name, result.metric_name): result
         for result in card.data.eval_results
     }
-    assert len(told) == 9
-    result = told["equality", "Cadmus, run tiny: equality", "Verified, solve"]
+    assert len(told) == 3 * 4
+    result = told["equality", "Cadmus, run tiny: equality", "Solved, comparator"]
     assert (result.task_type, result.metric_type, result.metric_value) == ("text-generation", "accuracy", 0.6)
     assert result.dataset_split == "test"
     assert told["random", "Cadmus, run tiny: random", "Exact"].metric_type == "exact_match"
@@ -105,17 +114,23 @@ def test_every_number_comes_from_a_file(place):
         "- programs seen: 1,280",
         "- tokens seen: 20,011",
         "- FLOPs: 1.23e+09 ",
-        "- time: 5 s on 2 CPU cores",
-        "- speed: 4,002 tokens/s",
+        "- time: 4 s on 2 CPU cores",
+        "- speed: 5,717 tokens/s",
         "- last loss: 2.0000 nats per token, mean of the last 1 steps",
         f"commit `{model['commit']}`",
         "- optimizer: muon",
         f"- learning rate: {RUN.train.learning_rate}",
-        "| equality | 800 | 50 | 98.0 % [89.5, 99.6] |",
-        "Lowest accuracy: *equality solve*, 60.0 % [46.2, 72.4] verified.",
+        "| equality | 50 | 98.0% [94.0, 100.0] | 20.0% | 20.0% |  |  | +78.0 [",
+        "Least above the best baseline: *equality, comparator*, 60.0% [46.0, 74.0] solved, a gap of +40.0",
+        "- *equality, comparator*, the prompt ends before the comparator: the next token is the one",
         f"`{isa.digest()}`",
     ):
         assert line in text, line
+
+
+def test_without_metrics_the_card_has_no_last_loss(place):
+    text = model_card(place / "model", place / "completions.parquet", None)
+    assert text == "".join(line for line in make(place).splitlines(True) if "last loss" not in line)
 
 
 def test_rules_of_the_dataset_are_named(place):
@@ -153,6 +168,7 @@ def _edit(place, **changes):
             lambda p: pl.read_parquet(p / "completions.parquet").write_parquet(p / "completions.parquet"),
             "model_digest: is None",
         ),
+        (lambda p: _edit(p, data_digest="0ther"), "evaluate it on its own dataset"),
     ],
 )
 def test_files_that_do_not_match_are_one_line(place, damage, message):

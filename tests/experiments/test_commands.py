@@ -140,16 +140,18 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("command", "rows"), [("completions", 10), ("grid", 5)])
+@pytest.mark.parametrize(("command", "rows"), [("completions", 3 * 5 * 4), ("grid", 5)])
 def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, rows: int) -> None:
     told = invoke(place, command, tmp_path / "a.parquet")
     as_json = invoke(place, command, tmp_path / "a.parquet", as_json=True)
     results = json.loads(as_json.stdout)
     assert len(results) == rows
     for line in told.stdout.splitlines():
-        name = line.partition(":")[0].replace(" ", "_")
+        name = line.partition(":")[0].replace(",", "").replace(" ", "_")
         (programs,) = {row["programs"] for row in results if name in row.values() and row["programs"]} or {0}
         assert line.endswith(f" of {programs} programs")
+    if command == "completions":
+        assert all("% [" in line and " solved, best baseline (" in line for line in told.stdout.splitlines())
 
 
 def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from cadmus.config import Dataset
 from cadmus.programs import Programs, interleave, join
 from cadmus.templates import Draw
-from cadmus.templates.draw import merged, only_where
+from cadmus.templates.draw import merged, only_where, without_majority
 
 
 def test_interleave_keeps_the_order_within_a_variant():
@@ -41,3 +41,14 @@ def test_pieces_join_row_by_row():
     assert joined.to_strings() == ["1\\x+1", "\\x-", "333\\x*"]
     with pytest.raises(ValueError, match="2 rows among pieces of 3"):
         join(left, Programs.from_strings(["1", "2"]))
+
+
+def test_no_symbol_is_left_in_more_than_half_of_the_rows():
+    draw = Draw(np.random.default_rng(0), Dataset())
+    symbols = np.repeat(np.frombuffer(b"<=>", np.uint8), [7_000, 1_000, 2_000])
+    rows = without_majority(draw, symbols)
+    counts = Counter(symbols[rows].tolist())
+    assert (counts[ord("=")], counts[ord(">")]) == (1_000, 2_000)
+    assert counts[ord("<")] == pytest.approx(3_000, rel=0.05)
+    for balanced in (symbols[5_000:], symbols[:10], symbols[:0]):
+        assert without_majority(draw, balanced).tolist() == list(range(len(balanced)))

@@ -48,7 +48,10 @@ def test_values_are_recorded(subroutines):
         assert top[-1] == "<=>"[np.sign(x - y) + 1]
         assert low <= x <= high
         assert low <= y <= high
-    assert COUNT / 3 < sum(x == y for _, _, x, y in subroutines) < COUNT * 2 / 3
+    before = [x == y for text, _, x, y in subroutines if text[-1] != ";"]
+    assert len(before) / 3 < sum(before) < 0.55 * len(before)
+    # What a definition is asked for is met by few functions.
+    assert all(x == y for text, _, x, y in subroutines if text[-1] == ";")
 
 
 def test_recursion_is_deeper_than_one_call(subroutines):
