@@ -20,6 +20,8 @@ from huggingface_hub import ModelCard
 from cadmus import experiments
 from cadmus.config import TEMPLATES, load_config
 from cadmus.dataset.shards import plan
+from cadmus.evaluate.baselines import BASELINES
+from cadmus.evaluate.questions import QUESTIONS
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
 from cadmus.planning.training import plan as plan_training
@@ -122,10 +124,14 @@ def test_the_model_was_trained_and_loads(results):
 
 def test_the_experiments_are_complete(results):
     completions = pl.read_parquet(results / "experiments/completions.parquet")
-    assert completions["template"].n_unique() == 10
-    assert completions.group_by("template").len()["len"].unique().to_list() == [
-        CONFIG.evaluate.completions.programs
-    ]
+    assert completions["policy"].unique(maintain_order=True).to_list() == ["model", *BASELINES]
+    counts = dict(completions.filter(policy="model")["question"].value_counts().iter_rows())
+    asked = CONFIG.evaluate.completions.programs
+    assert counts.pop("subroutines") + counts.pop("subroutines_definition") == asked
+    # Few random programs have a prompt that is not true yet.
+    assert counts.pop("random") < asked
+    assert set(counts) == set(QUESTIONS) - {"subroutines", "subroutines_definition", "random"}
+    assert set(counts.values()) == {asked}
     curve = pl.read_parquet(results / "experiments/curve.parquet")
     assert curve["step"].max() == CONFIG.train.steps
     assert set(curve["metric"]) == {"solved", "fits", "exact", "next_token", "verified"}
@@ -164,8 +170,8 @@ def test_every_figure_is_valid(results, name):
 def test_every_table_is_valid(results, name):
     rows = pl.read_csv(results / f"tables/{name}.csv")
     markdown = (results / f"tables/{name}.md").read_text()
-    assert len(rows) > 5
-    assert markdown.count("\n|") >= len(rows)
+    assert len(rows) > 0
+    assert markdown.count("\n|") > 3
     assert "\\begin{tabular}" in (results / f"tables/{name}.tex").read_text()
 
 
