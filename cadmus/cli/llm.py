@@ -212,6 +212,7 @@ def score(run: "Comparison", output: Path, as_json: bool) -> None:
     """
     from cadmus.common.provenance import commit
     from cadmus.config import digest
+    from cadmus.evaluate.intervals import percent
     from cadmus.evaluate.results import write_results
     from cadmus.llm.outcomes import OUTCOMES, summary
     from cadmus.llm.score import score
@@ -231,7 +232,7 @@ def score(run: "Comparison", output: Path, as_json: bool) -> None:
         ("model", "symbols", "tokens", "accuracy", *OUTCOMES, "output tokens", "USD")
     ]
     for row in summary(answers).iter_rows(named=True):
-        accuracy = f"{100 * row['correct'] / row['programs']:.1f}%" if row["programs"] else "not run"
+        accuracy = percent(row["correct"] / row["programs"]) if row["programs"] else "not run"
         counts = (f"{row[name]:,}" for name in OUTCOMES)
         tokens = "" if row["output_tokens"] is None else f"{row['output_tokens']:.0f}"
         limit = f"{row['max_output_tokens']:,}"

@@ -9,6 +9,10 @@ from cadmus.common.files import replacing
 from cadmus.errors import InputError
 
 BEGIN, END = "<!-- results: written by `cadmus readme` -->", "<!-- /results -->"
+SOLVED = (
+    "*Solved* programs are true and answer the question; the gap is to the best of four trivial baselines. "
+    "[What counts as solved](docs/grading.md) defines both."
+)
 # Tables, in the order of the page of a run.
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
 # Files copied from a run.
@@ -76,6 +80,7 @@ def with_results(text: str, published: Path, root: Path) -> str:
         _image("comparison_grid", published, root),
         _table("grid_regions", published),
         _table("table3_accuracy", published),
+        SOLVED,
         f"{_origin(published)} More figures of this run are in [{place}]({place}).",
         END + rest.split(END)[1],
     ]
@@ -86,7 +91,7 @@ def results_page(published: Path, root: Path) -> str:
     """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
     from cadmus.experiments import figures
 
-    parts = [f"# The run {published.name}", _origin(published)]
+    parts = [f"# The run {published.name}", _origin(published), SOLVED]
     for name in TABLES:
         parts += [figures()[name].caption, _table(name, published)]
     for name, figure in figures().items():
