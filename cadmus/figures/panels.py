@@ -5,7 +5,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter
 
 from cadmus.evaluate.questions import QUESTIONS, in_order, title
 from cadmus.evaluate.results import best_baseline
@@ -97,7 +97,7 @@ def _errors(rows: pl.DataFrame) -> pl.DataFrame:
 def _error_axis(axes: Axes, paper: tuple[int, float] | None) -> None:
     axes.set_yscale("log")
     axes.set_ylim(1e-3, 1.3)
-    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda error, _: f"{100 * error:g}%"))
     axes.grid(True, axis="y")
     if paper:
         # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
