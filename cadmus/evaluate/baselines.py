@@ -34,7 +34,7 @@ _CONSTANTS = [row.symbol for row in isa.INSTRUCTIONS if row.symbol != isa.END]
 
 
 class Learned:
-    """What the baselines learn in one pass over a training set.
+    """Knowledge of the baselines, from one pass over a training set.
 
     Attributes:
         ngrams: of all programs.

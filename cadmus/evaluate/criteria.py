@@ -1,4 +1,4 @@
-"""What solves a question: conditions on completions, decided by execution.
+"""Conditions on completions that solve a question, decided by execution.
 
 Every condition is stricter than *verified*: the completed program is true, the completion ended, and it does
 not drop (``_``) a value.
@@ -72,30 +72,30 @@ class Completed:
 
     @cached_property
     def uses_drop(self) -> np.ndarray:
-        """Whether each completion has the instruction ``_``: bool, shape (n,)."""
+        """Completions with the instruction ``_``: bool, shape (n,)."""
         return np.array([DROP in text for text in self.texts], np.bool_)
 
     @cached_property
     def verified(self) -> np.ndarray:
-        """Whether the program is true, the completion ended, and drops nothing: bool, shape (n,)."""
+        """True programs whose completion ended and drops nothing: bool, shape (n,)."""
         return _all(verdicts(self.full), self.ended, ~self.uses_drop)
 
     @cached_property
     def exact(self) -> np.ndarray:
-        """Whether each completion is that of the reference: bool, shape (n,)."""
+        """Completions that are those of the references: bool, shape (n,)."""
         pairs = zip(self.texts, self.reference_texts, strict=True)
         return _all(np.array([ours == theirs for ours, theirs in pairs], np.bool_), self.ended)
 
     @cached_property
     def next_token(self) -> np.ndarray:
-        """Whether the first token, which may be the end, is that of the reference: bool, shape (n,)."""
+        """Completions whose first token, which may be the end, is that of the reference: bool, shape (n,)."""
         started = (self.completions.lengths > 0) | self.ended
         pairs = zip(self.texts, self.reference_texts, strict=True)
         return _all(np.array([ours[:1] == theirs[:1] for ours, theirs in pairs], np.bool_), started)
 
     @cached_property
     def same_outputs(self) -> np.ndarray:
-        """Whether each program leaves the outputs of the reference: bool, shape (n,)."""
+        """Completed programs that leave the outputs of the reference: bool, shape (n,)."""
         return same_outputs(self.full, self.references)
 
 

@@ -102,7 +102,7 @@ _COMPARATOR = "the next token is the one comparator that holds"
 _ANSWER = (
     "it writes the value that the prompt leaves and compares the two with `=` or `Y`, leaving the outputs of "
     "the reference. The value is written with literals, arithmetic, `~`, `u`, `b` and `:`, so that repeating "
-    "the query of the prompt is no answer"
+    "the query of the prompt does not count"
 )
 
 QUESTIONS: dict[str, Question] = {

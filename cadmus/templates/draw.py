@@ -121,7 +121,7 @@ def comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def without_majority(draw: Draw, symbols: np.ndarray) -> np.ndarray:
-    """Return rows of which no symbol has more than half: int64; all rows if none has more.
+    """Return rows in which no symbol has a majority: int64; all rows where none has one.
 
     Args:
         draw: drops rows with the most frequent symbol at random.
