@@ -20,7 +20,6 @@ import polars as pl
 
 from cadmus.common.progress import progress
 from cadmus.config import TEMPLATES, Dataset
-from cadmus.errors import InputError
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import Question, questions_of, things_asked
 from cadmus.programs import Programs, Samples
@@ -59,9 +58,6 @@ def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
     Args:
         samples: programs with their templates, as :func:`cadmus.dataset.reader.read_split` returns them.
         limit: maximum number of programs per template, taken from the first; None for all.
-
-    Raises:
-        InputError: no program can be asked a question, as few random ones can.
     """
     tasks = []
     templates = np.asarray(samples.template)
@@ -71,12 +67,6 @@ def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
             rows, prompt_length = question.cut(found)
             if len(rows):
                 tasks.append(Task(name, question, found.programs.take(rows), prompt_length))
-    if not tasks:
-        found_templates = ", ".join(sorted(set(templates.tolist()))) or "no template"
-        raise InputError(
-            f"none of the {len(templates)} programs of {found_templates} can be asked a question; sample more "
-            "of them, or other templates"
-        )
     return tasks
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cadmus.config import Config, Dataset, Positive, Section
+from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
 if TYPE_CHECKING:
@@ -28,10 +29,9 @@ def measure(subject: Subject) -> "pl.DataFrame":
     import polars as pl
 
     from cadmus.evaluate.baselines import Learned, grade_baselines
-    from cadmus.evaluate.grading import tasks_of
 
     dataset = subject.config.dataset
-    tasks = tasks_of(subject.test_programs(), subject.config.evaluate.completions.programs)
+    tasks = ask(subject, subject.config.evaluate.completions.programs)
     graded = grade_model(subject.model(), tasks, dataset)
     learned = Learned(subject.dataset_directory(), tasks)
     completions = pl.concat([graded, grade_baselines(tasks, learned, dataset)])
@@ -46,6 +46,23 @@ def measure(subject: Subject) -> "pl.DataFrame":
         .replace_strict(subject.training_programs(), return_dtype=pl.Int64)
         .alias("training_programs"),
     )
+
+
+def ask(subject: Subject, most: int) -> "list[Task]":
+    """Return the questions that at most ``most`` test programs per template are asked.
+
+    Raises:
+        InputError: as :meth:`Subject.test_programs`, or no program can be asked, as few random ones can.
+    """
+    from cadmus.evaluate.grading import tasks_of
+
+    tasks = tasks_of(subject.test_programs(), most)
+    if not tasks:
+        raise InputError(
+            f"{subject.dataset}: none of its {subject.config.evaluate.split} programs can be asked a "
+            "question; sample more of them, or other templates"
+        )
+    return tasks
 
 
 def grade_model(model: Any, tasks: "list[Task]", dataset: Dataset) -> "pl.DataFrame":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from cadmus.common.progress import progress
 from cadmus.config import Config, Positive, Section
 from cadmus.errors import InputError
-from cadmus.experiments.completions import completed_tokens, grade_model
+from cadmus.experiments.completions import ask, completed_tokens, grade_model
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
 if TYPE_CHECKING:
@@ -25,13 +25,12 @@ def measure(subject: Subject) -> "pl.DataFrame":
     import polars as pl
 
     from cadmus.evaluate.baselines import Learned, grade_baselines
-    from cadmus.evaluate.grading import tasks_of
     from cadmus.evaluate.results import accuracy_by
     from cadmus.model import METADATA
     from cadmus.model.export import read_metadata
 
     dataset = subject.config.dataset
-    tasks = tasks_of(subject.test_programs(), subject.config.evaluate.curve.programs)
+    tasks = ask(subject, subject.config.evaluate.curve.programs)
     baselines = grade_baselines(tasks, Learned(subject.dataset_directory(), tasks), dataset)
     rows = []
     for path in progress("snapshots", subject.snapshots):

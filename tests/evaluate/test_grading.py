@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from cadmus.config import TEMPLATES, Dataset
-from cadmus.errors import InputError
 from cadmus.evaluate.grading import MODEL, Policy, grade, tasks_of
 from cadmus.evaluate.results import METRICS, accuracy_by
 from cadmus.programs import Programs, Samples
@@ -197,10 +196,3 @@ def test_random_programs_without_a_fair_prompt_are_not_asked() -> None:
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_no_programs_are_asked_no_question(template: str) -> None:
     assert tasks_of(samples_of(template, prompt_length=[])) == []
-
-
-def test_programs_that_cannot_be_asked_are_refused() -> None:
-    # Each of its prompts is true.
-    always_true = samples_of("random", "8Bt-Z?Ex+'", prompt_length=5)
-    with pytest.raises(InputError, match="none of the 1 programs of random can be asked a question"):
-        tasks_of(always_true)

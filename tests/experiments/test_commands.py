@@ -154,6 +154,14 @@ def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, r
         assert all("% [" in line and " solved, best baseline (" in line for line in told.stdout.splitlines())
 
 
+@pytest.mark.parametrize("command", ["completions", "curve"])
+def test_programs_that_cannot_be_asked_are_an_error(place, tmp_path, command: str, monkeypatch) -> None:
+    monkeypatch.setattr("cadmus.evaluate.grading.tasks_of", lambda samples, limit: [])
+    refused = invoke(place, command, tmp_path / "a.parquet")
+    assert isinstance(refused.exception, InputError)
+    assert "none of its test programs can be asked a question" in str(refused.exception)
+
+
 def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
     assert invoke(place, "curve", tmp_path / "a.parquet").exit_code == 0
     curve = pl.read_parquet(tmp_path / "a.parquet")
