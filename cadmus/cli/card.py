@@ -9,7 +9,13 @@ from cadmus.cli.options import MODEL, PATH
 
 @click.command()
 @click.argument("model", type=MODEL)
-@click.option("--completions", type=PATH, required=True, metavar="FILE", help="Results of `cadmus evaluate`.")
+@click.option(
+    "--completions",
+    type=PATH,
+    required=True,
+    metavar="FILE",
+    help="Results of `cadmus evaluate completions`.",
+)
 @click.option(
     "--metrics", type=PATH, metavar="FILE", help="Metrics of `cadmus train`; without, no last loss."
 )

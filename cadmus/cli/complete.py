@@ -133,9 +133,11 @@ def top_instructions(probabilities: "np.ndarray", count: int) -> list[tuple[str,
     return [(isa.INSTRUCTIONS[token].symbol, float(probabilities[token])) for token in tokens]
 
 
-def percent(symbol: str, probability: float) -> str:
+def with_probability(symbol: str, probability: float) -> str:
     """Return an instruction and its probability, with a fixed width."""
-    return f"{symbol} {100 * probability:5.1f} %"
+    from cadmus.evaluate.intervals import percent
+
+    return f"{symbol} {percent(probability):>6}"
 
 
 def _as_json(found: Completion, top: int) -> str:
@@ -166,7 +168,9 @@ def _show(found: Completion, top: int) -> None:
         return
     click.echo(heading("\nstep  most likely first"))
     for step, row in enumerate(found.probabilities, start=1):
-        click.echo(f"{step:>4}  {'   '.join(percent(*guess) for guess in top_instructions(row, top))}")
+        click.echo(
+            f"{step:>4}  {'   '.join(with_probability(*guess) for guess in top_instructions(row, top))}"
+        )
 
 
 COMMANDS = (complete,)

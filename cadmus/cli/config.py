@@ -46,9 +46,10 @@ def show(file: Path, as_json: bool) -> None:
 @config.command()
 @click.argument("root", default=".", type=DIRECTORY)
 def document(root: Path) -> None:
-    """Write config/README.md, the JSON schema and the questions of docs/grading.md in ROOT.
+    """Write the generated documents of ROOT.
 
-    ROOT is a checkout of Cadmus; the text comes from cadmus/config/ and cadmus/evaluate/questions.py.
+    They are config/README.md, the JSON schema and the questions in docs/grading.md. ROOT is a
+    checkout of Cadmus.
 
     \b
     Example:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from cadmus import isa
-from cadmus.cli.complete import greedy_completion, next_probabilities, percent, top_instructions
+from cadmus.cli.complete import greedy_completion, next_probabilities, top_instructions, with_probability
 from cadmus.cli.machine import verdict
 from cadmus.cli.options import heading
 from cadmus.errors import InputError, suggest
@@ -102,7 +102,10 @@ class Session:
             if predicted is not None and place > 0:
                 before = predicted[place - 1]
                 (guess,) = top_instructions(before, 1)
-                cells = [percent(*guess), percent(symbol, float(before[isa.TOKEN_ID[symbol]]))]
+                cells = [
+                    with_probability(*guess),
+                    with_probability(symbol, float(before[isa.TOKEN_ID[symbol]])),
+                ]
             yield self._row(symbol, _state(instructions[: place + 1]), *cells)
 
     def _row(self, symbol: str, state: str, *cells: str) -> str:
@@ -153,7 +156,7 @@ class Session:
         if self._model and self.program:
             now = next_probabilities(self._model(), self.program)[-1]
             ranked = top_instructions(now, isa.VOCABULARY_SIZE)
-            yield f"most likely {'   '.join(percent(*guess) for guess in ranked[:TOP])}"
+            yield f"most likely {'   '.join(with_probability(*guess) for guess in ranked[:TOP])}"
             symbols = [symbol for symbol, _ in ranked]
         true = (symbol for symbol in symbols if reference.run(self.program + symbol).true)
         yield f"true after  {' '.join(true) or 'no single instruction'}"

@@ -10,7 +10,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from cadmus import isa
 from cadmus.common.files import replacing
-from cadmus.config import Config
+from cadmus.config import TEMPLATES, Config
 from cadmus.docgen import hub
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text, percent
@@ -100,7 +100,7 @@ def write_model_card(directory: Path, completions: Path, metrics: Path | None, o
 
     Args:
         directory: The export of :func:`cadmus.train.loop.train`, with its config and data digest.
-        completions: The output of ``cadmus evaluate`` for this model.
+        completions: The output of ``cadmus evaluate completions`` for this model.
         metrics: The metrics of its training; None leaves the last loss out.
         output: The file to write; the Hub shows README.md in ``directory``.
 
@@ -123,9 +123,13 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
     assert config is not None, "checked above"
     graded = _completions(completions, directory)
     flops, seconds = noted["flops"], noted["seconds"]
-    trained_on = int(graded.unique("template")["training_programs"].sum())
+    trained_on = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     solved = table3_accuracy.data(graded).filter(policy="model", metric="solved")
-    worst = solved.sort("gap").row(0, named=True)
+    if solved["gap"].has_nulls():
+        raise InputError(f"{completions}: policy: has no baselines; evaluate again")
+    # Where a constant is always right, no gap is above 0.
+    beatable = solved.filter(pl.col("accuracy") - pl.col("gap") < 1)
+    worst = (beatable if len(beatable) else solved).sort("gap").row(0, named=True)
     ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
     text = TEXT.substitute(
         name=config.name,
@@ -208,7 +212,7 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
 
 
 def _completions(path: Path, directory: Path) -> pl.DataFrame:
-    """Return the results of ``cadmus evaluate``, checked to be of this model."""
+    """Return the results of ``cadmus evaluate completions``, checked to be of this model and its dataset."""
     graded = read_results(path, table3_accuracy.COLUMNS[0])
     origin = pl.read_parquet_metadata(path) if path.suffix == ".parquet" else {}
     ours = weights_digest(directory)

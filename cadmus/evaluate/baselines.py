@@ -1,4 +1,4 @@
-"""Trivial policies, graded like the model, and the test programs whose like is in the training set."""
+"""Trivial policies, graded like the model, and near-duplicates of training programs."""
 
 from collections import Counter
 from pathlib import Path
@@ -30,6 +30,7 @@ BASELINES = {
 * ``most_frequent`` with the most frequent completion of its question in the training set;
 * ``ngram`` with the likeliest instructions of a 5-gram model over the training programs.
 """
+_FREQUENT = 1_000
 _CONSTANTS = [row.symbol for row in isa.INSTRUCTIONS if row.symbol != isa.END]
 
 
@@ -52,7 +53,10 @@ class Learned:
         self.most_frequent: dict[str, str] = {}
         self.seen: dict[str, set[str]] = {task.name: set() for task in tasks}
         completions: dict[str, Counter[str]] = {task.name: Counter() for task in tasks}
-        asked = {task.name: things_asked(task.question, task.programs).unique() for task in tasks}
+        asked = {
+            task.name: things_asked(task.question, task.programs, task.prompt_length).unique()
+            for task in tasks
+        }
         files = [file for file in read_manifest(directory)["files"] if file["split"] == "train"]
         shards = stream_split(directory, "train")
         for file, shard in zip(progress("baselines", files), shards, strict=True):
@@ -60,7 +64,7 @@ class Learned:
             for task in tasks:
                 if task.question.template == file["template"]:
                     completions[task.name].update(_completions(task, shard))
-                    found = things_asked(task.question, shard.programs)
+                    found = things_asked(task.question, shard.programs, shard.prompt_length)
                     self.seen[task.name].update(found.filter(found.is_in(asked[task.name].implode())))
         for name, counts in completions.items():
             # Equally frequent ones: the first in the alphabet.
@@ -84,11 +88,12 @@ def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl
 
 
 def _completions(task: Task, shard: Samples) -> dict[str, int]:
-    """Count the completions of training programs."""
+    """Count the most frequent completions of training programs; the rare ones of a shard are left out."""
     rows, prompt_length = task.question.cut(shard)
     rest = shard.programs.take(rows).suffixes(prompt_length)
     counts = pl.Series("completion", rest.to_arrow()).value_counts()
-    return dict(counts.iter_rows())
+    most = counts.sort("count", "completion", descending=[True, False]).head(_FREQUENT)
+    return dict(most.iter_rows())
 
 
 def _best_constant(task: Task, dataset: Dataset) -> str:

@@ -105,11 +105,11 @@ def comparator(of: Completed) -> np.ndarray:
 
 
 def equal_expression(of: Completed) -> np.ndarray:
-    """The completion is an expression without the first one in it, and ``=``."""
+    """The completion is an expression that does not repeat the first one, and ``=``."""
     starts = second_expressions(of.references)
     firsts = of.references.prefixes(starts).to_strings()
     shaped = [
-        text[-1:] == "=" and is_expression(text[:-1]) and first not in text
+        text[-1:] == "=" and is_expression(text[:-1]) and not _repeats(text[:-1], first)
         for text, first in zip(of.texts, firsts, strict=True)
     ]
     return _all(of.verified, of.same_outputs, np.array(shaped, np.bool_))
@@ -168,6 +168,11 @@ def fresh_calls(dataset: Dataset) -> dict[str, Programs]:
 def true_program(of: Completed) -> np.ndarray:
     """The program is true and drops nothing."""
     return of.verified
+
+
+def _repeats(second: str, first: str) -> bool:
+    # A single literal is in many expressions that are no repetition.
+    return second == first if len(first) == 1 else first in second
 
 
 def _all(*conditions: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ import polars as pl
 from cadmus.common.progress import progress
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.evaluate.criteria import Completed
-from cadmus.evaluate.questions import Question, questions_of, things_asked
+from cadmus.evaluate.questions import QUESTIONS, Question, questions_of, things_asked
 from cadmus.programs import Programs, Samples
 
 MODEL = "model"
@@ -70,6 +70,20 @@ def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
     return tasks
 
 
+def unsolved_reference(task: Task, dataset: Dataset) -> str | None:
+    """Return a program whose own completion does not solve its question: None if there is none.
+
+    Questions that are declared for a template are tested on its programs.
+    """
+    if task.name in QUESTIONS:
+        return None
+    ended = np.ones(len(task.prompt_length), np.bool_)
+    own = task.programs.suffixes(task.prompt_length)
+    solved = task.question.solves(Completed(task.programs, task.prompt_length, own, ended, dataset))
+    unsolved = task.programs.take(np.flatnonzero(~solved)[:1]).to_strings()
+    return unsolved[0] if unsolved else None
+
+
 def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.DataFrame:
     """Complete programs and grade the completions.
 
@@ -97,7 +111,7 @@ def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.
                     "question": pl.repeat(task.name, len(ended), eager=True),
                     "program": task.programs.to_strings(),
                     "prompt_length": task.prompt_length,
-                    "asked": things_asked(task.question, task.programs),
+                    "asked": things_asked(task.question, task.programs, task.prompt_length),
                     "completion": of.texts,
                     "ended": ended,
                     "uses_drop": of.uses_drop,

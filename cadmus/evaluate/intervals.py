@@ -65,17 +65,28 @@ def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
 def bootstrap(correct: np.ndarray, programs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of the 95% percentile bootstrap interval of each measure: float64, shape (measures,).
 
-    Where all programs are right, or all are wrong, resamples do not differ; the interval is then Wilson's
-    over the clusters. Arguments are those of :func:`resampled`.
+    Where resamples do not differ, as when all programs are right, the interval is Wilson's over the clusters.
+    Arguments are those of :func:`resampled`.
     """
     low, high = np.nanquantile(resampled(correct, programs), [0.025, 0.975], axis=0)
-    hits, n = correct.sum((0, 1)), programs.sum()
     clusters = int((programs.sum(0) > 0).sum())
-    none_low, none_high = wilson(0, clusters)
-    all_low, all_high = wilson(clusters, clusters)
-    low = np.where(hits == 0, none_low, np.where(hits == n, all_low, low))
-    high = np.where(hits == 0, none_high, np.where(hits == n, all_high, high))
-    return low, high
+    fallback = wilson(clusters * correct.sum((0, 1)) / programs.sum(), clusters)
+    same = low == high
+    return np.where(same, fallback[0], low), np.where(same, fallback[1], high)
+
+
+def gap_interval(correct: np.ndarray, programs: np.ndarray) -> tuple[float, float]:
+    """Return the bounds of the 95% bootstrap interval of the first measure's accuracy minus the second's.
+
+    Both have the same resamples. If neither accuracy differs among them, the interval is that of
+    :func:`bootstrap` for the first, moved by the second. Arguments are those of :func:`resampled`.
+    """
+    accuracies = resampled(correct, programs)
+    low, high = np.nanquantile(accuracies[:, 0] - accuracies[:, 1], [0.025, 0.975])
+    if np.nanmax(np.ptp(accuracies, axis=0)) == 0:
+        bounds = bootstrap(correct[..., :1], programs)
+        low, high = (bound[0] - correct[..., 1].sum() / programs.sum() for bound in bounds)
+    return float(low), float(high)
 
 
 def percent(fraction: float, sign: str = "%", signed: bool = False) -> str:

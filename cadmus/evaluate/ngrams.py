@@ -27,9 +27,11 @@ class NGrams:
         self._row_of = np.full(_BASE**_CONTEXT, -1, np.int32)
         self._counts = np.zeros((_FIRST_ROWS, isa.VOCABULARY_SIZE), np.int64)
         self._rows = 0
+        self._likeliest: list[np.ndarray] = []
 
     def count(self, programs: Programs) -> None:
         """Count the n-grams of training programs, their ends included."""
+        self._likeliest = []
         first = 0
         while first < len(programs):
             first, self._rows = _count(
@@ -45,6 +47,8 @@ class NGrams:
             int8, shape (66 ** length,) each; -1 where the context was not seen. A context is a number in base
             66, its last token the last digit.
         """
+        if self._likeliest:
+            return self._likeliest
         codes = np.flatnonzero(self._row_of >= 0)
         counts = self._counts[self._row_of[codes]]
         tables = []
@@ -58,7 +62,8 @@ class NGrams:
                 summed = np.zeros((len(codes), isa.VOCABULARY_SIZE), np.int64)
                 np.add.at(summed, merged, counts)
                 counts = summed
-        return tables[::-1]
+        self._likeliest = tables[::-1]
+        return self._likeliest
 
     def complete(self, prompts: Programs, max_length: int) -> tuple[Programs, np.ndarray]:
         """Complete each prompt until the end ``.`` or until it has ``max_length`` instructions.

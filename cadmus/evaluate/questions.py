@@ -117,7 +117,7 @@ QUESTIONS: dict[str, Question] = {
     "equality": Question(
         "equality",
         "after the first expression",
-        "it is an expression and `=`, and leaves one 1. The first expression does not occur in it",
+        "it is an expression and `=`, and leaves one 1. It does not repeat the first expression",
         "expression pair",
         _after_the_first_expression,
         criteria.equal_expression,
@@ -159,7 +159,7 @@ QUESTIONS: dict[str, Question] = {
         "random",
         "near the middle, where the program is not true yet and what follows drops nothing. At most half of "
         "the prompts leave nothing, the others a false value",
-        "the program becomes true with all that is there",
+        "the completed program is true",
         "program",
         _where_not_true_yet,
         criteria.true_program,
@@ -192,7 +192,7 @@ QUESTIONS: dict[str, Question] = {
         "complete_algorithm",
         "before the definition",
         "its function gives the results of all examples (*fits examples*), and those of the reference on "
-        f"{criteria.FRESH_INPUTS} distinct fresh inputs drawn as the examples were",
+        f"{criteria.FRESH_INPUTS} fresh inputs drawn as the examples were, or on all 12 single numbers",
         "function",
         _as_sampled,
         criteria.induced,
@@ -235,11 +235,15 @@ def definitions() -> list[list[str]]:
     return [[title(name), asked.prompt, asked.solved] for name, asked in QUESTIONS.items()]
 
 
-def things_asked(question: Question, programs: Programs) -> "pl.Series":
-    """Return what each program asks about, as text: strings, shape (n,)."""
+def things_asked(question: Question, programs: Programs, prompt_length: np.ndarray) -> "pl.Series":
+    """Return what each program asks about, as text: strings, shape (n,).
+
+    Sequences are those of the prompt; an answer may be one as well.
+    """
     import polars as pl
 
-    texts = pl.Series("program", programs.to_arrow())
+    asked = programs.prefixes(prompt_length) if question.about == "sequence" else programs
+    texts = pl.Series("program", asked.to_arrow())
     if question.about == "expression pair":
         starts = pl.Series("start", second_expressions(programs))
         pair = pl.DataFrame([texts, starts]).select(

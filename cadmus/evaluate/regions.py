@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import bootstrap, resampled
+from cadmus.evaluate.intervals import bootstrap, gap_interval
 
 PREDICTIONS = {"less": "<", "equal": "=", "greater": ">"}
 """Columns that count the predicted comparators."""
@@ -139,10 +139,5 @@ def _measured(pairs: pl.DataFrame) -> tuple[Any, ...]:
     low, high = (float(bound[0]) for bound in bootstrap(both[..., :1], clusters))
     n = programs.sum()
     accuracy, best = float(correct.sum() / n), float(constant.sum() / n)
-    ours, theirs = resampled(both, clusters).T
-    gap_low, gap_high = (float(bound) for bound in np.quantile(ours - theirs, [0.025, 0.975]))
-    if gap_low == gap_high:
-        # Resamples do not differ; the interval of the accuracy does not vanish either.
-        gap_low, gap_high = low - best, high - best
     counts = len(pairs), int(n), int(correct.sum())
-    return *counts, accuracy, low, high, best, accuracy - best, gap_low, gap_high
+    return *counts, accuracy, low, high, best, accuracy - best, *gap_interval(both, clusters)

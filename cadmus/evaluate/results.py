@@ -1,6 +1,7 @@
 """Result files: written by experiments, read by figures and tables."""
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import polars as pl
 
 from cadmus.common.files import replacing
 from cadmus.errors import InputError, suggest
-from cadmus.evaluate.intervals import bootstrap, resampled, wilson
+from cadmus.evaluate.intervals import bootstrap, gap_interval, wilson
 
 METRICS = {
     "solved": "Solved",
@@ -94,7 +95,7 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
         baseline's), low, high: the 95% bootstrap interval, with the same resamples for both.
 
     Raises:
-        InputError: no such metric.
+        InputError: no such metric, or the best baseline completed other programs than the model.
     """
     if metric not in METRICS:
         raise InputError(f"no metric {metric!r}; {suggest(metric, METRICS)}")
@@ -105,24 +106,27 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
         if model is None or not graded or model[metric].has_nulls():
             continue
         best = max(graded, key=lambda policy: graded[policy][metric].sum())
+        if not model["asked"].equals(graded[best]["asked"]):
+            raise InputError(
+                f"policy {best}: its programs are not those of the model; evaluate both together"
+            )
         both = model.with_columns(graded[best][metric].alias("baseline"))
         correct, programs = _by_cluster(both, [metric, "baseline"])
-        ours, theirs = resampled(correct, programs).T
-        low, high = np.nanquantile(ours - theirs, [0.025, 0.975])
         ours_solved, theirs_solved = correct.sum((0, 1))
         gap = float(ours_solved - theirs_solved) / len(model)
-        rows.append((*group, best, gap, float(low), float(high)))
+        rows.append((*group, best, gap, *gap_interval(correct, programs)))
     fractions = dict.fromkeys(("gap", "low", "high"), pl.Float64)
     return _frame(rows, completions, keys, {"baseline": pl.String, **fractions})
 
 
-def best_baseline(accuracies: pl.DataFrame) -> pl.DataFrame:
+def best_baseline(accuracies: pl.DataFrame, metric: str = "solved") -> pl.DataFrame:
     """Return the rows of the baseline with the highest accuracy over all rows: none without baselines.
 
     Args:
         accuracies: from :func:`accuracy_by`, of one question.
+        metric: one of :data:`METRICS`, whose rows are returned.
     """
-    of_baselines = accuracies.filter(pl.col("policy") != "model", metric="solved")
+    of_baselines = accuracies.filter(pl.col("policy") != "model", metric=metric)
     best = (
         of_baselines.group_by("policy", maintain_order=True)
         .agg((pl.col("correct").sum() / pl.col("programs").sum()).alias("accuracy"))
@@ -175,13 +179,14 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     """Read a result file (Parquet, CSV or JSON lines, by its suffix) that has at least ``columns``.
 
     Raises:
-        InputError: the file is missing, damaged or empty, or a column is missing or has the wrong type.
+        InputError: the file is missing, damaged or empty, a column is missing or has the wrong type, or it
+            holds completions with none of the model or with missing metrics.
     """
     path = Path(path)
     readers: dict[str, Callable[[Path], pl.DataFrame]] = {
         ".parquet": pl.read_parquet,
-        ".csv": pl.read_csv,
-        ".jsonl": pl.read_ndjson,
+        ".csv": partial(pl.read_csv, infer_schema_length=None),
+        ".jsonl": partial(pl.read_ndjson, infer_schema_length=None),
     }
     if path.suffix not in readers:
         raise InputError(f"{path}: not a result file; its suffix must be {' or '.join(readers)}")
@@ -201,7 +206,28 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
         raise InputError(f"{path}: has no rows; write it again")
     for column in columns:
         found, texts = results.schema[column], column in TEXTS
-        if (found != pl.Null and (found == pl.String) != texts) or found.is_nested():
+        empty = results[column].null_count() == len(results)
+        if not empty and ((found == pl.String) != texts or found.is_nested()):
             wanted = "text" if texts else "numbers"
             raise InputError(f"{path}: column {column!r} holds {found}, not {wanted}; write it again")
+    if {"policy", "question", "solved"} <= set(columns):
+        _check_completions(results, path)
     return results
+
+
+def _check_completions(completions: pl.DataFrame, path: Path) -> None:
+    """Check completions of the model and the baselines.
+
+    Raises:
+        InputError: there are none of the model, or a metric is missing for some programs of a question.
+    """
+    if "model" not in completions["policy"]:
+        raise InputError(f"{path}: policy: has no completions of the model; evaluate again")
+    metrics = [metric for metric in METRICS if metric in completions.columns]
+    defined = completions.group_by("question").agg(pl.col(metrics).is_null().mean())
+    for metric in metrics:
+        partly = defined.filter(pl.col(metric).is_between(0, 1, closed="none"))
+        if len(partly):
+            raise InputError(
+                f"{path}: {metric}: is missing for some programs of {partly['question'][0]}; evaluate again"
+            )

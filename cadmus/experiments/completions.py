@@ -22,7 +22,9 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Complete test programs and grade them by execution, beside four trivial baselines.
+    """Complete test programs and grade them by execution.
+
+    Four trivial baselines are graded as well.
 
     Table 3, accuracy by length and by examples, and the page of failures are made from them.
     """
@@ -52,9 +54,10 @@ def ask(subject: Subject, most: int) -> "list[Task]":
     """Return the questions that at most ``most`` test programs per template are asked.
 
     Raises:
-        InputError: as :meth:`Subject.test_programs`, or no program can be asked, as few random ones can.
+        InputError: as :meth:`Subject.test_programs`; or no program can be asked, as few random ones can; or
+            a template that has no question of its own does not ask for a written answer.
     """
-    from cadmus.evaluate.grading import tasks_of
+    from cadmus.evaluate.grading import tasks_of, unsolved_reference
 
     tasks = tasks_of(subject.test_programs(), most)
     if not tasks:
@@ -62,6 +65,13 @@ def ask(subject: Subject, most: int) -> "list[Task]":
             f"{subject.dataset}: none of its {subject.config.evaluate.split} programs can be asked a "
             "question; sample more of them, or other templates"
         )
+    for task in tasks:
+        program = unsolved_reference(task, subject.config.dataset)
+        if program is not None:
+            raise InputError(
+                f"{subject.dataset}: {task.question.template}: its own completion does not solve "
+                f"{program!r}; give the template a question in cadmus/evaluate/questions.py"
+            )
     return tasks
 
 

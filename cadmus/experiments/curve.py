@@ -21,7 +21,10 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Accuracy of each snapshot of a training, by training compute, beside the baselines."""
+    """Accuracy of each snapshot of a training, by training compute.
+
+    The baselines are those of `cadmus evaluate completions`.
+    """
     import polars as pl
 
     from cadmus.evaluate.baselines import Learned, grade_baselines

@@ -20,7 +20,6 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
     rows = []
     for (examples,), part in results.group_by(["examples"], maintain_order=True):
         model = {row["metric"]: row for row in part.filter(policy="model").iter_rows(named=True)}
-        baseline = best_baseline(part)
         rows.append(
             {
                 "Examples": f"{examples}",
@@ -29,8 +28,16 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
                     METRICS[metric]: as_text(*(model[metric][key] for key in ("accuracy", "low", "high")))
                     for metric in ("solved", "fits")
                 },
-                "Best baseline, solved": percent(baseline["accuracy"][0]) if len(baseline) else "",
+                **{
+                    f"Best baseline, {METRICS[metric].lower()}": _baseline(best_baseline(part, metric))
+                    for metric in ("solved", "fits")
+                },
             }
         )
-    headings = ("Examples", "Tested", METRICS["solved"], METRICS["fits"], "Best baseline, solved")
+    metrics = METRICS["solved"], METRICS["fits"]
+    headings = ("Examples", "Tested", *metrics, *(f"Best baseline, {name.lower()}" for name in metrics))
     return pl.DataFrame(rows, dict.fromkeys(headings, pl.String))
+
+
+def _baseline(best: pl.DataFrame) -> str:
+    return percent(best["accuracy"][0]) if len(best) else ""

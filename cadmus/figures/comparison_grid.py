@@ -104,7 +104,7 @@ def _regions(grid: pl.DataFrame) -> list[list[str]]:
         paper = reported.GRID.get(row["region"])
         accuracy = as_text(row["accuracy"], row["low"], row["high"])
         cells = [REGIONS[row["region"]], f"{row['pairs']:,}", accuracy, percent(row["best_constant"])]
-        rows.append([*cells, "" if paper is None else f"{paper:.0%}"])
+        rows.append([*cells, "" if paper is None else percent(paper)])
     return rows
 
 

@@ -29,7 +29,7 @@ def table(grid: pl.DataFrame) -> pl.DataFrame:
             "Chance": percent(row["chance"]),
             "Best constant": "" if row["best_constant"] is None else percent(row["best_constant"]),
             "Gap": _gap(row),
-            "Paper": "" if row["paper"] is None else f"{row['paper']:.0%}",
+            "Paper": "" if row["paper"] is None else percent(row["paper"]),
         }
         for row in data(grid).iter_rows(named=True)
     )

@@ -4,20 +4,22 @@ import polars as pl
 
 from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.questions import in_order, questions_of, title
-from cadmus.evaluate.results import METRICS, accuracy_by
+from cadmus.evaluate.results import METRICS, accuracy_by, best_baseline
 
 COLUMNS = (("policy", "template", "question", "asked", "seen", *METRICS),)
 
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the accuracy of the model by question, with and without near-duplicates.
+    """Return the accuracy of each policy by question, with and without near-duplicates.
 
     Returns:
-        question, seen (1 or 0), programs, correct, accuracy, low, high; no row where there is no program.
+        question, seen (1 or 0), policy, programs, correct, accuracy, low, high; no row where there is no
+        program.
     """
-    model = completions.filter(policy="model").with_columns(pl.col("seen").cast(pl.Int64))
-    solved = accuracy_by(model, "question", "seen").filter(metric="solved").drop("policy", "metric")
-    return solved.sort(pl.col("question").cast(in_order(model["question"])), "seen")
+    counted = completions.with_columns(pl.col("seen").cast(pl.Int64))
+    solved = accuracy_by(counted, "question", "seen").filter(metric="solved")
+    question = pl.col("question").cast(in_order(completions["question"]))
+    return solved.sort(question, "seen", maintain_order=True)
 
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:
@@ -29,18 +31,25 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
     }
     rows = []
     for (question,), part in data(completions).group_by(["question"], maintain_order=True):
-        found = {row["seen"]: row for row in part.iter_rows(named=True)}
+        found = {row["seen"]: row for row in part.filter(policy="model").iter_rows(named=True)}
         seen = found[1]["programs"] if 1 in found else 0
+        baselines = {of: best_baseline(part.filter(seen=of)) for of in (0, 1)}
         rows.append(
             {
                 "Sub-problem": title(str(question)),
-                "Asked about": about[str(question)],
+                "Asked about": about.get(str(question), ""),
                 "Seen in training": percent(seen / sum(row["programs"] for row in found.values())),
                 "Solved, seen": _accuracy(found.get(1)),
+                "Best baseline, seen": _baseline(baselines[1]),
                 "Solved, not seen": _accuracy(found.get(0)),
+                "Best baseline, not seen": _baseline(baselines[0]),
             }
         )
     return pl.DataFrame(rows)
+
+
+def _baseline(best: pl.DataFrame) -> str:
+    return percent(best["accuracy"][0]) if len(best) else ""
 
 
 def _accuracy(row: dict[str, float] | None) -> str:

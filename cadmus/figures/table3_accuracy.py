@@ -30,11 +30,13 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
         )
         for metric in METRICS
     )
+    trained = dict(completions.group_by("template").agg(pl.col("training_programs").max()).iter_rows())
     paper = {name: accuracy for name, (_, accuracy) in reported.TABLE3.items()}
     return (
-        accuracy_by(completions, "template", "training_programs", "question")
+        accuracy_by(completions, "template", "question")
         .with_columns(
-            pl.col("template").replace_strict(paper, default=None, return_dtype=pl.Float64).alias("paper")
+            pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
+            pl.col("template").replace_strict(paper, default=None, return_dtype=pl.Float64).alias("paper"),
         )
         .join(gaps, ["question", "policy", "metric"], "left", maintain_order="left")
         .drop("template")

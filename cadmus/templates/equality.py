@@ -11,6 +11,8 @@ def equality(draw: Draw, n: int) -> Samples:
     fields = draw.dataset.templates.equality
     x = draw.values(n, fields)
     first, second = draw.expression(x, fields), draw.expression(x, fields)
-    different = np.flatnonzero(~second.contain(first))
+    # A single literal is in many expressions that are no repetition.
+    repeated = second.contain(first) & ((first.lengths > 1) | (second.lengths == 1))
+    different = np.flatnonzero(~repeated)
     first, second, x = first.take(different), second.take(different), x[different]
     return Samples(join(first, second, b"="), first.lengths, x, x)

@@ -41,7 +41,7 @@ WRITERS = {
     "numbers.parquet": lambda path: write_results(pl.DataFrame({"x": range(100)}), path, {}),
     "figure.pdf": lambda path: style.save(Figure(), [path]),
     "figure.png": lambda path: style.save(Figure(), [path]),
-    "table.md": lambda path: tables.save(pl.DataFrame({"x": ["text" * 100]}), [path]),
+    "table.md": lambda path: tables.save(*[pl.DataFrame({"x": ["text" * 100]})] * 2, [path]),
     "model": lambda path: save_export(GPT(SIZES), SIZES, path, {}),
 }
 

@@ -55,9 +55,11 @@ def checkout(tmp_path_factory):
 @pytest.fixture
 def snakemake(checkout, tmp_path):
     """Run the tiny config with the profile, with changed site settings, up to the model."""
-    sinfo = tmp_path / "sinfo"
-    sinfo.write_text("#!/bin/sh\necho 'gpu*|64|512000|gpu:h100:8|infinite'\n")
-    sinfo.chmod(0o755)
+    # The plugin looks for squeue when it is loaded.
+    for name, answer in (("sinfo", "gpu*|64|512000|gpu:h100:8|infinite"), ("squeue", "")):
+        stub = tmp_path / name
+        stub.write_text(f"#!/bin/sh\necho '{answer}'\n")
+        stub.chmod(0o755)
     environment = environment_of(checkout)
     environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
 
