@@ -108,7 +108,7 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
         best = max(graded, key=lambda policy: graded[policy][metric].sum())
         if not model["asked"].equals(graded[best]["asked"]):
             raise InputError(
-                f"policy {best}: its programs are not those of the model; evaluate both together"
+                f"policy {best}: completed other programs than the model; evaluate both together"
             )
         both = model.with_columns(graded[best][metric].alias("baseline"))
         correct, programs = _by_cluster(both, [metric, "baseline"])

@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 from cadmus.config import TEMPLATES, Dataset
-from cadmus.evaluate.grading import MODEL, Policy, grade, tasks_of
+from cadmus.evaluate.grading import MODEL, Policy, Task, grade, tasks_of, unsolved_reference
+from cadmus.evaluate.questions import questions_of
 from cadmus.evaluate.results import METRICS, accuracy_by
 from cadmus.programs import Programs, Samples
 
@@ -196,3 +197,17 @@ def test_random_programs_without_a_fair_prompt_are_not_asked() -> None:
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_no_programs_are_asked_no_question(template: str) -> None:
     assert tasks_of(samples_of(template, prompt_length=[])) == []
+
+
+def test_an_added_template_must_ask_for_a_written_answer() -> None:
+    (question,) = questions_of("modular_sum").values()
+
+    def task(*programs: str) -> Task:
+        lengths = np.array([program.index(" ") for program in programs])
+        joined = Programs.from_strings(program.replace(" ", "") for program in programs)
+        return Task("modular_sum", question, joined, lengths)
+
+    assert unsolved_reference(task("78+5% 0=", "34+ 7="), DATASET) is None
+    assert unsolved_reference(task("78+5% 0=", "34+9 <"), DATASET) == "34+9<"
+    asked = samples_of("basic_math", "34+9<", prompt_length=4)
+    assert unsolved_reference(tasks_of(asked)[0], DATASET) is None

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadmus.evaluate.intervals import RESAMPLES, as_text, bootstrap, percent, resampled, wilson
+from cadmus.evaluate.intervals import RESAMPLES, as_text, bootstrap, gap_interval, percent, resampled, wilson
 
 
 @pytest.mark.parametrize(
@@ -152,3 +152,18 @@ def test_all_right_and_all_wrong_have_the_interval_of_wilson_over_clusters() -> 
     low, high = bootstrap(correct, programs)
     assert [low[0], high[0]] == pytest.approx(np.ravel(wilson(3, 3)))
     assert [low[1], high[1]] == pytest.approx(np.ravel(wilson(0, 3)))
+
+
+def test_one_cluster_tells_little() -> None:
+    low, high = bootstrap(np.array([[[5.0]]]), np.array([[10.0]]))
+    assert low[0] < 0.2
+    assert high[0] > 0.8
+
+
+def test_gaps_of_one_prediction_vanish_and_of_constants_do_not() -> None:
+    rng = np.random.default_rng(0)
+    programs, hits = np.ones((1, 200)), rng.random((1, 200, 1)) < 0.5
+    assert gap_interval(np.concatenate([hits, hits], 2), programs) == (0, 0)
+    right, wrong = np.ones((1, 200, 1)), np.zeros((1, 200, 1))
+    low, high = gap_interval(np.concatenate([right, wrong], 2), programs)
+    assert (low, high) == (pytest.approx(wilson(200, 200)[0]), 1)

@@ -325,19 +325,41 @@ def test_every_question_is_of_a_template_and_added_templates_ask_for_an_answer()
     ("name", "programs", "asked"),
     [
         # In either order, whatever the comparator.
-        ("less_greater", ["12+34*<", "34*12+>"], ["12+ 34*"] * 2),
-        ("equality", ["33*9=", "933*="], ["33* 9"] * 2),
-        ("basic_sequences", ["u1b2b3b0@1=", "u1b2b3bL3=", "3I$3="], ["u1b2b3b", "u1b2b3b", "3I"]),
-        ("advanced_sequences", ["u1b2b3bE1>KL2=", "u1bu2bc$3="], ["u1b2b3b", "u1b u2b"]),
-        ("apply_labels", [r"\L1>;u1bf!"], [r"\L1>;"]),
-        ("subroutines", [r"\41-*;9f27="], [r"\41-*;"]),
-        ("subroutines_definition", [r"\1+;8g2=\3-f;"], [r"\1+; \3-f;"]),
-        ("complete_algorithm", [r"2f4=3f6=\2*;"], [r"\2*;"]),
-        ("random", ["10!"], ["10!"]),
+        ("less_greater", ["12+34* <", "34*12+ >"], ["12+ 34*"] * 2),
+        ("equality", ["33* 9=", "9 33*="], ["33* 9"] * 2),
+        ("basic_sequences", ["u1b2b3b0@ 1=", "u1b2b3bL 3=", "3I$ 3="], ["u1b2b3b", "u1b2b3b", "3I"]),
+        # The answer is a sequence as well.
+        ("advanced_sequences", ["u1b2b3bE1>K u2b3bY", "u1bu2bc$ 3="], ["u1b2b3b", "u1b u2b"]),
+        ("apply_labels", [r"\L1>;u1bf 0="], [r"\L1>;"]),
+        ("subroutines", [r"\41-*;9f27 ="], [r"\41-*;"]),
+        ("subroutines_definition", [r"\1+;8g2= \3-f;"], [r"\1+; \3-f;"]),
+        ("complete_algorithm", [r"2f4=3f6= \2*;"], [r"\2*;"]),
+        ("random", ["10 !"], ["10!"]),
     ],
 )
 def test_things_asked(name: str, programs: list[str], asked: list[str]) -> None:
-    assert things_asked(QUESTIONS[name], Programs.from_strings(programs)).to_list() == asked
+    """A space ends the prompt."""
+    lengths = np.array([program.index(" ") for program in programs])
+    joined = Programs.from_strings(program.replace(" ", "") for program in programs)
+    assert things_asked(QUESTIONS[name], joined, lengths).to_list() == asked
+
+
+@pytest.mark.parametrize(
+    ("first", "completion", "solved"),
+    [
+        ("5", "41+=", True),
+        ("5", "t5-=", True),
+        ("5", "5=", False),
+        ("23+", "41+=", True),
+        ("23+", "23+=", False),
+        ("23+", "23+0+=", False),
+        ("23+", "023++=", False),
+    ],
+)
+def test_repeating_the_first_expression_is_not_solving_an_equality(first, completion, solved) -> None:
+    program = f"{first}05+="
+    task = Task("equality", QUESTIONS["equality"], Programs.from_strings([program]), np.array([len(first)]))
+    assert graded(task, [completion])["solved"].to_list() == [solved]
 
 
 def test_random_programs_are_cut_where_they_are_not_true_yet() -> None:

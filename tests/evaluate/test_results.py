@@ -169,3 +169,43 @@ def test_a_gap_needs_a_model_a_baseline_and_a_metric_that_is_defined() -> None:
         gaps_by(graded, "question", metric="nonsense")
     with pytest.raises(InputError, match=r"no metric 'verified_equality'; did you mean 'verified'\?"):
         gaps_by(graded, metric="verified_equality")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
+def test_completions_are_read_from_every_format_and_checked(tmp_path, suffix: str) -> None:
+    columns = ("policy", "question", *METRICS)
+    given = pl.DataFrame(
+        {
+            "policy": ["model"] * 300,
+            "question": ["random"] * 200 + ["complete_algorithm"] * 100,
+            **{metric: [k % 2 == 0 for k in range(300)] for metric in METRICS},
+        }
+    ).with_columns(fits=pl.when(pl.col("question") != "random").then("fits"))
+
+    def read(frame: pl.DataFrame) -> pl.DataFrame:
+        path = tmp_path / f"c{suffix}"
+        write = {".parquet": frame.write_parquet, ".csv": frame.write_csv, ".jsonl": frame.write_ndjson}
+        write[suffix](path)
+        return read_results(path, columns)
+
+    assert read(given).equals(given)
+    assert len(read(given.head(200))) == 200
+    with pytest.raises(InputError, match="policy: has no completions of the model"):
+        read(given.with_columns(policy=pl.lit("constant")))
+    with pytest.raises(InputError, match="solved: is missing for some programs of random"):
+        read(
+            given.with_columns(
+                solved=pl.when(pl.col("question") != "random")
+                .then("solved")
+                .when(pl.int_range(300) > 5)
+                .then("solved")
+            )
+        )
+
+
+def test_gaps_of_other_programs_are_refused() -> None:
+    model = pl.DataFrame({"policy": "model", "question": "random", "asked": ["1", "2"]})
+    other = pl.DataFrame({"policy": "ngram", "question": "random", "asked": ["2", "1"]})
+    graded = pl.concat([model, other]).with_columns(pl.lit(True).alias(metric) for metric in METRICS)
+    with pytest.raises(InputError, match="policy ngram: completed other programs than the model"):
+        gaps_by(graded, "question")

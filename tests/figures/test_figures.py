@@ -489,7 +489,7 @@ def test_the_grid_has_its_regions_and_the_diagonal_of_the_paper(tmp_path) -> Non
     from cadmus.figures.comparison_grid import draw
 
     texts = [text.get_text() for text in draw(grid()).axes[-1].texts]
-    assert "46%" in texts
+    assert "46.0%" in texts
     # 27 of 30 programs: one pair of the four has none.
     assert "both outside, X = Y" in texts
     assert any(text.startswith("76.7% [") for text in texts)
@@ -503,7 +503,7 @@ def test_the_grid_has_its_regions_and_the_diagonal_of_the_paper(tmp_path) -> Non
     assert diagonal[0] == "| both outside, X = Y"
     assert diagonal[3].startswith("76.7% [")
     assert diagonal[4:6] == ["33.3%", "100.0%"]
-    assert diagonal[-1] == "46% |"
+    assert diagonal[-1] == "46.0% |"
 
 
 def test_regions_without_a_program_are_not_drawn() -> None:
