@@ -72,11 +72,10 @@ def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
         "Sub-problem": title(question) if solved else f"{title(question)}, {METRICS[metric].lower()}",
         "Tested": f"{model['programs']:,}",
         "Solved": as_text(model["accuracy"], model["low"], model["high"]),
-        **{heading: accuracy.get(f"{policy} {metric}", "") for policy, heading in BASELINES.items()},
+        "Paper": "" if model["paper"] is None else percent(model["paper"]),
         "Gap to the best": gap,
+        **{heading: accuracy.get(f"{policy} {metric}", "") for policy, heading in BASELINES.items()},
         "Exact": accuracy["model exact"] if solved else "",
         "Next token": accuracy["model next_token"] if solved else "",
         "Verified": accuracy["model verified"] if solved else "",
-        "Verified, ends at once": accuracy.get("ends_at_once verified", "") if solved else "",
-        "Paper": "" if model["paper"] is None else percent(model["paper"]),
     }
