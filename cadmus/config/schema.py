@@ -40,6 +40,11 @@ class Config(Section):
                 f"train.row_length: {self.train.row_length} is too short for dataset.max_length "
                 f"{self.dataset.max_length} and the end token; set at least {needed}"
             )
+        layer = self.train.state_layer
+        if layer is not None and layer > self.model.layers:
+            raise ValueError(
+                f"train.state_layer: must be at most model.layers {self.model.layers}, got {layer}"
+            )
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         most = self.evaluate.grid.programs_per_pixel

@@ -102,6 +102,11 @@ class Train(Section):
     """DeepSpeed ZeRO stage"""
     prompt_weight: Fraction = 1.0
     """loss weight of a prompt token, relative to a completion token"""
+    state_weight: NonNegative = 0.0
+    """loss weight of state supervision, which predicts the top of the VM's stack after every token by a layer
+    that is not exported; 0 trains without"""
+    state_layer: Positive | None = None
+    """block whose output predicts the state; two before the last when null"""
     precision: Literal["bf16", "fp32"] | None = None
     """when null, bf16 if the CPU or GPU has bf16 instructions, otherwise fp32"""
     ranks: Integer | Literal["auto"] = "auto"

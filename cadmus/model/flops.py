@@ -17,7 +17,7 @@ def parameter_count(sizes: Model) -> int:
     )
 
 
-def training_flops(sizes: Model, tokens: float, pairs: float) -> float:
+def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int = 0) -> float:
     """Return the model FLOPs of forward and backward passes: 6 · M · tokens + 12 · layers · width · pairs.
 
     M counts the parameters of the matrices: layers · (4 · width² + 2 · width · mlp) in the blocks, and
@@ -29,8 +29,10 @@ def training_flops(sizes: Model, tokens: float, pairs: float) -> float:
         sizes: sizes of the model.
         tokens: tokens trained on, end tokens included.
         pairs: pairs of a token and one that it attends to.
+        state_classes: outputs of the layer for state supervision, 0 without it.
     """
-    matrices = sizes.layers * block_matrices(sizes) + isa.VOCABULARY_SIZE * sizes.width
+    outputs = isa.VOCABULARY_SIZE + state_classes
+    matrices = sizes.layers * block_matrices(sizes) + outputs * sizes.width
     return 6 * matrices * tokens + 12 * sizes.layers * sizes.width * pairs
 
 

@@ -8,6 +8,7 @@ import torch
 from cadmus import config
 from cadmus.programs import Samples
 from cadmus.train.batches import Batches
+from cadmus.train.labels import state_labels
 from cadmus.train.packing import PackedBatch, pack_batch
 
 
@@ -80,10 +81,12 @@ class Loader:
             np.maximum(self._prompt_lengths[batch].astype(np.int64) - 1, 0).sum()
         )
         micro_batches = [
-            pack_batch(self._programs.take(rows), self._prompt_lengths[rows], self._row_length).to(
-                self._device
-            )
-            for rows in np.split(batch[self._mine], self._micro_batches)
+            self._pack(rows).to(self._device) for rows in np.split(batch[self._mine], self._micro_batches)
         ]
         weight = completion_targets + self._train.prompt_weight * (targets - completion_targets)
         return Batch(micro_batches, targets + len(batch), pairs, targets, completion_targets, weight)
+
+    def _pack(self, rows: np.ndarray) -> PackedBatch:
+        programs = self._programs.take(rows)
+        labels = state_labels(programs) if self._train.state_weight else None
+        return pack_batch(programs, self._prompt_lengths[rows], self._row_length, labels)

@@ -21,11 +21,13 @@ from cadmus.programs import Samples
 from cadmus.train import checkpoint, data, engine, state
 from cadmus.train.display import Display
 from cadmus.train.errors import Interrupted, memory_errors, rank_local_errors
+from cadmus.train.labels import STATE_CLASSES
 from cadmus.train.loader import Loader
 from cadmus.train.metrics import START, StepResult, advance, metrics_writer, record
 from cadmus.train.packing import NO_TARGET
 from cadmus.train.paths import RunPaths
 from cadmus.train.snapshots import remove_after, snapshot_path, snapshot_steps
+from cadmus.train.supervision import split, training_model
 
 
 def train(
@@ -117,7 +119,7 @@ class Training:
         self.next_batch = self.loader.load(self.step)
 
     def _model(self) -> GPT:
-        model = GPT(self.config.model)
+        model = training_model(self.config.model, self.config.train)
         # The hooks of ZeRO stage 3 break the graph of each block.
         if self.device.type == "cuda" and self.config.train.compile and self.config.train.zero_stage < 3:
             model.compile_blocks()
@@ -176,35 +178,47 @@ class Training:
         """Train on the next batch; ``stop`` if this rank received a signal."""
         train, batch = self.config.train, self.next_batch
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
-        # Sums over the ranks: of all losses, of those in completions, and of the ranks that want to stop.
-        totals = torch.zeros(3, dtype=torch.float64, device=self.device)
+        # Sums over the ranks: of all losses, of those in completions, of those of the state labels, and of
+        # the ranks that want to stop.
+        totals = torch.zeros(4, dtype=torch.float64, device=self.device)
         if stop:
-            totals[2] = 1
+            totals[3] = 1
         for number, packed in enumerate(batch.micro_batches, start=1):
-            logits = self.engine(packed.tokens, packed.positions, packed.segments).float()
+            logits, state_logits = split(self.engine(packed.tokens, packed.positions, packed.segments))
             losses = F.cross_entropy(
-                logits.flatten(0, 1), packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none"
+                logits, packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none"
             )
             total, completion_total = losses.sum(), (losses * packed.completion_mask.flatten()).sum()
             totals[0] += total.detach()
             totals[1] += completion_total.detach()
             loss = train.prompt_weight * total + (1 - train.prompt_weight) * completion_total
-            # DeepSpeed averages over the ranks; the weight is that of the whole batch.
-            self.engine.backward(loss * (self.world_size / batch.weight), scale_wrt_gas=False)
+            # DeepSpeed averages over the ranks; the weights are those of the whole batch.
+            loss = loss * (self.world_size / batch.weight)
+            if packed.labels is not None:
+                state_total = F.cross_entropy(
+                    state_logits, packed.labels.flatten(), ignore_index=NO_TARGET, reduction="sum"
+                )
+                totals[2] += state_total.detach()
+                # Every target follows an instruction, which has a label.
+                loss = loss + state_total * (self.world_size * train.state_weight / batch.targets)
+            self.engine.backward(loss, scale_wrt_gas=False)
             if number == len(batch.micro_batches):
                 # A GPU is still computing, and the optimizer's step waits for it.
                 self.next_batch = self.loader.load(self.step + 1)
             self.engine.step()
         if self.world_size > 1:
             distributed.all_reduce(totals)
-        total_loss, total_completion_loss, stopping = totals.tolist()
+        total_loss, total_completion_loss, total_state_loss, stopping = totals.tolist()
         return StepResult(
             loss=total_loss / batch.targets,
             completion_loss=total_completion_loss / batch.completion_targets,
+            state_loss=total_state_loss / batch.targets if train.state_weight else None,
             learning_rate=learning_rate,
             tokens=batch.tokens,
             programs=train.batch_size,
-            flops=training_flops(self.config.model, batch.tokens, batch.pairs),
+            flops=training_flops(
+                self.config.model, batch.tokens, batch.pairs, STATE_CLASSES if train.state_weight else 0
+            ),
             fill=batch.fill,
             stop=stopping > 0,
         )

@@ -4,6 +4,7 @@
 ``step``                 steps done
 ``loss``                 mean over all targets, in nats
 ``completion_loss``      mean over the targets in completions, in nats
+``state_loss``           mean over the labels of state supervision, in nats; null without
 ``tokens``, ``programs`` trained on since the start
 ``flops``                since the start, see :func:`cadmus.model.flops.training_flops`
 ``seconds``              since the start, over all resumed parts
@@ -40,6 +41,7 @@ class StepResult(NamedTuple):
 
     loss: float
     completion_loss: float
+    state_loss: float | None
     learning_rate: float
     tokens: int
     programs: int
@@ -65,6 +67,7 @@ def record(step: int, progress: Progress, result: StepResult, seconds: float) ->
     return {
         "step": step,
         **progress,
+        "state_loss": result.state_loss,
         "learning_rate": result.learning_rate,
         "tokens_per_second": result.tokens / seconds,
         "fill": result.fill,

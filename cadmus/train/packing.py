@@ -23,6 +23,7 @@ class PackedBatch:
         tokens, positions, segments: int64, shape (R, L), for ``GPT.forward``; padding has segment -1.
         targets: int64, shape (R, L), the next token, or ``NO_TARGET``.
         completion_mask: bool, shape (R, L), True where the target belongs to a completion.
+        labels: int64, shape (R, L), for state supervision, or ``NO_TARGET``; None without it.
         programs: number of programs.
         target_count: number of targets.
     """
@@ -34,14 +35,17 @@ class PackedBatch:
     completion_mask: torch.Tensor
     programs: int
     target_count: int
+    labels: torch.Tensor | None = None
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on a device; a GPU copies it while it computes."""
         if device.type == "cpu":
             return self
-        names = ("tokens", "positions", "segments", "targets", "completion_mask")
+        names = ("tokens", "positions", "segments", "targets", "completion_mask", "labels")
         moved: dict[str, Any] = {
-            name: getattr(self, name).pin_memory().to(device, non_blocking=True) for name in names
+            name: tensor.pin_memory().to(device, non_blocking=True)
+            for name in names
+            if (tensor := getattr(self, name)) is not None
         }
         return replace(self, **moved)
 
@@ -56,13 +60,16 @@ class PackedBatch:
         return self.token_count / self.tokens.numel()
 
 
-def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) -> PackedBatch:
+def pack_batch(
+    programs: Programs, prompt_lengths: np.ndarray, row_length: int, labels: np.ndarray | None = None
+) -> PackedBatch:
     """Pack n programs and their end tokens into rows.
 
     Args:
         programs: n programs.
         prompt_lengths: integers of shape (n,), instructions in the prompt of each.
         row_length: tokens in a row.
+        labels: int64, one per instruction, for state supervision.
 
     Raises:
         ValueError: a program and its end token do not fit into a row.
@@ -78,6 +85,12 @@ def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) 
         isa.END_ID,
     )
     tokens, positions, segments, targets, completion_mask = map(torch.from_numpy, arrays)
+    packed_labels = None
+    if labels is not None:
+        # Every instruction has a target after it: the next one, or the end.
+        packed_labels = torch.full_like(targets, NO_TARGET)
+        places = _places(programs.offsets, rows, columns, row_length)
+        packed_labels.view(-1)[torch.from_numpy(places)] = torch.from_numpy(labels)
     target_count = int(programs.lengths.sum())
     return PackedBatch(
         tokens,
@@ -87,7 +100,15 @@ def pack_batch(programs: Programs, prompt_lengths: np.ndarray, row_length: int) 
         completion_mask,
         programs=len(programs),
         target_count=target_count,
+        labels=packed_labels,
     )
+
+
+def _places(offsets: np.ndarray, rows: np.ndarray, columns: np.ndarray, row_length: int) -> np.ndarray:
+    """Return the place of each instruction in the flattened rows: int64."""
+    starts = rows * row_length + columns - offsets[:-1]
+    places: np.ndarray = np.repeat(starts, np.diff(offsets)) + np.arange(offsets[-1])
+    return places
 
 
 def pack(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray, int]:

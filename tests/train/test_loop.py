@@ -11,7 +11,9 @@ import pytest
 from cadmus import config, isa
 from cadmus.model import WEIGHTS
 from cadmus.model.export import load_export, read_metadata
+from cadmus.model.gpt import GPT
 from cadmus.train import checkpoint
+from cadmus.train.labels import STATE_CLASSES
 from cadmus.train.snapshots import find_snapshots
 from tests.train.runs import (
     assert_same_model,
@@ -36,8 +38,9 @@ NO_DIFFERENCE = 2e-5
         {"precision": "fp32"},
         {"recipe": "paper"},
         {"recipe": "paper", "precision": "fp32", "micro_batch_size": 8},
+        {"state_weight": 1.0},
     ],
-    ids=["muon", "muon-fp32", "adam", "adam-fp32-accumulated"],
+    ids=["muon", "muon-fp32", "adam", "adam-fp32-accumulated", "state"],
 )
 def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, fields):
     assert train(tmp_path / "whole", run_config(**fields)) == 0
@@ -105,6 +108,34 @@ def test_a_run_learns_and_exports_its_metadata(tmp_path):
     assert exported["config"]["train"]["learning_rate"] == 3e-3
     assert exported["config"]["train"]["precision"] in ("bf16", "fp32")
     assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])
+
+
+def test_state_supervision_learns_the_stack_and_leaves_the_export_plain(tmp_path):
+    values = run_config(state_weight=1.0, steps=30, precision="fp32")
+    assert train(tmp_path / "state", values) == 0
+    state_losses = [record["state_loss"] for record in metrics(tmp_path / "state")]
+    assert state_losses[0] == pytest.approx(np.log(STATE_CLASSES), rel=0.02)
+    assert state_losses[-1] < 0.8 * state_losses[0]
+    model = load_export(tmp_path / "state/model")
+    assert {name for name, _ in model.named_parameters()} == {
+        name for name, _ in GPT(model.sizes).named_parameters()
+    }
+    noted = read_metadata(tmp_path / "state/model")
+    assert train(tmp_path / "plain", run_config(steps=30, precision="fp32")) == 0
+    plain = read_metadata(tmp_path / "plain/model")
+    assert {record["state_loss"] for record in metrics(tmp_path / "plain")} == {None}
+    assert noted["flops"] - plain["flops"] == 6 * STATE_CLASSES * 32 * noted["tokens"]
+
+
+def test_the_state_loss_does_not_depend_on_ranks_or_micro_batches(tmp_path):
+    fields = {"state_weight": 0.5, "precision": "fp32"}
+    assert train(tmp_path / "one", run_config(**fields)) == 0
+    assert train(tmp_path / "parts", run_config(**fields, micro_batch_size=8)) == 0
+    assert train_ranks(tmp_path / "two", run_config(**fields, ranks=2)) == 0
+    wanted = [record["state_loss"] for record in metrics(tmp_path / "one")]
+    for name in ("parts", "two"):
+        found = [record["state_loss"] for record in metrics(tmp_path / name)]
+        assert found == pytest.approx(wanted, abs=NO_DIFFERENCE)
 
 
 def test_losses_do_not_depend_on_micro_batches_or_row_length(tmp_path):

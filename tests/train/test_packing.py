@@ -64,3 +64,17 @@ def test_a_packed_batch_holds_each_program_once(strings):
     assert packed.programs == len(strings)
     assert packed.target_count == (packed.targets != NO_TARGET).sum()
     assert packed.fill == pytest.approx((packed.segments >= 0).float().mean().item())
+
+
+def test_labels_are_packed_with_their_instructions():
+    programs = kills.random_programs(50, 1, 20)
+    labels = np.arange(len(programs.data))
+    packed = pack_batch(programs, np.ones(50), 32, labels)
+    starts = programs.offsets[:-1]
+    for row, column in np.argwhere(packed.segments.numpy() >= 0):
+        segment, position = packed.segments[row, column], packed.positions[row, column]
+        inside = position < programs.lengths[segment]
+        assert packed.labels[row, column] == (starts[segment] + position if inside else NO_TARGET)
+    assert (packed.labels[packed.segments < 0] == NO_TARGET).all()
+    assert int((packed.labels != NO_TARGET).sum()) == packed.target_count
+    assert pack_batch(programs, np.ones(50), 32).labels is None
