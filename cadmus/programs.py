@@ -89,6 +89,13 @@ class Programs:
         begins = self.offsets[:-1] + starts
         return self._pieces(begins, self.offsets[1:] - begins)
 
+    def all_prefixes(self) -> tuple["Programs", np.ndarray, np.ndarray]:
+        """Return all nonempty prefixes, and for each its row and its length: int64, shape (total,)."""
+        lengths = self.lengths
+        row = np.repeat(np.arange(len(self)), lengths)
+        length = 1 + np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return self.take(row).prefixes(length), row, length
+
     def _pieces(self, starts: np.ndarray, lengths: np.ndarray) -> "Programs":
         offsets = offsets_of(lengths)
         data = np.empty(offsets[-1], np.uint8)

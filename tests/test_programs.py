@@ -41,3 +41,10 @@ def test_prefix_and_suffix_make_the_program(drawn: list[tuple[str, float]], data
 def test_contain_is_the_operator_in(rows: list[tuple[str, str]]) -> None:
     programs, pieces = (Programs.from_strings([row[side] for row in rows]) for side in (0, 1))
     assert programs.contain(pieces).tolist() == [piece in program for program, piece in rows]
+
+
+@given(st.lists(st.text("12+", max_size=5), max_size=6))
+def test_all_prefixes_come_program_by_program(texts: list[str]) -> None:
+    prefixes, row, length = Programs.from_strings(texts).all_prefixes()
+    assert prefixes.to_strings() == [text[:k] for text in texts for k in range(1, len(text) + 1)]
+    assert [texts[i][:k] for i, k in zip(row, length, strict=True)] == prefixes.to_strings()

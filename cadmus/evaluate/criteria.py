@@ -171,7 +171,7 @@ def true_program(of: Completed) -> np.ndarray:
 
 
 def _repeats(second: str, first: str) -> bool:
-    # A single literal is in many expressions that are no repetition.
+    # A single literal is in many expressions without repeating it.
     return second == first if len(first) == 1 else first in second
 
 

@@ -116,6 +116,16 @@ def as_text(accuracy: float | None, low: float, high: float) -> str:
     return f"{percent(accuracy)} [{percent(low, '')}, {percent(high, '')}]"
 
 
+def gap_as_text(gap: float, low: float, high: float) -> str:
+    """Format a gap and its interval in percentage points.
+
+    >>> gap_as_text(0.327, 0.308, 0.348)
+    '+32.7 [+30.8, +34.8]'
+    """
+    middle, *bounds = (percent(value, "", signed=True) for value in (gap, low, high))
+    return f"{middle} [{', '.join(bounds)}]"
+
+
 def _parts(clusters: int) -> Iterator[slice]:
     step = max(1, _WEIGHTS_AT_ONCE // clusters)
     for start in range(0, RESAMPLES, step):

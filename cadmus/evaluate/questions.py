@@ -76,15 +76,14 @@ def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     most as many.
     """
     programs = samples.programs
-    cuts = np.maximum(programs.lengths - 1, 0)
-    row = np.repeat(np.arange(len(programs)), cuts)
-    length = 1 + np.arange(len(row)) - np.repeat(np.cumsum(cuts) - cuts, cuts)
+    prefixes, row, length = programs.all_prefixes()
     drops = np.flatnonzero(programs.data == ord(criteria.DROP))
     last_drop = np.full(len(programs), -1)
     of_drop = np.searchsorted(programs.offsets, drops, "right") - 1
     np.maximum.at(last_drop, of_drop, drops - programs.offsets[of_drop])
-    outcome = execute(programs.take(row).prefixes(length))
-    fits = np.flatnonzero(~outcome.true & (length > last_drop[row]))
+    outcome = execute(prefixes)
+    cut = length < programs.lengths[row]
+    fits = np.flatnonzero(cut & ~outcome.true & (length > last_drop[row]))
     row, length, empty = row[fits], length[fits], outcome.count[fits] == 0
     order = np.lexsort((abs(2 * length - programs.lengths[row]), empty, row))
     row, length, empty = row[order], length[order], empty[order]

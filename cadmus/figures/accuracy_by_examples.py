@@ -3,8 +3,9 @@
 import polars as pl
 
 from cadmus.evaluate.breakdowns import by_examples
-from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.intervals import as_text
 from cadmus.evaluate.results import METRICS, best_baseline
+from cadmus.figures import tables
 
 COLUMNS = (("policy", "question", "asked", "program", "prompt_length", *METRICS),)
 
@@ -29,7 +30,9 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
                     for metric in ("solved", "fits")
                 },
                 **{
-                    f"Best baseline, {METRICS[metric].lower()}": _baseline(best_baseline(part, metric))
+                    f"Best baseline, {METRICS[metric].lower()}": tables.best_accuracy(
+                        best_baseline(part, metric)
+                    )
                     for metric in ("solved", "fits")
                 },
             }
@@ -37,7 +40,3 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
     metrics = METRICS["solved"], METRICS["fits"]
     headings = ("Examples", "Tested", *metrics, *(f"Best baseline, {name.lower()}" for name in metrics))
     return pl.DataFrame(rows, dict.fromkeys(headings, pl.String))
-
-
-def _baseline(best: pl.DataFrame) -> str:
-    return percent(best["accuracy"][0]) if len(best) else ""

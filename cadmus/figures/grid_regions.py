@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.intervals import as_text, gap_as_text, percent
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import REGIONS, summary
 from cadmus.figures import reported
@@ -39,5 +39,4 @@ def _gap(row: dict[str, Any]) -> str:
     """Return the gap and its interval in percentage points."""
     if row["gap"] is None:
         return ""
-    gap, low, high = (percent(row[name], "", signed=True) for name in ("gap", "gap_low", "gap_high"))
-    return f"{gap} [{low}, {high}]"
+    return gap_as_text(row["gap"], row["gap_low"], row["gap_high"])

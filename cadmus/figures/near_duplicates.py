@@ -5,6 +5,7 @@ import polars as pl
 from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.questions import in_order, questions_of, title
 from cadmus.evaluate.results import METRICS, accuracy_by, best_baseline
+from cadmus.figures import tables
 
 COLUMNS = (("policy", "template", "question", "asked", "seen", *METRICS),)
 
@@ -40,16 +41,12 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
                 "Asked about": about.get(str(question), ""),
                 "Seen in training": percent(seen / sum(row["programs"] for row in found.values())),
                 "Solved, seen": _accuracy(found.get(1)),
-                "Best baseline, seen": _baseline(baselines[1]),
+                "Best baseline, seen": tables.best_accuracy(baselines[1]),
                 "Solved, not seen": _accuracy(found.get(0)),
-                "Best baseline, not seen": _baseline(baselines[0]),
+                "Best baseline, not seen": tables.best_accuracy(baselines[0]),
             }
         )
     return pl.DataFrame(rows)
-
-
-def _baseline(best: pl.DataFrame) -> str:
-    return percent(best["accuracy"][0]) if len(best) else ""
 
 
 def _accuracy(row: dict[str, float] | None) -> str:

@@ -3,7 +3,7 @@
 import polars as pl
 
 from cadmus.evaluate.baselines import BASELINES
-from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.intervals import as_text, gap_as_text, percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.results import METRICS, accuracy_by, gaps_by
 from cadmus.figures import reported
@@ -63,10 +63,7 @@ def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
     (model,) = results.filter(policy="model", metric=metric).to_dicts()
     keys = results.select(pl.concat_str("policy", "metric", separator=" ")).to_series()
     accuracy = dict(zip(keys, map(percent, results["accuracy"]), strict=True))
-    gap = ""
-    if model["gap"] is not None:
-        middle, low, high = (percent(model[key], "", signed=True) for key in ("gap", "gap_low", "gap_high"))
-        gap = f"{middle} [{low}, {high}]"
+    gap = "" if model["gap"] is None else gap_as_text(model["gap"], model["gap_low"], model["gap_high"])
     solved = metric == "solved"
     return {
         "Sub-problem": title(question) if solved else f"{title(question)}, {METRICS[metric].lower()}",

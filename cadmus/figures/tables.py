@@ -7,6 +7,7 @@ import polars as pl
 
 from cadmus.common.files import replacing
 from cadmus.common.tables import escape, latex, markdown, plain
+from cadmus.evaluate.intervals import percent
 
 
 def render(table: pl.DataFrame) -> tuple[str, str]:
@@ -22,6 +23,11 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     For programs, whose instructions may be Markdown markup.
     """
     return f"```text\n{plain(rows[0], rows[1:])}\n```"
+
+
+def best_accuracy(best: pl.DataFrame) -> str:
+    """Return the accuracy of a best baseline in percent: empty without baselines."""
+    return percent(best["accuracy"][0]) if len(best) else ""
 
 
 def save(table: pl.DataFrame, data: pl.DataFrame, paths: Sequence[Path]) -> None:

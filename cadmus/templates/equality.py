@@ -11,7 +11,7 @@ def equality(draw: Draw, n: int) -> Samples:
     fields = draw.dataset.templates.equality
     x = draw.values(n, fields)
     first, second = draw.expression(x, fields), draw.expression(x, fields)
-    # A single literal is in many expressions that are no repetition.
+    # A single literal is in many expressions without repeating it.
     repeated = second.contain(first) & ((first.lengths > 1) | (second.lengths == 1))
     different = np.flatnonzero(~repeated)
     first, second, x = first.take(different), second.take(different), x[different]

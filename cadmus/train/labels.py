@@ -21,12 +21,10 @@ def state_labels(programs: Programs) -> np.ndarray:
 
     All prefixes are executed in one call of the compiled VM.
     """
-    lengths = programs.lengths
-    row = np.repeat(np.arange(len(programs)), lengths)
-    length = 1 + np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    outcome = execute(programs.take(row).prefixes(length))
+    prefixes, _, _ = programs.all_prefixes()
+    outcome = execute(prefixes)
     value = outcome.values[:, 0]
-    labels = np.full(len(row), _NO_VALUE, np.int64)
+    labels = np.full(len(prefixes), _NO_VALUE, np.int64)
     labels[outcome.kind == SEQUENCE] = _SEQUENCE
     number = outcome.kind == NUMBER
     small = number & (abs(value) <= LARGEST)

@@ -42,12 +42,7 @@ def training_model(sizes: config.Model, train: config.Train) -> GPT:
     """Return the model to train: with ``train.state_weight``, a :class:`SupervisedGPT`."""
     if not train.state_weight:
         return GPT(sizes)
-    return SupervisedGPT(sizes, state_layer(sizes, train))
-
-
-def state_layer(sizes: config.Model, train: config.Train) -> int:
-    """Return the block that predicts the labels: by default two before the last, at least the first."""
-    return train.state_layer or max(1, sizes.layers - 2)
+    return SupervisedGPT(sizes, train.state_layer or max(1, sizes.layers - 2))
 
 
 def split(outputs_RLC: Tensor) -> tuple[Tensor, Tensor]:
