@@ -15,7 +15,8 @@ from cadmus.evaluate.parsing import is_expression, second_expressions
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.complete_algorithm import CALLS, calls_in
 from cadmus.templates.draw import Draw
-from cadmus.vm.compiled import same_outputs, verdicts
+from cadmus.vm.compiled import execute, same_outputs, verdicts
+from cadmus.vm.outcome import NUMBER
 
 DROP = "_"
 FRESH_INPUTS = 32
@@ -23,6 +24,8 @@ FRESH_INPUTS = 32
 _WRITTEN = set("0123456789tZ+-*/%xn~ub:")
 """Instructions that write a value out; none reads what the prompt asks about."""
 _BARE_LABELS = {"", "!"}
+_ONE_ARGUMENT = tuple("0123456789tZ")
+_TWO_ARGUMENTS = ("00", "01", "10", "25", "52", "37", "73", "48", "84", "99", "tt", "Z1")
 
 
 class Completed:
@@ -100,8 +103,8 @@ class Completed:
 
 
 def comparator(of: Completed) -> np.ndarray:
-    """The next token is the one comparator that holds."""
-    return _all(of.verified, of.next_token)
+    """The completion is the one comparator that holds, and nothing else."""
+    return _all(of.verified, of.exact)
 
 
 def equal_expression(of: Completed) -> np.ndarray:
@@ -125,23 +128,28 @@ def written_answer(of: Completed) -> np.ndarray:
 
 
 def definition(of: Completed) -> np.ndarray:
-    """The completion defines subroutines only, and the comparison in the prompt holds."""
-    only = [not isa.split_definitions(text)[0] for text in of.texts]
-    return _all(of.verified, of.same_outputs, np.array(only, np.bool_))
+    """The completion is one definition, and the comparison in the prompt holds.
+
+    Its value depends on its arguments, unless that of the reference does not.
+    """
+    solved = _all(of.verified, of.same_outputs, _one_definition(of))
+    rows = np.flatnonzero(solved)
+    solved[rows] = _varies(of.full.take(rows)) | ~_varies(of.references.take(rows))
+    return solved
 
 
 def fits_examples(of: Completed) -> np.ndarray:
-    """The subroutines of the completion give the results of all examples in the prompt."""
-    return _all(of.verified, same_outputs(join(of.prompts, _definitions(of.completions)), of.references))
+    """The completion is one definition, which gives the results of all examples in the prompt."""
+    return _all(of.verified, of.same_outputs, _one_definition(of))
 
 
 def induced(of: Completed) -> np.ndarray:
-    """The subroutines fit the examples and agree with the reference on fresh inputs."""
+    """The definition fits the examples and agrees with the reference on fresh inputs."""
     solved = fits_examples(of)
     rows = np.flatnonzero(solved)
     prompts = of.prompts.take(rows).to_strings()
-    ours = _definitions(of.completions.take(rows))
-    theirs = _definitions(of.references.suffixes(of.prompt_length).take(rows))
+    ours = _closed(of.completions.take(rows))
+    theirs = _closed(of.references.suffixes(of.prompt_length).take(rows))
     calls = fresh_calls(of.dataset)
     # Row i asks for the k-th fresh input of program i // FRESH_INPUTS.
     fresh = stack([calls[calls_in(prompt)] for prompt in prompts] or [Programs.from_strings([])])
@@ -184,7 +192,30 @@ def _writes_a_value(text: str) -> bool:
     return text[-1:] in ("=", "Y") and set(text[:-1]) <= _WRITTEN and is_expression(text[:-1])
 
 
-def _definitions(completions: Programs) -> Programs:
-    r"""Return the definitions of each completion, closed: ``\body;`` each."""
-    bodies = (isa.split_definitions(text)[1] for text in completions.to_strings())
-    return Programs.from_strings("".join(f"\\{body};" for body in found) for found in bodies)
+def _one_definition(of: Completed) -> np.ndarray:
+    parts = [isa.split_definitions(text) for text in of.texts]
+    return np.array([not beside and len(bodies) == 1 for beside, bodies in parts], np.bool_)
+
+
+def _varies(programs: Programs) -> np.ndarray:
+    """Tell whether the value of the last subroutine depends on its arguments: bool, shape (n,).
+
+    It is called with twelve arguments, or pairs of them if the program calls it with two.
+    """
+    fresh = []
+    for text in programs.to_strings():
+        bodies = isa.split_definitions(text)[1]
+        with_one, with_two = ("fF", "gG", "h")[len(bodies) - 1].ljust(2)
+        call, arguments = (with_two, _TWO_ARGUMENTS) if with_two in text else (with_one, _ONE_ARGUMENT)
+        definitions = "".join(f"\\{body};" for body in bodies)
+        fresh += [f"{definitions}{given}{call}" for given in arguments]
+    outcome = execute(Programs.from_strings(fresh))
+    values = np.where(outcome.kind == NUMBER, outcome.values[:, 0], np.iinfo(np.int32).min)
+    by_program = values.reshape(-1, len(_ONE_ARGUMENT))
+    varies: np.ndarray = (by_program != by_program[:, :1]).any(1)
+    return varies
+
+
+def _closed(definitions: Programs) -> Programs:
+    r"""Close definitions that are open at the end of the program: ``\body;``."""
+    return Programs.from_strings(text.rstrip(";") + ";" for text in definitions.to_strings())

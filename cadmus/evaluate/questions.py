@@ -97,7 +97,7 @@ def _definition_is_last(programs: Programs) -> np.ndarray:
     return closed
 
 
-_COMPARATOR = "the next token is the one comparator that holds"
+_COMPARATOR = "it is the one comparator that holds, and nothing else"
 _ANSWER = (
     "it writes the value that the prompt leaves and compares the two with `=` or `Y`, leaving the outputs of "
     "the reference. The value is written with literals, arithmetic, `~`, `u`, `b` and `:`, so that repeating "
@@ -149,7 +149,8 @@ QUESTIONS: dict[str, Question] = {
     "subroutines_definition": Question(
         "subroutines",
         "before the last definition, which follows its call and the comparison",
-        "it only defines subroutines, and the comparison in the prompt holds and leaves one 1",
+        "it is one definition, and the comparison in the prompt holds and leaves one 1. The value of the "
+        "definition depends on its arguments, unless that of the reference does not",
         "function",
         _before_a_definition,
         criteria.definition,
@@ -190,8 +191,9 @@ QUESTIONS: dict[str, Question] = {
     "complete_algorithm": Question(
         "complete_algorithm",
         "before the definition",
-        "its function gives the results of all examples (*fits examples*), and those of the reference on "
-        f"{criteria.FRESH_INPUTS} fresh inputs drawn as the examples were, or on all 12 single numbers",
+        "it is one definition, which gives the results of all examples (*fits examples*), and those of the "
+        f"reference on {criteria.FRESH_INPUTS} fresh inputs drawn as the examples were, or on all 12 single "
+        "numbers",
         "function",
         _as_sampled,
         criteria.induced,

@@ -95,7 +95,7 @@ def test_metrics_differ_by_completion() -> None:
         assert completions[column].to_list() == [name] * 7
     right = {metric: [i for i, value in enumerate(completions[metric]) if value] for metric in METRICS}
     assert right == {
-        "solved": [0, 2],
+        "solved": [0],
         "fits": [],
         "exact": [0],
         "next_token": [0, 2],
