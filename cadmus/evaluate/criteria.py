@@ -205,8 +205,9 @@ def _varies(programs: Programs) -> np.ndarray:
     fresh = []
     for text in programs.to_strings():
         bodies = isa.split_definitions(text)[1]
-        with_one, with_two = ("fF", "gG", "h")[len(bodies) - 1].ljust(2)
-        call, arguments = (with_two, _TWO_ARGUMENTS) if with_two in text else (with_one, _ONE_ARGUMENT)
+        last = len(bodies) - 1
+        two = "FG"[last : last + 1]
+        call, arguments = (two, _TWO_ARGUMENTS) if two and two in text else ("fgh"[last], _ONE_ARGUMENT)
         definitions = "".join(f"\\{body};" for body in bodies)
         fresh += [f"{definitions}{given}{call}" for given in arguments]
     outcome = execute(Programs.from_strings(fresh))
