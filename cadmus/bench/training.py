@@ -27,7 +27,8 @@ from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.train import engine
-from cadmus.train.packing import NO_TARGET, PackedBatch, pack_batch
+from cadmus.train.labels import NO_TARGET
+from cadmus.train.packing import PackedBatch, pack_batch
 
 # 5M parameters.
 SIZES = config.Model(layers=4, width=320, heads=5, mlp=1280)

@@ -18,7 +18,7 @@ from cadmus.config.loading import (
 )
 from cadmus.config.schema import Config, digest
 from cadmus.config.templates import LONGEST_PROGRAM, OPERATORS, TEMPLATES, ExpressionTemplate, Templates
-from cadmus.config.training import RECIPES, Model, Train
+from cadmus.config.training import RECIPES, Model, StateLabel, Train
 
 __all__ = [
     "CONFIGS",
@@ -40,6 +40,7 @@ __all__ = [
     "Positive",
     "ProgramCount",
     "Section",
+    "StateLabel",
     "Templates",
     "Train",
     "Value",

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from cadmus.config.fields import (
+    Above0,
     Count,
     Fraction,
     Integer,
@@ -67,6 +68,9 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Optimizer settings: ``paper`` as published, ``fast`` for the same accuracy with less compute."""
 
 
+StateLabel = Literal["top", "elements", "call", "sum"]
+
+
 class Train(Section):
     """Training."""
 
@@ -103,8 +107,11 @@ class Train(Section):
     prompt_weight: Fraction = 1.0
     """loss weight of a prompt token, relative to a completion token"""
     state_weight: NonNegative = 0.0
-    """loss weight of state supervision, which predicts the top of the VM's stack after every token by a layer
-    that is not exported; 0 trains without"""
+    """loss weight of state supervision, which predicts the VM's stack after every token by a layer that is
+    not exported; 0 trains without"""
+    state_labels: Annotated[dict[StateLabel, Above0], Field(min_length=1)] = {"top": 1.0}
+    """what it predicts, and the weight of each: `top` is the value on top of the stack, `elements` are its
+    first elements, if it is a sequence, `sum` is their sum, `call` is subroutine 0 of it"""
     state_layer: Positive | None = None
     """block whose output predicts the state; two before the last when null"""
     precision: Literal["bf16", "fp32"] | None = None

@@ -20,7 +20,7 @@ from cadmus.model.flops import embedding_count, parameter_count, training_flops
 from cadmus.programs import Samples
 from cadmus.templates import TEMPLATES as SAMPLERS
 from cadmus.templates import Draw
-from cadmus.train.labels import STATE_CLASSES
+from cadmus.train.labels import state_outputs
 from cadmus.vm.compiled import verdicts
 
 DEVICES = TABLES / "devices.yaml"
@@ -184,8 +184,9 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     average = average_program(config)
     programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     trained = train.steps * train.batch_size
-    classes = STATE_CLASSES if config.train.state_weight else 0
-    flops = training_flops(config.model, trained * average.tokens, trained * average.pairs, classes)
+    flops = training_flops(
+        config.model, trained * average.tokens, trained * average.pairs, state_outputs(train)
+    )
     files = shards.plan(config)
     return Plan(
         name=config.name,

@@ -1,33 +1,79 @@
-"""Labels for state supervision: the top of the VM's stack after every token.
+"""Labels for state supervision: what the VM's stack holds after every token.
 
-The label of a token is what the program up to there leaves on top of the stack when it is executed.
+They describe the program up to the token, executed. The names are those of ``train.state_labels``:
+
+============ ==================================================================================
+``top``      value on top of the stack
+``elements`` its first elements, if it is a sequence
+``call``     the value of subroutine 0, if it is defined, of what is on top
+``sum``      the sum of the sequence on top
+============ ==================================================================================
 """
+
+from collections.abc import Mapping
 
 import numpy as np
 
-from cadmus.programs import Programs
+from cadmus.config import StateLabel, Train
+from cadmus.programs import Programs, join
 from cadmus.vm.compiled import execute
 from cadmus.vm.outcome import NUMBER, SEQUENCE
 
+NO_TARGET = -100
+"""Target where there is nothing to predict, which losses ignore."""
 LARGEST = 40
 """Integers from -LARGEST to LARGEST are classes of their own."""
-_NO_VALUE, _SEQUENCE, _OTHER_NUMBER, _FIRST_NUMBER = range(4)
-STATE_CLASSES = _FIRST_NUMBER + 2 * LARGEST + 1
-"""Labels: no value or NAN, a sequence, any larger integer, and each small one."""
+LONGEST = 6
+"""Sequences of this length or more are one class, as those of each smaller length are."""
+ELEMENTS = 3
+_NO_VALUE = 0
+_EMPTY_SEQUENCE = 1
+_OTHER_NUMBER = _EMPTY_SEQUENCE + LONGEST + 1
+_DECORATED = _OTHER_NUMBER + 1
+_ZERO = _DECORATED + 9 + LARGEST
+CLASSES = _ZERO + LARGEST + 1
+"""A label: no value or NAN, a sequence by its length, any larger integer, an integer by its decoration, and
+each small integer without one."""
+_SUFFIXES: dict[StateLabel, bytes] = {"top": b"", "elements": b"", "call": b"f", "sum": b"$"}
+"""What is executed after the program so far."""
 
 
-def state_labels(programs: Programs) -> np.ndarray:
-    """Return the label of every instruction: int64, one per byte of ``programs.data``.
+def columns(weights: Mapping[StateLabel, float]) -> list[float]:
+    """Return the weight of each label of a token, given those of ``train.state_labels``."""
+    return [weight for name, weight in weights.items() for _ in range(ELEMENTS if name == "elements" else 1)]
 
-    All prefixes are executed in one call of the compiled VM.
+
+def state_outputs(train: Train) -> int:
+    """Return the outputs of the layer for state supervision, 0 without it."""
+    return CLASSES * len(columns(train.state_labels)) if train.state_weight else 0
+
+
+def state_labels(programs: Programs, names: Mapping[StateLabel, float]) -> np.ndarray:
+    """Return the labels of every instruction: int64, shape (bytes of ``programs.data``, columns).
+
+    Labels other than ``top`` are ``NO_TARGET`` where there is no such value.
+
+    Args:
+        programs: n programs.
+        names: labels, as in ``train.state_labels``.
     """
     prefixes, _, _ = programs.all_prefixes()
-    outcome = execute(prefixes)
-    value = outcome.values[:, 0]
-    labels = np.full(len(prefixes), _NO_VALUE, np.int64)
-    labels[outcome.kind == SEQUENCE] = _SEQUENCE
-    number = outcome.kind == NUMBER
-    small = number & (abs(value) <= LARGEST)
-    labels[number] = _OTHER_NUMBER
-    labels[small] = _FIRST_NUMBER + LARGEST + value[small]
-    return labels
+    outcomes = {suffix: execute(join(prefixes, suffix)) for suffix in {_SUFFIXES[name] for name in names}}
+    found = []
+    for name in names:
+        outcome = outcomes[_SUFFIXES[name]]
+        sequence, number = outcome.kind == SEQUENCE, outcome.kind == NUMBER
+        if name == "elements":
+            labels = _classes(outcome.values[:, :ELEMENTS], outcome.decorations[:, :ELEMENTS])
+            labels[~sequence[:, None] | (np.arange(ELEMENTS) >= outcome.length[:, None])] = NO_TARGET
+        else:
+            labels = np.full((len(prefixes), 1), _NO_VALUE if name == "top" else NO_TARGET)
+            labels[sequence, 0] = _EMPTY_SEQUENCE + np.minimum(outcome.length[sequence], LONGEST)
+            labels[number] = _classes(outcome.values[number, :1], outcome.decorations[number, :1])
+        found.append(labels)
+    return np.concatenate(found, 1)
+
+
+def _classes(values: np.ndarray, decorations: np.ndarray) -> np.ndarray:
+    classes = np.where(abs(values.astype(np.int64)) <= LARGEST, _ZERO + values, _OTHER_NUMBER)
+    return np.where(decorations > 0, _DECORATED - 1 + decorations.astype(np.int64), classes)

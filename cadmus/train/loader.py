@@ -88,5 +88,5 @@ class Loader:
 
     def _pack(self, rows: np.ndarray) -> PackedBatch:
         programs = self._programs.take(rows)
-        labels = state_labels(programs) if self._train.state_weight else None
+        labels = state_labels(programs, self._train.state_labels) if self._train.state_weight else None
         return pack_batch(programs, self._prompt_lengths[rows], self._row_length, labels)

@@ -21,13 +21,12 @@ from cadmus.programs import Samples
 from cadmus.train import checkpoint, data, engine, state
 from cadmus.train.display import Display
 from cadmus.train.errors import Interrupted, memory_errors, rank_local_errors
-from cadmus.train.labels import STATE_CLASSES
+from cadmus.train.labels import NO_TARGET, columns, state_outputs
 from cadmus.train.loader import Loader
 from cadmus.train.metrics import START, StepResult, advance, metrics_writer, record
-from cadmus.train.packing import NO_TARGET
 from cadmus.train.paths import RunPaths
 from cadmus.train.snapshots import remove_after, snapshot_path, snapshot_steps
-from cadmus.train.supervision import split, training_model
+from cadmus.train.supervision import split, state_loss, training_model
 
 
 def train(
@@ -195,9 +194,7 @@ class Training:
             # DeepSpeed averages over the ranks; the weights are those of the whole batch.
             loss = loss * (self.world_size / batch.weight)
             if packed.labels is not None:
-                state_total = F.cross_entropy(
-                    state_logits, packed.labels.flatten(), ignore_index=NO_TARGET, reduction="sum"
-                )
+                state_total = state_loss(state_logits, packed.labels, columns(train.state_labels))
                 totals[2] += state_total.detach()
                 # Every target follows an instruction, which has a label.
                 loss = loss + state_total * (self.world_size * train.state_weight / batch.targets)
@@ -216,9 +213,7 @@ class Training:
             learning_rate=learning_rate,
             tokens=batch.tokens,
             programs=train.batch_size,
-            flops=training_flops(
-                self.config.model, batch.tokens, batch.pairs, STATE_CLASSES if train.state_weight else 0
-            ),
+            flops=training_flops(self.config.model, batch.tokens, batch.pairs, state_outputs(train)),
             fill=batch.fill,
             stop=stopping > 0,
         )

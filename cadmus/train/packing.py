@@ -10,9 +10,7 @@ import torch
 from cadmus import isa
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs
-
-NO_TARGET = -100
-"""Target after an end token and in the padding, where there is nothing to predict."""
+from cadmus.train.labels import NO_TARGET
 
 
 @dataclass(frozen=True)
@@ -21,9 +19,9 @@ class PackedBatch:
 
     Attributes:
         tokens, positions, segments: int64, shape (R, L), for ``GPT.forward``; padding has segment -1.
-        targets: int64, shape (R, L), the next token, or ``NO_TARGET``.
+        targets: int64, shape (R, L), the next token, or ``NO_TARGET`` after an end token and in the padding.
         completion_mask: bool, shape (R, L), True where the target belongs to a completion.
-        labels: int64, shape (R, L), for state supervision, or ``NO_TARGET``; None without it.
+        labels: int64, shape (R, L, columns), for state supervision, or ``NO_TARGET``; None without it.
         programs: number of programs.
         target_count: number of targets.
     """
@@ -69,7 +67,7 @@ def pack_batch(
         programs: n programs.
         prompt_lengths: integers of shape (n,), instructions in the prompt of each.
         row_length: tokens in a row.
-        labels: int64, one per instruction, for state supervision.
+        labels: int64, shape (instructions, columns), for state supervision.
 
     Raises:
         ValueError: a program and its end token do not fit into a row.
@@ -88,9 +86,9 @@ def pack_batch(
     packed_labels = None
     if labels is not None:
         # Every instruction has a target after it: the next one, or the end.
-        packed_labels = torch.full_like(targets, NO_TARGET)
+        packed_labels = torch.full((row_count, row_length, labels.shape[1]), NO_TARGET)
         places = _places(programs.offsets, rows, columns, row_length)
-        packed_labels.view(-1)[torch.from_numpy(places)] = torch.from_numpy(labels)
+        packed_labels.flatten(0, 1)[torch.from_numpy(places)] = torch.from_numpy(labels)
     target_count = int(programs.lengths.sum())
     return PackedBatch(
         tokens,

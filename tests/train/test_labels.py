@@ -1,35 +1,68 @@
 """Labels for state supervision."""
 
+import pytest
+
 from cadmus.checks import kills
 from cadmus.programs import Programs
-from cadmus.train.labels import LARGEST, STATE_CLASSES, state_labels
-from cadmus.vm.reference import Number, Sequence, run
+from cadmus.train.labels import CLASSES, ELEMENTS, NO_TARGET, columns, state_labels
+from cadmus.vm.reference import Sequence, Value, run
+
+NO_VALUE, EMPTY, OTHER, DECORATION_1, ZERO = 0, 1, 8, 9, 58
 
 
-def label(prefix: str) -> int:
-    """Return the label by the reference VM."""
-    outputs = run(prefix).outputs
-    if not outputs or outputs[-1] is None:
-        return 0
-    top = outputs[-1]
-    if isinstance(top, Sequence):
-        return 1
-    assert isinstance(top, Number)
-    return 3 + LARGEST + top.value if abs(top.value) <= LARGEST else 2
+def label(value: Value) -> int:
+    """Return the label of a value."""
+    if value is None:
+        return NO_VALUE
+    if isinstance(value, Sequence):
+        return EMPTY + min(len(value), 6)
+    if value.decoration:
+        return DECORATION_1 + value.decoration - 1
+    return ZERO + value.value if abs(value.value) <= 40 else OTHER
+
+
+def top(program: str) -> Value:
+    """Return the value on top of the stack by the reference VM."""
+    outputs = run(program).outputs
+    return outputs[-1] if outputs else None
+
+
+def elements(program: str) -> list[int]:
+    value = top(program)
+    found = [label(element) for element in value] if isinstance(value, Sequence) else []
+    return [*found, *[NO_TARGET] * ELEMENTS][:ELEMENTS]
+
+
+def optional(program: str) -> int:
+    return NO_TARGET if top(program) is None else label(top(program))
 
 
 def test_labels_by_hand() -> None:
-    programs = Programs.from_strings(["94*", "u3b", "+", "t*t\\9*;f"])
-    assert state_labels(programs)[:3].tolist() == [52, 47, 79]
-    assert state_labels(programs)[3:6].tolist() == [1, 46, 1]
-    assert state_labels(programs)[6] == 0
-    assert LARGEST == 40
+    programs = Programs.from_strings(["94*", "u3b2:", "+", "t*t\\9*;f"])
+    found = state_labels(programs, {"top": 1.0})
+    assert found.shape == (17, 1)
+    assert found[:3, 0].tolist() == [ZERO + 9, ZERO + 4, ZERO + 36]
+    assert found[3:8, 0].tolist() == [EMPTY, ZERO + 3, EMPTY + 1, ZERO + 2, EMPTY + 1]
+    assert found[8, 0] == NO_VALUE
+    (of_call,) = state_labels(Programs.from_strings(["\\9*;4"]), {"call": 1.0}).T
+    assert of_call.tolist() == [NO_TARGET] * 4 + [ZERO + 36]
+    of_sum = state_labels(Programs.from_strings(["u3b4b"]), {"sum": 1.0})
+    assert of_sum[:, 0].tolist() == [ZERO, NO_TARGET, ZERO + 3, NO_TARGET, ZERO + 7]
+    assert columns({"top": 1.0, "elements": 0.5}) == [1.0, 0.5, 0.5, 0.5]
 
 
-def test_labels_are_what_every_prefix_leaves() -> None:
+@pytest.mark.parametrize("name", ["top", "elements", "call", "sum"])
+def test_labels_are_what_every_prefix_leaves(name) -> None:
     texts = kills.random_programs(300, 1, 14).to_strings()
     # A definition after its call changes what earlier instructions leave.
-    texts += ["8f2=\\3-E2>R;", "u1b2b3bf!u1bf\\L2>;", "99*9*", "\\41-*;9f55*2+="]
-    found = state_labels(Programs.from_strings(texts)).tolist()
-    assert found == [label(text[: k + 1]) for text in texts for k in range(len(text))]
-    assert set(found) <= set(range(STATE_CLASSES))
+    texts += ["8f2=\\3-E2>R;", "u1b2b3bf!u1bf\\L2>;", "99*9*", "\\41-*;9f55*2+=", "\\5>;u3b7b9b9bEm:"]
+    prefixes = [text[: k + 1] for text in texts for k in range(len(text))]
+    wanted = {
+        "top": lambda: [[label(top(prefix))] for prefix in prefixes],
+        "elements": lambda: [elements(prefix) for prefix in prefixes],
+        "call": lambda: [[optional(prefix + "f")] for prefix in prefixes],
+        "sum": lambda: [[optional(prefix + "$")] for prefix in prefixes],
+    }[name]()
+    found = state_labels(Programs.from_strings(texts), {name: 1.0})
+    assert found.tolist() == wanted
+    assert set(found.flat) <= {NO_TARGET, *range(CLASSES)}

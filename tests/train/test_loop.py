@@ -13,7 +13,7 @@ from cadmus.model import WEIGHTS
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.train import checkpoint
-from cadmus.train.labels import STATE_CLASSES
+from cadmus.train.labels import CLASSES
 from cadmus.train.snapshots import find_snapshots
 from tests.train.runs import (
     assert_same_model,
@@ -38,7 +38,7 @@ NO_DIFFERENCE = 2e-5
         {"precision": "fp32"},
         {"recipe": "paper"},
         {"recipe": "paper", "precision": "fp32", "micro_batch_size": 8},
-        {"state_weight": 1.0},
+        {"state_weight": 1.0, "state_labels": {"top": 1.0, "elements": 0.2}},
     ],
     ids=["muon", "muon-fp32", "adam", "adam-fp32-accumulated", "state"],
 )
@@ -114,7 +114,7 @@ def test_state_supervision_learns_the_stack_and_leaves_the_export_plain(tmp_path
     values = run_config(state_weight=1.0, steps=30, precision="fp32")
     assert train(tmp_path / "state", values) == 0
     state_losses = [record["state_loss"] for record in metrics(tmp_path / "state")]
-    assert state_losses[0] == pytest.approx(np.log(STATE_CLASSES), rel=0.02)
+    assert state_losses[0] == pytest.approx(np.log(CLASSES), rel=0.02)
     assert state_losses[-1] < 0.8 * state_losses[0]
     model = load_export(tmp_path / "state/model")
     assert {name for name, _ in model.named_parameters()} == {
@@ -124,11 +124,12 @@ def test_state_supervision_learns_the_stack_and_leaves_the_export_plain(tmp_path
     assert train(tmp_path / "plain", run_config(steps=30, precision="fp32")) == 0
     plain = read_metadata(tmp_path / "plain/model")
     assert {record["state_loss"] for record in metrics(tmp_path / "plain")} == {None}
-    assert noted["flops"] - plain["flops"] == 6 * STATE_CLASSES * 32 * noted["tokens"]
+    assert noted["flops"] - plain["flops"] == 6 * CLASSES * 32 * noted["tokens"]
 
 
 def test_the_state_loss_does_not_depend_on_ranks_or_micro_batches(tmp_path):
-    fields = {"state_weight": 0.5, "precision": "fp32"}
+    labels = {"top": 1.0, "elements": 0.5, "call": 0.2, "sum": 0.1}
+    fields = {"state_weight": 0.5, "state_labels": labels, "precision": "fp32"}
     assert train(tmp_path / "one", run_config(**fields)) == 0
     assert train(tmp_path / "parts", run_config(**fields, micro_batch_size=8)) == 0
     assert train_ranks(tmp_path / "two", run_config(**fields, ranks=2)) == 0

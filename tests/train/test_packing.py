@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from cadmus import isa
 from cadmus.checks import kills
 from cadmus.programs import Programs
-from cadmus.train.packing import NO_TARGET, pack, pack_batch
+from cadmus.train.labels import NO_TARGET
+from cadmus.train.packing import pack, pack_batch
 
 
 @settings(deadline=None)
@@ -68,13 +69,15 @@ def test_a_packed_batch_holds_each_program_once(strings):
 
 def test_labels_are_packed_with_their_instructions():
     programs = kills.random_programs(50, 1, 20)
-    labels = np.arange(len(programs.data))
+    labels = np.stack([np.arange(len(programs.data)), np.arange(len(programs.data)) + 7], 1)
     packed = pack_batch(programs, np.ones(50), 32, labels)
     starts = programs.offsets[:-1]
     for row, column in np.argwhere(packed.segments.numpy() >= 0):
         segment, position = packed.segments[row, column], packed.positions[row, column]
         inside = position < programs.lengths[segment]
-        assert packed.labels[row, column] == (starts[segment] + position if inside else NO_TARGET)
+        at = starts[segment] + position
+        wanted = [at, at + 7] if inside else [NO_TARGET, NO_TARGET]
+        assert packed.labels[row, column].tolist() == wanted
     assert (packed.labels[packed.segments < 0] == NO_TARGET).all()
-    assert int((packed.labels != NO_TARGET).sum()) == packed.target_count
+    assert int((packed.labels != NO_TARGET).sum()) == 2 * packed.target_count
     assert pack_batch(programs, np.ones(50), 32).labels is None
