@@ -36,6 +36,8 @@ def evaluate() -> None:
     Examples:
       cadmus evaluate grid --model models/laptop --output grid.parquet
       cadmus evaluate completions --model models/laptop --dataset results/laptop/dataset --output c.parquet
+      cadmus evaluate pass_at_k --samples 64 --temperature 0.8 --model results/quick/model \\
+        --dataset results/quick/dataset --output pass_at_k.parquet
     """
 
 
@@ -163,7 +165,12 @@ def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
 
 
 def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
-    """Print accuracies: a line each, named by the first column, or all columns as JSON."""
+    """Print accuracies: a line each, named by the first column, or all columns as JSON.
+
+    Of pass@k, the largest k is printed.
+    """
+    import polars as pl
+
     from cadmus.evaluate.intervals import as_text, percent
     from cadmus.evaluate.questions import title
     from cadmus.evaluate.results import best_baseline
@@ -172,6 +179,10 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
         click.echo(json.dumps(accuracies.to_dicts(), indent=2))
         return
     graded = "metric" in accuracies.columns
+    solved = "solved"
+    if "k" in accuracies.columns:
+        accuracies = accuracies.filter(pl.col("k") == pl.col("k").max())
+        solved += f"@{accuracies['k'][0]}"
     shown = accuracies.filter(policy="model", metric="solved") if graded else accuracies
     for row in shown.iter_rows(named=True):
         name = next(iter(row.values()))
@@ -179,7 +190,7 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
         if graded:
             best = best_baseline(accuracies.filter(question=name)).row(0, named=True)
             baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"
-            accuracy += f" solved, best baseline ({baseline})"
+            accuracy += f" {solved}, best baseline ({baseline})"
         click.echo(f"{title(name)}: {accuracy} of {row['programs']:,} programs")
 
 
