@@ -13,8 +13,8 @@ from cadmus.evaluate.intervals import bootstrap
 from cadmus.evaluate.results import by_cluster
 from cadmus.programs import Programs
 
-METRICS = ("solved", "verified", "fits", "greedy_solved")
-"""Metrics of :func:`accuracy_at_k`. The last is of the greedy completion, so it is the same for all k."""
+COUNTS = ("solved", "verified", "fits")
+"""Metrics that :func:`grade_samples` counts."""
 BASELINE = "training_completion"
 """Name of the baseline, see :func:`training_completions`."""
 _DRAWN_FROM = 100_000
@@ -131,28 +131,18 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
         samples: results of ``cadmus evaluate pass_at_k``.
 
     Returns:
-        question, policy, metric (of :data:`METRICS`), k, programs, correct (their expected number), accuracy,
-        low, high; questions and policies in the order of the results. A metric is absent where it is not
-        defined.
+        question, policy, metric, k, programs, correct (their expected number), accuracy, low, high; questions
+        and policies in the order of the results. Metrics are :data:`COUNTS`; ``first_verified``, the first
+        verified one of k samples exists and is solved; and ``greedy_solved``, the same for all k. A metric is
+        absent where it is not defined.
     """
     rows = []
     for (question, policy), part in samples.group_by(["question", "policy"], maintain_order=True):
-        n = part["samples"].to_numpy()
-        shown = budgets(int(n.min()))
-        measures = []
-        for metric in METRICS:
-            if part[metric].has_nulls():
-                continue
-            right = part[metric].to_numpy().astype(np.int64)
-            if metric == "greedy_solved":
-                at_k = np.repeat(right[:, None], len(shown), axis=1).astype(np.float64)
-            else:
-                at_k = pass_at_k(n, right, shown[-1])[:, np.array(shown) - 1]
-            measures += [(metric, k, at_k[:, place]) for place, k in enumerate(shown)]
-        columns = {f"{metric}@{k}": column for metric, k, column in measures}
-        correct, programs = by_cluster(part.with_columns(**columns), list(columns))
+        columns = _by_program(part)
+        named = {f"{metric}@{k}": column for (metric, k), column in columns.items()}
+        correct, programs = by_cluster(part.with_columns(**named), list(named))
         low, high = bootstrap(correct, programs)
-        for (metric, k, column), *interval in zip(measures, low, high, strict=True):
+        for ((metric, k), column), *interval in zip(columns.items(), low, high, strict=True):
             hits = float(column.sum())
             rows.append(
                 (question, policy, metric, k, len(part), hits, hits / len(part), *map(float, interval))
@@ -166,3 +156,21 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
         **dict.fromkeys(("correct", "accuracy", "low", "high"), pl.Float64),
     }
     return pl.DataFrame(rows, schema, orient="row")
+
+
+def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
+    """Return the probability of each program to be right, by metric and k: float64, shape (programs,)."""
+    samples = part["samples"].to_numpy()
+    ks = budgets(int(samples.min()))
+    found = {
+        metric: pass_at_k(samples, part[metric].to_numpy(), ks[-1])
+        for metric in COUNTS
+        if not part[metric].has_nulls()
+    }
+    # The first verified one of k samples is any of the verified ones, each with the same probability.
+    share = part["solved"].to_numpy() / np.maximum(part["verified"].to_numpy(), 1)
+    found["first_verified"] = found["verified"] * share[:, None]
+    if not part["greedy_solved"].has_nulls():
+        greedy = part["greedy_solved"].to_numpy().astype(np.float64)
+        found["greedy_solved"] = np.repeat(greedy[:, None], ks[-1], axis=1)
+    return {(metric, k): at_k[:, k - 1] for metric, at_k in found.items() for k in ks}

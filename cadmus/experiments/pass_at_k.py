@@ -100,8 +100,9 @@ EXPERIMENT = Experiment(
         Figure(
             "pass_at_k",
             "Probability that at least one of k sampled completions is solved (solved@k) or verified "
-            "(verified@k), with 95% bootstrap intervals. The baseline draws completions of random training "
-            "programs. The dotted line is the accuracy of the greedy completion.",
+            "(verified@k), with 95% bootstrap intervals, and that the first verified one of k samples is "
+            "solved. The baseline draws completions of random training programs. The dotted line is the "
+            "accuracy of the greedy completion.",
         ),
     ),
 )

@@ -5,11 +5,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.evaluate.grading import MODEL
-from cadmus.evaluate.pass_at_k import METRICS, accuracy_at_k
+from cadmus.evaluate.pass_at_k import COUNTS, accuracy_at_k
 from cadmus.evaluate.questions import in_order
 from cadmus.figures import panels, style
 
-COLUMNS = (("policy", "question", "asked", "samples", *METRICS),)
+COLUMNS = (("policy", "question", "asked", "samples", *COUNTS, "greedy_solved"),)
 _OF_MODEL = pl.col("policy") == MODEL
 _TICKS = 6
 """Maximum number of labels on the horizontal axis."""
@@ -26,6 +26,13 @@ _LINES = (
         band=False,
     ),
     panels.Line(~_OF_MODEL & (pl.col("metric") == "solved"), f"{_GUESS}, solved@k", style.GREY),
+    panels.Line(
+        _OF_MODEL & (pl.col("metric") == "first_verified"),
+        "model, first verified sample solved",
+        style.ORANGE,
+        style="-.",
+        band=False,
+    ),
     panels.Line(
         _OF_MODEL & (pl.col("metric") == "greedy_solved"),
         "model, greedy completion solved",

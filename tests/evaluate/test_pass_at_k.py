@@ -1,6 +1,6 @@
 """pass@k: the estimator against all draws, counts of samples, the baseline and the accuracies."""
 
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import polars as pl
@@ -117,7 +117,12 @@ def results(solved: list[int], asked: list[str]) -> pl.DataFrame:
 
 def test_accuracies_are_means_over_programs():
     found = accuracy_at_k(results([0, 1, 2, 4], list("abcd")))
-    assert found["metric"].unique(maintain_order=True).to_list() == ["solved", "verified", "greedy_solved"]
+    assert found["metric"].unique(maintain_order=True).to_list() == [
+        "solved",
+        "verified",
+        "first_verified",
+        "greedy_solved",
+    ]
     solved = found.filter(metric="solved")
     assert solved["k"].to_list() == [1, 2, 4]
     assert solved["accuracy"].to_list() == pytest.approx(
@@ -127,6 +132,15 @@ def test_accuracies_are_means_over_programs():
     assert found.filter(metric="greedy_solved")["accuracy"].to_list() == [1 / 4] * 3
     assert (found["low"] <= found["accuracy"]).all()
     assert (found["accuracy"] <= found["high"]).all()
+
+
+@pytest.mark.parametrize(("solved", "verified"), [(0, 0), (0, 2), (1, 1), (1, 3), (2, 3), (4, 4)])
+def test_the_first_verified_sample_is_solved_as_often_as_in_all_orders(solved, verified):
+    found = accuracy_at_k(results([solved], ["a"]).with_columns(verified=pl.lit(verified)))
+    for k, accuracy in found.filter(metric="first_verified").select("k", "accuracy").rows():
+        # Samples below `solved` are solved, those below `verified` verified.
+        picks = [next((n for n in order[:k] if n < verified), 4) for order in permutations(range(4))]
+        assert accuracy == pytest.approx(np.mean([pick < solved for pick in picks])), k
 
 
 def test_programs_about_the_same_thing_are_one_cluster():

@@ -305,7 +305,7 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
     assert solved.get_xdata().tolist() == verified.get_xdata().tolist() == [1, 2, 4, 8]
     assert solved.get_ydata()[0] == pytest.approx(2 / 8)
     assert (solved.get_ydata()[-1], verified.get_ydata()[-1]) == (0.8, 1)
-    assert len(figure.axes[0].lines) == 5
+    assert len(figure.axes[0].lines) == 6
     many = samples().with_columns(samples=pl.lit(1000))
     assert pass_at_k.draw(many).axes[0].get_xticks().tolist() == [1, 4, 16, 64, 256]
 
