@@ -8,6 +8,7 @@ import polars as pl
 from cadmus.common.seeds import generator
 from cadmus.config import Dataset
 from cadmus.dataset.reader import stream_split
+from cadmus.errors import InputError
 from cadmus.evaluate.grading import Policy, Task, grade
 from cadmus.evaluate.intervals import bootstrap
 from cadmus.evaluate.results import by_cluster
@@ -135,8 +136,21 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
         and policies in the order of the results. Metrics are :data:`COUNTS`; ``first_verified``, the first
         verified one of k samples exists and is solved; and ``greedy_solved``, the same for all k. A metric is
         absent where it is not defined.
+
+    Raises:
+        InputError: a program has no samples, or more right ones than samples.
     """
     rows = []
+    impossible = samples.filter(
+        (pl.col("samples") < 1)
+        | (pl.max_horizontal(*COUNTS) > pl.col("samples"))
+        | (pl.min_horizontal(*COUNTS) < 0)
+    )
+    if len(impossible):
+        raise InputError(
+            f"{impossible['question'][0]}: {', '.join(COUNTS)} must be from 0 to samples, which is at least 1; "
+            "evaluate again"
+        )
     for (question, policy), part in samples.group_by(["question", "policy"], maintain_order=True):
         columns = _by_program(part)
         named = {f"{metric}@{k}": column for (metric, k), column in columns.items()}
