@@ -148,7 +148,7 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
     )
     if len(impossible):
         raise InputError(
-            f"{impossible['question'][0]}: {', '.join(COUNTS)} must be from 0 to samples, which is at least 1; "
+            f"{impossible['question'][0]}: {', '.join(COUNTS)} must be from 0 to samples, at least 1; "
             "evaluate again"
         )
     for (question, policy), part in samples.group_by(["question", "policy"], maintain_order=True):
