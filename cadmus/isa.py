@@ -182,6 +182,7 @@ BY_NAME: dict[str, Instruction] = {row.name: row for row in INSTRUCTIONS}
 TOKEN_ID: dict[str, int] = {row.symbol: index for index, row in enumerate(INSTRUCTIONS)}
 VOCABULARY_SIZE = len(INSTRUCTIONS)
 END = "."
+DROP = "_"
 END_ID = TOKEN_ID[END]
 
 LIMITS: dict[str, int] = {

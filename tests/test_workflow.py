@@ -132,6 +132,9 @@ def test_the_experiments_are_complete(results):
     assert counts.pop("random") < asked
     assert set(counts) == set(QUESTIONS) - {"subroutines", "subroutines_definition", "random"}
     assert set(counts.values()) == {asked}
+    sampled = pl.read_parquet(results / "experiments/pass_at_k.parquet")
+    assert set(sampled["question"]) == set(completions["question"])
+    assert set(sampled["samples"]) == {CONFIG.evaluate.pass_at_k.samples}
     curve = pl.read_parquet(results / "experiments/curve.parquet")
     assert curve["step"].max() == CONFIG.train.steps
     assert set(curve["metric"]) == {"solved", "fits", "exact", "next_token", "verified"}

@@ -13,6 +13,8 @@ from cadmus.cli.options import CONFIG, DIRECTORY, MODEL, PATH, check_results_pat
 if TYPE_CHECKING:
     import polars as pl
 
+    from cadmus.config import Section
+
 
 class _Experiments(click.Group):
     """A command per experiment of the registry, made when it is needed."""
@@ -34,6 +36,8 @@ def evaluate() -> None:
     Examples:
       cadmus evaluate grid --model models/laptop --output grid.parquet
       cadmus evaluate completions --model models/laptop --dataset results/laptop/dataset --output c.parquet
+      cadmus evaluate pass_at_k --samples 64 --temperature 0.8 --model results/quick/model \\
+        --dataset results/quick/dataset --output pass_at_k.parquet
     """
 
 
@@ -74,6 +78,7 @@ def _command(name: str) -> click.Command:
         options.append(
             click.Option(["--json", "as_json"], is_flag=True, help="Print the accuracies as a JSON list.")
         )
+    options += _settings_options(experiment.settings)
 
     def run(
         directory: Path,
@@ -82,14 +87,17 @@ def _command(name: str) -> click.Command:
         device: str | None,
         dataset: Path | None = None,
         as_json: bool = False,
+        **changed: str | None,
     ) -> None:
         from cadmus.config import load_config
         from cadmus.evaluate.results import write_results
         from cadmus.experiments.experiment import load_subject
 
         check_results_path(output)
-        settings = None if config is None else load_config(config)
-        subject = load_subject(experiment, directory, settings, usable_device(device), dataset)
+        loaded = None if config is None else load_config(config)
+        subject = load_subject(experiment, directory, loaded, usable_device(device), dataset)
+        given = {key: value for key, value in changed.items() if value is not None}
+        subject = subject.with_settings(name, given)
         results = experiment.run(subject)
         write_results(results, output, subject.metadata())
         if experiment.summary:
@@ -104,6 +112,20 @@ def _command(name: str) -> click.Command:
         params=list(options),
         help=f"{inspect.cleandoc(experiment.measure.__doc__ or '')}\n\n{example}",
     )
+
+
+def _settings_options(settings: "type[Section]") -> list[click.Option]:
+    """Return an option for each number in the config section of an experiment; the section checks it."""
+    return [
+        click.Option(
+            [f"--{key.replace('_', '-')}", key],
+            metavar="N" if field.annotation is int else "NUMBER",
+            help=f"{description[:1].upper()}{description[1:]}; by default that of the config.",
+        )
+        for key, field in settings.model_fields.items()
+        if field.annotation in (int, float)
+        for description in [" ".join((field.description or "").split())]
+    ]
 
 
 class _Figure(click.Command):
@@ -143,7 +165,12 @@ def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
 
 
 def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
-    """Print accuracies: a line each, named by the first column, or all columns as JSON."""
+    """Print accuracies: a line each, named by the first column, or all columns as JSON.
+
+    Of pass@k, the largest k is printed.
+    """
+    import polars as pl
+
     from cadmus.evaluate.intervals import as_text, percent
     from cadmus.evaluate.questions import title
     from cadmus.evaluate.results import best_baseline
@@ -152,6 +179,10 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
         click.echo(json.dumps(accuracies.to_dicts(), indent=2))
         return
     graded = "metric" in accuracies.columns
+    solved = "solved"
+    if "k" in accuracies.columns:
+        accuracies = accuracies.filter(pl.col("k") == pl.col("k").max())
+        solved += f"@{accuracies['k'][0]}"
     shown = accuracies.filter(policy="model", metric="solved") if graded else accuracies
     for row in shown.iter_rows(named=True):
         name = next(iter(row.values()))
@@ -159,7 +190,7 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
         if graded:
             best = best_baseline(accuracies.filter(question=name)).row(0, named=True)
             baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"
-            accuracy += f" solved, best baseline ({baseline})"
+            accuracy += f" {solved}, best baseline ({baseline})"
         click.echo(f"{title(name)}: {accuracy} of {row['programs']:,} programs")
 
 

@@ -88,7 +88,8 @@ def cadmus() -> None:
     Exit codes:
       0  success, also if the program that was run is false
       1  interrupted by Ctrl-C or SIGTERM (run a training again to resume it);
-         fuzz or kills found a difference; a bug in Cadmus, with a traceback
+         fuzz or kills found a difference; complete --verified found no program;
+         a bug in Cadmus, with a traceback
       2  bad input; one line names the problem and the fix
 
     \b

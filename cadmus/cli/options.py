@@ -1,6 +1,7 @@
 """Options, argument types and output helpers shared by the commands."""
 
 import functools
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +22,21 @@ class WholeNumber(click.IntRange):
     """An integer range; errors call it a whole number."""
 
     name = "whole number"
+
+
+class PositiveNumber(click.FloatRange):
+    """A finite number above 0."""
+
+    name = "number"
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not finite.", param, ctx)
+        return number
 
 
 class _ConfigFile(click.Path):

@@ -21,7 +21,7 @@ def epoch_seed(seed: int, epoch: int) -> int:
 
 
 def generator(seed: int, *parts: int | str) -> np.random.Generator:
-    """Return the generator of an experiment or of one sampled prompt, named by ``parts``.
+    """Return the generator of an experiment or of one step of sampling, named by ``parts``.
 
     Args:
         seed: at least 0.

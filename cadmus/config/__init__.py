@@ -18,7 +18,7 @@ from cadmus.config.loading import (
 )
 from cadmus.config.schema import Config, digest
 from cadmus.config.templates import LONGEST_PROGRAM, OPERATORS, TEMPLATES, ExpressionTemplate, Templates
-from cadmus.config.training import RECIPES, Model, StateLabel, Train
+from cadmus.config.training import RECIPES, Model, StateLabels, Train
 
 __all__ = [
     "CONFIGS",
@@ -40,7 +40,7 @@ __all__ = [
     "Positive",
     "ProgramCount",
     "Section",
-    "StateLabel",
+    "StateLabels",
     "Templates",
     "Train",
     "Value",

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from cadmus.config.fields import (
-    Above0,
     Count,
     Fraction,
     Integer,
@@ -68,7 +67,27 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Optimizer settings: ``paper`` as published, ``fast`` for the same accuracy with less compute."""
 
 
-StateLabel = Literal["top", "elements", "call", "sum"]
+class StateLabels(Section):
+    """Weights of what state supervision predicts; 0 leaves a label out."""
+
+    top: NonNegative = 1.0
+    """value on top of the stack"""
+    elements: NonNegative = 0.0
+    """its first elements, if it is a sequence"""
+    sum: NonNegative = 0.0
+    """their sum"""
+    call: NonNegative = 0.0
+    """subroutine 0 of the value on top, once it is defined"""
+
+    @model_validator(mode="after")
+    def _check(self) -> "StateLabels":
+        if not any(self.weights().values()):
+            raise ValueError("all weights are 0; set state_weight 0 to train without labels")
+        return self
+
+    def weights(self) -> dict[str, float]:
+        """Return the labels that are not left out, with their weights."""
+        return {name: weight for name, weight in self.model_dump().items() if weight}
 
 
 class Train(Section):
@@ -109,9 +128,8 @@ class Train(Section):
     state_weight: NonNegative = 0.0
     """loss weight of state supervision, which predicts the VM's stack after every token by a layer that is
     not exported; 0 trains without"""
-    state_labels: Annotated[dict[StateLabel, Above0], Field(min_length=1)] = {"top": 1.0}
-    """what it predicts, and the weight of each: `top` is the value on top of the stack, `elements` are its
-    first elements, if it is a sequence, `sum` is their sum, `call` is subroutine 0 of it"""
+    state_labels: StateLabels = StateLabels()
+    """what it predicts"""
     state_layer: Positive | None = None
     """block whose output predicts the state; two before the last when null"""
     precision: Literal["bf16", "fp32"] | None = None

@@ -27,8 +27,13 @@ FILES = (
     "figures/patching.png",
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
-# Files that need more than the model: its training, or a large language model. Absent ones are not published.
-OPTIONAL = ("figures/accuracy_by_compute.png", "figures/training_curve.png", "figures/output_tokens.png")
+# Files that a run may lack: they need its training or a large language model, or are newer than the run.
+OPTIONAL = (
+    "figures/accuracy_by_compute.png",
+    "figures/training_curve.png",
+    "figures/output_tokens.png",
+    "figures/pass_at_k.png",
+)
 
 
 def publish(results: Path, root: Path) -> list[Path]:

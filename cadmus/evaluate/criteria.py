@@ -18,7 +18,6 @@ from cadmus.templates.draw import Draw
 from cadmus.vm.compiled import execute, same_outputs, verdicts
 from cadmus.vm.outcome import NUMBER
 
-DROP = "_"
 FRESH_INPUTS = 32
 """Inputs besides the examples on which an induced function must agree with the reference."""
 _WRITTEN = set("0123456789tZ+-*/%xn~ub:")
@@ -76,7 +75,7 @@ class Completed:
     @cached_property
     def uses_drop(self) -> np.ndarray:
         """Completions with the instruction ``_``: bool, shape (n,)."""
-        return np.array([DROP in text for text in self.texts], np.bool_)
+        return np.array([isa.DROP in text for text in self.texts], np.bool_)
 
     @cached_property
     def verified(self) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cadmus import isa
 from cadmus.evaluate import criteria
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.parsing import second_expressions
@@ -77,7 +78,7 @@ def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     """
     programs = samples.programs
     prefixes, row, length = programs.all_prefixes()
-    drops = np.flatnonzero(programs.data == ord(criteria.DROP))
+    drops = np.flatnonzero(programs.data == ord(isa.DROP))
     last_drop = np.full(len(programs), -1)
     of_drop = np.searchsorted(programs.offsets, drops, "right") - 1
     np.maximum.at(last_drop, of_drop, drops - programs.offsets[of_drop])

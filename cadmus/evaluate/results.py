@@ -71,7 +71,7 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     for group, part in _groups(completions, keys):
         for (policy,), graded in part.group_by(["policy"], maintain_order=True):
             metrics = [metric for metric in METRICS if not graded[metric].has_nulls()]
-            correct, programs = _by_cluster(graded, metrics)
+            correct, programs = by_cluster(graded, metrics)
             low, high = bootstrap(correct, programs)
             hits, n = correct.sum((0, 1)), len(graded)
             for metric, of_metric, *interval in zip(metrics, hits, low, high, strict=True):
@@ -111,7 +111,7 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
                 f"policy {best}: completed other programs than the model; evaluate both together"
             )
         both = model.with_columns(graded[best][metric].alias("baseline"))
-        correct, programs = _by_cluster(both, [metric, "baseline"])
+        correct, programs = by_cluster(both, [metric, "baseline"])
         ours_solved, theirs_solved = correct.sum((0, 1))
         gap = float(ours_solved - theirs_solved) / len(model)
         rows.append((*group, best, gap, *gap_interval(correct, programs)))
@@ -152,8 +152,13 @@ def _frame(
     return pl.DataFrame(rows, schema, orient="row")
 
 
-def _by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the arguments of :func:`cadmus.evaluate.intervals.bootstrap` for boolean columns."""
+def by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arguments of :func:`cadmus.evaluate.intervals.bootstrap` for some columns.
+
+    Args:
+        graded: one row per program, clustered by the column asked and told apart by the column seed, if any.
+        columns: truth values or probabilities of being right.
+    """
     _, cluster = np.unique(graded["asked"].to_numpy().astype(str), return_inverse=True)
     seeds = graded["seed"].to_numpy() if "seed" in graded.columns else np.zeros(len(graded))
     _, seed = np.unique(seeds, return_inverse=True)

@@ -100,8 +100,10 @@ def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
     return Cost(completed_tokens(config, lengths, config.evaluate.completions.programs))
 
 
-def completed_tokens(config: Config, lengths: Mapping[str, tuple[float, float]], most: int) -> float:
-    """Count the tokens that completing at most ``most`` programs per template takes."""
+def completed_tokens(
+    config: Config, lengths: Mapping[str, tuple[float, float]], most: int, samples: int = 1
+) -> float:
+    """Count the tokens that ``samples`` completions of at most ``most`` programs per template take."""
     from cadmus.dataset.shards import plan
     from cadmus.evaluate.questions import questions_of
 
@@ -111,10 +113,11 @@ def completed_tokens(config: Config, lengths: Mapping[str, tuple[float, float]],
             programs[shard.template] += shard.rows
     total = 0.0
     for template, count in programs.items():
-        tokens, _ = lengths[template]
+        tokens, prompt = lengths[template]
         # A program that is completed from two places counts twice, unless its form decides which.
         times = 1 if template == "subroutines" else len(questions_of(template))
-        total += times * min(most, count) * (tokens - 1)
+        # A prompt is computed once for all its completions.
+        total += times * min(most, count) * (prompt + samples * (tokens - 1 - prompt))
     return total
 
 

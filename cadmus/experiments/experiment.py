@@ -1,7 +1,7 @@
 """The declaration of an experiment, and the trained model it is run on."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -112,6 +112,19 @@ class Subject:
     device: str = "cpu"
     dataset: Path | None = None
     snapshots: tuple[Path, ...] = ()
+
+    def with_settings(self, experiment: str, given: Mapping[str, Any]) -> "Subject":
+        """Return this subject with other values of some fields of the section ``evaluate.EXPERIMENT``.
+
+        Raises:
+            InputError: there is no such field, or a value is invalid.
+        """
+        from cadmus.config import validate
+
+        before: Section = getattr(self.config.evaluate, experiment)
+        after = validate({**before.model_dump(), **given}, type(before), f"evaluate {experiment}")
+        evaluate = self.config.evaluate.model_copy(update={experiment: after})
+        return replace(self, config=self.config.model_copy(update={"evaluate": evaluate}))
 
     def model(self, directory: Path | None = None) -> Any:
         """Load the model, or the snapshot in ``directory``.

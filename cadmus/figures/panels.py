@@ -1,5 +1,8 @@
 """Shared panels: small multiples by question, and layer × token heat maps."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
@@ -18,6 +21,31 @@ _MARKED_FROM = 20
 """Programs from which a point is drawn: fewer say little."""
 
 
+class Line(NamedTuple):
+    """A line of every panel of :func:`by_question`.
+
+    Attributes:
+        rows: selects its rows.
+        label: text in the legend.
+        color, marker, style: of matplotlib.
+        band: whether its intervals are drawn.
+    """
+
+    rows: pl.Expr
+    label: str
+    color: str
+    marker: str = ""
+    style: str = "-"
+    band: bool = True
+
+
+SOLVED = (
+    Line(pl.col("policy") == "model", "model, solved", style.BLUE, "o"),
+    Line(pl.col("policy") != "model", "best baseline", style.GREY),
+)
+"""The lines of :func:`plotted`."""
+
+
 def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
     """Return the rows that :func:`by_question` draws: solved programs of the model and of the best baseline.
 
@@ -34,15 +62,18 @@ def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
     return shown.sort(question, pl.col("policy") != "model", x)
 
 
-def by_question(results: pl.DataFrame, x: str, label: str, error: bool = False) -> Figure:
-    """Draw the accuracies of the model and of the best baseline with intervals, one panel per question.
+def by_question(
+    results: pl.DataFrame, x: str, label: str, error: bool = False, lines: Sequence[Line] = SOLVED
+) -> Figure:
+    """Draw accuracies with intervals, one panel per question.
 
     Args:
-        results: from :func:`plotted`; points of fewer than 20 programs are left out, and panels without two
-            points.
+        results: columns question, policy, programs, accuracy, low, high and ``x``; points of fewer than 20
+            programs are left out, and panels without two points.
         x: column of the horizontal axis.
         label: label of the horizontal axis, with its unit.
         error: draw the error, 1 - accuracy, on a logarithmic axis, beside that of the paper.
+        lines: drawn in each panel; by default those of :func:`plotted`.
     """
     results = results.filter(pl.col("programs") >= _MARKED_FROM)
     shown = [
@@ -55,12 +86,19 @@ def by_question(results: pl.DataFrame, x: str, label: str, error: bool = False) 
     panels = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False)
     for axes, question in zip(panels.flat, shown, strict=False):
         of_question = results.filter(question=question)
-        for policy, color, marker, name in (
-            (pl.col("policy") == "model", style.BLUE, "o", "model, solved"),
-            (pl.col("policy") != "model", style.GREY, "", "best baseline"),
-        ):
-            drawn = _errors(of_question.filter(policy)) if error else of_question.filter(policy)
-            style.line(axes, drawn, x, "accuracy", color=color, marker=marker, label=name)
+        for line in lines:
+            drawn = of_question.filter(line.rows)
+            style.line(
+                axes,
+                _errors(drawn) if error else drawn,
+                x,
+                "accuracy",
+                color=line.color,
+                marker=line.marker,
+                label=line.label,
+                style=line.style,
+                band=line.band,
+            )
         axes.set_title(title(str(question)), fontsize=7)
         if error:
             _error_axis(axes, reported.TABLE3.get(_template(str(question))))

@@ -50,11 +50,21 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
 
 
 def line(
-    axes: Axes, rows: pl.DataFrame, x: str, y: str, *, color: str, marker: str, label: str
+    axes: Axes,
+    rows: pl.DataFrame,
+    x: str,
+    y: str,
+    *,
+    color: str,
+    marker: str,
+    label: str,
+    style: str = "-",
+    band: bool = True,
 ) -> list[Line2D]:
     """Plot column ``y`` over column ``x``, with the columns low and high as a band; return the line."""
-    axes.fill_between(rows[x], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
-    return axes.plot(rows[x], rows[y], color=color, marker=marker, label=label)
+    if band:
+        axes.fill_between(rows[x], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
+    return axes.plot(rows[x], rows[y], color=color, marker=marker, ls=style, label=label)
 
 
 def not_tested(axes: Axes) -> None:

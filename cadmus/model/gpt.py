@@ -57,7 +57,7 @@ class Cache:
         return part
 
     def keep(self, rows: Tensor, length: int) -> None:
-        """Keep only these rows, of at most ``length`` tokens."""
+        """Keep these rows, a mask or indices that may repeat, of at most ``length`` tokens."""
         self.entries = self.entries[:, :, rows, :, : length + SPARE]
 
     def reserve(self, length: int) -> None:

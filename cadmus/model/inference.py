@@ -97,7 +97,7 @@ class Cadmus:
         """Complete each prompt until the end ``.``.
 
         Args:
-            prompts: n prompts.
+            prompts: n prompts; to sample several completions of a prompt, repeat it.
             max_length: maximum number of instructions of prompt and completion together, for all prompts or
                 per prompt, int64 of shape (n,); by default that of the dataset.
             choose: chooses the next instructions; answers for a program that has ended are ignored.
@@ -241,8 +241,8 @@ class Cadmus:
         self, prompts: Programs, rows: np.ndarray, limits: np.ndarray, choose: Choose, output: _Completions
     ) -> None:
         """Complete ``prompts`` and write the results to ``rows`` of the output."""
-        cache = Cache(self.model.sizes, len(rows), int(prompts.lengths.max()), self.device)
-        tokens = choose(self._prompt_logits(prompts, cache), rows)
+        logits, cache = self._start(prompts)
+        tokens = choose(logits, rows)
         lengths = prompts.lengths
         live = np.ones(len(rows), np.bool_)
         while True:
@@ -263,6 +263,23 @@ class Cadmus:
             x = last(self.model.residual_stream(inputs, positions, visible, cache))
             tokens = choose(self.model.logits(x[:, 0]), rows)
             lengths = lengths + live
+
+    def _start(self, prompts: Programs) -> tuple[torch.Tensor, Cache]:
+        """Return the logits after each prompt, shape (n, 65), and the cache.
+
+        Equal prompts are computed once.
+        """
+        _, firsts, places = np.unique(prompts.to_strings(), return_index=True, return_inverse=True)
+        # In order of length, as the prompts are.
+        distinct = np.sort(firsts)
+        longest = int(prompts.lengths.max())
+        cache = Cache(self.model.sizes, len(distinct), longest, self.device)
+        logits = self._prompt_logits(prompts.take(distinct), cache)
+        if len(distinct) < len(prompts):
+            rows = torch.from_numpy(np.searchsorted(distinct, firsts[places])).to(self.device)
+            logits = logits[rows]
+            cache.keep(rows, longest)
+        return logits, cache
 
     def _prompt_logits(self, prompts: Programs, cache: Cache | None = None) -> torch.Tensor:
         """Return the logits after each prompt, shape (n, 65), and fill the cache.

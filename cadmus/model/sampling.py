@@ -9,19 +9,22 @@ from cadmus.common.seeds import generator
 class Sampler:
     """Samples the next instructions for :meth:`cadmus.model.inference.Cadmus.complete`.
 
-    Samples depend on the seed, the index of the prompt and its logits, not on the other prompts.
+    Samples depend on the seed, the index of the prompt and its logits: not on the other prompts, nor on the
+    batches in which they are completed.
 
     Args:
         prompts: number of prompts.
         temperature: divisor of the logits, above 0.
-        top_p: cumulative probability of the nucleus; instructions outside are never sampled.
         seed: at least 0.
+        top_p: cumulative probability of the nucleus; instructions outside are never sampled.
     """
 
-    def __init__(self, prompts: int, temperature: float, top_p: float, seed: int) -> None:
+    def __init__(self, prompts: int, temperature: float, seed: int, top_p: float = 1.0) -> None:
         self.temperature = temperature
+        self.seed = seed
         self.top_p = top_p
-        self.generators = [generator(seed, prompt) for prompt in range(prompts)]
+        self._steps = np.zeros(prompts, np.int64)
+        self._uniform: list[np.ndarray] = []
 
     def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
         # Logits of at most 0 do not overflow when divided by a small temperature.
@@ -31,6 +34,19 @@ class Sampler:
         )
         nucleus = probabilities.where(probabilities.cumsum(-1) - probabilities < self.top_p, 0.0)
         reached = nucleus.cumsum(-1)
-        drawn = torch.tensor([self.generators[row].random() for row in rows], dtype=torch.float64)
+        drawn = torch.from_numpy(self._draw(rows))
         places = (reached <= drawn[:, None] * reached[:, -1:]).sum(-1)
         return order.gather(-1, places[:, None])[:, 0].numpy()
+
+    def _draw(self, rows: np.ndarray) -> np.ndarray:
+        """Return the next uniform number of each row: float64, shape (n,), from 0 to below 1."""
+        drawn = np.empty(len(rows))
+        steps = self._steps[rows]
+        for step in np.unique(steps):
+            if step == len(self._uniform):
+                # One stream per step, in the order of the prompts: later prompts do not change earlier ones.
+                self._uniform.append(generator(self.seed, int(step)).random(len(self._steps)))
+            now = steps == step
+            drawn[now] = self._uniform[step][rows[now]]
+        self._steps[rows] += 1
+        return drawn

@@ -77,7 +77,7 @@ def _decode(model: Cadmus, prompts: list[str], max_length: int, request: Request
     choose = greedy
     if request.temperature > 0:
         seed = secrets.randbits(64) if request.seed is None else request.seed % 2**64
-        choose = Sampler(len(rows), request.temperature, request.top_p, seed)
+        choose = Sampler(len(rows), request.temperature, seed, request.top_p)
     decoded, ended = model.complete(open_prompts, open_prompts.lengths + room, choose)
     # The decoder checks for an end even after the last instruction that fits.
     ended &= decoded.lengths < room

@@ -1,20 +1,12 @@
 """Labels for state supervision: what the VM's stack holds after every token.
 
-They describe the program up to the token, executed. The names are those of ``train.state_labels``:
-
-============ ==================================================================================
-``top``      value on top of the stack
-``elements`` its first elements, if it is a sequence
-``call``     the value of subroutine 0, if it is defined, of what is on top
-``sum``      the sum of the sequence on top
-============ ==================================================================================
+They describe the program up to the token, executed; the names are those of
+:class:`cadmus.config.StateLabels`.
 """
-
-from collections.abc import Mapping
 
 import numpy as np
 
-from cadmus.config import StateLabel, Train
+from cadmus.config import StateLabels, Train
 from cadmus.programs import Programs, join
 from cadmus.vm.compiled import execute
 from cadmus.vm.outcome import NUMBER, SEQUENCE
@@ -34,13 +26,14 @@ _ZERO = _DECORATED + 9 + LARGEST
 CLASSES = _ZERO + LARGEST + 1
 """A label: no value or NAN, a sequence by its length, any larger integer, an integer by its decoration, and
 each small integer without one."""
-_SUFFIXES: dict[StateLabel, bytes] = {"top": b"", "elements": b"", "call": b"f", "sum": b"$"}
+_SUFFIXES = {"top": b"", "elements": b"", "call": b"f", "sum": b"$"}
 """What is executed after the program so far."""
 
 
-def columns(weights: Mapping[StateLabel, float]) -> list[float]:
-    """Return the weight of each label of a token, given those of ``train.state_labels``."""
-    return [weight for name, weight in weights.items() for _ in range(ELEMENTS if name == "elements" else 1)]
+def columns(labels: StateLabels) -> list[float]:
+    """Return the weight of each label of a token."""
+    weights = labels.weights().items()
+    return [weight for name, weight in weights for _ in range(ELEMENTS if name == "elements" else 1)]
 
 
 def state_outputs(train: Train) -> int:
@@ -48,15 +41,16 @@ def state_outputs(train: Train) -> int:
     return CLASSES * len(columns(train.state_labels)) if train.state_weight else 0
 
 
-def state_labels(programs: Programs, names: Mapping[StateLabel, float]) -> np.ndarray:
+def state_labels(programs: Programs, wanted: StateLabels) -> np.ndarray:
     """Return the labels of every instruction: int64, shape (bytes of ``programs.data``, columns).
 
     Labels other than ``top`` are ``NO_TARGET`` where there is no such value.
 
     Args:
         programs: n programs.
-        names: labels, as in ``train.state_labels``.
+        wanted: labels, those of weight 0 left out.
     """
+    names = wanted.weights()
     prefixes, _, _ = programs.all_prefixes()
     outcomes = {suffix: execute(join(prefixes, suffix)) for suffix in {_SUFFIXES[name] for name in names}}
     found = []

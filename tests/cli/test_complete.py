@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from cadmus import isa
+from cadmus.cli.complete import SAMPLED_AT_ONCE
 from cadmus.cli.complete import complete as command
 from cadmus.errors import InputError
 from cadmus.model import shipped
@@ -92,6 +93,101 @@ def test_the_maximum_length_is_that_of_the_training_programs_by_default(export):
     assert "cut off after 30 instructions" in "".join(
         invoke(prefix, "--max-length", 30, "--model", export) for prefix in ("34+7", "rs", "0", "1")
     )
+
+
+def verify(export, *prefixes, samples=200, options=()):
+    """Return the exit code, the objects and the error of ``--verified --json -``."""
+    arguments = ["-", "--verified", "--json", "--model", str(export), "--samples", str(samples), *options]
+    done = CliRunner().invoke(command, arguments, input="".join(f"{prefix}\n" for prefix in prefixes))
+    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def test_verified_completions_are_true_programs_that_ended_and_drop_nothing(export):
+    _, found, _ = verify(export, *PREFIXES)
+    greedy = {answer["prefix"]: answer for answer in objects(export)}
+    assert [answer["prefix"] for answer in found] == PREFIXES
+    verified = [answer for answer in found if answer["verified"]]
+    assert len({answer["tries"] for answer in verified}) > 2
+    for answer in verified:
+        assert reference.run(answer["program"]).true
+        assert answer["ended"]
+        assert isa.DROP not in answer["completion"]
+        # The greedy completion is the first try.
+        same = answer["completion"] == greedy[answer["prefix"]]["completion"]
+        assert same or answer["tries"] > 1
+
+
+def test_verified_samples_depend_on_the_seed_alone(export):
+    runs = [verify(export, *PREFIXES, options=["--seed", seed]) for seed in ("0", "0", "1")]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+    _, found, _ = verify(export, PREFIXES[3])
+    assert found == [answer for answer in runs[0][1] if answer["prefix"] == PREFIXES[3]]
+    # More samples and other prefixes do not change the ones before.
+    assert verify(export, *PREFIXES, samples=150)[1][3] == found[0]
+
+
+def test_the_samples_after_the_first_batch_differ(export, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "cadmus.cli.complete.is_verified", lambda prefix, completion, ended: drawn.append(completion)
+    )
+    verify(export, "1", samples=2 * SAMPLED_AT_ONCE)
+    first, second = drawn[1 : 1 + SAMPLED_AT_ONCE], drawn[1 + SAMPLED_AT_ONCE :][:SAMPLED_AT_ONCE]
+    assert len(first) == len(second) == SAMPLED_AT_ONCE
+    assert first != second
+
+
+def test_no_verified_completion_exits_with_1(export):
+    # A program of full length has no room for an end after something true.
+    full = "0" * TRAINED_LENGTH
+    code, (answer,), error = verify(export, full, samples=70)
+    assert code == 1
+    assert (answer["verified"], answer["tries"], answer["completion"]) == (False, 71, "")
+    assert error == (
+        "cadmus: error: no verified completion for 1 of 1 prefixes in 71 tries; raise --samples or change "
+        "--temperature\n"
+    )
+    options = ["--verified", "--samples", "3", "--model", str(export)]
+    one = CliRunner().invoke(command, [full, *options])
+    assert one.exit_code == 1
+    assert "tries       4\n" in one.stdout
+    assert "no verified completion of '000000000000' in 4 tries" in one.stderr
+    lines = CliRunner().invoke(command, ["-", *options], input=f"{full}\n")
+    assert lines.stdout.endswith(" false -\n")
+
+
+def test_lines_of_verified_completions_have_the_tries(export):
+    _, found, _ = verify(export, *PREFIXES)
+    text = "".join(f"{prefix}\n" for prefix in PREFIXES)
+    options = ["--verified", "--samples", "200", "--model", str(export)]
+    lines = CliRunner().invoke(command, ["-", *options], input=text).stdout.splitlines()
+    for line, answer in zip(lines, found, strict=True):
+        tries = f"{answer['tries']}" if answer["verified"] else "-"
+        verdict = "true" if answer["true"] else "false"
+        assert line == f"{answer['program']}{isa.END * answer['ended']} {verdict} {tries}"
+
+
+@pytest.mark.parametrize("option", ["--samples", "--temperature", "--seed"])
+def test_options_of_verified_need_it(export, option):
+    assert refused("1", option, "1", "--model", export) == f"{option} needs --verified"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--samples", "0"),
+        ("--temperature", "0"),
+        ("--temperature", "-1"),
+        ("--temperature", "nan"),
+        ("--temperature", "inf"),
+        ("--seed", "-1"),
+    ],
+)
+def test_invalid_options_of_verified_are_errors(export, option, value):
+    done = CliRunner().invoke(command, ["1", "--verified", option, value, "--model", str(export)])
+    assert done.exit_code == 2
+    assert f"Invalid value for '{option}'" in done.stderr
 
 
 @pytest.mark.parametrize(

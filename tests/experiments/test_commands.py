@@ -8,7 +8,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from cadmus import config
+from cadmus import config, experiments
 from cadmus.cli.main import cadmus
 from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
@@ -35,6 +35,7 @@ dataset:
 model: {layers: 1, width: 8, heads: 2, mlp: 16}
 train: {steps: 1}
 evaluate:
+  pass_at_k: {samples: 4}
   grid: {low: -1, high: 1, programs_per_pixel: 2}
   probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularisation: [1]}
   lens: {programs: 30}
@@ -63,7 +64,7 @@ def place(tmp_path_factory) -> Path:
 def invoke(place: Path, command: str, output: Path, as_json: bool = False, **replaced: str) -> Result:
     options = {"config": place / "config.yaml", "output": output}
     options |= {"snapshots": place / "snapshots"} if command == "curve" else {"model": place / "model"}
-    if command in ("completions", "curve"):
+    if experiments.get(command).dataset:
         options["dataset"] = place / "dataset"
     arguments = [
         text for name, value in {**options, **replaced}.items() for text in (f"--{name}", str(value))
@@ -76,6 +77,7 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
     [
         # Questions, policies, programs; snapshots, questions, policies, metrics.
         ("completions", 3 * 5 * 30),
+        ("pass_at_k", 3 * 2 * 30),
         ("curve", 2 * 3 * 5 * 4),
         ("grid", 9),
         ("probe", 2 * 2 * 11),
@@ -122,7 +124,7 @@ def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path)
     assert results["seen"].to_list() == seen
 
 
-@pytest.mark.parametrize("command", ["completions", "curve", "grid", "probe", "lens", "patch"])
+@pytest.mark.parametrize("command", experiments.NAMES)
 def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str) -> None:
     models = "snapshots" if command == "curve" else "model"
     cases = {
@@ -130,7 +132,7 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
         str(place / "dataset"): invoke(place, command, tmp_path / "a.parquet", **{models: place / "dataset"}),
         "--device nowhere": invoke(place, command, tmp_path / "a.parquet", device="nowhere"),
     }
-    if command in ("completions", "curve"):
+    if experiments.get(command).dataset:
         absent = tmp_path / "no-dataset"
         cases[str(absent)] = invoke(place, command, tmp_path / "a.parquet", dataset=absent)
     for named, result in cases.items():
@@ -160,6 +162,52 @@ def test_programs_that_cannot_be_asked_are_an_error(place, tmp_path, command: st
     refused = invoke(place, command, tmp_path / "a.parquet")
     assert isinstance(refused.exception, InputError)
     assert "none of its test programs can be asked a question" in str(refused.exception)
+
+
+def test_samples_do_not_depend_on_the_batch_size(place, tmp_path) -> None:
+    (tmp_path / "other.yaml").write_text(CONFIG.replace("evaluate:\n", "evaluate:\n  batch_size: 7\n"))
+    for name, config_file in {"a": place / "config.yaml", "b": tmp_path / "other.yaml"}.items():
+        done = invoke(place, "pass_at_k", tmp_path / f"{name}.parquet", config=config_file)
+        assert done.exit_code == 0, done.exception
+    assert pl.read_parquet(tmp_path / "a.parquet").equals(pl.read_parquet(tmp_path / "b.parquet"))
+
+
+def test_options_replace_the_settings_of_the_config(place, tmp_path) -> None:
+    options = {"samples": "6", "temperature": "0.5", "programs": "10"}
+    done = invoke(place, "pass_at_k", tmp_path / "a.parquet", **options)
+    assert done.exit_code == 0, done.exception
+    results = pl.read_parquet(tmp_path / "a.parquet")
+    assert results.height == 3 * 2 * 10
+    assert set(results["samples"]) == {6}
+    replaced = CONFIG.replace("{samples: 4}", "{samples: 6, temperature: 0.5, programs: 10}")
+    (tmp_path / "other.yaml").write_text(replaced)
+    invoke(place, "pass_at_k", tmp_path / "b.parquet", config=tmp_path / "other.yaml")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "message"),
+    [
+        ("pass_at_k", "samples", "0", "evaluate pass_at_k: samples: must be at least 1, got '0'"),
+        ("pass_at_k", "samples", "2.5", "evaluate pass_at_k: samples: must be an integer, got '2.5'"),
+        ("pass_at_k", "temperature", "0", "evaluate pass_at_k: temperature: must be above 0, got '0'"),
+        ("pass_at_k", "temperature", "nan", "evaluate pass_at_k: temperature: must be a finite number"),
+        ("grid", "programs-per-pixel", "-1", "evaluate grid: programs_per_pixel: must be at least 1"),
+    ],
+)
+def test_an_invalid_option_is_an_error(place, tmp_path, command, option, value, message) -> None:
+    refused = invoke(place, command, tmp_path / "a.parquet", **{option: value})
+    assert isinstance(refused.exception, InputError)
+    assert message in str(refused.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_pass_at_k_prints_the_largest_k(place, tmp_path) -> None:
+    lines = invoke(place, "pass_at_k", tmp_path / "a.parquet").stdout.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["equality", "equality, comparator", "less greater"]
+    assert all("solved@4, best baseline (training completion " in line for line in lines)
+    printed = json.loads(invoke(place, "pass_at_k", tmp_path / "b.parquet", as_json=True).stdout)
+    assert {row["k"] for row in printed} == {1, 2, 4}
 
 
 def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:

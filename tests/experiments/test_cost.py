@@ -43,6 +43,15 @@ def test_completions_count_subroutines_once():
     assert cost.tokens == pytest.approx(50 * 20 + 50 * 9)
 
 
+def test_samples_count_a_prompt_once():
+    run = tiny(
+        dataset={"templates": {"random": {"train": 100}}},
+        evaluate={"pass_at_k": {"programs": 50, "samples": 8}},
+    )
+    # Ten tokens with the end, which is not read: one greedy completion, and eight samples after one prompt.
+    assert tokens_of("pass_at_k", run) == pytest.approx(50 * (9 + 5 + 8 * 4))
+
+
 def test_completions_count_the_evaluated_split():
     rules = {"sevens": {"values": [7], "templates": ["equality"]}}
     run = tiny(

@@ -90,6 +90,31 @@ def curve() -> pl.DataFrame:
     return pl.concat(steps).filter(pl.col("question") != "random")
 
 
+def samples() -> pl.DataFrame:
+    """Return eight samples of each program; k of them are solved, in the baseline none."""
+    questions = [(name, question) for name, question in QUESTIONS.items() for _ in range(40)]
+    number = pl.int_range(pl.len()) % 40
+    of_model = pl.DataFrame(
+        {
+            "policy": "model",
+            "question": [name for name, _ in questions],
+            "samples": 8,
+            "fits": [4 if question.fits else None for _, question in questions],
+        }
+    ).with_columns(
+        asked=(number % 20).cast(pl.String),
+        solved=number % 5,
+        verified=number % 5 + 4,
+        greedy_solved=number % 2 == 0,
+    )
+    guesses = of_model.with_columns(
+        policy=pl.lit("training_completion"),
+        solved=pl.lit(0, pl.Int64),
+        greedy_solved=pl.lit(None, pl.Boolean),
+    )
+    return pl.concat([of_model, guesses.select(of_model.columns)])
+
+
 def lens(layers: int = 3) -> pl.DataFrame:
     places = [(layer, token) for layer in range(layers) for token in range(1, 12)]
     return pl.DataFrame(places, schema=["layer", "token"], orient="row").with_columns(
@@ -141,6 +166,7 @@ RESULTS = {
     "accuracy_by_examples": completions,
     "near_duplicates": completions,
     "logit_lens": lens,
+    "pass_at_k": samples,
     "patching": patches,
     "failures": completions,
     "training_curve": training,
@@ -263,6 +289,25 @@ def test_panels_show_what_was_tested() -> None:
     few = completions().group_by("question", "policy", maintain_order=True).head(30)
     assert texts(accuracy_by_length.draw(few)) == ["not tested"]
     assert texts(patching.draw(patches())) == ["not tested"]
+
+
+def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
+    from cadmus.figures import pass_at_k
+
+    figure = pass_at_k.draw(samples())
+    assert [axes.get_title() for axes in figure.axes if axes.get_title()] == [
+        title(name) for name in QUESTIONS
+    ]
+    solved, verified = (
+        next(line for line in figure.axes[0].lines if line.get_label() == f"model, {metric}@k")
+        for metric in ("solved", "verified")
+    )
+    assert solved.get_xdata().tolist() == verified.get_xdata().tolist() == [1, 2, 4, 8]
+    assert solved.get_ydata()[0] == pytest.approx(2 / 8)
+    assert (solved.get_ydata()[-1], verified.get_ydata()[-1]) == (0.8, 1)
+    assert len(figure.axes[0].lines) == 6
+    many = samples().with_columns(samples=pl.lit(1000))
+    assert pass_at_k.draw(many).axes[0].get_xticks().tolist() == [1, 4, 16, 64, 256]
 
 
 def test_curves_show_the_best_baseline() -> None:

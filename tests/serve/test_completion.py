@@ -10,7 +10,6 @@ from cadmus import isa
 from cadmus.cli.complete import complete
 from cadmus.model import shipped
 from cadmus.model.inference import Cadmus
-from cadmus.model.sampling import Sampler
 from cadmus.programs import Programs
 from cadmus.serve.application import application
 from tests.cli.exports import PREFIXES, TRAINED_LENGTH, small_export
@@ -281,16 +280,3 @@ def test_top_p(client, model):
 def test_narrow_sampling_is_greedy(client, narrow):
     greedy = choices(client, prompt=PREFIXES, max_tokens=100)
     assert choices(client, prompt=PREFIXES, max_tokens=100, **{"temperature": 1, **narrow}) == greedy
-
-
-def test_random_number_next_to_one():
-    sampler = Sampler(1, 1.0, 0.9, 0)
-
-    class Highest:
-        def random(self):
-            return np.nextafter(1.0, 0.0)
-
-    sampler.generators = [Highest()]
-    logits = torch.zeros(1, 65)
-    logits[0, 7] = 20
-    assert sampler(logits, np.array([0])).tolist() == [7]

@@ -3,11 +3,16 @@
 import pytest
 
 from cadmus.checks import kills
+from cadmus.config import StateLabels
 from cadmus.programs import Programs
 from cadmus.train.labels import CLASSES, ELEMENTS, NO_TARGET, columns, state_labels
 from cadmus.vm.reference import Sequence, Value, run
 
 NO_VALUE, EMPTY, OTHER, DECORATION_1, ZERO = 0, 1, 8, 9, 58
+
+
+def only(name: str) -> StateLabels:
+    return StateLabels(**{"top": 0.0, name: 1.0})
 
 
 def label(value: Value) -> int:
@@ -39,16 +44,16 @@ def optional(program: str) -> int:
 
 def test_labels_by_hand() -> None:
     programs = Programs.from_strings(["94*", "u3b2:", "+", "t*t\\9*;f"])
-    found = state_labels(programs, {"top": 1.0})
+    found = state_labels(programs, only("top"))
     assert found.shape == (17, 1)
     assert found[:3, 0].tolist() == [ZERO + 9, ZERO + 4, ZERO + 36]
     assert found[3:8, 0].tolist() == [EMPTY, ZERO + 3, EMPTY + 1, ZERO + 2, EMPTY + 1]
     assert found[8, 0] == NO_VALUE
-    (of_call,) = state_labels(Programs.from_strings(["\\9*;4"]), {"call": 1.0}).T
+    (of_call,) = state_labels(Programs.from_strings(["\\9*;4"]), only("call")).T
     assert of_call.tolist() == [NO_TARGET] * 4 + [ZERO + 36]
-    of_sum = state_labels(Programs.from_strings(["u3b4b"]), {"sum": 1.0})
+    of_sum = state_labels(Programs.from_strings(["u3b4b"]), only("sum"))
     assert of_sum[:, 0].tolist() == [ZERO, NO_TARGET, ZERO + 3, NO_TARGET, ZERO + 7]
-    assert columns({"top": 1.0, "elements": 0.5}) == [1.0, 0.5, 0.5, 0.5]
+    assert columns(StateLabels(elements=0.5)) == [1.0, 0.5, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("name", ["top", "elements", "call", "sum"])
@@ -63,6 +68,6 @@ def test_labels_are_what_every_prefix_leaves(name) -> None:
         "call": lambda: [[optional(prefix + "f")] for prefix in prefixes],
         "sum": lambda: [[optional(prefix + "$")] for prefix in prefixes],
     }[name]()
-    found = state_labels(Programs.from_strings(texts), {name: 1.0})
+    found = state_labels(Programs.from_strings(texts), only(name))
     assert found.tolist() == wanted
     assert set(found.flat) <= {NO_TARGET, *range(CLASSES)}

@@ -1,0 +1,190 @@
+"""pass@k: the probability that at least one of k sampled completions is right (Chen et al. 2021)."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from cadmus.common.seeds import generator
+from cadmus.config import Dataset
+from cadmus.dataset.reader import stream_split
+from cadmus.errors import InputError
+from cadmus.evaluate.grading import Policy, Task, grade
+from cadmus.evaluate.intervals import bootstrap
+from cadmus.evaluate.results import by_cluster
+from cadmus.programs import Programs
+
+COUNTS = ("solved", "verified", "fits")
+"""Metrics that :func:`grade_samples` counts."""
+BASELINE = "training_completion"
+"""Name of the baseline, see :func:`training_completions`."""
+_DRAWN_FROM = 100_000
+"""Maximum number of training programs from which the baseline draws."""
+
+
+def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
+    """Return the unbiased estimate of pass@k for each program and k = 1, ..., ``most``.
+
+    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right.
+
+    Args:
+        samples: number of samples, int64, shape (programs,).
+        right: number of right ones, int64, shape (programs,).
+        most: largest k.
+
+    Returns:
+        float64, shape (programs, most).
+
+    Raises:
+        ValueError: a program has fewer samples than ``most``, or more right ones than samples.
+    """
+    if (samples < most).any():
+        raise ValueError(f"pass@{most} needs at least {most} samples, got {samples.min()}")
+    if ((right < 0) | (right > samples)).any():
+        raise ValueError("right samples must be between 0 and all samples")
+    drawn = np.arange(most)
+    # A product of factors of at most 1; the binomial coefficients would overflow.
+    factors = np.maximum((samples - right)[:, None] - drawn, 0) / (samples[:, None] - drawn)
+    return 1 - np.cumprod(factors, axis=1)
+
+
+def budgets(samples: int) -> list[int]:
+    """Return the values of k that are shown: powers of two and the number of samples itself.
+
+    >>> budgets(16), budgets(20)
+    ([1, 2, 4, 8, 16], [1, 2, 4, 8, 16, 20])
+    """
+    return [*(1 << power for power in range((samples - 1).bit_length())), samples]
+
+
+def grade_samples(
+    tasks: list[Task], policy: Policy, name: str, dataset: Dataset, samples: int
+) -> pl.DataFrame:
+    """Sample completions of each program, grade them and count.
+
+    Args:
+        tasks: from :func:`cadmus.evaluate.grading.tasks_of`.
+        policy: samples one completion per prompt, and gets each prompt ``samples`` times in a row.
+        name: of the policy.
+        dataset: as for :func:`cadmus.evaluate.grading.grade`.
+        samples: number of completions per program.
+
+    Returns:
+        One row per program: policy, template, question, program, prompt_length and asked as in
+        :func:`cadmus.evaluate.grading.grade`; samples; solved, verified and fits (null where it is not
+        defined), how many of them are; distinct_solved, different completions among the solved ones; and
+        mean_length of the completions, in instructions without the end.
+    """
+    repeated = [
+        task._replace(
+            programs=task.programs.take(np.repeat(np.arange(len(task.programs)), samples)),
+            prompt_length=np.repeat(task.prompt_length, samples),
+        )
+        for task in tasks
+    ]
+    graded = grade(repeated, policy, name, dataset)
+    identity = ("policy", "template", "question", "program", "prompt_length", "asked")
+    defined = pl.col("fits").is_not_null().all()
+    counted = graded.group_by(pl.int_range(pl.len()) // samples, maintain_order=True).agg(
+        pl.col(identity).first(),
+        pl.len().cast(pl.Int64).alias("samples"),
+        pl.col("solved", "verified").sum(),
+        pl.when(defined).then(pl.col("fits").sum()).alias("fits"),
+        pl.col("completion").filter("solved").n_unique().alias("distinct_solved"),
+        pl.col("completion").str.len_chars().mean().alias("mean_length"),
+    )
+    return counted.drop(counted.columns[0])
+
+
+def training_completions(directory: Path, tasks: list[Task], seed: int) -> Policy:
+    """Return the baseline: a policy that draws the completion of a training program of the same question.
+
+    Args:
+        directory: a dataset; programs are drawn from the first shard of each template.
+        tasks: those that the policy completes.
+        seed: decides the completions.
+
+    Raises:
+        InputError: as :func:`cadmus.dataset.reader.stream_split`.
+    """
+    found: dict[str, Programs] = {}
+    for template in dict.fromkeys(task.question.template for task in tasks):
+        shard = next(stream_split(directory, "train", [template]))
+        shard = shard.take(np.arange(min(len(shard), _DRAWN_FROM)))
+        for task in tasks:
+            if task.question.template == template:
+                rows, prompt_length = task.question.cut(shard)
+                # Of a few random programs, none may have a prompt that is not true yet.
+                rest = shard.programs.take(rows).suffixes(prompt_length)
+                found[task.name] = rest if len(rest) else Programs.from_strings([""])
+
+    def complete(question: str, prompts: Programs) -> tuple[Programs, np.ndarray]:
+        drawn = generator(seed, BASELINE, question).integers(len(found[question]), size=len(prompts))
+        return found[question].take(drawn), np.ones(len(prompts), np.bool_)
+
+    return complete
+
+
+def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
+    """Return pass@k of each question and policy by each metric, with clustered bootstrap intervals.
+
+    Args:
+        samples: results of ``cadmus evaluate pass_at_k``.
+
+    Returns:
+        question, policy, metric, k, programs, correct (their expected number), accuracy, low, high; questions
+        and policies in the order of the results. Metrics are :data:`COUNTS`; ``first_verified``, the first
+        verified one of k samples exists and is solved; and ``greedy_solved``, the same for all k. A metric is
+        absent where it is not defined.
+
+    Raises:
+        InputError: a program has no samples, or more right ones than samples.
+    """
+    rows = []
+    impossible = samples.filter(
+        (pl.col("samples") < 1)
+        | (pl.max_horizontal(*COUNTS) > pl.col("samples"))
+        | (pl.min_horizontal(*COUNTS) < 0)
+    )
+    if len(impossible):
+        raise InputError(
+            f"{impossible['question'][0]}: {', '.join(COUNTS)} must be from 0 to samples, at least 1; "
+            "evaluate again"
+        )
+    for (question, policy), part in samples.group_by(["question", "policy"], maintain_order=True):
+        columns = _by_program(part)
+        named = {f"{metric}@{k}": column for (metric, k), column in columns.items()}
+        correct, programs = by_cluster(part.with_columns(**named), list(named))
+        low, high = bootstrap(correct, programs)
+        for ((metric, k), column), *interval in zip(columns.items(), low, high, strict=True):
+            hits = float(column.sum())
+            rows.append(
+                (question, policy, metric, k, len(part), hits, hits / len(part), *map(float, interval))
+            )
+    schema = {
+        "question": pl.String,
+        "policy": pl.String,
+        "metric": pl.String,
+        "k": pl.Int64,
+        "programs": pl.Int64,
+        **dict.fromkeys(("correct", "accuracy", "low", "high"), pl.Float64),
+    }
+    return pl.DataFrame(rows, schema, orient="row")
+
+
+def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
+    """Return the probability of each program to be right, by metric and k: float64, shape (programs,)."""
+    samples = part["samples"].to_numpy()
+    ks = budgets(int(samples.min()))
+    found = {
+        metric: pass_at_k(samples, part[metric].to_numpy(), ks[-1])
+        for metric in COUNTS
+        if not part[metric].has_nulls()
+    }
+    # The first verified one of k samples is any of the verified ones, each with the same probability.
+    share = part["solved"].to_numpy() / np.maximum(part["verified"].to_numpy(), 1)
+    found["first_verified"] = found["verified"] * share[:, None]
+    if not part["greedy_solved"].has_nulls():
+        greedy = part["greedy_solved"].to_numpy().astype(np.float64)
+        found["greedy_solved"] = np.repeat(greedy[:, None], ks[-1], axis=1)
+    return {(metric, k): at_k[:, k - 1] for metric, at_k in found.items() for k in ks}

@@ -1,0 +1,108 @@
+"""pass@k: completions of test programs sampled several times, graded by execution."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cadmus.config import Above0, Config, Positive, Section
+from cadmus.experiments.completions import ask, completed_tokens, grade_model
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from cadmus.programs import Programs
+
+
+class Settings(Section):
+    """Several sampled completions of each test program."""
+
+    programs: Positive = 200
+    """maximum number of programs per template"""
+    samples: Positive = 16
+    """completions sampled per program, the largest k"""
+    temperature: Above0 = 1.0
+    """divisor of the logits"""
+
+
+def measure(subject: Subject) -> "pl.DataFrame":
+    """solved@k and verified@k of sampled completions.
+
+    The probability that at least one of k samples is solved or verified, estimated without bias from all n.
+    The baseline draws completions of random training programs. The greedy completion is graded as well.
+    """
+    import polars as pl
+
+    from cadmus.common.seeds import seed_of
+    from cadmus.evaluate.grading import MODEL
+    from cadmus.evaluate.pass_at_k import BASELINE, grade_samples, training_completions
+    from cadmus.model.sampling import Sampler
+
+    config = subject.config
+    settings: Settings = config.evaluate.pass_at_k
+    dataset, n = config.dataset, settings.samples
+    tasks = ask(subject, settings.programs)
+    model = subject.model()
+
+    def sample(question: str, prompts: "Programs") -> "tuple[Programs, np.ndarray]":
+        sampler = Sampler(len(prompts), settings.temperature, seed_of(config.seed, "pass_at_k", question))
+        completed: tuple[Programs, np.ndarray] = model.complete(prompts, dataset.max_length, sampler)
+        return completed
+
+    greedy = grade_model(model, tasks, dataset)["solved"].alias("greedy_solved")
+    baseline = training_completions(subject.dataset_directory(), tasks, config.seed)
+    return pl.concat(
+        [
+            grade_samples(tasks, sample, MODEL, dataset, n).with_columns(greedy),
+            grade_samples(tasks, baseline, BASELINE, dataset, n).with_columns(
+                pl.lit(None, pl.Boolean).alias("greedy_solved")
+            ),
+        ]
+    )
+
+
+def summary(results: "pl.DataFrame") -> "pl.DataFrame":
+    """Return pass@k of each question and policy, by every metric."""
+    from cadmus.evaluate.pass_at_k import accuracy_at_k
+
+    return accuracy_at_k(results)
+
+
+def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
+    """Return the compute of a run."""
+    settings: Settings = config.evaluate.pass_at_k
+    greedy = completed_tokens(config, lengths, settings.programs)
+    return Cost(greedy + completed_tokens(config, lengths, settings.programs, settings.samples))
+
+
+EXPERIMENT = Experiment(
+    measure=measure,
+    columns={
+        "policy": str,
+        "template": str,
+        "question": str,
+        "program": str,
+        "prompt_length": int,
+        "asked": str,
+        "samples": int,
+        "solved": int,
+        "verified": int,
+        "fits": int,
+        "distinct_solved": int,
+        "mean_length": float,
+        "greedy_solved": bool,
+    },
+    settings=Settings,
+    cost=cost,
+    summary=summary,
+    dataset=True,
+    figures=(
+        Figure(
+            "pass_at_k",
+            "Probability that at least one of k sampled completions is solved (solved@k) or verified "
+            "(verified@k), with 95% bootstrap intervals, and that the first verified one of k samples is "
+            "solved. The baseline draws completions of random training programs. The dotted line is the "
+            "accuracy of the greedy completion.",
+        ),
+    ),
+)

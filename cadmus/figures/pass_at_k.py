@@ -1,0 +1,62 @@
+"""solved@k and verified@k against the number of samples k."""
+
+import polars as pl
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from cadmus.evaluate.grading import MODEL
+from cadmus.evaluate.pass_at_k import COUNTS, accuracy_at_k
+from cadmus.evaluate.questions import in_order
+from cadmus.figures import panels, style
+
+COLUMNS = (("policy", "question", "asked", "samples", *COUNTS, "greedy_solved"),)
+_OF_MODEL = pl.col("policy") == MODEL
+_TICKS = 6
+"""Maximum number of labels on the horizontal axis."""
+_GUESS = "random training completion"
+# The legend fills its columns from the top.
+_LINES = (
+    panels.Line(_OF_MODEL & (pl.col("metric") == "verified"), "model, verified@k", style.GREEN, "^"),
+    panels.Line(_OF_MODEL & (pl.col("metric") == "solved"), "model, solved@k", style.BLUE, "o"),
+    panels.Line(
+        ~_OF_MODEL & (pl.col("metric") == "verified"),
+        f"{_GUESS}, verified@k",
+        style.GREY,
+        style="--",
+        band=False,
+    ),
+    panels.Line(~_OF_MODEL & (pl.col("metric") == "solved"), f"{_GUESS}, solved@k", style.GREY),
+    panels.Line(
+        _OF_MODEL & (pl.col("metric") == "first_verified"),
+        "model, first verified sample solved",
+        style.ORANGE,
+        style="-.",
+        band=False,
+    ),
+    panels.Line(
+        _OF_MODEL & (pl.col("metric") == "greedy_solved"),
+        "model, greedy completion solved",
+        style.BLUE,
+        style=":",
+        band=False,
+    ),
+)
+
+
+def data(samples: pl.DataFrame) -> pl.DataFrame:
+    """Return pass@k by question, policy and metric."""
+    question = pl.col("question").cast(in_order(samples["question"]))
+    return accuracy_at_k(samples).sort(question, maintain_order=True)
+
+
+def draw(samples: pl.DataFrame) -> Figure:
+    """Draw the results of ``cadmus evaluate pass_at_k``."""
+    results = data(samples)
+    figure = panels.by_question(results, "k", "samples per program, k", lines=_LINES)
+    axes = figure.axes[0]
+    axes.set_xscale("log", base=2)
+    powers = [k for k in results["k"].unique().sort().to_list() if k.bit_count() == 1]
+    ticks = powers[:: -(-len(powers) // _TICKS)]
+    axes.set_xticks(ticks, [f"{k}" for k in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    return figure
