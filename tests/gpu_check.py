@@ -159,7 +159,7 @@ def train_and_measure(directory: Path) -> None:
     checkpoint.save, loop.Training.train_step = timed_save, profiled_step
     loop.train(
         run,
-        lambda: [Samples(programs, programs.lengths)],
+        lambda templates: [Samples(programs, programs.lengths)],
         "gpu-check",
         RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl"),
     )

@@ -134,7 +134,7 @@ def _train(directory: Path) -> None:
     )
     loop.train(
         run,
-        lambda: [Samples(random_programs(300, 4, 30), np.full(300, 3))],
+        lambda templates: [Samples(random_programs(300, 4, 30), np.full(300, 3))],
         "random",
         RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl"),
         lambda line: None,

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,7 +124,7 @@ def train(
     try:
         loop.train(
             run,
-            lambda: stream_split(dataset, "train"),
+            partial(stream_split, dataset, "train"),
             manifest["digest"],
             paths.partial(),
             click.echo,

@@ -24,6 +24,9 @@ class Template(Section):
 
     train: Count = 0
     """programs in the training set"""
+    repeats: bool = False
+    """keep programs that are drawn again, so that short ones stay as frequent as they are drawn; otherwise
+    they are dropped as long as an eighth of those drawn are new"""
 
 
 class ExpressionTemplate(Template):

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from cadmus.config.fields import (
+    Above0,
     Count,
     Fraction,
     Integer,
@@ -29,6 +30,8 @@ class Model(Section):
     """hidden size of the MLP"""
     tied: bool = False
     """tie the input and output embeddings"""
+    activation: Literal["gelu", "relu2"] = "gelu"
+    """activation of the MLP; `relu2` is the square of ReLU"""
 
     @model_validator(mode="after")
     def _check(self) -> "Model":
@@ -90,6 +93,28 @@ class StateLabels(Section):
         return {name: weight for name, weight in self.model_dump().items() if weight}
 
 
+class Verdict(Section):
+    """Training against the verdict: the model learns from completions that it samples and that are graded."""
+
+    steps: Count = 0
+    """last steps that do so, beside the programs of their batches"""
+    questions: Annotated[list[str], Field(min_length=1)] = [
+        "equality",
+        "subroutines_definition",
+        "random",
+        "complete_algorithm",
+    ]
+    """questions that training programs are asked"""
+    prompts: Positive = 32
+    """prompts per question and step, over all ranks"""
+    samples: Annotated[Positive, Field(ge=2)] = 8
+    """completions per prompt"""
+    temperature: Above0 = 1.0
+    """divisor of the logits"""
+    weight: Above0 = 1.0
+    """loss weight of the completions, relative to the programs of the batch"""
+
+
 class Train(Section):
     """Training."""
 
@@ -132,6 +157,8 @@ class Train(Section):
     """what it predicts"""
     state_layer: Positive | None = None
     """block whose output predicts the state; two before the last when null"""
+    verdict: Verdict = Verdict()
+    """training against the verdict in the last steps"""
     precision: Literal["bf16", "fp32"] | None = None
     """when null, bf16 if the CPU or GPU has bf16 instructions, otherwise fp32"""
     ranks: Integer | Literal["auto"] = "auto"
@@ -168,6 +195,10 @@ class Train(Section):
         ranks = 1 if self.ranks == "auto" else self.ranks
         if self.batch_size % ranks:
             raise ValueError(f"batch_size: must be a multiple of ranks {ranks}, got {self.batch_size}")
+        if self.verdict.steps and self.verdict.prompts % ranks:
+            raise ValueError(
+                f"verdict.prompts: must be a multiple of ranks {ranks}, got {self.verdict.prompts}"
+            )
         if not self.divides(ranks):
             raise ValueError(
                 f"micro_batch_size: must divide the {self.batch_size // ranks} programs of a rank, "
@@ -179,11 +210,21 @@ class Train(Section):
             raise ValueError(
                 f"clip: muon does not learn with clipping (docs/log.md); set 0, got {self.clip:g}"
             )
+        if self.verdict.steps > self.steps:
+            raise ValueError(f"verdict.steps: must be at most steps {self.steps}, got {self.verdict.steps}")
+        if self.verdict.steps and self.zero_stage == 3:
+            raise ValueError(
+                "zero_stage: training against the verdict needs stage 1 or 2, whose ranks have all weights"
+            )
         if self.optimizer == "muon" and self.zero_stage != 1:
             raise ValueError(f"zero_stage: the optimizer muon needs stage 1, got {self.zero_stage}")
         return self
 
     def divides(self, ranks: int) -> bool:
-        """Return True if the batch splits into equal whole micro-batches on ``ranks`` ranks."""
+        """Return True if the batch splits into equal whole micro-batches on ``ranks`` ranks.
+
+        The prompts of the verdict must split as well.
+        """
         of_rank, rest = divmod(self.batch_size, ranks)
-        return not rest and not of_rank % (self.micro_batch_size or of_rank)
+        asked = self.verdict.prompts if self.verdict.steps else 0
+        return not rest and not asked % ranks and not of_rank % (self.micro_batch_size or of_rank)

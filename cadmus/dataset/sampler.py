@@ -76,6 +76,7 @@ class Sampler:
         self.template = template
         self.split = split
         self.counts = Counts()
+        self.repeats = getattr(dataset.templates, template).repeats
         self.rules = dataset.rules_for(template)
         self.matched = dict.fromkeys(self.rules, 0)
         self._draw = Draw(np.random.default_rng(seed_of(seed, template, split, shard)), dataset)
@@ -153,7 +154,7 @@ class Sampler:
 
         first = seen.add(hashed[rows])
         new = int(np.sum(first))
-        if new < MIN_NEW_FRACTION * len(rows):
+        if self.repeats or new < MIN_NEW_FRACTION * len(rows):
             counts.duplicates_kept += len(rows) - new
         else:
             counts.duplicates += len(rows) - new

@@ -201,7 +201,7 @@ def transformers_config(sizes: config.Model) -> dict[str, Any]:
         "num_hidden_layers": sizes.layers,
         "num_attention_heads": sizes.heads,
         "intermediate_size": sizes.mlp,
-        "hidden_act": "gelu",
+        "hidden_act": sizes.activation,
         "attention_bias": True,
         "use_parallel_residual": False,
         "layer_norm_eps": LAYER_NORM_EPSILON,

@@ -1,8 +1,8 @@
 """The decoder-only transformer of the paper's Section 2, with every size from the config.
 
-It is GPT-NeoX with sequential residuals, full rotary positions and GELU, so ``transformers`` runs an export
-without our code.  A row of the input packs several programs: attention stays within a program, and positions
-restart with each.
+It is GPT-NeoX with sequential residuals, full rotary positions and GELU or squared ReLU, so ``transformers``
+runs an export without our code.  A row of the input packs several programs: attention stays within a program,
+and positions restart with each.
 
 Shape suffixes: R rows, L tokens of a row, S tokens attended to (L, or the cache), D width, H heads,
 K width of a head, V vocabulary.
@@ -10,7 +10,7 @@ K width of a head, V vocabulary.
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any
 
@@ -24,6 +24,11 @@ from cadmus.model.attention import IMPLEMENTATIONS, Attend, attend_eager, attent
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
 INITIAL_DEVIATION = 0.02
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "relu2": lambda x: F.relu(x).square(),
+}
+"""By the names that ``transformers`` has for them."""
 SPARE = 16
 """Positions by which a cache exceeds the length it was made for or grown to."""
 
@@ -35,12 +40,12 @@ class Cache:
         sizes: sizes of the model.
         rows: number of programs.
         length: tokens per program; :meth:`reserve` grows it.
-        device: device of the model.
+        like: a weight of the model, for its device and precision.
     """
 
-    def __init__(self, sizes: config.Model, rows: int, length: int, device: torch.device | str) -> None:
+    def __init__(self, sizes: config.Model, rows: int, length: int, like: Tensor) -> None:
         shape = (sizes.layers, 2, rows, sizes.heads, length + SPARE, sizes.width // sizes.heads)
-        self.entries = torch.zeros(shape, device=device)
+        self.entries = torch.zeros(shape, dtype=like.dtype, device=like.device)
 
     def extend(self, layer: int, positions_RL: Tensor, k_RHLK: Tensor, v_RHLK: Tensor, length: int) -> Tensor:
         """Add a layer's keys and values; return its first ``length`` positions, shape (2, R, H, S, K)."""
@@ -214,9 +219,10 @@ class MLP(nn.Module):
         super().__init__()
         self.dense_h_to_4h = nn.Linear(sizes.width, sizes.mlp)
         self.dense_4h_to_h = nn.Linear(sizes.mlp, sizes.width)
+        self.activation = ACTIVATIONS[sizes.activation]
 
     def forward(self, x_RLD: Tensor) -> Tensor:
-        x_RLD = self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x_RLD)))
+        x_RLD = self.dense_4h_to_h(self.activation(self.dense_h_to_4h(x_RLD)))
         return x_RLD
 
 

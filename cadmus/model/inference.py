@@ -1,4 +1,4 @@
-"""Batched fp32 inference: next-token logits, completions, hidden states, attention, activation patching."""
+"""Batched inference: next-token logits, completions, hidden states, attention, activation patching."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -273,7 +273,7 @@ class Cadmus:
         # In order of length, as the prompts are.
         distinct = np.sort(firsts)
         longest = int(prompts.lengths.max())
-        cache = Cache(self.model.sizes, len(distinct), longest, self.device)
+        cache = Cache(self.model.sizes, len(distinct), longest, self.model.embed_in.weight)
         logits = self._prompt_logits(prompts.take(distinct), cache)
         if len(distinct) < len(prompts):
             rows = torch.from_numpy(np.searchsorted(distinct, firsts[places])).to(self.device)

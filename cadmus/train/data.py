@@ -1,7 +1,7 @@
 """Training programs in files that all ranks of a node map into memory."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
@@ -14,8 +14,8 @@ from cadmus.common.files import as_input_error
 from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
 
-Read = Callable[[], Iterable[Samples]]
-"""Returns the training programs in parts."""
+Read = Callable[[Collection[str] | None], Iterable[Samples]]
+"""Returns the training programs of some templates, or all, in parts."""
 
 
 def share(read: Read, max_length: int) -> Samples:
@@ -62,7 +62,7 @@ def _write(read: Read, max_length: int, stack: ExitStack) -> dict[str, str]:
         files = {name: stack.enter_context(TemporaryFile(buffering=0)) for name in _FILES}  # noqa: SIM115
         _append(files["offsets"], np.zeros(1, np.int64))
         end = 0
-        for samples in read():
+        for samples in read(None):
             programs = samples.programs
             longest = programs.lengths.max(initial=0)
             if longest > max_length:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import distributed
 from torch.nn import functional as F
@@ -25,6 +26,7 @@ from cadmus.train.labels import NO_TARGET, columns, state_outputs
 from cadmus.train.loader import Loader
 from cadmus.train.metrics import START, StepResult, advance, metrics_writer, record
 from cadmus.train.paths import RunPaths
+from cadmus.train.rollouts import COUNTS, Rollout, Rollouts
 from cadmus.train.snapshots import remove_after, snapshot_path, snapshot_steps
 from cadmus.train.supervision import split, state_loss, training_model
 
@@ -43,7 +45,8 @@ def train(
 
     Args:
         run: model, training and seed.
-        read: returns the training programs; called once per node.
+        read: returns the training programs; called once per node, and on each rank with
+            ``train.verdict.steps``.
         data_digest: identifies the dataset in checkpoints and in the export.
         paths: where the run writes; the checkpoints stay.
         log: takes lines for the user; only the first rank calls it.
@@ -66,7 +69,7 @@ def train(
         run = run.model_copy(update={"train": engine.with_precision(run.train, device)})
         with checkpoint.exclusive(paths.checkpoints, log):
             training_set = data.share(read, run.dataset.max_length)
-            Training(run, training_set, data_digest, paths, device, log).run()
+            Training(run, training_set, read, data_digest, paths, device, log).run()
     except (InputError, Interrupted) as error:
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
         if not isinstance(error, RankLocalError) or distributed.get_world_size() == 1:
@@ -82,6 +85,7 @@ class Training:
         self,
         run: config.Config,
         training_set: Samples,
+        read: data.Read,
         data_digest: str,
         paths: RunPaths,
         device: torch.device,
@@ -99,6 +103,10 @@ class Training:
         seed = seed_of(run.seed, "train", run.train.seed)
         row_length = run.train.row_length or run.dataset.max_length + 1
         self.loader = Loader(training_set, seed, run.train, row_length, self.rank, self.world_size, device)
+        self.rollouts = None
+        if run.train.verdict.steps:
+            place = (self.rank, self.world_size, device)
+            self.rollouts = Rollouts(read, run, seed, row_length, *place)
         self.step, self.progress = 0, START
 
         torch.manual_seed(seed % 2**64)
@@ -177,6 +185,7 @@ class Training:
         """Train on the next batch; ``stop`` if this rank received a signal."""
         train, batch = self.config.train, self.next_batch
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
+        rollout = self._sample()
         # Sums over the ranks: of all losses, of those in completions, of those of the state labels, and of
         # the ranks that want to stop.
         totals = torch.zeros(4, dtype=torch.float64, device=self.device)
@@ -198,6 +207,8 @@ class Training:
                 totals[2] += state_total.detach()
                 # Every target follows an instruction, which has a label.
                 loss = loss + state_total * (self.world_size * train.state_weight / batch.targets)
+            if rollout is not None and number == len(batch.micro_batches):
+                loss = loss + self._verdict_loss(rollout)
             self.engine.backward(loss, scale_wrt_gas=False)
             if number == len(batch.micro_batches):
                 # A GPU is still computing, and the optimizer's step waits for it.
@@ -206,6 +217,7 @@ class Training:
         if self.world_size > 1:
             distributed.all_reduce(totals)
         total_loss, total_completion_loss, total_state_loss, stopping = totals.tolist()
+        verdict, flops = (None, 0.0) if rollout is None else self._summary(rollout)
         return StepResult(
             loss=total_loss / batch.targets,
             completion_loss=total_completion_loss / batch.completion_targets,
@@ -213,10 +225,51 @@ class Training:
             learning_rate=learning_rate,
             tokens=batch.tokens,
             programs=train.batch_size,
-            flops=training_flops(self.config.model, batch.tokens, batch.pairs, state_outputs(train)),
+            flops=training_flops(self.config.model, batch.tokens, batch.pairs, state_outputs(train)) + flops,
             fill=batch.fill,
+            verdict=verdict,
             stop=stopping > 0,
         )
+
+    def _sample(self) -> Rollout | None:
+        """Sample completions if this step trains against the verdict."""
+        train = self.config.train
+        if self.rollouts is None or self.step < train.steps - self.rollouts.verdict.steps:
+            return None
+        return self.rollouts.sample(self.engine.module, self.step)
+
+    def _verdict_loss(self, rollout: Rollout) -> torch.Tensor:
+        """Return the loss of the sampled completions: the mean over all of advantage times log-likelihood."""
+        assert self.rollouts is not None
+        verdict, packed = self.rollouts.verdict, rollout.packed
+        logits, _ = split(self.engine(packed.tokens, packed.positions, packed.segments))
+        losses = F.cross_entropy(logits, packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none")
+        sampled = len(verdict.questions) * verdict.prompts * verdict.samples
+        return (losses * rollout.weights.flatten()).sum() * (self.world_size * verdict.weight / sampled)
+
+    def _summary(self, rollout: Rollout) -> tuple[dict[str, dict[str, float]], float]:
+        """Return the metrics of the sampled completions of all ranks, and the FLOPs of them."""
+        assert self.rollouts is not None
+        verdict, sizes = self.rollouts.verdict, self.config.model
+        # Sampling is a forward pass, a third of training.
+        flops = training_flops(sizes, rollout.tokens, rollout.pairs) / 3
+        flops += training_flops(sizes, rollout.packed.token_count, rollout.trained_pairs)
+        totals = torch.tensor([flops, *rollout.counts.ravel()], dtype=torch.float64, device=self.device)
+        if self.world_size > 1:
+            distributed.all_reduce(totals)
+        flops, *counts = totals.tolist()
+        shares = np.reshape(counts, rollout.counts.shape) / (verdict.prompts * verdict.samples)
+        found = {
+            question: dict(zip(COUNTS, row, strict=True))
+            for question, row in zip(verdict.questions, shares.tolist(), strict=True)
+        }
+        if self.step in (self.config.train.steps - verdict.steps, self.config.train.steps - 1):
+            for question, row in found.items():
+                self.log(
+                    f"step {self.step + 1}: {row['solved']:.1%} of {verdict.prompts * verdict.samples} "
+                    f"completions of {question} solved" + ("" if row["solved"] else "; nothing to learn from")
+                )
+        return found, flops
 
     def _save(self) -> None:
         keep = self.config.train.keep_checkpoints

@@ -11,6 +11,8 @@
 ``learning_rate``        of Adam
 ``tokens_per_second``    of this step
 ``fill``                 fraction of the computed tokens that are not padding
+``verdict``              by question, the fractions of the completions sampled in this step that
+                         :data:`cadmus.train.rollouts.COUNTS` names; null without any
 ======================== ==========================================================================
 """
 
@@ -47,6 +49,7 @@ class StepResult(NamedTuple):
     programs: int
     flops: float
     fill: float
+    verdict: dict[str, dict[str, float]] | None
     stop: bool
 
 
@@ -71,6 +74,7 @@ def record(step: int, progress: Progress, result: StepResult, seconds: float) ->
         "learning_rate": result.learning_rate,
         "tokens_per_second": result.tokens / seconds,
         "fill": result.fill,
+        "verdict": result.verdict,
     }
 
 

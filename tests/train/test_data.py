@@ -29,7 +29,7 @@ def share_as_rank(directory: Path, rank: int, node: int, local_rank: int, port: 
     distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=4, rank=rank)
     reads = []
 
-    def read():
+    def read(templates):
         reads.append(rank)
         if problem and node == 1:
             raise InputError(problem)
@@ -77,7 +77,7 @@ def test_unusable_programs_are_rejected(monkeypatch, parts, max_length, message)
     monkeypatch.setattr(distributed, "get_world_size", lambda: 1)
     monkeypatch.setattr(distributed, "all_gather_object", lambda said, own: said.__setitem__(0, own))
     with pytest.raises(InputError, match=f"^{message}$"):
-        data.share(lambda: parts, max_length)
+        data.share(lambda templates: parts, max_length)
 
 
 def test_taking_programs_does_not_read_the_others():

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from cadmus.config import load_config
@@ -23,7 +24,7 @@ def train(directory: Path, data_digest: str = "data") -> None:
         with (directory / "log").open("a") as file:
             print(line, file=file)
 
-    def read() -> list[Samples]:
+    def read(templates: Collection[str] | None) -> list[Samples]:
         programs = random_programs(300, 4, 30)
         # The prompt is all but the end.
         return [Samples(programs, programs.lengths)]
