@@ -1,0 +1,190 @@
+"""Training against the verdict: completions, their rewards and what is learned from them."""
+
+import numpy as np
+import pytest
+import torch
+
+from cadmus import config, isa
+from cadmus.dataset.sampler import sample
+from cadmus.dataset.splits import TRAIN, split_of
+from cadmus.errors import InputError
+from cadmus.model.gpt import GPT
+from cadmus.programs import Programs, Samples
+from cadmus.train import rollouts
+from cadmus.train.rollouts import COUNTS, Rollout, Rollouts
+
+DATASET = config.Dataset()
+CPU = torch.device("cpu")
+
+
+def run_config(**verdict) -> config.Config:
+    values = {
+        "name": "rollouts",
+        "dataset": {"templates": {"random": {"train": 1}}},
+        "model": {"layers": 1, "width": 16, "heads": 2, "mlp": 32},
+        "train": {
+            "steps": 4,
+            "batch_size": 4,
+            "verdict": {"steps": 2, "prompts": 2, "samples": 4, **verdict},
+        },
+    }
+    return config.parse_config(values, "test")
+
+
+def read(templates):
+    return [sample(DATASET, 1, template, "train", 0, 300) for template in templates]
+
+
+def rollouts_of(read=read, rank=0, ranks=1, **verdict) -> Rollouts:
+    return Rollouts(read, run_config(**verdict), 5, DATASET.max_length + 1, rank, ranks, CPU)
+
+
+def model() -> GPT:
+    torch.manual_seed(1)
+    return GPT(run_config().model)
+
+
+class Writer:
+    """Stands in for the model: writes the given completions, four per prompt."""
+
+    def __init__(self, texts: list[str], ended: bool = True) -> None:
+        self.texts, self.ended = texts, ended
+
+    def complete(self, prompts: Programs, max_length: int, choose) -> tuple[Programs, np.ndarray]:
+        self.prompts = prompts.to_strings()
+        count = len(prompts) // len(self.texts)
+        return Programs.from_strings(self.texts * count), np.full(len(prompts), self.ended)
+
+
+def written(monkeypatch, texts: list[str], ended: bool = True, **verdict) -> tuple[Rollout, Writer]:
+    """Return the rollout of prompts of one question that are all completed with ``texts``."""
+    writer = Writer(texts, ended)
+    monkeypatch.setattr(rollouts, "Cadmus", lambda model: writer)
+    return rollouts_of(**verdict).sample(model(), 0), writer
+
+
+def weights_by_program(rollout: Rollout) -> dict[str, list[float]]:
+    """Return the weights of the targets of each program, those of 0 left out."""
+    packed = rollout.packed
+    found = {}
+    for segment in range(packed.programs):
+        inside = packed.segments == segment
+        text = "".join(isa.INSTRUCTIONS[token].symbol for token in packed.tokens[inside].tolist())
+        found[text] = [weight for weight in rollout.weights[inside].tolist() if weight]
+    return found
+
+
+def one_prompt(text: str, prompt_length: int):
+    def read(templates):
+        return [Samples(Programs.from_strings([text] * 3), np.full(3, prompt_length))]
+
+    return read
+
+
+def test_what_solves_is_rewarded_against_the_mean_of_its_prompt(monkeypatch):
+    texts = ["55*2+=", "39*=", "39*=", "9>"]
+    rollout, writer = written(
+        monkeypatch,
+        texts,
+        read=one_prompt("941-*t3*3-=", 5),
+        questions=["equality"],
+        prompts=1,
+    )
+    assert writer.prompts == ["941-*"] * 4
+    programs = Programs.from_strings("941-*" + text for text in texts)
+    assert (split_of(programs, DATASET.eval_fraction) == TRAIN).all()
+    found = {text.removeprefix("941-*"): weights for text, weights in weights_by_program(rollout).items()}
+    # Three of four solve it. The one that was sampled twice is computed once, and counts twice.
+    assert found == {
+        "55*2+=.": pytest.approx([0.25] * 7),
+        "39*=.": pytest.approx([0.5] * 5),
+        "9>.": pytest.approx([-0.75] * 3),
+    }
+    counts = dict(zip(COUNTS, rollout.counts[0].tolist(), strict=True))
+    assert counts == {
+        "solved": 3,
+        "lenient": 1,
+        "dropping": 0,
+        "truncated": 0,
+        "held_out": 0,
+        "distinct": 3,
+    }
+
+
+def test_lenient_and_dropping_completions_are_not_rewarded(monkeypatch):
+    rollout, _ = written(
+        monkeypatch, ["=", "__1", "", "=!!"], read=one_prompt("34+7=", 4), questions=["basic_math"], prompts=1
+    )
+    found = weights_by_program(rollout)
+    assert [text for text, weights in found.items() if weights[0] > 0] == ["34+7=."]
+    counts = dict(zip(COUNTS, rollout.counts[0].tolist(), strict=True))
+    assert (counts["solved"], counts["lenient"], counts["dropping"]) == (1, 2, 1)
+
+
+def test_a_completion_that_does_not_end_has_no_target_after_it(monkeypatch):
+    rollout, _ = written(
+        monkeypatch,
+        ["=", "==", "<", ">"],
+        ended=False,
+        read=one_prompt("34+7=", 4),
+        questions=["basic_math"],
+        prompts=1,
+    )
+    # None is solved: there is nothing to learn, but every rank computes something.
+    assert rollout.packed.programs == 1
+    assert not rollout.weights.any()
+    assert dict(zip(COUNTS, rollout.counts[0].tolist(), strict=True))["truncated"] == 4
+
+
+def test_held_out_programs_are_not_learned_from(monkeypatch):
+    programs = [f"{a}{b}+{c}" for a in range(10) for b in range(10) for c in range(10)]
+    full = Programs.from_strings(f"{program}>" for program in programs)
+    held_out = np.flatnonzero(split_of(full, DATASET.eval_fraction) != TRAIN)
+    prompt = next(
+        programs[i] for i in held_out if int(programs[i][0]) + int(programs[i][1]) > int(programs[i][3])
+    )
+    rollout, _ = written(
+        monkeypatch,
+        [">", "<", "<", "<"],
+        read=one_prompt(f"{prompt}>", 4),
+        questions=["less_greater"],
+        prompts=1,
+    )
+    assert f"{prompt}>." not in weights_by_program(rollout)
+    assert dict(zip(COUNTS, rollout.counts[0].tolist(), strict=True))["held_out"] >= 1
+
+
+def test_prompts_are_those_of_training_programs_and_differ_by_step_and_rank(monkeypatch):
+    texts = {text for part in read(["equality"]) for text in part.programs.to_strings()}
+    asked = []
+    for rank, step in ((0, 0), (0, 0), (0, 1), (1, 0)):
+        writer = Writer(["1", "2", "3", "4"])
+        monkeypatch.setattr(rollouts, "Cadmus", lambda model, writer=writer: writer)
+        rollouts_of(questions=["equality"], rank=rank, ranks=2).sample(model(), step)
+        asked.append(writer.prompts)
+    assert all(any(text.startswith(prompt) for text in texts) for prompts in asked for prompt in prompts)
+    assert asked[0] == asked[1]
+    assert len({tuple(prompts) for prompts in asked}) == 3
+    # One prompt of two on each of two ranks.
+    assert [len(set(prompts)) for prompts in asked] == [1] * 4
+
+
+def test_a_model_samples_the_same_completions_again():
+    first, again = (rollouts_of().sample(model(), 3) for _ in range(2))
+    assert torch.equal(first.packed.tokens, again.packed.tokens)
+    assert torch.equal(first.weights, again.weights)
+    assert first.counts.shape == (4, len(COUNTS))
+    assert first.tokens == again.tokens > 32
+
+
+def test_an_unknown_question_is_an_error():
+    with pytest.raises(InputError, match=r"train\.verdict\.questions: no question 'equalty'.*'equality'"):
+        rollouts_of(questions=["equalty"])
+
+
+def test_a_question_without_training_prompts_is_an_error():
+    def read(templates):
+        return [Samples(Programs.from_strings(["123"]), np.array([2]))]
+
+    with pytest.raises(InputError, match=r"no training program of random has a prompt.*random\.train"):
+        rollouts_of(read=read, questions=["random"])
