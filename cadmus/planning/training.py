@@ -187,6 +187,10 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     flops = training_flops(
         config.model, trained * average.tokens, trained * average.pairs, state_outputs(train)
     )
+    # At most: as if all completions differed and were as long as those of the dataset.
+    verdict = train.verdict
+    sampled = verdict.steps * len(verdict.questions) * verdict.prompts * verdict.samples
+    flops += 4 / 3 * training_flops(config.model, sampled * average.tokens, sampled * average.pairs)
     files = shards.plan(config)
     return Plan(
         name=config.name,

@@ -94,6 +94,15 @@ def test_average_is_weighted_by_train_programs():
     assert together == pytest.approx((3 * apart[0] + apart[1]) / 4)
 
 
+def test_the_plan_has_the_most_that_the_verdict_can_cost():
+    fields = {"steps": 50, "batch_size": 40, "ranks": 2}
+    verdict = {"steps": 10, "questions": ["random"], "prompts": 6, "samples": 4}
+    run = config(train={**fields, "verdict": verdict})
+    average = average_program(run)
+    more = plan(run).flops - plan(config(train=fields)).flops
+    assert more == pytest.approx(4 / 3 * training_flops(run.model, 240 * average.tokens, 240 * average.pairs))
+
+
 def test_plan_is_consistent():
     run = config(train={"steps": 50, "batch_size": 40, "ranks": 2})
     planned, average = plan(run), average_program(run)
