@@ -91,6 +91,9 @@ class Rollouts:
         self._seed, self._row_length, self._rank, self._device = seed, row_length, rank, device
         self._prompts = self.verdict.prompts // ranks
         self._asked = [_asked(name, read) for name in self.verdict.questions]
+        # Few completions are longer than all of the dataset, and they would take most of the time.
+        self._longest = [int((of.programs.lengths - of.prompt_length).max()) for of in self._asked]
+        self._fp32 = GPT(run.model) if device.type == "cpu" and run.train.precision == "bf16" else None
 
     def sample(self, model: GPT, step: int) -> Rollout:
         """Sample and grade the completions of a step, counted from 0; they depend on the weights."""
@@ -101,8 +104,11 @@ class Rollouts:
         references = stack([of.programs for of in asked])
         prompt_length = np.concatenate([of.prompt_length for of in asked]).astype(np.int64)
         prompts = references.prefixes(prompt_length)
-        completions, ended = Cadmus(model).complete(
-            prompts, self._dataset.max_length, Sampler(len(prompts), self.verdict.temperature, seed)
+        limits = prompt_length + np.repeat(self._longest, self._prompts * k)
+        completions, ended = Cadmus(self._for_sampling(model)).complete(
+            prompts,
+            np.minimum(limits, self._dataset.max_length),
+            Sampler(len(prompts), self.verdict.temperature, seed),
         )
         programs = join(prompts, completions)
         kept = split_of(programs, self._dataset.eval_fraction) == TRAIN
@@ -144,6 +150,16 @@ class Rollouts:
             pairs=_pairs(prompt_length[every]) + _pairs(programs.lengths + 1) - _pairs(prompt_length),
             trained_pairs=_pairs(programs.lengths[rows] + 1),
         )
+
+    def _for_sampling(self, model: GPT) -> GPT:
+        """Return the model, on a CPU in fp32: attention to few tokens takes half again as long in bf16."""
+        if self._fp32 is None:
+            return model
+        weights = dict(model.named_parameters())
+        with torch.no_grad():
+            for name, parameter in self._fp32.named_parameters():
+                parameter.copy_(weights[name])
+        return self._fp32
 
     def _grade(self, name: str, of: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """Return the reward of each completion of a question, and the counts."""
