@@ -27,8 +27,9 @@ from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.train import engine
-from cadmus.train.labels import NO_TARGET
+from cadmus.train.labels import NO_TARGET, columns, state_labels
 from cadmus.train.packing import PackedBatch, pack_batch
+from cadmus.train.supervision import split, state_loss, training_model
 
 # 5M parameters.
 SIZES = config.Model(layers=4, width=320, heads=5, mlp=1280)
@@ -110,6 +111,11 @@ def bench_train(run: config.Config | None = None, count: int = PROGRAMS) -> Meas
         for length, batch in rows.items():
             for name, attending in forms(device).items():
                 ways[f"{name}_{length}"] = Way(batch, partial(_step, sizes, device, batch, attending, dtype))
+        for name, weight in (("packing", 0.0), ("labels", 1.0)):
+            labels = config.StateLabels() if run is None else run.train.state_labels
+            given = train.model_copy(update={"state_weight": weight, "state_labels": labels})
+            step = partial(_loaded_step, sizes, device, programs, packed.tokens.shape[1], given)
+            ways[name] = Way(packed, step)
         ways["padded"] = Way(padded, partial(_engine_step, sizes, device, padded, train))
         for name, batch in (("transformers", packed), ("transformers_padded", padded)):
             for autocast in (False, True)[: 2 if dtype == torch.bfloat16 else 1]:
@@ -136,6 +142,8 @@ def bench_train(run: config.Config | None = None, count: int = PROGRAMS) -> Meas
     for other in ("transformers_fp32", "transformers_bf16", "padded", "transformers_padded_fp32"):
         if other in seconds:
             facts[f"cadmus_over_{other}"] = round(seconds[other] / seconds["cadmus"], 2)
+    if "labels" in seconds and "packing" in seconds:
+        facts["labels_over_packing"] = round(seconds["packing"] / seconds["labels"], 3)
     table: dict[str, Facts] = {
         name: {
             "tokens_per_second": round(way.batch.token_count / seconds[name]),
@@ -186,6 +194,27 @@ def _engine_step(sizes: config.Model, device: torch.device, batch: PackedBatch, 
 
     def step() -> None:
         started.backward(_loss(started(*given), targets))
+        started.step()
+
+    return step
+
+
+def _loaded_step(
+    sizes: config.Model, device: torch.device, programs: Programs, row_length: int, train: config.Train
+) -> Step:
+    """Return a step that also packs the programs and, with ``train.state_weight``, labels them."""
+    started = engine.initialize(training_model(sizes, train), train, 1)
+    prompt_lengths = np.ones(len(programs))
+
+    def step() -> None:
+        labels = state_labels(programs, train.state_labels) if train.state_weight else None
+        batch = pack_batch(programs, prompt_lengths, row_length, labels).to(device)
+        logits, state_logits = split(started(batch.tokens, batch.positions, batch.segments))
+        loss = F.cross_entropy(logits, batch.targets.flatten(), ignore_index=NO_TARGET)
+        if batch.labels is not None:
+            weights = columns(train.state_labels)
+            loss = loss + state_loss(state_logits, batch.labels, weights) / batch.target_count
+        started.backward(loss)
         started.step()
 
     return step

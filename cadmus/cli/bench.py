@@ -135,6 +135,8 @@ def train(config: Path | None, count: int | None) -> "Measured":
       written_out_64, fused_64        eager attention or SDPA, rows of 64 tokens, no DeepSpeed
       written_out_128, fused_128      the same in rows of 128
       written_out_compiled_64, ...    on a GPU also with torch.compile
+      packing                         as cadmus, packing the programs in each step
+      labels                          as packing, with labels for state supervision
       padded                          as cadmus, one program per row
       transformers_fp32, _bf16        GPT-NeoX of transformers, bf16 by autocast
       transformers_padded_fp32, ...   the same, one program per row

@@ -20,7 +20,6 @@ from cadmus.cli.options import (
     print_error,
     program_command,
 )
-from cadmus.common.seeds import seed_of
 from cadmus.errors import InputError
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
@@ -210,6 +209,7 @@ def sampled_completion(
     Returns:
         The first verified completion; its tries count the greedy one before the samples. None if all fail.
     """
+    from cadmus.common.seeds import seed_of
     from cadmus.model.sampling import Sampler
 
     for first in range(0, samples, SAMPLED_AT_ONCE):

@@ -1,5 +1,6 @@
 """The ``model`` and ``train`` sections."""
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -96,8 +97,8 @@ class StateLabels(Section):
 class Verdict(Section):
     """Training against the verdict: the model learns from completions that it samples and that are graded."""
 
-    steps: Count = 0
-    """last steps that do so, beside the programs of their batches"""
+    fraction: Fraction = 0.0
+    """fraction of the steps, the last ones, that do so beside the programs of their batches"""
     questions: Annotated[list[str], Field(min_length=1)] = [
         "equality",
         "subroutines_definition",
@@ -195,7 +196,7 @@ class Train(Section):
         ranks = 1 if self.ranks == "auto" else self.ranks
         if self.batch_size % ranks:
             raise ValueError(f"batch_size: must be a multiple of ranks {ranks}, got {self.batch_size}")
-        if self.verdict.steps and self.verdict.prompts % ranks:
+        if self.verdict.fraction and self.verdict.prompts % ranks:
             raise ValueError(
                 f"verdict.prompts: must be a multiple of ranks {ranks}, got {self.verdict.prompts}"
             )
@@ -210,15 +211,18 @@ class Train(Section):
             raise ValueError(
                 f"clip: muon does not learn with clipping (docs/log.md); set 0, got {self.clip:g}"
             )
-        if self.verdict.steps > self.steps:
-            raise ValueError(f"verdict.steps: must be at most steps {self.steps}, got {self.verdict.steps}")
-        if self.verdict.steps and self.zero_stage == 3:
+        if self.optimizer == "muon" and self.zero_stage != 1:
+            raise ValueError(f"zero_stage: the optimizer muon needs stage 1, got {self.zero_stage}")
+        if self.verdict.fraction and self.zero_stage == 3:
             raise ValueError(
                 "zero_stage: training against the verdict needs stage 1 or 2, whose ranks have all weights"
             )
-        if self.optimizer == "muon" and self.zero_stage != 1:
-            raise ValueError(f"zero_stage: the optimizer muon needs stage 1, got {self.zero_stage}")
         return self
+
+    @property
+    def verdict_steps(self) -> int:
+        """Number of steps, the last ones, that train against the verdict."""
+        return math.ceil(self.verdict.fraction * self.steps)
 
     def divides(self, ranks: int) -> bool:
         """Return True if the batch splits into equal whole micro-batches on ``ranks`` ranks.
@@ -226,5 +230,5 @@ class Train(Section):
         The prompts of the verdict must split as well.
         """
         of_rank, rest = divmod(self.batch_size, ranks)
-        asked = self.verdict.prompts if self.verdict.steps else 0
+        asked = self.verdict.prompts if self.verdict.fraction else 0
         return not rest and not asked % ranks and not of_rank % (self.micro_batch_size or of_rank)

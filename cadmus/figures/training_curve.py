@@ -18,7 +18,7 @@ def data(metrics: pl.DataFrame) -> pl.DataFrame:
     steps = metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
     window = max(1, round(WINDOW * len(steps)))
     means = pl.col(*LOSSES).rolling_mean(window, min_samples=1, center=True).name.prefix("mean_")
-    return steps.with_columns(means)
+    return steps.select("step", *LOSSES, means)
 
 
 def draw(metrics: pl.DataFrame) -> Figure:

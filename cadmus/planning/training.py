@@ -189,7 +189,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     )
     # At most: as if all completions differed and were as long as those of the dataset.
     verdict = train.verdict
-    sampled = verdict.steps * len(verdict.questions) * verdict.prompts * verdict.samples
+    sampled = train.verdict_steps * len(verdict.questions) * verdict.prompts * verdict.samples
     flops += 4 / 3 * training_flops(config.model, sampled * average.tokens, sampled * average.pairs)
     files = shards.plan(config)
     return Plan(

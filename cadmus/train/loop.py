@@ -46,7 +46,7 @@ def train(
     Args:
         run: model, training and seed.
         read: returns the training programs; called once per node, and on each rank with
-            ``train.verdict.steps``.
+            ``train.verdict``.
         data_digest: identifies the dataset in checkpoints and in the export.
         paths: where the run writes; the checkpoints stay.
         log: takes lines for the user; only the first rank calls it.
@@ -104,7 +104,7 @@ class Training:
         row_length = run.train.row_length or run.dataset.max_length + 1
         self.loader = Loader(training_set, seed, run.train, row_length, self.rank, self.world_size, device)
         self.rollouts = None
-        if run.train.verdict.steps:
+        if run.train.verdict_steps:
             place = (self.rank, self.world_size, device)
             self.rollouts = Rollouts(read, run, seed, row_length, *place)
         self.step, self.progress = 0, START
@@ -234,7 +234,7 @@ class Training:
     def _sample(self) -> Rollout | None:
         """Sample completions if this step trains against the verdict."""
         train = self.config.train
-        if self.rollouts is None or self.step < train.steps - self.rollouts.verdict.steps:
+        if self.rollouts is None or self.step < train.steps - train.verdict_steps:
             return None
         return self.rollouts.sample(self.engine.module, self.step)
 
@@ -250,7 +250,7 @@ class Training:
     def _summary(self, rollout: Rollout) -> tuple[dict[str, dict[str, float]], float]:
         """Return the metrics of the sampled completions of all ranks, and the FLOPs of them."""
         assert self.rollouts is not None
-        verdict, sizes = self.rollouts.verdict, self.config.model
+        train, verdict, sizes = self.config.train, self.rollouts.verdict, self.config.model
         # Sampling is a forward pass, a third of training.
         flops = training_flops(sizes, rollout.tokens, rollout.pairs) / 3
         flops += training_flops(sizes, rollout.packed.token_count, rollout.trained_pairs)
@@ -263,7 +263,7 @@ class Training:
             question: dict(zip(COUNTS, row, strict=True))
             for question, row in zip(verdict.questions, shares.tolist(), strict=True)
         }
-        if self.step in (self.config.train.steps - verdict.steps, self.config.train.steps - 1):
+        if self.step in (train.steps - train.verdict_steps, train.steps - 1):
             for question, row in found.items():
                 self.log(
                     f"step {self.step + 1}: {row['solved']:.1%} of {verdict.prompts * verdict.samples} "

@@ -96,7 +96,7 @@ def test_average_is_weighted_by_train_programs():
 
 def test_the_plan_has_the_most_that_the_verdict_can_cost():
     fields = {"steps": 50, "batch_size": 40, "ranks": 2}
-    verdict = {"steps": 10, "questions": ["random"], "prompts": 6, "samples": 4}
+    verdict = {"fraction": 0.2, "questions": ["random"], "prompts": 6, "samples": 4}
     run = config(train={**fields, "verdict": verdict})
     average = average_program(run)
     more = plan(run).flops - plan(config(train=fields)).flops

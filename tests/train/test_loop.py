@@ -39,7 +39,7 @@ NO_DIFFERENCE = 2e-5
         {"recipe": "paper"},
         {"recipe": "paper", "precision": "fp32", "micro_batch_size": 8},
         {"state_weight": 1.0, "state_labels": {"top": 1.0, "elements": 0.2}},
-        {"verdict": {"steps": 7, "questions": ["random"], "prompts": 4}},
+        {"verdict": {"fraction": 0.7, "questions": ["random"], "prompts": 4}},
     ],
     ids=["muon", "muon-fp32", "adam", "adam-fp32-accumulated", "state", "verdict"],
 )

@@ -20,12 +20,12 @@ CPU = torch.device("cpu")
 def run_config(**verdict) -> config.Config:
     values = {
         "name": "rollouts",
-        "dataset": {"templates": {"random": {"train": 1}}},
+        "dataset": {"templates": {name: {"train": 1} for name in config.TEMPLATES}},
         "model": {"layers": 1, "width": 16, "heads": 2, "mlp": 32},
         "train": {
             "steps": 4,
             "batch_size": 4,
-            "verdict": {"steps": 2, "prompts": 2, "samples": 4, **verdict},
+            "verdict": {"fraction": 0.5, "prompts": 2, "samples": 4, **verdict},
         },
     }
     return config.parse_config(values, "test")
