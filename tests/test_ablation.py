@@ -44,7 +44,7 @@ def test_invalid_variants_are_errors(tmp_path, variants, message):
 def test_variants_are_trained_once_and_compared(tmp_path):
     values = yaml.safe_load((ROOT / "tests/tiny.yaml").read_text())
     values["dataset"]["templates"] = {"equality": {"train": 100}, "random": {"train": 20}}
-    values["train"] |= {"steps": 3}
+    values["train"] |= {"steps": 3, "verdict": {"questions": ["equality"]}}
     base, variants, output = tmp_path / "base.yaml", tmp_path / "variants.yaml", tmp_path / "out.csv"
     base.write_text(yaml.safe_dump(values))
     config, data = load_config(base), tmp_path / "data"

@@ -23,7 +23,7 @@ from tests.config.quick import QUICK, VALUES, changed
         ("train.steps", 10.5, "train.steps: must be an integer, got 10.5"),
         ("train.batch_size", True, "train.batch_size: must be an integer, got True"),
         ("model.layers", 0, "model.layers: must be at least 1, got 0"),
-        ("model.heads", 5, "x.yaml: model.heads: must divide width 128, got 5"),
+        ("model.heads", 5, "x.yaml: model.heads: must divide width 96, got 5"),
         ("model.layers", 10**30, "model.layers: must be at most 1,000, got 1000"),
         ("model", {"layers": 1, "width": 6, "heads": 2, "mlp": 4}, "an even width per head, got 3"),
         ("dataset.values", {"low": 3, "high": 1}, "dataset.values: low 3 is above high 1"),
@@ -41,7 +41,7 @@ from tests.config.quick import QUICK, VALUES, changed
         (
             "dataset.shard_size",
             10,
-            "dataset.shard_size: 10 splits 500000 programs into more than 1000 shards",
+            "dataset.shard_size: 10 splits 220000 programs into more than 1000 shards",
         ),
         ("dataset.templates.complete_algorithm.examples", [0, 3], "must be within 1 to 6, got [0, 3]"),
         ("dataset.templates.apply_labels.sequence_length", [1, 12], "must be within 1 to 9, got [1, 12]"),
@@ -129,7 +129,7 @@ def test_dataset_digest_ignores_the_order_of_operators():
 
 @pytest.mark.parametrize(
     ("name", "digest"),
-    [("quick", "c57bdfc9d54e2b26"), ("laptop", "8b5a34d5865b1fbe"), ("paper", "3675ee7f9dd0b8c9")],
+    [("quick", "3e6d5dc250cf7378"), ("laptop", "117053c9a6926cdf"), ("paper", "3c48063ad757d02e")],
 )
 def test_dataset_digests_of_shipped_configs(name, digest):
     assert load_config(QUICK.with_stem(name)).dataset_digest() == digest

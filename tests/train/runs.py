@@ -22,7 +22,7 @@ PROCESSES.set_forkserver_preload(["tests.train.worker", "deepspeed.runtime.zero.
 def run_config(**train) -> dict:
     return {
         "name": "test",
-        "dataset": {"max_length": 31, "templates": {"equality": {"train": 1}}},
+        "dataset": {"max_length": 31, "templates": {"random": {"train": 1}}},
         "model": {"layers": 2, "width": 32, "heads": 2, "mlp": 64},
         # bf16 on every CPU.
         "train": {"steps": 10, "batch_size": 32, "checkpoint_every": 5, "precision": "bf16", **train},
