@@ -138,7 +138,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         max_length=config.dataset.max_length,
         model=_listed(
             {
-                "architecture": "GPT-NeoX with sequential residuals, full rotary positions, LayerNorm, GELU",
+                "architecture": "GPT-NeoX with sequential residuals, full rotary positions, LayerNorm",
                 **config.model.model_dump(),
                 "weights": f"fp32, SHA-256 `{weights_digest(directory)}…`",
                 "instruction set": f"`{noted['isa_digest']}`",
