@@ -40,7 +40,9 @@ def memory_errors(run: config.Config, what: str) -> Iterator[None]:
         ):
             raise
         programs = run.train.micro_batch_size or run.train.batch_size // distributed.get_world_size()
-        sizes = ", ".join(f"{key} {value}" for key, value in run.model.model_dump(exclude={"tied", "activation"}).items())
+        sizes = ", ".join(
+            f"{key} {value}" for key, value in run.model.model_dump(exclude={"tied", "activation"}).items()
+        )
         raise RankLocalError(
             f"too little memory for {what}; set a train.micro_batch_size below {programs}, "
             f"or a smaller model than {sizes}"
