@@ -22,7 +22,7 @@ from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.attention import Attend, attend_eager, attend_sdpa
 from cadmus.model.export import transformers_config
-from cadmus.model.flops import parameter_count, training_flops
+from cadmus.model.flops import causal_pairs, parameter_count, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
@@ -111,8 +111,8 @@ def bench_train(run: config.Config | None = None, count: int = PROGRAMS) -> Meas
         for length, batch in rows.items():
             for name, attending in forms(device).items():
                 ways[f"{name}_{length}"] = Way(batch, partial(_step, sizes, device, batch, attending, dtype))
+        labels = config.StateLabels() if run is None else run.train.state_labels
         for name, weight in (("packing", 0.0), ("labels", 1.0)):
-            labels = config.StateLabels() if run is None else run.train.state_labels
             given = train.model_copy(update={"state_weight": weight, "state_labels": labels})
             step = partial(_loaded_step, sizes, device, programs, packed.tokens.shape[1], given)
             ways[name] = Way(packed, step)
@@ -166,7 +166,7 @@ def _programs(dataset: config.Dataset, count: int) -> Programs:
 def _operations(sizes: config.Model, programs: Programs) -> float:
     """Return the FLOPs of the model in a step."""
     lengths = programs.lengths + 1
-    return training_flops(sizes, float(lengths.sum()), float(np.sum(lengths * (lengths + 1) / 2)))
+    return training_flops(sizes, float(lengths.sum()), float(causal_pairs(lengths).sum()))
 
 
 def _padded(programs: Programs, length: int) -> PackedBatch:

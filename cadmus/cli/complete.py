@@ -56,7 +56,7 @@ class Completion(NamedTuple):
 
     @property
     def verified(self) -> bool:
-        """Whether the completion is verified, see :func:`is_verified`."""
+        """True if the completion is verified, see :func:`is_verified`."""
         return is_verified(self.prefix, self.completion, bool(self.end))
 
 

@@ -4,7 +4,7 @@ Every condition is stricter than *verified*: the completed program is true, the 
 not drop (``_``) a value.
 """
 
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -164,7 +164,13 @@ def fresh_calls(dataset: Dataset) -> dict[str, Programs]:
     They are drawn as the examples are, the same for all programs. Of the 12 calls with one number, each is
     there, and some are repeated.
     """
-    draw = Draw(generator(0, "fresh inputs"), dataset)
+    return _drawn_calls(dataset.model_dump_json())
+
+
+@cache
+def _drawn_calls(dataset: str) -> dict[str, Programs]:
+    # Training asks for them in every step, and a section of a config has no hash.
+    draw = Draw(generator(0, "fresh inputs"), Dataset.model_validate_json(dataset))
     calls = {}
     for name, sampler in CALLS.items():
         distinct = list(dict.fromkeys(sampler(draw, 32 * FRESH_INPUTS).to_strings()))

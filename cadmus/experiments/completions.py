@@ -121,15 +121,20 @@ def completed_tokens(
     return total
 
 
+ASKED = {
+    "policy": str,
+    "template": str,
+    "question": str,
+    "program": str,
+    "prompt_length": int,
+    "asked": str,
+}
+"""Columns that say who was asked what."""
+
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        "policy": str,
-        "template": str,
-        "question": str,
-        "program": str,
-        "prompt_length": int,
-        "asked": str,
+        **ASKED,
         "completion": str,
         "ended": bool,
         "uses_drop": bool,

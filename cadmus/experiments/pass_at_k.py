@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cadmus.config import Above0, Config, Positive, Section
-from cadmus.experiments.completions import ask, completed_tokens, grade_model
+from cadmus.experiments.completions import ASKED, ask, completed_tokens, grade_model
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
 if TYPE_CHECKING:
@@ -78,12 +78,7 @@ def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        "policy": str,
-        "template": str,
-        "question": str,
-        "program": str,
-        "prompt_length": int,
-        "asked": str,
+        **ASKED,
         "samples": int,
         "solved": int,
         "verified": int,

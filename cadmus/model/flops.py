@@ -1,7 +1,12 @@
 """Parameter count and FLOPs of the model by formula, without importing torch."""
 
+from typing import TYPE_CHECKING
+
 from cadmus import isa
 from cadmus.config import Model
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def parameter_count(sizes: Model) -> int:
@@ -34,6 +39,12 @@ def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int
     outputs = isa.VOCABULARY_SIZE + state_classes
     matrices = sizes.layers * block_matrices(sizes) + outputs * sizes.width
     return 6 * matrices * tokens + 12 * sizes.layers * sizes.width * pairs
+
+
+def causal_pairs(tokens: "np.ndarray") -> "np.ndarray":
+    """Return the pairs of a token and one that it attends to, itself included, in programs of ``tokens``."""
+    pairs: np.ndarray = tokens * (tokens + 1) // 2
+    return pairs
 
 
 def block_matrices(sizes: Model) -> int:

@@ -16,7 +16,7 @@ from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, Train, re
 from cadmus.config.fields import Above0, NonNegative
 from cadmus.dataset import shards
 from cadmus.errors import InputError, suggest
-from cadmus.model.flops import embedding_count, parameter_count, training_flops
+from cadmus.model.flops import causal_pairs, embedding_count, parameter_count, training_flops
 from cadmus.programs import Samples
 from cadmus.templates import TEMPLATES as SAMPLERS
 from cadmus.templates import Draw
@@ -293,7 +293,7 @@ def _average_programs(seed: int, dataset_json: str) -> dict[str, AverageProgram]
             averages[name] = AverageProgram(
                 tokens=float(tokens.mean()),
                 prompt_tokens=float(drawn.prompt_length.mean()),
-                pairs=float((tokens * (tokens + 1) / 2).mean()),
+                pairs=float(causal_pairs(tokens).mean()),
                 bytes=_stored_bytes(drawn),
             )
     return averages

@@ -27,7 +27,7 @@ CLASSES = _ZERO + LARGEST + 1
 """A label: no value or NAN, a sequence by its length, any larger integer, an integer by its decoration, and
 each small integer without one."""
 _SUFFIXES = {"top": b"", "elements": b"", "call": b"f", "sum": b"$"}
-"""What is executed after the program so far."""
+"""Instructions executed after the program so far."""
 
 
 def columns(labels: StateLabels) -> list[float]:
@@ -44,7 +44,7 @@ def state_outputs(train: Train) -> int:
 def state_labels(programs: Programs, wanted: StateLabels) -> np.ndarray:
     """Return the labels of every instruction: int64, shape (bytes of ``programs.data``, columns).
 
-    Labels other than ``top`` are ``NO_TARGET`` where there is no such value.
+    Labels other than ``top`` are ``NO_TARGET`` where their value does not exist.
 
     Args:
         programs: n programs.

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from cadmus import config
+from cadmus.model.flops import causal_pairs
 from cadmus.programs import Samples
 from cadmus.train.batches import Batches
 from cadmus.train.labels import state_labels
@@ -75,7 +76,7 @@ class Loader:
         offsets = self._programs.offsets
         lengths = offsets[batch + 1] - offsets[batch]
         targets = int(lengths.sum())
-        pairs = int(((lengths + 1) * (lengths + 2) // 2).sum())
+        pairs = int(causal_pairs(lengths + 1).sum())
         # The first instruction is not a target.
         completion_targets = targets - int(
             np.maximum(self._prompt_lengths[batch].astype(np.int64) - 1, 0).sum()

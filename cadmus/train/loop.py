@@ -25,6 +25,7 @@ from cadmus.train.errors import Interrupted, memory_errors, rank_local_errors
 from cadmus.train.labels import NO_TARGET, columns, state_outputs
 from cadmus.train.loader import Loader
 from cadmus.train.metrics import START, StepResult, advance, metrics_writer, record
+from cadmus.train.packing import PackedBatch
 from cadmus.train.paths import RunPaths
 from cadmus.train.rollouts import COUNTS, Rollout, Rollouts
 from cadmus.train.snapshots import remove_after, snapshot_path, snapshot_steps
@@ -192,10 +193,7 @@ class Training:
         if stop:
             totals[3] = 1
         for number, packed in enumerate(batch.micro_batches, start=1):
-            logits, state_logits = split(self.engine(packed.tokens, packed.positions, packed.segments))
-            losses = F.cross_entropy(
-                logits, packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none"
-            )
+            losses, state_logits = self._losses(packed)
             total, completion_total = losses.sum(), (losses * packed.completion_mask.flatten()).sum()
             totals[0] += total.detach()
             totals[1] += completion_total.detach()
@@ -231,6 +229,12 @@ class Training:
             stop=stopping > 0,
         )
 
+    def _losses(self, packed: PackedBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the loss of each target, and the logits of the state labels, if any, by token."""
+        logits, state_logits = split(self.engine(packed.tokens, packed.positions, packed.segments))
+        losses = F.cross_entropy(logits, packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none")
+        return losses, state_logits
+
     def _sample(self) -> Rollout | None:
         """Sample completions if this step trains against the verdict."""
         train = self.config.train
@@ -241,14 +245,13 @@ class Training:
     def _verdict_loss(self, rollout: Rollout) -> torch.Tensor:
         """Return the loss of the sampled completions: the mean over all of advantage times log-likelihood."""
         assert self.rollouts is not None
-        verdict, packed = self.rollouts.verdict, rollout.packed
-        logits, _ = split(self.engine(packed.tokens, packed.positions, packed.segments))
-        losses = F.cross_entropy(logits, packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none")
+        verdict = self.rollouts.verdict
+        losses, _ = self._losses(rollout.packed)
         sampled = len(verdict.questions) * verdict.prompts * verdict.samples
         return (losses * rollout.weights.flatten()).sum() * (self.world_size * verdict.weight / sampled)
 
     def _summary(self, rollout: Rollout) -> tuple[dict[str, dict[str, float]], float]:
-        """Return the metrics of the sampled completions of all ranks, and the FLOPs of them."""
+        """Return the metrics of the sampled completions of all ranks, and their FLOPs."""
         assert self.rollouts is not None
         train, verdict, sizes = self.config.train, self.rollouts.verdict, self.config.model
         # Sampling is a forward pass, a third of training.

@@ -4,7 +4,7 @@
 ``step``                 steps done
 ``loss``                 mean over all targets, in nats
 ``completion_loss``      mean over the targets in completions, in nats
-``state_loss``           mean over the labels of state supervision, in nats; null without
+``state_loss``           weighted sum over the labels of a token, mean over all, in nats; null without
 ``tokens``, ``programs`` trained on since the start
 ``flops``                since the start, see :func:`cadmus.model.flops.training_flops`
 ``seconds``              since the start, over all resumed parts

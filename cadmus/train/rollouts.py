@@ -30,6 +30,7 @@ from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import QUESTIONS
+from cadmus.model.flops import causal_pairs
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.model.sampling import Sampler
@@ -46,7 +47,7 @@ class Rollout(NamedTuple):
     """The completions of a step, those of this rank.
 
     Attributes:
-        packed: the different completions to learn from, each behind its prompt.
+        packed: the different completions to learn from, each after its prompt.
         weights: float32, shape (R, L), the advantage of the completion that each target is in, else 0.
         counts: int64, shape (questions, len(COUNTS)).
         tokens, pairs: sampled, as :func:`cadmus.model.flops.training_flops` counts them. A prompt counts
@@ -74,7 +75,7 @@ class Rollouts:
         device: of the model.
 
     Raises:
-        InputError: no such question, or the dataset has no prompts of it.
+        InputError: a question is unknown, or the dataset has no prompts of it.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Rollouts:
         self._seed, self._row_length, self._rank, self._device = seed, row_length, rank, device
         self._prompts = self.verdict.prompts // ranks
         self._asked = [_asked(name, run.dataset, read) for name in self.verdict.questions]
-        # Few completions are longer than all of the dataset, and they would take most of the time.
+        # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((of.programs.lengths - of.prompt_length).max()) for of in self._asked]
         self._fp32 = GPT(run.model) if device.type == "cpu" and run.train.precision == "bf16" else None
 
@@ -132,23 +133,22 @@ class Rollouts:
         advantage = (reward - reward.mean(1, keepdims=True)).ravel()
 
         # A completion that was sampled several times is computed once.
-        merged: dict[tuple[int, str], float] = defaultdict(float)
-        first: dict[tuple[int, str], int] = {}
+        same: dict[tuple[int, str], list[int]] = defaultdict(list)
         for row in np.flatnonzero(kept & (advantage != 0)).tolist():
-            key = (row // k, texts[row])
-            merged[key] += advantage[row]
-            first.setdefault(key, row)
+            same[row // k, texts[row]].append(row)
         # The ranks compute together, so each has at least one.
-        rows = np.array([*first.values()] or [0])
+        rows = np.array([copies[0] for copies in same.values()] or [0])
+        advantages = [advantage[copies].sum() for copies in same.values()] or [0.0]
         packed = pack_batch(programs.take(rows), prompt_length[rows], self._row_length).to(self._device)
         every = np.arange(0, len(texts), k)
+        pairs, of_prompts = causal_pairs(programs.lengths + 1), causal_pairs(prompt_length)
         return Rollout(
             packed,
-            self._weights(packed, [*merged.values()] or [0.0], ended[rows]),
+            self._weights(packed, advantages, ended[rows]),
             np.array([counts for _, counts in graded]),
             tokens=int(prompt_length[every].sum() + (completions.lengths + 1).sum()),
-            pairs=_pairs(prompt_length[every]) + _pairs(programs.lengths + 1) - _pairs(prompt_length),
-            trained_pairs=_pairs(programs.lengths[rows] + 1),
+            pairs=int(pairs.sum() - of_prompts.sum() + of_prompts[every].sum()),
+            trained_pairs=int(pairs[rows].sum()),
         )
 
     def _for_sampling(self, model: GPT) -> GPT:
@@ -207,7 +207,3 @@ def _asked(name: str, dataset: config.Dataset, read: Read) -> Samples:
             f"dataset.templates.{template}.train or drop the question"
         )
     return Samples(programs.programs.take(rows), prompt_length)
-
-
-def _pairs(lengths: np.ndarray) -> int:
-    return int((lengths * (lengths + 1) // 2).sum())

@@ -154,7 +154,7 @@ def test_damaged_counts_are_an_error(changed):
 def test_programs_about_the_same_thing_are_one_cluster():
     solved = [0, 4] * 100
     apart = accuracy_at_k(results(solved, [f"{k}" for k in range(200)])).filter(metric="solved", k=1)
-    # Ten things, of which the model solves all programs or none.
+    # Ten things; the model solves all programs of a thing or none.
     together = accuracy_at_k(results(solved, [f"{k % 10}" for k in range(200)])).filter(metric="solved", k=1)
     assert apart["accuracy"].item() == together["accuracy"].item() == 0.5
     widths = [(found["high"] - found["low"]).item() for found in (apart, together)]
