@@ -11,7 +11,7 @@ FIRST = (
     "train/test_state.py",
     "train/test_checkpoint.py",
     "test_gpu_check.py",
-    "test_ablation.py",
+    "test_study.py",
     "report/test_report.py",
     "checks/test_kills.py",
     "bench/test_training.py",

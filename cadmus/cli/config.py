@@ -25,7 +25,8 @@ def config() -> None:
 def show(file: Path, as_json: bool) -> None:
     """Validate FILE and print it with all defaults.
 
-    FILE is a path, or the name of a config such as quick.
+    FILE is a path, or the name of a config such as quick. A study is printed without defaults, as they may
+    differ between its runs.
 
     \b
     Examples:
@@ -34,9 +35,14 @@ def show(file: Path, as_json: bool) -> None:
     """
     import yaml
 
-    from cadmus.config import load_config
+    from cadmus.config import extended, load_config, read_yaml
+    from cadmus.config.study import is_study, load_study
 
-    values = load_config(file).model_dump()
+    if is_study(file):
+        load_study(file)
+        values = extended(read_yaml(file), file)
+    else:
+        values = load_config(file).model_dump()
     if as_json:
         click.echo(json.dumps(values, indent=2))
     else:

@@ -5,7 +5,6 @@ import sys
 import click
 
 from cadmus.cli import (
-    ablate,
     bench,
     card,
     complete,
@@ -21,6 +20,7 @@ from cadmus.cli import (
     readme,
     repl,
     serve,
+    study,
     train,
 )
 from cadmus.cli.options import color_mode, print_error
@@ -31,7 +31,7 @@ from cadmus.errors import InputError
 SECTIONS = {
     "The machine": (machine,),
     "Data": (config, dataset),
-    "Training": (plan, train, ablate, kills),
+    "Training": (plan, train, study, kills),
     "A trained model": (repl, explore, complete, serve, card),
     "Experiments": (experiments,),
     "Large language models": (llm,),

@@ -10,7 +10,10 @@ import click
 from cadmus.cli.options import CONFIG, PATH, echo_table, json_option
 
 if TYPE_CHECKING:
-    from cadmus.planning.training import Choice, Plan
+    from collections.abc import Iterable
+
+    from cadmus.planning.study import StudyPlan
+    from cadmus.planning.training import Choice, Estimate
     from cadmus.planning.workflow import WorkflowPlan
 
 
@@ -33,13 +36,14 @@ def plan(
 ) -> None:
     """Estimate compute, time and cost of a run before it starts.
 
-    CONFIG is a config file or its name. The first table is the training: its FLOPs over the rate of the
-    devices, plus a time per step and layer that more devices do not shorten. Token counts come from a small
-    sample of each template. The column basis says whether a rate was measured or estimated; MFU is the
-    fraction of the peak. Numbers of GPUs that do not divide the batch are left out, and train.ranks auto
-    counts as one GPU.
+    CONFIG is a config file or its name. The first table is the training, or those of a study: its FLOPs over
+    the rate of the devices, plus a time per step and layer that more devices do not shorten. Token counts
+    come from a small sample of each template. The column basis says whether a rate was measured or estimated;
+    MFU is the fraction of the peak. Numbers of GPUs that do not divide the batch are left out, and
+    train.ranks auto counts as one GPU.
 
-    The second table is the whole workflow on a cluster: jobs, and the core-hours and GPU-hours they hold.
+    The second table, of a single run, is the whole workflow on a cluster: jobs, and the core-hours and
+    GPU-hours they hold.
 
     \b
     Examples:
@@ -47,10 +51,15 @@ def plan(
       cadmus plan paper --gpu H200 --json
     """
     from cadmus.config import load_config
-    from cadmus.planning import training, workflow
+    from cadmus.config.study import is_study, load_study
+    from cadmus.planning import study, training, workflow
 
-    run = load_config(config)
     table = devices or training.DEVICES
+    if is_study(config):
+        of_study = study.plan_study(load_study(config), table)
+        _show_study(of_study, as_json)
+        return
+    run = load_config(config)
     planned = training.plan(run, table)
     cluster = workflow.plan_workflow(
         run, planned, table, rates or workflow.RATES, profile or workflow.PROFILE, gpu
@@ -70,14 +79,27 @@ def plan(
     for title, text in lines.items():
         click.echo(f"{title:<9} {text}")
     click.echo()
-    _show_devices(planned)
+    _show_devices(planned.estimates)
     click.echo(f"\n{'cheapest':<9} {_choice(cluster.choice, planned.ranks)}\n")
     _show_workflow(cluster)
 
 
-def _show_devices(planned: "Plan") -> None:
+def _show_study(planned: "StudyPlan", as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(planned), indent=2))
+        return
+    counts = [(planned.variants, "variant"), (planned.seeds, "seed"), (planned.datasets, "dataset")]
+    counts.append((planned.trainings, "training"))
+    listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for count, name in counts)
+    click.echo(f"{'study':<9} {planned.name}: {listed}; {', '.join(planned.experiments)} on each model")
+    click.echo(f"{'compute':<9} about {planned.flops:.2g} FLOPs")
+    click.echo(f"{'disk':<9} at most {_short(planned.disk_bytes)}B\n")
+    _show_devices(planned.estimates)
+
+
+def _show_devices(estimates: "Iterable[Estimate]") -> None:
     rows = [("on", "time", "USD", "MFU", "basis")]
-    for estimate in planned.estimates:
+    for estimate in estimates:
         device = estimate.device
         name = f"{device.count} × {device.name}" if device.count > 1 else device.name
         basis = "measured" if device.measured else "estimate"

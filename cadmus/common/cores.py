@@ -1,4 +1,6 @@
-"""The number of CPU cores."""
+"""The number of CPU cores, and whether there is a GPU."""
+
+from pathlib import Path
 
 
 def cores() -> int:
@@ -8,3 +10,8 @@ def cores() -> int:
 
     count: int = joblib.cpu_count()
     return count
+
+
+def has_gpu() -> bool:
+    """Return True if this machine has an NVIDIA GPU, without importing torch."""
+    return any(Path("/dev").glob("nvidia[0-9]*"))

@@ -79,9 +79,12 @@ def load_config(path: Path | str) -> Config:
     """Read a config file and those that it extends.
 
     Raises:
-        InputError: a file is missing, not YAML, or invalid.
+        InputError: a file is missing, not YAML, invalid, or describes the runs of a study.
     """
-    return parse_config(extended(read_yaml(path), Path(path)), str(path))
+    values = extended(read_yaml(path), Path(path))
+    if isinstance(values, dict) and "study" in values:
+        raise InputError(f"{path}: study: describes several runs; `cadmus study runs {path}` lists them")
+    return parse_config(values, str(path))
 
 
 def parse_config(values: Any, source: str) -> Config:
@@ -95,6 +98,12 @@ def parse_config(values: Any, source: str) -> Config:
         InputError: a value is invalid.
     """
     return validate(values, config_model(), source)
+
+
+def as_yaml(values: Config | dict[str, Any]) -> str:
+    """Return a config, or the values of one, as a YAML file."""
+    values = values.model_dump() if isinstance(values, Config) else values
+    return yaml.safe_dump(values, sort_keys=False, default_flow_style=None)
 
 
 def read_model(path: Path | str, model: type[T]) -> T:
@@ -161,7 +170,7 @@ def extended(values: Any, path: Path) -> Any:
         path, given = base, read_yaml(base)
         if not isinstance(given, dict):
             raise InputError(f"{path}: must be a mapping, got {reprlib.repr(given)}")
-        values = _merge(given, {key: value for key, value in values.items() if key != EXTENDS})
+        values = merged(given, {key: value for key, value in values.items() if key != EXTENDS})
     return values
 
 
@@ -177,12 +186,13 @@ def _base(named: Any, path: Path) -> Path:
     return found
 
 
-def _merge(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
-    merged = {**base, **changes}
+def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
+    """Return ``base`` with ``changes``; mappings merge key by key, any other value is replaced."""
+    result = {**base, **changes}
     for key in base.keys() & changes.keys():
         if isinstance(base[key], dict) and isinstance(changes[key], dict):
-            merged[key] = _merge(base[key], changes[key])
-    return merged
+            result[key] = merged(base[key], changes[key])
+    return result
 
 
 class _Loader(yaml.SafeLoader):

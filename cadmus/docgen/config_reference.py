@@ -12,12 +12,14 @@ from pydantic_core import PydanticUndefined
 
 from cadmus.common.tables import markdown
 from cadmus.config import RECIPES, config_model
+from cadmus.config.study import STUDY, Study
 from cadmus.docgen import grading
 
 INTRODUCTION = """\
 # Configuration
 
-Each file describes one run. Start it with `make run CONFIG=config/NAME.yaml` or
+Each file describes one run, or with a section `study` [several to compare](../docs/studies.md). Start it
+with `make run CONFIG=config/NAME.yaml` or
 `snakemake --cores all --configfile config/NAME.yaml`; results are in `results/<name>`.
 
 To make your own, copy a file and change its `name`. Missing fields have the defaults below.
@@ -67,6 +69,9 @@ def schema() -> str:
         "title": "Extends",
         "type": "string",
     }
+    of_study = Study.model_json_schema()
+    described["$defs"] |= of_study.pop("$defs", {})
+    described["properties"][STUDY] = of_study
     required = described.pop("required")
     described["anyOf"] = [{"required": required}, {"required": ["extends", "name"]}]
     return json.dumps(described, indent=1) + "\n"
@@ -74,11 +79,13 @@ def schema() -> str:
 
 def readme(root: Path) -> str:
     """Return ``config/README.md``: the configs of a checkout and one table per section."""
-    files = [
-        [f"[{path.name}]({path.name})", _purpose(path)] for path in sorted((root / "config").glob("*.yaml"))
-    ]
+    config = root / "config"
+    paths = [*sorted(config.glob("*.yaml")), *sorted(config.glob("studies/*.yaml"))]
+    names = [path.relative_to(config).as_posix() for path in paths]
+    files = [[f"[{name}]({name})", _purpose(path)] for name, path in zip(names, paths, strict=True)]
     parts = [INTRODUCTION, markdown(["file", "for"], files)]
     _describe("", config_model(), parts)
+    _describe(STUDY, Study, parts)
     names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
     rows = [
         [f"`{name}`", *(f"`{json.dumps(recipe.get(name))}`" for recipe in RECIPES.values())] for name in names
@@ -112,14 +119,20 @@ def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:
         else:
             meaning = " ".join((field.description or "").split())
             rows.append([f"`{name}`", _type(field), _default(field), meaning])
-            if get_origin(field.annotation) is dict:
-                below.append((f"{place}.NAME", get_args(field.annotation)[-1]))
+            values = _values(field.annotation)
+            if isinstance(values, type) and issubclass(values, BaseModel):
+                below.append((f"{place}.NAME", values))
     parts.append(f"## `{path}`\n" if path else "## Top level\n")
     parts.append(inspect.cleandoc(section.__doc__ or "") + "\n")
     if rows:
         parts.append(markdown(["field", "type", "default", "meaning"], rows))
     for place, annotation in below:
         _describe(place, annotation, parts)
+
+
+def _values(annotation: Any) -> Any:
+    """Return the type of the values of a mapping; None for another type."""
+    return get_args(annotation)[-1] if get_origin(annotation) is dict else None
 
 
 def _type(field: FieldInfo) -> str:
@@ -143,7 +156,8 @@ def _name(annotation: Any) -> str:
     if origin is list:
         return f"list of {_name(arguments[0])}"
     if origin is dict:
-        return "sections by name"
+        values = get_origin(arguments[-1]) or arguments[-1]
+        return {dict: "mappings by name", Annotated: "lists by name"}.get(values, "sections by name")
     return {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}[
         annotation
     ]

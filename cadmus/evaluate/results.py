@@ -33,6 +33,11 @@ TEXTS = {
     "completion",
     "outcome",
     "region",
+    "study",
+    "variant",
+    "experiment",
+    "directory",
+    "config_digest",
 }
 """Text columns; all others are numeric or boolean."""
 

@@ -147,7 +147,7 @@ def plan_workflow(
         jobs=sum(stage.jobs for stage in stages),
         cpu_hours=sum(stage.cpu_hours for stage in stages),
         gpu_hours=gpu_hours,
-        disk_bytes=_disk(config, planned),
+        disk_bytes=disk_bytes(config, planned),
         usd=gpu_hours * device.usd_per_hour,
     )
 
@@ -203,7 +203,7 @@ def checkpoint_bytes(config: Config) -> int:
     return BYTES_FP32 * (3 * parameter_count(config.model) - matrices)
 
 
-def _disk(config: Config, planned: Plan) -> dict[str, int]:
+def disk_bytes(config: Config, planned: Plan) -> dict[str, int]:
     export = BYTES_FP32 * planned.parameters
     return {
         "dataset": planned.dataset_bytes,

@@ -109,7 +109,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         ),
         (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
         (["config", "show", "config"], "cannot read config: Is a directory"),
-        (["config", "show", "nope"], "No such file or directory; there are ablation, comparison, "),
+        (["config", "show", "nope"], "No such file or directory; there are h200, laptop, "),
         (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
         (

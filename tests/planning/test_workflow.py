@@ -18,7 +18,17 @@ from cadmus.planning.workflow import PROFILE, RATES, Profile, Rates, checkpoint_
 from tests.checkout import ROOT
 from tests.config.tiny import TINY, tiny
 
-LOCAL_RULES = {"dataset_report", "model_card", "figure", "table", "page", "llm_submit", "llm_collect"}
+LOCAL_RULES = {
+    "dataset_report",
+    "model_card",
+    "figure",
+    "table",
+    "page",
+    "study",
+    "study_page",
+    "llm_submit",
+    "llm_collect",
+}
 HAND = {
     "programs_per_second": {**dict.fromkeys(TEMPLATES, 1), "equality": 100, "random": 10},
     "manifest_programs_per_second": 10,

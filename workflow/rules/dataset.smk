@@ -6,9 +6,11 @@ rule shard:
         earlier=earlier_shards,
         code=shard_code,
     output:
-        f"{DATASET}/{{split}}/{{template}}-{{number}}.parquet",
+        "results/{run}/dataset/{split}/{template}-{number}.parquet",
     log:
-        f"{RESULTS}/logs/shard-{{split}}-{{template}}-{{number}}.log",
+        "results/{run}/logs/shard-{split}-{template}-{number}.log",
+    benchmark:
+        "results/{run}/benchmarks/shard-{split}-{template}-{number}.tsv"
     # Shards of a template run in sequence, and later templates take longer.
     priority: lambda wildcards: TEMPLATES.index(wildcards.template)
     group:
@@ -17,7 +19,10 @@ rule shard:
         "../envs/cadmus.yaml"
     resources:
         # Three times the measured memory.
-        mem_mb=memory(1_500 + RUN.dataset.shard_size // 1_000),
+        mem_mb=memory(
+            lambda wildcards: 1_500
+            + RUNS[wildcards.run].config.dataset.shard_size // 1_000
+        ),
     params:
         config_file=config_file,
         dataset=subpath(output[0], ancestor=2),
@@ -29,17 +34,19 @@ rule shard:
 
 rule manifest:
     input:
-        shards=[f"{DATASET}/{shard.path}" for shard in SHARDS],
+        shards=shard_files,
         code=code("cadmus.dataset.manifest"),
     output:
-        f"{DATASET}/manifest.json",
+        "results/{run}/dataset/manifest.json",
     log:
-        f"{RESULTS}/logs/manifest.log",
+        "results/{run}/logs/manifest.log",
+    benchmark:
+        "results/{run}/benchmarks/manifest.tsv"
     conda:
         "../envs/cadmus.yaml"
     threads: workflow.cores
     resources:
-        mem_mb=memory(2_000 + sum(shard.rows for shard in SHARDS) * 60 // 10**6),
+        mem_mb=memory(lambda wildcards: 2_000 + programs(wildcards.run) * 60 // 10**6),
     params:
         config_file=config_file,
         dataset=subpath(output[0], parent=True),
@@ -54,20 +61,25 @@ rule dataset_report:
         code=code("cadmus.report.report"),
     output:
         report(
-            [f"{DATASET}/report.md", f"{DATASET}/{CARD}"],
+            ["results/{run}/dataset/report.md", f"results/{{run}}/dataset/{CARD}"],
             category="Dataset",
         ),
         report(
-            expand(f"{DATASET}/report/{{figure}}.png", figure=DATASET_FIGURES),
+            expand(
+                "results/{run}/dataset/report/{figure}.png",
+                figure=DATASET_FIGURES,
+                allow_missing=True,
+            ),
             category="Dataset",
         ),
         expand(
-            f"{DATASET}/report/{{figure}}.{{suffix}}",
+            "results/{run}/dataset/report/{figure}.{suffix}",
             figure=DATASET_FIGURES,
             suffix=["pdf", "csv"],
+            allow_missing=True,
         ),
     log:
-        f"{RESULTS}/logs/dataset_report.log",
+        "results/{run}/logs/dataset_report.log",
     conda:
         "../envs/cadmus.yaml"
     params:

@@ -8,9 +8,11 @@ rule experiment:
         unpack(experiment_input),
         code=experiment_code,
     output:
-        f"{RESULTS}/experiments/{{experiment}}.parquet",
+        "results/{run}/experiments/{experiment}.parquet",
     log:
-        f"{RESULTS}/logs/{{experiment}}.log",
+        "results/{run}/logs/{experiment}.log",
+    benchmark:
+        "results/{run}/benchmarks/{experiment}.tsv"
     wildcard_constraints:
         experiment="|".join(EXPERIMENTS),
     conda:
@@ -29,21 +31,21 @@ rule experiment:
 
 rule model_card:
     input:
-        model=rules.train.output.model,
-        metrics=rules.train.output.metrics,
-        completions=f"{RESULTS}/experiments/completions.parquet",
+        model=model,
+        metrics=metrics,
+        completions="results/{run}/experiments/completions.parquet",
         code=code("cadmus.docgen.model_card"),
     output:
         report(
-            f"{MODEL}/{CARD}",
+            f"results/{{run}}/model/{CARD}",
             category="Model",
         ),
     log:
-        f"{RESULTS}/logs/model_card.log",
+        "results/{run}/logs/model_card.log",
     conda:
         "../envs/cadmus.yaml"
     params:
-        model=model_directory,
+        model=subpath(output[0], parent=True),
     shell:
         "python -m cadmus card {params.model} --completions {input.completions} --metrics {input.metrics} --output {output}"
         " > {log} 2>&1"

@@ -6,16 +6,16 @@ rule figure:
         results=figure_results,
         code=figure_code,
     output:
-        pdf=f"{RESULTS}/figures/{{figure}}.pdf",
+        pdf="results/{run}/figures/{figure}.pdf",
         png=report(
-            f"{RESULTS}/figures/{{figure}}.png",
+            "results/{run}/figures/{figure}.png",
             category="Figures",
             caption="../captions/result.rst",
             labels={"figure": "{figure}"},
         ),
-        results=f"{RESULTS}/figures/{{figure}}.csv",
+        results="results/{run}/figures/{figure}.csv",
     log:
-        f"{RESULTS}/logs/figure-{{figure}}.log",
+        "results/{run}/logs/figure-{figure}.log",
     conda:
         "../envs/cadmus.yaml"
     params:
@@ -31,15 +31,15 @@ rule table:
         code=figure_code,
     output:
         csv=report(
-            f"{RESULTS}/tables/{{figure}}.csv",
+            "results/{run}/tables/{figure}.csv",
             category="Tables",
             caption="../captions/result.rst",
             labels={"table": "{figure}"},
         ),
-        markdown=f"{RESULTS}/tables/{{figure}}.md",
-        latex=f"{RESULTS}/tables/{{figure}}.tex",
+        markdown="results/{run}/tables/{figure}.md",
+        latex="results/{run}/tables/{figure}.tex",
     log:
-        f"{RESULTS}/logs/table-{{figure}}.log",
+        "results/{run}/logs/table-{figure}.log",
     conda:
         "../envs/cadmus.yaml"
     params:
@@ -55,13 +55,13 @@ rule page:
         code=figure_code,
     output:
         report(
-            f"{RESULTS}/pages/{{figure}}.html",
+            "results/{run}/pages/{figure}.html",
             category="Pages",
             caption="../captions/result.rst",
             labels={"page": "{figure}"},
         ),
     log:
-        f"{RESULTS}/logs/page-{{figure}}.log",
+        "results/{run}/logs/page-{figure}.log",
     conda:
         "../envs/cadmus.yaml"
     params:

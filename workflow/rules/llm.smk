@@ -16,15 +16,16 @@ rule llm_prepare:
         table=os.path.relpath(MODELS),
         code=code("cadmus.llm.requests"),
     output:
-        directory(f"{RESULTS}/llm/requests"),
+        directory("results/{run}/llm/requests"),
     log:
-        f"{RESULTS}/logs/llm_prepare.log",
+        "results/{run}/logs/llm_prepare.log",
     conda:
         "../envs/cadmus.yaml"
     params:
         config_file=config_file,
+        directory=llm_directory,
         config=[
-            section("seed"),
+            RUN.seed,
             RUN.dataset.model_dump(include={"values", "eval_fraction"}),
             RUN.evaluate.grid.model_dump(),
             RUN.llm.model_dump(
@@ -32,8 +33,8 @@ rule llm_prepare:
             ),
         ],
     shell:
-        "python -m cadmus llm prepare --config {params.config_file} --table {input.table}"
-        " > {log} 2>&1"
+        "python -m cadmus llm prepare --config {params.config_file} --directory {params.directory}"
+        " --table {input.table} > {log} 2>&1"
 
 
 rule llm_submit:
@@ -41,16 +42,17 @@ rule llm_submit:
         table=os.path.relpath(MODELS),
         requests=rules.llm_prepare.output[0],
     output:
-        touch(f"{RESULTS}/llm/submitted"),
+        touch("results/{run}/llm/submitted"),
     log:
-        f"{RESULTS}/logs/llm_submit.log",
+        "results/{run}/logs/llm_submit.log",
     conda:
         "../envs/cadmus.yaml"
     params:
         config_file=config_file,
+        directory=llm_directory,
     shell:
-        "python -m cadmus llm submit --config {params.config_file} --table {input.table}"
-        " 2>&1 | tee -ia {log}"
+        "python -m cadmus llm submit --config {params.config_file} --directory {params.directory}"
+        " --table {input.table} 2>&1 | tee -ia {log}"
 
 
 rule llm_collect:
@@ -58,16 +60,17 @@ rule llm_collect:
         table=os.path.relpath(MODELS),
         submitted=rules.llm_submit.output[0],
     output:
-        touch(f"{RESULTS}/llm/collected"),
+        touch("results/{run}/llm/collected"),
     log:
-        f"{RESULTS}/logs/llm_collect.log",
+        "results/{run}/logs/llm_collect.log",
     conda:
         "../envs/cadmus.yaml"
     params:
         config_file=config_file,
+        directory=llm_directory,
     shell:
-        "python -m cadmus llm collect --wait --config {params.config_file} --table {input.table}"
-        " 2>&1 | tee -ia {log}"
+        "python -m cadmus llm collect --wait --config {params.config_file} --directory {params.directory}"
+        " --table {input.table} 2>&1 | tee -ia {log}"
 
 
 rule llm_score:
@@ -77,13 +80,14 @@ rule llm_score:
         collected=rules.llm_collect.output if SENT else [],
         code=code("cadmus.llm.score"),
     output:
-        f"{RESULTS}/experiments/llm.parquet",
+        "results/{run}/experiments/llm.parquet",
     log:
-        f"{RESULTS}/logs/llm_score.log",
+        "results/{run}/logs/llm_score.log",
     conda:
         "../envs/cadmus.yaml"
     params:
         config_file=config_file,
+        directory=llm_directory,
     shell:
-        "python -m cadmus llm score --config {params.config_file} --table {input.table}"
-        " --output {output} 2>&1 | tee -i {log}"
+        "python -m cadmus llm score --config {params.config_file} --directory {params.directory}"
+        " --table {input.table} --output {output} 2>&1 | tee -i {log}"

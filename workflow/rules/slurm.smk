@@ -66,13 +66,7 @@ def check_cluster():
         raise WorkflowError(str(error)) from None
 
 
-onstart:
-    if workflow.executor_plugin.name == "slurm":
-        check_cluster()
-
-
-onerror:
-    if workflow.executor_plugin.name == "slurm":
-        for path in log:
-            for line in hints(Path(path).read_text(errors="replace")):
-                print(f"cadmus: {line}", file=sys.stderr)
+def print_hints(log):
+    for path in log:
+        for line in hints(Path(path).read_text(errors="replace")):
+            print(f"cadmus: {line}", file=sys.stderr)

@@ -15,34 +15,38 @@ SITE = {
         "train", {}
     ).items()
 }
+
 TRAINING = training_job(RUN.train.ranks, SITE)
-PROGRAMS = sum(shard.rows for shard in SHARDS if shard.split == "train")
 
 
 rule train:
     input:
-        manifest=rules.manifest.output[0],
+        manifest=manifest,
         code=code("cadmus.train.loop"),
     output:
-        # Not directory(MODEL), to which the rule model_card adds a file.
-        model=[f"{MODEL}/{name}" for name in MODEL_FILES],
-        snapshots=directory(f"{RESULTS}/training/snapshots"),
-        metrics=f"{RESULTS}/training/metrics.jsonl",
+        # Not the directory, to which the rule model_card adds a file.
+        model=[f"results/{{run}}/model/{name}" for name in MODEL_FILES],
+        snapshots=directory("results/{run}/training/snapshots"),
+        metrics="results/{run}/training/metrics.jsonl",
     log:
-        f"{RESULTS}/logs/train.log",
+        "results/{run}/logs/train.log",
+    benchmark:
+        "results/{run}/benchmarks/train.tsv"
     conda:
         "../envs/cadmus.yaml"
-    threads: TRAINING.cores if "train_nodes" in SITE else workflow.cores
+    threads: TRAINING.cores if "train_nodes" in SITE else training_cores()
     resources:
         **TRAINING.resources(),
         mem_mb=lambda wildcards, attempt, threads: attempt
-        * TRAINING.memory(threads, PROGRAMS),
+        * TRAINING.memory(threads, programs(wildcards.run, "train")),
     params:
         config_file=config_file,
         dataset=subpath(input.manifest, parent=True),
         model=subpath(output[0], parent=True),
         config=section("seed", "model", "train"),
-        checkpoints=f"{RESULTS}/training/checkpoints",
+        checkpoints=lambda wildcards, output: os.path.join(
+            os.path.dirname(output.metrics), "checkpoints"
+        ),
     # SLURM sends SIGTERM to all processes of a job step. Shell and tee ignore it until the checkpoint is saved.
     shell:
         "trap : TERM; "

@@ -1,0 +1,104 @@
+"""The page of a study: its question, its figures and its tables in one HTML file."""
+
+import base64
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from string import Template
+
+import polars as pl
+from tabulate import tabulate
+
+from cadmus.study.comparison import tables
+from cadmus.study.results import LOSSES, Results
+
+_PAGE = Template("""\
+<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
+figure { margin: 1rem 0; } img { max-width: 100%; background: #fff; }
+div { overflow-x: auto; } table { border-collapse: collapse; margin: .4rem 0; font-size: 13px; }
+td, th { text-align: left; padding: .1rem 1rem .1rem 0; white-space: nowrap; }
+th { font-weight: 600; } thead { border-bottom: 1px solid #8888; }
+.missing { background: #ffd9b8; color: #000; padding: .2rem .6rem; }
+</style>
+<h1>$title</h1>
+<p>Study <b>$name</b>: $counts. The trainings took $flops FLOPs and $hours hours. Commit $commit.</p>
+$missing
+$figures
+$tables
+$trainings
+</html>
+""")
+
+
+def page(results: Results, figures: Mapping[str, Path]) -> str:
+    """Return the HTML page.
+
+    Args:
+        results: of the study.
+        figures: PNG file by factor.
+    """
+    runs = results.rows.unique(["variant", "seed"], maintain_order=True)
+    trainings = results.rows.unique("directory")
+    variants, seeds = runs["variant"].n_unique(), runs["seed"].n_unique()
+    images = "\n".join(_figure(factor, path) for factor, path in figures.items())
+    return _PAGE.substitute(
+        title=escape(results.question or results.name),
+        name=escape(results.name),
+        counts=", ".join(
+            f"{count} {name}{'s' * (count > 1)}"
+            for count, name in ((variants, "variant"), (seeds, "seed"), (len(trainings), "training"))
+        ),
+        flops=f"{trainings['flops'].sum():.2g}",
+        hours=f"{trainings['seconds'].sum() / 3600:.2g}",
+        commit=escape(results.commit),
+        missing=_missing(results),
+        figures=images,
+        trainings=_trainings(results),
+        tables="\n".join(_table(metric, table, results) for metric, table in tables(results).items()),
+    )
+
+
+def _trainings(results: Results) -> str:
+    """Return a table of the cost of each variant: mean FLOPs and seconds, and the directories."""
+    runs = results.rows.unique(["variant", "seed"], keep="first", maintain_order=True)
+    costs = runs.group_by(["variant"], maintain_order=True).agg(
+        pl.col("flops", "seconds").mean(), pl.col("directory").str.join(" ")
+    )
+    rows = [
+        (name, f"{flops:.3g}", f"{seconds:.0f}", place) for name, flops, seconds, place in costs.iter_rows()
+    ]
+    cells = tabulate(rows, ["", "FLOPs", "seconds", "results"], "html", disable_numparse=True)
+    return f"<h2>trainings</h2><p>Means over seeds.</p><div>{cells}</div>"
+
+
+def _missing(results: Results) -> str:
+    items = [
+        f"<li>{escape(run.variant)}, seed {run.seed}: {escape(run.reason)}</li>" for run in results.missing
+    ]
+    return f'<p class="missing">Missing runs:</p><ul>{"".join(items)}</ul>' if items else ""
+
+
+def _figure(factor: str, path: Path) -> str:
+    image = base64.b64encode(path.read_bytes()).decode()
+    return (
+        f'<figure><img src="data:image/png;base64,{image}" alt="{escape(factor)}">'
+        f"<figcaption>Means over seeds by {escape(factor)}, with 95% intervals.</figcaption></figure>"
+    )
+
+
+def _table(metric: str, table: pl.DataFrame, results: Results) -> str:
+    unit = "in nats" if metric in LOSSES else "in percent; differences in percentage points"
+    cells = tabulate(table.rows(), table.columns, "html", disable_numparse=True)
+    return (
+        f"<h2>{escape(metric.replace('_', ' '))}</h2>"
+        f"<p>{escape(results.base)}, and differences to it over the same seeds, {unit}, with 95% intervals."
+        "</p>"
+        f"<div>{cells}</div>"
+    )

@@ -1,0 +1,204 @@
+"""The results of all runs of a study as one tidy table."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from cadmus import experiments
+from cadmus.common.provenance import commit
+from cadmus.config import digest
+from cadmus.config.study import Run, StudyRuns
+from cadmus.errors import InputError
+from cadmus.evaluate.grading import MODEL
+from cadmus.evaluate.results import read_results, write_results
+
+COLUMNS: dict[str, Any] = {
+    "study": pl.String,
+    "variant": pl.String,
+    "seed": pl.Int64,
+    "experiment": pl.String,
+    "template": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "n": pl.Int64,
+    "baseline": pl.Float64,
+    "flops": pl.Float64,
+    "seconds": pl.Float64,
+    "directory": pl.String,
+    "config_digest": pl.String,
+}
+"""Columns of the results.
+
+The column template has the question or, of the comparison grid, the region; baseline is the value of the best
+trivial baseline; n counts the programs, or the steps of a mean loss; flops and seconds are those of the
+training, whose results are in directory. A column per factor, with its levels as text, follows.
+"""
+TRAINING = "train"
+"""Experiment of the losses of a training."""
+LAST_STEPS = 50
+"""Steps over which losses are averaged."""
+LOSSES = ("loss", "completion_loss")
+"""Metrics of a training that are losses in nats; all others are accuracies."""
+
+
+class Missing(NamedTuple):
+    """A run without results: the stage that failed or did not start, and why."""
+
+    variant: str
+    seed: int
+    reason: str
+
+
+class Results(NamedTuple):
+    """The results of a study.
+
+    Attributes:
+        rows: see :data:`COLUMNS`.
+        name, question, base: of the study; base is the variant that the others are compared with.
+        compare: metrics to compare.
+        factors: those with several levels.
+        missing: runs without results.
+        commit: of the code that collected them.
+    """
+
+    rows: pl.DataFrame
+    name: str
+    question: str
+    base: str
+    compare: list[str]
+    factors: list[str]
+    missing: list[Missing]
+    commit: str
+
+
+def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
+    """Write the results of all finished runs to one Parquet file.
+
+    Args:
+        study: its runs.
+        results: directory of all results.
+        output: file to write.
+
+    Returns:
+        The runs without results.
+
+    Raises:
+        InputError: no run is finished, or a result file is damaged.
+    """
+    rows, missing = [], []
+    for run in study.runs:
+        reason = unfinished(study, run, results)
+        if reason is None:
+            rows.append(_rows(study, run, results))
+        else:
+            missing.append(Missing(run.variant, run.seed, reason))
+    if not rows:
+        first = missing[0]
+        raise InputError(
+            f"{study.name}: no run is finished; {first.variant}, seed {first.seed}: {first.reason}"
+        )
+    described = {
+        "question": study.study.question,
+        "base": study.base,
+        "compare": study.study.compare,
+        "factors": study.factors,
+        "missing": missing,
+    }
+    metadata = {"study": json.dumps({"name": study.name, **described}), "commit": commit()}
+    write_results(pl.concat(rows), output, metadata)
+    return missing
+
+
+def read(path: Path) -> Results:
+    """Read what :func:`collect` wrote.
+
+    Raises:
+        InputError: the file is missing, damaged, or not the results of a study.
+    """
+    rows = read_results(path, COLUMNS)
+    metadata = pl.read_parquet_metadata(path)
+    if "study" not in metadata:
+        raise InputError(f"{path}: not the results of a study; `cadmus study collect` writes them")
+    described = json.loads(metadata["study"])
+    described["missing"] = [Missing(*missing) for missing in described["missing"]]
+    return Results(rows, commit=metadata["commit"], **described)
+
+
+def _files(study: StudyRuns, run: Run, results: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the files of a run, in the order in which they are written, and the log of each."""
+    dataset, training, evaluation = (results / name for name in (run.dataset, run.training, run.evaluation))
+    yield dataset / "dataset/manifest.json", dataset / "logs/manifest.log"
+    yield training / "training/metrics.jsonl", training / "logs/train.log"
+    for name in study.study.experiments:
+        yield evaluation / f"experiments/{name}.parquet", evaluation / f"logs/{name}.log"
+
+
+def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
+    """Return why a run has no results, by the last line of its log; None if it has."""
+    for file, log in _files(study, run, results):
+        if file.exists():
+            continue
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "did not start")
+        return f"{log.stem}: {last.removeprefix('cadmus: error: ')}"
+    return None
+
+
+def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
+    training = results / run.training
+    steps = read_results(training / "training/metrics.jsonl", (*LOSSES, "flops", "seconds"))
+    last = steps.tail(LAST_STEPS)
+    found = [
+        {"experiment": TRAINING, "template": "", "metric": name, "value": last[name].mean(), "n": len(last)}
+        for name in LOSSES
+    ]
+    for name in study.study.experiments:
+        measured = pl.read_parquet(results / run.evaluation / f"experiments/{name}.parquet")
+        found += [{"experiment": name, **row} for row in _summary(name, measured)]
+    common = {
+        "study": study.name,
+        "variant": run.variant,
+        "seed": run.seed,
+        "flops": steps["flops"][-1],
+        "seconds": steps["seconds"][-1],
+        "directory": str(training),
+        "config_digest": digest(run.config.model_dump()),
+        **{factor: _text(run.levels[factor]) for factor in study.factors},
+    }
+    schema = {**COLUMNS, **dict.fromkeys(study.factors, pl.String)}
+    return pl.DataFrame([{**common, **row} for row in found], schema)
+
+
+def _text(level: Any) -> str:
+    return level if isinstance(level, str) else json.dumps(level)
+
+
+def _summary(experiment: str, measured: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield template, metric, value, n and baseline from the summary of an experiment."""
+    summarize = experiments.get(experiment).summary
+    assert summarize is not None
+    summary = summarize(measured)
+    if "policy" not in summary.columns:
+        for row in summary.filter(pl.col("programs") > 0).iter_rows(named=True):
+            yield _row(row[summary.columns[0]], "accuracy", row, row.get("best_constant"))
+        return
+    metric = pl.col("metric")
+    if "k" in summary.columns:
+        summary = summary.with_columns(pl.concat_str(metric, pl.lit("@"), pl.col("k")).alias("metric"))
+    of_baselines = summary.filter(pl.col("policy") != MODEL)
+    best = of_baselines.group_by("question", "metric").agg(pl.col("accuracy").max().alias("baseline"))
+    for row in summary.filter(policy=MODEL).join(best, ["question", "metric"], "left").iter_rows(named=True):
+        yield _row(row["question"], row["metric"], row, row["baseline"])
+
+
+def _row(template: str, metric: str, row: dict[str, Any], baseline: float | None) -> dict[str, Any]:
+    return {
+        "template": template,
+        "metric": metric,
+        "value": row["accuracy"],
+        "n": row["programs"],
+        "baseline": baseline,
+    }

@@ -1,0 +1,102 @@
+"""Expansion of a study into runs."""
+
+import re
+
+import pytest
+
+from cadmus.config import load_config
+from cadmus.config.study import is_study, load_study
+from cadmus.errors import InputError
+from tests.checkout import ROOT
+
+TINY = f"extends: {ROOT}/tests/tiny.yaml\nname: demo\n"
+
+
+def study(directory, text):
+    path = directory / "demo.yaml"
+    path.write_text(f"{TINY}study: {text}\n")
+    return path
+
+
+def test_shipped_studies_are_valid():
+    for path in (ROOT / "config/studies").glob("*.yaml"):
+        assert load_study(path).name == path.stem
+
+
+def test_a_study_is_every_combination_of_variants_levels_and_seeds(tmp_path):
+    text = "{variants: {a: {}, b: {model: {tied: true}}}, factors: {train.steps: [5, 6]}, seeds: [3, 4]}"
+    path = study(tmp_path, text)
+    found = load_study(path)
+    assert is_study(path)
+    names = ["a, steps=5", "a, steps=6", "b, steps=5", "b, steps=6"]
+    assert [run.variant for run in found.runs] == [name for name in names for _ in range(2)]
+    assert found.base == "a, steps=5"
+    assert found.factors == ["variants", "train.steps"]
+    last = found.runs[-1]
+    assert last.levels == {"variants": "b", "train.steps": 6}
+    assert (last.config.model.tied, last.config.train.steps, last.config.train.seed) == (True, 6, 4)
+
+
+def test_runs_share_what_does_not_differ(tmp_path):
+    text = (
+        "{factors: {evaluate.grid.high: [22, 23], train.steps: [5, 6], dataset.test: [60, 61]}, seeds: [0]}"
+    )
+    runs = load_study(study(tmp_path, text)).runs
+    assert len({run.dataset for run in runs}) == 2
+    assert len({run.training for run in runs}) == 4
+    assert len({run.evaluation for run in runs}) == 8
+
+
+def test_another_study_shares_the_same_directories(tmp_path):
+    first = load_study(study(tmp_path, "{factors: {train.steps: [5, 6]}}")).runs
+    second = load_study(study(tmp_path, "{variants: {long: {train: {steps: 6}}}, seeds: [2]}")).runs
+    assert {run.evaluation for run in second} < {run.evaluation for run in first}
+
+
+def test_a_variant_may_change_what_decides_defaults(tmp_path):
+    found = load_study(study(tmp_path, "{variants: {fast: {}, paper: {train: {recipe: paper}}}}"))
+    assert {run.variant: run.config.train.optimizer for run in found.runs} == {
+        "fast": "muon",
+        "paper": "adam",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{}", "study: needs variants or factors"),
+        ("3", "study: must be a mapping, got 3"),
+        ("{variants: {a: 3}}", "study: variants.a: must be a mapping, got 3"),
+        ("{variants: {a: {}}, seeds: []}", "study: seeds: length must be at least 1"),
+        ("{variants: {a: {}}, seeds: [1, 1]}", "study.seeds: names a seed twice, got [1, 1]"),
+        ("{variants: {a: {}}, seed: [1]}", "study: seed: no such key; did you mean 'seeds'?"),
+        ("{variants: {a: {train: {step: 1}}}}", "study: a: train.step: no such key; did you mean 'steps'?"),
+        ("{variants: {a: {train: 3}}}", "study: a: train: must be a mapping"),
+        ("{variants: {a: {name: b}}}", "study: a: name: cannot differ between the runs of a study"),
+        ("{variants: {a: {train: {seed: 1}}}}", "study: a: train.seed: list the seeds in study.seeds"),
+        ("{variants: {a: {}, b: {}}}", "study: b: is the same as a; remove one, or change another field"),
+        ("{factors: {train.step: [1]}}", "study: step=1: train.step: no such key; did you mean 'steps'?"),
+        ("{factors: {train.steps: [1, x]}}", "study: steps=x: train.steps: must be an integer, got 'x'"),
+        ("{factors: {train.steps: []}}", "study: factors.train.steps: length must be at least 1"),
+        ("{factors: {train.steps: [20, 20]}}", "study: steps=20: is named twice; remove one"),
+        ("{variants: {a: {}}, base: b}", "study.base: no variant 'b'; "),
+        (
+            "{variants: {a: {}}, experiments: [curve]}",
+            "study.experiments: no experiment 'curve' with a summary",
+        ),
+    ],
+)
+def test_an_invalid_study_gives_one_line(tmp_path, text, message):
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        load_study(study(tmp_path, text))
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(str(tmp_path / "demo.yaml"))
+
+
+def test_a_single_run_is_no_study_and_a_study_no_single_run(tmp_path):
+    path = study(tmp_path, "{variants: {a: {}}}")
+    with pytest.raises(InputError, match="study: describes several runs; `cadmus study runs"):
+        load_config(path)
+    assert not is_study(ROOT / "tests/tiny.yaml")
+    with pytest.raises(InputError, match="study: is missing; a study needs"):
+        load_study(ROOT / "tests/tiny.yaml")

@@ -1,0 +1,211 @@
+"""The results of a study, its comparison and its page, from result files made here."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from cadmus.cli.study import study as command
+from cadmus.config.study import load_study
+from cadmus.errors import InputError
+from cadmus.evaluate.results import write_results
+from cadmus.study import PAGE, files_of
+from cadmus.study.comparison import compare, tables
+from cadmus.study.drawing import write_all
+from cadmus.study.results import COLUMNS, collect, read
+from tests.checkout import ROOT
+
+TEXT = f"""\
+extends: {ROOT}/tests/tiny.yaml
+name: demo
+study:
+  question: Does it <learn>?
+  variants: {{base: {{}}, tied: {{model: {{tied: true}}}}}}
+  factors: {{train.steps: [10, 20]}}
+  seeds: [0, 1, 2]
+  experiments: [completions, grid]
+  compare: [completion_loss, solved, accuracy]
+"""
+ACCURACY = {"base": 0.5, "tied": 0.7}
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "demo.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def completions(solved, programs=40):
+    """Return completions of the model, of which a fraction is solved, and of a baseline that solves none."""
+    rows = []
+    for policy, fraction in (("model", solved), ("constant", 0.0)):
+        right = np.arange(programs) < fraction * programs
+        metrics = dict.fromkeys(("solved", "exact", "next_token", "verified"), right)
+        common = {"policy": policy, "question": "equality", "asked": [str(k) for k in range(programs)]}
+        rows.append(pl.DataFrame({**common, **metrics}).with_columns(fits=pl.lit(None, pl.Boolean)))
+    return pl.concat(rows)
+
+
+def grid(correct):
+    x, y = (axis.ravel() for axis in np.meshgrid(np.arange(-21, 22), np.arange(-21, 22)))
+    inside = (abs(x) <= 20) & (abs(y) <= 20)
+    counts = {name: np.zeros(len(x), np.int64) for name in ("less", "equal", "greater")}
+    right = np.where(inside, correct, 0)
+    return pl.DataFrame(
+        {
+            "x": x,
+            "y": y,
+            "programs": np.full(len(x), 10),
+            "correct": right,
+            **counts,
+            "in_distribution": inside,
+        }
+    )
+
+
+@pytest.fixture
+def results(tmp_path, config):
+    """Return a directory with the results of all runs."""
+    directory = tmp_path / "results"
+    for run in load_study(config).runs:
+        accuracy = ACCURACY[run.levels["variants"]] + 0.05 * run.seed
+        (directory / run.dataset / "dataset").mkdir(parents=True, exist_ok=True)
+        (directory / run.dataset / "dataset/manifest.json").write_text("{}")
+        training, evaluation = directory / run.training, directory / run.evaluation
+        (training / "training").mkdir(parents=True)
+        steps = [
+            {
+                "step": step,
+                "loss": 2.0,
+                "completion_loss": 1.0 - accuracy,
+                "flops": 1e9 * step,
+                "seconds": 60.0,
+            }
+            for step in range(1, 61)
+        ]
+        (training / "training/metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+        (evaluation / "experiments").mkdir(parents=True)
+        write_results(completions(accuracy), evaluation / "experiments/completions.parquet", {})
+        write_results(grid(9), evaluation / "experiments/grid.parquet", {})
+    return directory
+
+
+def test_the_results_are_tidy(config, results, tmp_path):
+    study = load_study(config)
+    assert collect(study, results, tmp_path / "study.parquet") == []
+    found = read(tmp_path / "study.parquet")
+    assert found.rows.columns == [*COLUMNS, "variants", "train.steps"]
+    assert (found.name, found.base, found.factors) == ("demo", "base, steps=10", ["variants", "train.steps"])
+    (row,) = found.rows.filter(variant="tied, steps=20", seed=1, metric="solved").to_dicts()
+    assert (row["template"], row["value"], row["n"], row["baseline"]) == ("equality", 0.75, 40, 0.0)
+    assert (row["flops"], row["seconds"]) == (60e9, 60.0)
+    (row,) = found.rows.filter(
+        variant="base, steps=10", seed=0, experiment="grid", template="inside"
+    ).to_dicts()
+    assert row["value"] == 0.9
+    losses = found.rows.filter(metric="completion_loss", seed=2)
+    assert losses["value"].round(6).unique().sort().to_list() == [0.2, 0.4]
+    assert losses["n"].unique().to_list() == [50]
+
+
+def test_the_comparison_pairs_seeds(config, results, tmp_path):
+    collect(load_study(config), results, tmp_path / "study.parquet")
+    compared = compare(read(tmp_path / "study.parquet"))
+    (row,) = compared.filter(variant="tied, steps=10", metric="solved").to_dicts()
+    assert row["seeds"] == 3
+    assert row["mean"] == pytest.approx(0.75)
+    assert row["low"] < 0.7 < 0.8 < row["high"]
+    # All seeds differ by the same amount, so the paired interval has no width.
+    bounds = row["difference_low"], row["difference"], row["difference_high"]
+    assert bounds == pytest.approx((0.2, 0.2, 0.2))
+    (base,) = compared.filter(variant="base, steps=10", metric="solved").to_dicts()
+    assert base["difference"] is None
+
+
+def test_missing_runs_are_named_and_the_others_compared(config, results, tmp_path):
+    study = load_study(config)
+    lost, failed = study.runs[0], study.runs[-1]
+    (results / lost.evaluation / "experiments/grid.parquet").unlink()
+    (results / failed.training / "training/metrics.jsonl").unlink()
+    (results / failed.training / "logs").mkdir()
+    (results / failed.training / "logs/train.log").write_text("step 1\ncadmus: error: NaN loss\n\n")
+    missing = collect(study, results, tmp_path / "study.parquet")
+    assert [tuple(run) for run in missing] == [
+        ("base, steps=10", 0, "grid: did not start"),
+        ("tied, steps=20", 2, "train: NaN loss"),
+    ]
+    found = read(tmp_path / "study.parquet")
+    assert found.missing == missing
+    compared = compare(found).filter(metric="solved", variant="tied, steps=20")
+    # Seeds 1 of both.
+    assert compared["seeds"].to_list() == [2]
+    assert compared["difference_low"].to_list() == [None]
+    write_all(tmp_path / "study.parquet", tmp_path / "demo")
+    page = (tmp_path / "demo" / PAGE).read_text()
+    assert "tied, steps=20, seed 2: train: NaN loss" in page
+
+
+def test_no_finished_run_is_an_error(config, tmp_path):
+    with pytest.raises(
+        InputError, match="demo: no run is finished; base, steps=10, seed 0: manifest: did not"
+    ):
+        collect(load_study(config), tmp_path / "nothing", tmp_path / "study.parquet")
+
+
+def test_all_files_are_written(config, results, tmp_path):
+    collect(load_study(config), results, tmp_path / "study.parquet")
+    written = write_all(tmp_path / "study.parquet", tmp_path / "demo")
+    names = files_of(["variants", "train.steps"], ["completion_loss", "solved", "accuracy"])
+    assert written == [tmp_path / "demo" / name for name in names]
+    assert all(path.stat().st_size > 20 for path in written)
+    page = (tmp_path / "demo" / PAGE).read_text()
+    assert "<h1>Does it &lt;learn&gt;?</h1>" in page
+    assert "4 variants, 3 seeds, 12 trainings" in page
+    assert page.count("<img") == 2
+    assert "Missing runs" not in page
+
+
+def test_the_table_has_the_base_and_differences_to_it(config, results, tmp_path):
+    collect(load_study(config), results, tmp_path / "study.parquet")
+    solved = tables(read(tmp_path / "study.parquet"))["solved"]
+    assert solved.columns == [
+        "",
+        "base, steps=10",
+        "base, steps=20",
+        "tied, steps=10",
+        "tied, steps=20",
+        "best baseline",
+    ]
+    assert solved["tied, steps=10"].to_list() == ["+20.0 [+20.0, +20.0]"]
+    assert solved["base, steps=10"][0].startswith("55.0% [")
+    assert solved["best baseline"].to_list() == ["0.0%"]
+
+
+def test_an_unknown_metric_is_an_error(config, results, tmp_path):
+    config.write_text(TEXT.replace("completion_loss, solved", "solvd"))
+    collect(load_study(config), results, tmp_path / "study.parquet")
+    with pytest.raises(InputError, match="no metric 'solvd'; did you mean 'solved'"):
+        compare(read(tmp_path / "study.parquet"))
+
+
+def test_other_results_are_refused(tmp_path):
+    path = tmp_path / "other.parquet"
+    pl.DataFrame({name: pl.Series([None], dtype=kind) for name, kind in COLUMNS.items()}).write_parquet(path)
+    with pytest.raises(InputError, match="not the results of a study"):
+        read(path)
+
+
+def test_the_commands(config, results, tmp_path):
+    def invoke(*arguments):
+        return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False)
+
+    listed = invoke("runs", config, "--results", results).output.splitlines()
+    assert len(listed) == 13
+    assert all(line.endswith("finished") for line in listed[1:])
+    output = tmp_path / "study.parquet"
+    assert invoke("collect", config, "--results", results, "--output", output).exit_code == 0
+    drawn = invoke("draw", output, "--output", tmp_path / "demo").output.splitlines()
+    assert str(tmp_path / "demo" / PAGE) in drawn

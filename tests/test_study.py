@@ -1,0 +1,121 @@
+"""A study through the workflow, started by the command line in a copy of the checkout."""
+
+import re
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from cadmus.config.study import load_study
+from cadmus.study.results import read
+from tests.checkout import copy_checkout, environment_of
+
+STUDY = """\
+extends: tests/tiny.yaml
+name: demo
+train: {verdict: {fraction: 0.0}}
+study:
+  question: Are more steps better?
+  factors: {train.steps: [10, 12]}
+  seeds: [0, 1, 2]
+"""
+
+
+def snakemake(directory, *arguments, config="demo.yaml"):
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", config, *arguments]
+    environment = environment_of(directory)
+    return subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=900
+    )
+
+
+def jobs(directory):
+    """Return the number of jobs by rule of a dry run."""
+    done = snakemake(directory, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    counted = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
+    return {rule: int(number) for rule, number in counted.items() if rule not in {"total", "all"}}
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """Return a copy of the checkout with a finished study."""
+    directory = copy_checkout(tmp_path_factory.mktemp("checkout"))
+    (directory / "demo.yaml").write_text(STUDY)
+    done = snakemake(directory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+def test_every_run_is_in_the_results(checkout):
+    found = read(checkout / "results/demo/study.parquet")
+    assert not found.missing
+    assert set(found.rows.select("variant", "seed").iter_rows()) == {
+        (variant, seed) for variant in ("steps=10", "steps=12") for seed in (0, 1, 2)
+    }
+    steps = found.rows.filter(metric="loss")
+    assert dict(steps.select("variant", "n").iter_rows()) == {"steps=10": 10, "steps=12": 12}
+    assert found.rows["directory"].n_unique() == 6
+
+
+def test_the_page_shows_all_variants(checkout):
+    page = (checkout / "results/demo/study.html").read_text()
+    assert "<h1>Are more steps better?</h1>" in page
+    assert "2 variants, 3 seeds, 6 trainings." in page
+    compared = pl.read_csv(checkout / "results/demo/tables/comparison.csv")
+    assert compared.filter(metric="completion_loss")["seeds"].to_list() == [3, 3]
+
+
+def test_a_second_run_starts_no_jobs(checkout):
+    assert jobs(checkout) == {}
+
+
+def test_another_seed_runs_only_what_is_new(checkout):
+    text = STUDY.replace("[0, 1, 2]", "[0, 1, 2, 3]")
+    (checkout / "demo.yaml").write_text(text)
+    try:
+        assert jobs(checkout) == {"train": 2, "experiment": 2, "study": 1, "study_page": 1}
+    finally:
+        (checkout / "demo.yaml").write_text(STUDY)
+
+
+def test_a_failed_run_is_named_on_the_page_and_the_others_are_compared(checkout):
+    path = checkout / "failing.yaml"
+    path.write_text(STUDY.replace("demo", "failing").replace("[10, 12]", "[10]").replace("0, 1, 2", "0, 3"))
+    results, failing = checkout / "results", load_study(path).runs[1]
+    # No directory can be made in the place of a file.
+    obstacle = results / failing.training / "training/checkpoints"
+    obstacle.parent.mkdir(parents=True)
+    obstacle.write_text("")
+    done = snakemake(checkout, config="failing.yaml")
+    assert done.returncode == 1
+    assert "missing: steps=10, seed 3: train: " in done.stdout + done.stderr
+    page = (results / "failing/study.html").read_text()
+    assert "<li>steps=10, seed 3: train: " in page
+    assert "1 variant, 1 seed, 1 training." in page
+    obstacle.unlink()
+    done = snakemake(checkout, config="failing.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Missing runs" not in (results / "failing/study.html").read_text()
+
+
+def test_too_little_disk_is_one_line(checkout):
+    code = (
+        "import shutil, collections, sys, runpy\n"
+        "usage = collections.namedtuple('usage', 'total used free')\n"
+        "shutil.disk_usage = lambda path: usage(1, 1, 10)\n"
+        "sys.argv = ['snakemake', '--cores', '2', '--configfile', 'large.yaml']\n"
+        "runpy.run_module('snakemake', run_name='__main__')\n"
+    )
+    (checkout / "large.yaml").write_text(STUDY.replace("[10, 12]", "[13, 14]").replace("demo", "large"))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=checkout,
+        env=environment_of(checkout),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "study large: needs at most 0.0 GB of disk" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
