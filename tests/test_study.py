@@ -91,13 +91,15 @@ def test_a_failed_run_is_named_on_the_page_and_the_others_are_compared(checkout)
     done = snakemake(checkout, config="failing.yaml")
     assert done.returncode == 1
     assert "missing: steps=10, seed 3: train: " in done.stdout + done.stderr
-    page = (results / "failing/study.html").read_text()
+    assert "cadmus: the finished runs are in results/failing/partial/study.html" in done.stderr
+    page = (results / "failing/partial/study.html").read_text()
     assert "<li>steps=10, seed 3: train: " in page
     assert "1 variant, 1 seed, 1 training." in page
     obstacle.unlink()
     done = snakemake(checkout, config="failing.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Missing runs" not in (results / "failing/study.html").read_text()
+    assert not (results / "failing/partial").exists()
 
 
 def test_too_little_disk_is_one_line(checkout):

@@ -437,6 +437,38 @@ use rule * from cadmus
     assert load_config(tmp_path / "results/tiny/config.yaml") == CONFIG
 
 
+def test_a_module_can_have_a_prefix(tmp_path):
+    (tmp_path / "Snakefile").write_text(f"""
+module cadmus:
+    snakefile: "{ROOT}/workflow/Snakefile"
+    config: config
+    prefix: "below"
+use rule * from cadmus
+""")
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "tests/tiny.yaml", tmp_path / "tests")
+    made = [
+        "below/results/tiny/dataset/train/random-0000.parquet",
+        "below/results/tiny/tables/table2_instructions.csv",
+    ]
+    done = snakemake(tmp_path, "--", *made, PYTHONPATH="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all((tmp_path / path).exists() for path in made)
+    assert load_config(tmp_path / "below/results/tiny/config.yaml") == CONFIG
+    assert not (tmp_path / "results").exists()
+    every = snakemake(tmp_path, "--dry-run", PYTHONPATH="")
+    assert every.returncode == 0, every.stderr
+    assert "results/tiny" not in every.stdout.replace("below/results/tiny", "")
+
+
+def test_a_change_of_no_config_gives_a_one_line_error(tmp_path):
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow/Snakefile")]
+    command += ["--cores", "1", "--config", "name=mine"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "cadmus: error: --config: changes no config; add --configfile config/quick.yaml" in done.stderr
+
+
 def test_a_config_outside_the_checkout_can_extend_a_shipped_one(tmp_path):
     (tmp_path / "mine.yaml").write_text("extends: quick\nname: mine\ntrain: {steps: 3}\n")
     table = "results/mine/tables/table2_instructions.csv"

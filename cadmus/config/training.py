@@ -94,6 +94,15 @@ class StateLabels(Section):
         return {name: weight for name, weight in self.model_dump().items() if weight}
 
 
+class Repeated(Section):
+    """Two-set training: a part of each batch comes from a few programs, which are repeated."""
+
+    fraction: Fraction = 0.0
+    """fraction of each batch from the repeated set, the rest from all other programs; 0 for none"""
+    programs: Positive = 100_000
+    """size of the repeated set, drawn at random from the training programs"""
+
+
 class Verdict(Section):
     """Training against the verdict: the model learns from completions that it samples and that are graded."""
 
@@ -158,6 +167,8 @@ class Train(Section):
     """what it predicts"""
     state_layer: Positive | None = None
     """block whose output predicts the state; two before the last when null"""
+    repeated: Repeated = Repeated()
+    """two-set training"""
     verdict: Verdict = Verdict()
     """training against the verdict in the last steps"""
     precision: Literal["bf16", "fp32"] | None = None

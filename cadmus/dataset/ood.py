@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cadmus.config import OODRule
+from cadmus.config import Dataset, OODRule
 from cadmus.programs import Programs, Samples
 
 
@@ -29,9 +29,26 @@ def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
         return _any([_contains(samples.programs, piece.encode()) for piece in rule.contains])
     if samples.x is None or samples.y is None:
         return np.zeros(len(samples), np.bool_)
+    return _matches_values(rule, samples.x, samples.y)
+
+
+def _matches_values(rule: OODRule, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     combine = np.logical_or if rule.compared == "either" else np.logical_and
-    matched: np.ndarray = combine(*(_among(column, rule.values or []) for column in (samples.x, samples.y)))
+    matched: np.ndarray = combine(*(_among(column, rule.values or []) for column in (x, y)))
     return matched
+
+
+def excluded_pairs(dataset: Dataset, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Tell which pairs of compared values the rules by value exclude: bool, shape (n,).
+
+    Equal values are those of the template equality, others of less_greater.
+    """
+    excluded = np.zeros(len(x), np.bool_)
+    for template, pairs in (("equality", x == y), ("less_greater", x != y)):
+        for rule in dataset.rules_for(template).values():
+            if rule.values is not None:
+                excluded |= pairs & _matches_values(rule, x, y)
+    return excluded
 
 
 def _among(numbers: np.ndarray, values: list[int | list[int]]) -> np.ndarray:

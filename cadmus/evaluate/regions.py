@@ -20,6 +20,7 @@ REGIONS = {
     "opposite": "both outside, opposite sides",
     "same_side": "both outside, same side, X ≠ Y",
     "diagonal": "both outside, X = Y",
+    "excluded": "both inside, excluded by a rule",
 }
 """Regions of the grid and their titles: the positions of X and Y relative to the training range."""
 BIN = 5
@@ -39,25 +40,30 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
     Intervals are 95% bootstrap intervals over pairs (X, Y): programs of a pair ask the same question.
 
     Returns:
-        One row per region of :data:`REGIONS`: region, pairs (those with a program), programs, correct,
-        accuracy, low, high, chance, best_constant (accuracy of one comparator for all programs, the best of
-        the three), gap (accuracy minus best_constant), gap_low, gap_high. All but the counts and chance are
+        One row per region of :data:`REGIONS`, the last one only if a rule excludes pairs: region, pairs
+        (those with a program), programs, correct, accuracy, low, high, chance, best_constant (accuracy of one
+        comparator for all programs, the best of the three), gap (accuracy minus best_constant), gap_low,
+        gap_high. All but the counts and chance are
         null in a region without a program.
     """
     tested = _tested(grid)
-    rows = [(region, *_measured(tested.filter(region=region))) for region in REGIONS]
+    present = set(tested["region"])
+    regions = [region for region in REGIONS if region != "excluded" or region in present]
+    rows = [(region, *_measured(tested.filter(region=region))) for region in regions]
     table = pl.DataFrame(rows, {"region": pl.String, **_COUNTS}, orient="row")
     columns = table.columns
     return table.with_columns(chance=CHANCE).select(*columns[:7], "chance", *columns[7:])
 
 
 def training_range(grid: pl.DataFrame) -> tuple[int, int]:
-    """Return the smallest and largest value on the grid that are in the training range.
+    """Return the smallest and largest value on the grid that were compared with others in training.
 
     Raises:
         InputError: the grid is entirely outside the training range.
     """
-    inside = grid.filter("in_distribution")["x"].to_numpy()
+    inside = grid.filter(pl.col("in_distribution") & (pl.col("x") != pl.col("y")))["x"].to_numpy()
+    if not len(inside):
+        inside = grid.filter("in_distribution")["x"].to_numpy()
     if not len(inside):
         raise InputError("the grid has no pair within the training range; widen evaluate.grid")
     return int(inside.min()), int(inside.max())
@@ -115,7 +121,7 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
     x, y = ((pl.col(axis) > high).cast(pl.Int8) - (pl.col(axis) < low).cast(pl.Int8) for axis in "xy")
     region = (
         pl.when((x == 0) & (y == 0))
-        .then(pl.lit("inside"))
+        .then(pl.when("in_distribution").then(pl.lit("inside")).otherwise(pl.lit("excluded")))
         .when((x == 0) | (y == 0))
         .then(pl.lit("one_out"))
         .when(x != y)

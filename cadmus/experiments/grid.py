@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from cadmus.common.progress import progress
-from cadmus.config import Config, Positive, Section, Value, Values, check_order
+from cadmus.config import Config, Dataset, Positive, Section, Value, check_order
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
@@ -42,9 +42,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     """
     config = subject.config
     settings: Settings = config.evaluate.grid
-    results = comparison_grid(
-        subject.model(), settings, config.dataset.values, config.dataset.eval_fraction, config.seed
-    )
+    results = comparison_grid(subject.model(), settings, config.dataset, config.seed)
     if not results["programs"].sum():
         raise InputError(
             f"evaluate.grid: no test program compares values from {settings.low} to {settings.high}; choose "
@@ -53,16 +51,14 @@ def measure(subject: Subject) -> "pl.DataFrame":
     return results
 
 
-def comparison_grid(
-    model: Any, settings: Settings, values: Values, eval_fraction: float, seed: int
-) -> "pl.DataFrame":
+def comparison_grid(model: Any, settings: Settings, dataset: Dataset, seed: int) -> "pl.DataFrame":
     """Measure the accuracy of the next token at the comparator for every pair of values.
 
     Args:
         model: has ``next_logits(prompts)``, as :class:`cadmus.model.inference.Cadmus`.
         settings: range of the grid and programs per pair.
-        values: range of the training set, the in-distribution square of the grid.
-        eval_fraction: of the training set.
+        dataset: that of the training; pairs within its range of values that none of its OOD rules excludes
+            are in distribution.
         seed: of the run.
 
     Returns:
@@ -72,13 +68,14 @@ def comparison_grid(
     """
     import polars as pl
 
+    from cadmus.dataset.ood import excluded_pairs
     from cadmus.evaluate.comparisons import HALF, grid_programs
     from cadmus.evaluate.regions import PREDICTIONS
     from cadmus.model.tokens import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
     x, y, programs, pair = grid_programs(
-        settings.low, settings.high, settings.programs_per_pixel, eval_fraction, seed
+        settings.low, settings.high, settings.programs_per_pixel, dataset.eval_fraction, seed
     )
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
@@ -89,14 +86,15 @@ def comparison_grid(
     tested = np.bincount(pair, minlength=len(x))
     counts = {"correct": predicted == expected}
     counts |= {name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()}
-    low, high = values.low, values.high
+    low, high = dataset.values.low, dataset.values.high
+    inside = (low <= x) & (x <= high) & (low <= y) & (y <= high)
     return pl.DataFrame(
         {
             "x": x,
             "y": y,
             "programs": tested,
             **{name: np.bincount(pair[chosen], minlength=len(x)) for name, chosen in counts.items()},
-            "in_distribution": (low <= x) & (x <= high) & (low <= y) & (y <= high),
+            "in_distribution": inside & ~excluded_pairs(dataset, x, y),
         }
     ).with_columns(pl.when(pl.col("programs") > 0).then(pl.col(name)).alias(name) for name in counts)
 

@@ -1,11 +1,13 @@
 """The batch of a step, packed for this rank."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from cadmus import config
+from cadmus.errors import InputError
 from cadmus.model.flops import causal_pairs
 from cadmus.programs import Samples
 from cadmus.train.batches import Batches
@@ -49,6 +51,9 @@ class Loader:
         row_length: tokens in a packed row.
         rank, ranks: index of this process, and number of processes.
         device: device of the batches; the CPU if None.
+
+    Raises:
+        InputError: the repeated set would be the whole training set.
     """
 
     def __init__(
@@ -62,7 +67,14 @@ class Loader:
         device: torch.device | None = None,
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
-        self._batches = Batches(seed, len(self._programs), train.batch_size)
+        repeated, programs = train.repeated, len(self._programs)
+        if repeated.fraction and repeated.programs >= programs:
+            raise InputError(
+                f"train.repeated.programs: must be fewer than the {programs:,} programs of the dataset, got "
+                f"{repeated.programs:,}"
+            )
+        of_repeated = math.ceil(repeated.fraction * train.batch_size)
+        self._batches = Batches(seed, programs, train.batch_size, repeated.programs, of_repeated)
         self._train = train
         self._row_length = row_length
         share = train.batch_size // ranks

@@ -75,7 +75,7 @@ def test_declared_operations_match_counted_ones():
     arguments = run.dataset.values, run.dataset.eval_fraction, run.seed
     ways = {
         "lens": lambda: logit_lens(model, 40, *arguments),
-        "grid": lambda: comparison_grid(model, run.evaluate.grid, *arguments),
+        "grid": lambda: comparison_grid(model, run.evaluate.grid, run.dataset, run.seed),
     }
     for name, way in ways.items():
         with FlopCounterMode(display=False) as counter:

@@ -1,11 +1,13 @@
 """Comparison grid and its regions, on models with known predictions."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
 
 from cadmus import isa
-from cadmus.config import Values
+from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate import regions
 from cadmus.experiments.grid import Settings, comparison_grid
@@ -30,9 +32,10 @@ class Comparator:
         return next(name for name in "<>=" if run(prompt + name).true)
 
 
-def grid_of(model: object, low: int = -3, high: int = 3, programs: int = 2) -> pl.DataFrame:
+def grid_of(model: object, low: int = -3, high: int = 3, programs: int = 2, **fields: Any) -> pl.DataFrame:
     settings = Settings(low=low, high=high, programs_per_pixel=programs)
-    return comparison_grid(model, settings, Values(low=-1, high=1), SHARE, seed=1)
+    given = {"values": {"low": -1, "high": 1}, "eval_fraction": SHARE, **fields}
+    return comparison_grid(model, settings, Dataset.model_validate(given), seed=1)
 
 
 def test_a_perfect_model_fills_the_grid() -> None:
@@ -48,6 +51,25 @@ def test_a_perfect_model_fills_the_grid() -> None:
         "diagonal": 8,
     }
     assert (regions.summary(grid)["accuracy"] == 1).all()
+
+
+def test_excluded_pairs_are_a_region_of_their_own() -> None:
+    values = {"low": -2, "high": 2}
+    corner = {"corner": {"values": [[1, 2]], "compared": "both"}}
+    grid = grid_of(Comparator(), values=values, ood=corner)
+    excluded = dict(regions.summary(grid).select("region", "pairs").iter_rows())
+    assert excluded["excluded"] == 4
+    assert excluded["inside"] == 25 - 4
+    assert sum(excluded.values()) == 49
+
+
+def test_the_range_is_that_of_values_compared_with_others() -> None:
+    values = {"low": -2, "high": 2}
+    equal_only = {"order": {"values": [-2, 2], "templates": ["less_greater"]}}
+    grid = grid_of(Comparator(), values=values, ood=equal_only)
+    assert regions.training_range(grid) == (-1, 1)
+    pairs = dict(regions.summary(grid).select("region", "pairs").iter_rows())
+    assert pairs == {"inside": 9, "one_out": 24, "opposite": 8, "same_side": 4, "diagonal": 4}
 
 
 def test_predicted_comparators_are_counted() -> None:

@@ -23,7 +23,6 @@ from cadmus.common.files import replacing
 from cadmus.docgen.hub import CARD
 from cadmus.llm.models import MODELS
 from cadmus.model import FILES as MODEL_FILES
-from cadmus.planning.study import check_disk
 from cadmus.study import files_of
 from cadmus.common.sources import sources_of
 
@@ -32,9 +31,13 @@ def read_values():
     """Return the values of the config without defaults, and where they come from.
 
     Raises:
-        InputError: a file is missing or not YAML, or a key is wrong.
+        InputError: a file is missing or not YAML, or there is no config to change.
     """
     paths = [Path(os.path.relpath(path)) for path in workflow.configfiles]
+    if not paths and not {"extends", "dataset"} & config.keys():
+        raise InputError(
+            "--config: changes no config; add --configfile config/quick.yaml, or extends=quick"
+        )
     # Unlike Snakemake, read_yaml rejects duplicate keys.
     for path in paths:
         read_yaml(path)
@@ -283,6 +286,9 @@ def check_study():
     Raises:
         WorkflowError: there is not; no job has started.
     """
+    # It imports numba, which `snakemake --lint` of a bare clone does not have.
+    from cadmus.planning.study import check_disk
+
     try:
         check_disk(STUDY, Path("results"))
     except InputError as error:
@@ -290,12 +296,17 @@ def check_study():
 
 
 def draw_finished():
-    """Describe the finished runs of a study, and why the others failed, on its page."""
-    directory = Path("results", STUDY.name)
-    study_file({}, [directory / "study.parquet"])
+    """Describe the finished runs of a study, and why the others failed.
+
+    Not in the files of the finished study: Snakemake would not run the missing jobs again.
+    """
+    study = Path("results", STUDY.name, "config.yaml")
+    write_config(study, as_yaml(VALUES))
+    partial = study.with_name("partial")
     shell(
-        "python -m cadmus study collect {directory}/config.yaml --output {directory}/study.parquet"
-        " && python -m cadmus study draw {directory}/study.parquet --output {directory} > /dev/null"
+        "python -m cadmus study collect {study} --output {partial}/study.parquet"
+        " && python -m cadmus study draw {partial}/study.parquet --output {partial} > /dev/null"
+        " && echo 'cadmus: the finished runs are in {partial}/study.html' >&2"
     )
 
 

@@ -14,10 +14,11 @@ rule study:
     params:
         config_file=study_file,
         directory=subpath(output[0], ancestor=2),
+        partial=subpath(output[0], parent=True),
         config=lambda wildcards: VALUES["study"],
     shell:
         "python -m cadmus study collect {params.config_file} --results {params.directory} --output {output}"
-        " 2>&1 | tee -i {log}"
+        " 2>&1 | tee -i {log}; rm -rf {params.partial}/partial"
 
 
 rule study_page:
