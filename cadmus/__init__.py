@@ -28,16 +28,24 @@ _MODULES = {
     "sample": "cadmus.api",
     "trace": "cadmus.vm.reference",
 }
+_EXTRAS = {"Cadmus": "model", "sample": "sample"}
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from cadmus.distribution import VERSION
 
-        return version("cadmus")
+        return VERSION
     if name not in _MODULES:
         raise AttributeError(f"module 'cadmus' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    try:
+        return getattr(import_module(_MODULES[name]), name)
+    except ModuleNotFoundError as error:
+        if name not in _EXTRAS:
+            raise
+        from cadmus.distribution import missing_extra
+
+        raise missing_extra(error, f"cadmus.{name}", _EXTRAS[name]) from error
 
 
 def __dir__() -> list[str]:

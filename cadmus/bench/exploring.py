@@ -59,10 +59,8 @@ def bench_explore(model: Path | None) -> Measured:
         InputError: the browser or Playwright is missing, or the model cannot be loaded.
     """
     browser = find_browser()
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        raise InputError("cadmus bench explore: needs Playwright; run `pip install playwright`") from None
+    from playwright.sync_api import sync_playwright
+
     if browser is None:
         raise InputError(f"cadmus bench explore: needs a browser, one of {', '.join(BROWSERS)}")
     rng = np.random.default_rng(0)

@@ -62,13 +62,13 @@ def document(root: Path) -> None:
       cadmus config document
     """
     from cadmus.common.files import replacing
-    from cadmus.docgen.config_reference import documents
     from cadmus.errors import InputError
 
     if not (root / "cadmus/config/schema.py").is_file():
         raise InputError(
             f"{root}: not a checkout of Cadmus (no cadmus/config/schema.py); give the path of one"
         )
+    from cadmus.docgen.config_reference import documents
 
     for path, text in documents(root).items():
         with replacing(path) as temporary:

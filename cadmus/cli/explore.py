@@ -8,7 +8,6 @@ import click
 
 from cadmus.cli.options import device_option, model_option, usable_device
 from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
-from cadmus.common.imports import needed_by
 from cadmus.model.shipped import named_or_default
 
 LOOPBACK = "127.0.0.1"
@@ -36,9 +35,7 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
     directory = named_or_default(directory)
     with listening(LOOPBACK, port) as listener:
         from cadmus.config import Dataset
-
-        with needed_by("cadmus explore"):
-            from cadmus.explore.application import application
+        from cadmus.explore.application import application
         from cadmus.explore.inspection import inspect
         from cadmus.model.export import trained_config
         from cadmus.model.inference import Cadmus

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cadmus.cli.options import DIRECTORY, PATH, check_results_path, config_option, echo_table, json_option
-from cadmus.common.imports import needed_by
 from cadmus.errors import InputError
 
 if TYPE_CHECKING:
@@ -130,8 +129,7 @@ def submit(run: "Comparison", only: tuple[str, ...]) -> None:
       OPENAI_API_KEY=… cadmus llm submit --config config/mine.yaml
       OPENAI_BASE_URL=http://localhost:8000/v1 OPENAI_API_KEY=none cadmus llm submit --config config/mine.yaml
     """
-    with needed_by("cadmus llm submit"):
-        from cadmus.llm.submit import submit
+    from cadmus.llm.submit import submit
 
     submit(run, only, click.echo)
 
@@ -175,9 +173,8 @@ def collect(
     if not under_way():
         click.echo("no batch is under way")
         return
-    with needed_by("cadmus llm collect"):
-        from cadmus.llm import batches
-        from cadmus.llm.client import connect
+    from cadmus.llm import batches
+    from cadmus.llm.client import connect
 
     shown: dict[str, str] = {}
     with connect() as client, run.writing(chosen):

@@ -1,6 +1,7 @@
 """The entry point: the list of commands, and one-line errors."""
 
 import sys
+from typing import Any
 
 import click
 
@@ -25,6 +26,7 @@ from cadmus.cli import (
 )
 from cadmus.cli.options import color_mode, print_error
 from cadmus.common.files import REFUSALS
+from cadmus.distribution import NAME, VERSION, missing_extra
 from cadmus.errors import InputError
 
 # Modules of the commands in pipeline order, by the headings of `cadmus --help`.
@@ -38,10 +40,42 @@ SECTIONS = {
     "Checks and speed": (fuzz, bench),
     "This checkout": (readme,),
 }
+# Extras with all packages of a command; the other commands need only the base install.
+EXTRAS = {
+    "ablate": "train",
+    "bench": "dev",
+    "card": "model",
+    "complete": "model",
+    "config": "sample",
+    "evaluate": "model",
+    "explore": "serve",
+    "figure": "figures",
+    "fuzz": "sample",
+    "kills": "train",
+    "llm": "llm",
+    "manifest": "sample",
+    "plan": "sample",
+    "readme": "figures",
+    "repl": "model",
+    "report": "figures",
+    "sample": "sample",
+    "serve": "serve",
+    "shard": "sample",
+    "train": "train",
+}
 
 
-class _Sections(click.Group):
-    """A group that lists its commands under the headings of :data:`SECTIONS`."""
+class _Commands(click.Group):
+    """A group that lists its commands by :data:`SECTIONS` and names the extra of a missing package."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            command = ctx.invoked_subcommand
+            if command not in EXTRAS:
+                raise
+            raise missing_extra(error, f"cadmus {command}", EXTRAS[command]) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.commands))
@@ -56,18 +90,22 @@ class _Sections(click.Group):
 
 def _print_versions(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
         from platform import python_version
 
         from cadmus.isa import digest
 
-        click.echo(f"cadmus {version('cadmus')} (instruction set {digest()})")
-        click.echo(f"Python {python_version()}, torch {version('torch')}")
+        try:
+            torch = version("torch")
+        except PackageNotFoundError:
+            torch = "not installed"
+        click.echo(f"{NAME} {VERSION} (instruction set {digest()})")
+        click.echo(f"Python {python_version()}, torch {torch}")
         ctx.exit()
 
 
 @click.group(
-    cls=_Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.option(
     "--version",

@@ -5,6 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,7 +41,7 @@ class PositiveNumber(click.FloatRange):
 
 
 class _ConfigFile(click.Path):
-    """A config file, or the name of a config in config/."""
+    """A config file, or the name of a shipped config."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from cadmus.config import find_config
@@ -50,7 +51,7 @@ class _ConfigFile(click.Path):
 
 
 class _ModelDirectory(click.Path):
-    """A directory with an exported model, or the name of a model in models/."""
+    """A directory with an exported model, or the name of a shipped model."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         models = shipped.DEFAULT_MODEL.parent
@@ -59,7 +60,7 @@ class _ModelDirectory(click.Path):
             if value in names:
                 value = models / value
             elif names:
-                problem = f"Directory {value!r} does not exist and models/ has no such model"
+                problem = f"Directory {value!r} does not exist and no shipped model has this name"
                 self.fail(f"{problem}; {suggest(value, names)}", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -72,11 +73,11 @@ MODEL = _ModelDirectory(path_type=Path, file_okay=False, exists=True)
 
 config_option = click.option(
     "--config",
-    default=Path("config/quick.yaml"),
+    default="quick",
     show_default=True,
     type=CONFIG,
     metavar="FILE",
-    help="Config of the run: a file, or a name in config/.",
+    help="Config of the run: a file, or the name of a shipped config.",
 )
 
 # Optional; the commands fall back to the shipped model.
@@ -85,7 +86,7 @@ model_option = click.option(
     "directory",
     type=MODEL,
     metavar="DIR",
-    help="Exported model: a directory, or a name in models/; laptop by default.",
+    help="Exported model: a directory, or the name of a shipped one; laptop by default.",
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
@@ -180,7 +181,9 @@ def map_lines(ask: Callable[[str], Answer]) -> Iterator[tuple[str, Answer]]:
     """
     lines: Iterable[bytes] = sys.stdin.buffer
     if sys.stderr.isatty() and not sys.stdout.isatty():
-        lines = progress("lines", lines, unit="line")
+        # The base install has no tqdm.
+        with suppress(ModuleNotFoundError):
+            lines = progress("lines", lines, unit="line")
     for number, line in enumerate(lines, start=1):
         program = line.decode("utf-8", "replace").rstrip("\r\n")
         try:

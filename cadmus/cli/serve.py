@@ -6,7 +6,6 @@ import click
 
 from cadmus.cli.options import device_option, model_option, usable_device
 from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
-from cadmus.common.imports import needed_by
 from cadmus.model.shipped import named_or_default
 
 
@@ -35,8 +34,7 @@ def serve(directory: Path | None, host: str, port: int, name: str | None, device
 
     model = Cadmus.load(directory, usable_device(device))
     with listening(host, port) as listener:
-        with needed_by("cadmus serve"):
-            from cadmus.serve.application import application
+        from cadmus.serve.application import application
 
         app = application(model, name, model.max_length)
         click.echo(f"{name} is served at {address_of(listener, host)}/v1 (Ctrl-C stops)")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cadmus.cli.options import WholeNumber
-from cadmus.common.imports import needed_by
 from cadmus.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,8 +61,7 @@ def run_server(app: "Starlette", listener: socket.socket) -> None:
 
     Uvicorn finishes the requests in progress, then raises the signal again for :func:`stoppable`.
     """
-    with needed_by("the server"):
-        import uvicorn
+    import uvicorn
 
     settings = uvicorn.Config(
         app, lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE

@@ -11,6 +11,7 @@ from pathlib import Path
 UNTRACKED_PACKAGES = ("cadmus.cli", "cadmus.config")
 UNTRACKED = (
     *UNTRACKED_PACKAGES,
+    "cadmus.distribution",
     "cadmus.errors",
     "cadmus.common.files",
     "cadmus.common.progress",

@@ -1,33 +1,9 @@
-"""Tables as text for the terminal, as Markdown and as LaTeX, all rendered by ``tabulate``."""
+"""Tables as text for the terminal, as Markdown and as LaTeX."""
 
 from collections.abc import Iterable, Sequence
 
-from tabulate import DataRow, Line, TableFormat, tabulate
-
 Row = Sequence[str]
 
-# tabulate's own formats fill cells with spaces, so that one long cell changes every line of a document,
-# and its `latex_booktabs` would escape the \texttt of code.
-_MARKDOWN = TableFormat(
-    lineabove=None,
-    linebelowheader=lambda widths, _: f"|{' --- |' * len(widths)}",
-    linebetweenrows=None,
-    linebelow=None,
-    headerrow=DataRow("|", "|", "|"),
-    datarow=DataRow("|", "|", "|"),
-    padding=1,
-    with_header_hide=None,
-)
-_BOOKTABS = TableFormat(
-    lineabove=lambda widths, _: f"\\begin{{tabular}}{{{'l' * len(widths)}}}\n\\toprule",
-    linebelowheader=Line("\\midrule", "", "", ""),
-    linebetweenrows=None,
-    linebelow=Line("\\bottomrule\n\\end{tabular}", "", "", ""),
-    headerrow=DataRow("", "&", r"\\"),
-    datarow=DataRow("", "&", r"\\"),
-    padding=1,
-    with_header_hide=None,
-)
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -56,15 +32,21 @@ def plain(header: Row, rows: Iterable[Row], *, numbers: bool = False) -> str:
         rows: cells.
         numbers: align all columns but the first one on the right.
     """
-    align = ["left", *["right" if numbers else "left"] * (len(header) - 1)]
-    # As headers, tabulate would fill the titles with two more spaces.
-    text = tabulate([header, *rows], tablefmt="plain", colalign=align, disable_numparse=True)
-    return "\n".join(line.rstrip() for line in text.splitlines())
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if numbers and index else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
 
 
 def markdown(header: Row, rows: Iterable[Row]) -> str:
     """Return a Markdown table, ending in a newline; the cells are Markdown, see :func:`escape`."""
-    return _document(header, rows, _MARKDOWN)
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def latex(header: Row, rows: Iterable[Row]) -> str:
@@ -72,8 +54,10 @@ def latex(header: Row, rows: Iterable[Row]) -> str:
 
     Cells are plain text, or code if they start with a backtick.
     """
-    cells = [[_latex(cell) for cell in row] for row in rows]
-    return _document([_latex(cell) for cell in header], cells, _BOOKTABS)
+    titles, *lines = (f" {' & '.join(map(_latex, line))} \\\\" for line in [header, *rows])
+    begin = f"\\begin{{tabular}}{{{'l' * len(header)}}}"
+    parts = [begin, r"\toprule", titles, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
+    return "".join(f"{part}\n" for part in parts)
 
 
 def code(text: str) -> str:
@@ -92,7 +76,3 @@ def _latex(cell: str) -> str:
     if cell.startswith("`"):
         return rf"\texttt{{{cell.strip('`').translate(_LATEX)}}}"
     return cell.translate(_LATEX)
-
-
-def _document(header: Row, rows: Iterable[Row], style: TableFormat) -> str:
-    return tabulate(rows, header, style, stralign=None, disable_numparse=True) + "\n"

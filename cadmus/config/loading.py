@@ -11,14 +11,15 @@ from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 
 from cadmus.config.experiments import Evaluate
 from cadmus.config.schema import Config
+from cadmus.distribution import DATA
 from cadmus.errors import InputError, suggest
 
 T = TypeVar("T")
 
-CONFIGS = Path(__file__).parents[2] / "config"
-"""Configs of this checkout."""
+CONFIGS = DATA / "config"
+"""Shipped configs."""
 TABLES = CONFIGS / "tables"
-"""Tables of this checkout that are not configs: devices, rates, language models."""
+"""Shipped tables that are not configs: devices, rates, language models."""
 EXTENDS = "extends"
 """Key that names the config to extend."""
 RENAMED = {
@@ -137,7 +138,7 @@ def with_current_names(values: Any) -> Any:
 
 
 def find_config(name: str) -> Path | None:
-    """Return the file of a config in this checkout, such as ``quick``; None if there is none."""
+    """Return the file of a shipped config, such as ``quick``; None if there is none."""
     path = CONFIGS / f"{name}.yaml"
     return path if path.is_file() and path.parent == CONFIGS else None
 

@@ -1,10 +1,11 @@
-"""Path of the model shipped with the repository; does not import torch."""
+"""Path of the shipped model; does not import torch."""
 
 from pathlib import Path
 
+from cadmus.distribution import DATA
 from cadmus.errors import InputError
 
-DEFAULT_MODEL = Path(__file__).parents[2] / "models" / "laptop"
+DEFAULT_MODEL = DATA / "models" / "laptop"
 
 
 def named_or_default(directory: Path | None) -> Path:

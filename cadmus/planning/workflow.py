@@ -11,8 +11,9 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from cadmus import experiments
-from cadmus.config import CONFIGS, TABLES, TEMPLATES, Above0, Config, Section, read_model
+from cadmus.config import TABLES, TEMPLATES, Above0, Config, Section, read_model
 from cadmus.dataset import shards
+from cadmus.distribution import DATA
 from cadmus.errors import InputError
 from cadmus.model.flops import block_matrices, parameter_count, training_flops
 from cadmus.planning.training import (
@@ -29,7 +30,7 @@ from cadmus.planning.training import (
 from cadmus.train.snapshots import snapshot_steps
 
 RATES = TABLES / "rates.yaml"
-PROFILE = CONFIGS.parent / "workflow" / "profiles" / "slurm" / "config.yaml"
+PROFILE = DATA / "workflow" / "profiles" / "slurm" / "config.yaml"
 BYTES_FP32 = 4
 
 

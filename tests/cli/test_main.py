@@ -118,7 +118,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         ),
         (
             ["explore", "--model", "lptop"],
-            "Directory 'lptop' does not exist and models/ has no such model; did",
+            "Directory 'lptop' does not exist and no shipped model has this name; did",
         ),
         (["evaluate", "grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),
         (["card", "lptop", "--completions", "x", "--metrics", "x"], "did you mean 'laptop'?"),
@@ -139,7 +139,7 @@ def test_exit_codes(program, code) -> None:
     assert run("run", program).returncode == code
 
 
-def test_a_model_of_the_checkout_has_a_name(tmp_path, monkeypatch) -> None:
+def test_a_shipped_model_has_a_name(tmp_path, monkeypatch) -> None:
     assert MODEL.convert("laptop", None, None) == shipped.DEFAULT_MODEL
     assert MODEL.convert("models/laptop", None, None) == Path("models/laptop")
     # A directory wins over a name.

@@ -16,7 +16,8 @@ def test_missing_package(make_run, monkeypatch):
     ):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "openai", None)
-    assert run.refused("submit") == "cadmus llm submit needs the package openai; run `pip install openai`"
+    told = "cadmus llm needs openai, which is not installed; pip install 'cadmus-synthesis[llm]'"
+    assert run.refused("submit") == told
     # The other steps do without it.
     run.step("estimate")
 
