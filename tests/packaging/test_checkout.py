@@ -1,0 +1,51 @@
+"""The files around the package: the extras in the documentation, the Dockerfile, the release."""
+
+import re
+import tomllib
+
+import yaml
+
+from cadmus.cli.main import EXTRAS
+from cadmus.distribution import NAME, VERSION
+from tests.checkout import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_the_documentation_lists_the_extra_of_every_command() -> None:
+    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| .* \|(.*)\|$", page, re.MULTILINE)
+    assert [extra for extra, _ in rows] == list(PROJECT["optional-dependencies"])
+    listed = {command: extra for extra, commands in rows for command in re.findall(r"`(\w+)`", commands)}
+    assert listed == EXTRAS
+
+
+def test_names_and_versions_agree() -> None:
+    assert PROJECT["name"] == NAME
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"] == VERSION
+
+
+def test_ci_and_metadata_name_the_same_pythons() -> None:
+    ci = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))
+    tested = ci["jobs"]["test"]["strategy"]["matrix"]["python"]
+    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: 3." in line]
+    assert tested == named
+    assert PROJECT["requires-python"] == f">={named[0]}"
+
+
+def test_the_docker_image_runs_a_make_target_and_ignores_what_git_ignores() -> None:
+    steps = re.findall(
+        r"^(FROM|RUN|CMD) (.*)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    targets = re.findall(r"^([\w./-]+):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert steps[0] == ("FROM", f"python:{PROJECT['requires-python'].removeprefix('>=')}-slim")
+    assert steps[-2:] == [("RUN", "make .venv/installed"), ("CMD", '["make", "run"]')]
+    assert {".venv/installed", "run"} <= set(targets)
+    ignored, left_out = (
+        {
+            line.removeprefix("**/").strip("/")
+            for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
+        }
+        for name in (".gitignore", ".dockerignore")
+    )
+    assert ignored <= left_out
