@@ -107,7 +107,7 @@ def dataset(config: Path) -> "Measured":
 
     \b
     Example:
-      cadmus bench dataset --config config/quick.yaml
+      cadmus bench dataset --config quick
     """
     from cadmus.bench.dataset import bench_dataset
 

@@ -100,7 +100,7 @@ def manifest(config: Path, directory: Path) -> None:
 
     \b
     Example:
-      cadmus manifest results/quick/dataset --config config/quick.yaml
+      cadmus manifest results/quick/dataset --config quick
     """
     from cadmus.config import load_config
     from cadmus.dataset.manifest import write_manifest

@@ -34,8 +34,8 @@ def evaluate() -> None:
 
     \b
     Examples:
-      cadmus evaluate grid --model models/laptop --output grid.parquet
-      cadmus evaluate completions --model models/laptop --dataset results/laptop/dataset --output c.parquet
+      cadmus evaluate grid --model laptop --output grid.parquet
+      cadmus evaluate completions --model laptop --dataset results/laptop/dataset --output c.parquet
       cadmus evaluate pass_at_k --samples 64 --temperature 0.8 --model results/quick/model \\
         --dataset results/quick/dataset --output pass_at_k.parquet
     """

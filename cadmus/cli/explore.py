@@ -25,7 +25,7 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
     Only this machine can open it. Ctrl-C ends it.
 
     Type a program or sample one, step through its execution, and see the model's predictions by layer (logit
-    lens) and the attention of each head. Without --model, the model in models/laptop is shown.
+    lens) and the attention of each head. Without --model, it shows the shipped model.
 
     \b
     Examples:

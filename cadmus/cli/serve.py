@@ -19,7 +19,7 @@ from cadmus.model.shipped import named_or_default
 def serve(directory: Path | None, host: str, port: int, name: str | None, device: str | None) -> None:
     """Serve a model with the OpenAI completions API until Ctrl-C.
 
-    Responses can include log-probabilities. Without --model, the model in models/laptop is served. There is
+    Responses can include log-probabilities. Without --model, it serves the shipped model. There is
     no authentication, so anyone who reaches the port can use it. docs/serve.md lists what is supported.
 
     \b

@@ -78,7 +78,7 @@ def train(
 
     \b
     Example:
-      cadmus train --config config/quick.yaml --dataset results/quick/dataset \\
+      cadmus train --config quick --dataset results/quick/dataset \\
         --checkpoints results/quick/training/checkpoints --output results/quick/model \\
         --metrics results/quick/training/metrics.jsonl
     """
