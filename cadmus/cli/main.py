@@ -42,7 +42,6 @@ SECTIONS = {
 }
 # Extras with all packages of a command; the other commands need only the base install.
 EXTRAS = {
-    "ablate": "train",
     "bench": "dev",
     "card": "model",
     "complete": "model",
@@ -61,6 +60,7 @@ EXTRAS = {
     "sample": "sample",
     "serve": "serve",
     "shard": "sample",
+    "study": "figures",
     "train": "train",
 }
 

@@ -1,5 +1,6 @@
-"""Tables as text for the terminal, as Markdown and as LaTeX."""
+"""Tables as text for the terminal, as Markdown, as LaTeX and as HTML."""
 
+import html as web
 from collections.abc import Iterable, Sequence
 
 Row = Sequence[str]
@@ -58,6 +59,16 @@ def latex(header: Row, rows: Iterable[Row]) -> str:
     begin = f"\\begin{{tabular}}{{{'l' * len(header)}}}"
     parts = [begin, r"\toprule", titles, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
     return "".join(f"{part}\n" for part in parts)
+
+
+def html(header: Row, rows: Iterable[Row]) -> str:
+    """Return an HTML table; cells are plain text."""
+    titles, *lines = (
+        "".join(f"<{tag}>{web.escape(cell)}</{tag}>" for cell in line)
+        for tag, line in [("th", header), *(("td", row) for row in rows)]
+    )
+    body = "".join(f"<tr>{line}</tr>\n" for line in lines)
+    return f"<table>\n<thead>\n<tr>{titles}</tr>\n</thead>\n<tbody>\n{body}</tbody>\n</table>\n"
 
 
 def code(text: str) -> str:

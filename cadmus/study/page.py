@@ -7,8 +7,8 @@ from pathlib import Path
 from string import Template
 
 import polars as pl
-from tabulate import tabulate
 
+from cadmus.common.tables import html
 from cadmus.study.comparison import tables
 from cadmus.study.results import LOSSES, Results
 
@@ -74,7 +74,7 @@ def _trainings(results: Results) -> str:
     rows = [
         (name, f"{flops:.3g}", f"{seconds:.0f}", place) for name, flops, seconds, place in costs.iter_rows()
     ]
-    cells = tabulate(rows, ["", "FLOPs", "seconds", "results"], "html", disable_numparse=True)
+    cells = html(["", "FLOPs", "seconds", "results"], rows)
     return f"<h2>trainings</h2><p>Means over seeds.</p><div>{cells}</div>"
 
 
@@ -95,7 +95,7 @@ def _figure(factor: str, path: Path) -> str:
 
 def _table(metric: str, table: pl.DataFrame, results: Results) -> str:
     unit = "in nats" if metric in LOSSES else "in percent; differences in percentage points"
-    cells = tabulate(table.rows(), table.columns, "html", disable_numparse=True)
+    cells = html(table.columns, table.rows())
     return (
         f"<h2>{escape(metric.replace('_', ' '))}</h2>"
         f"<p>{escape(results.base)}, and differences to it over the same seeds, {unit}, with 95% intervals."

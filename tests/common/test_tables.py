@@ -1,6 +1,6 @@
 """The table renderer."""
 
-from cadmus.common.tables import code, escape, latex, markdown, plain
+from cadmus.common.tables import code, escape, html, latex, markdown, plain
 
 HEADER = ["name", "rate"]
 ROWS = [["a|b", "5 %"], ["`|`", "1.50"]]
@@ -29,4 +29,14 @@ def test_markup_is_escaped() -> None:
         " \\texttt{\\textbar{}} & 1.50 \\\\",
         r"\bottomrule",
         r"\end{tabular}",
+    ]
+    assert html(["<"], [["a&b"]]).splitlines() == [
+        "<table>",
+        "<thead>",
+        "<tr><th>&lt;</th></tr>",
+        "</thead>",
+        "<tbody>",
+        "<tr><td>a&amp;b</td></tr>",
+        "</tbody>",
+        "</table>",
     ]

@@ -5,7 +5,7 @@ import tomllib
 
 import yaml
 
-from cadmus.cli.main import EXTRAS
+from cadmus.cli.main import EXTRAS, cadmus
 from cadmus.distribution import NAME, VERSION
 from tests.checkout import ROOT
 
@@ -18,6 +18,7 @@ def test_the_documentation_lists_the_extra_of_every_command() -> None:
     assert [extra for extra, _ in rows] == list(PROJECT["optional-dependencies"])
     listed = {command: extra for extra, commands in rows for command in re.findall(r"`(\w+)`", commands)}
     assert listed == EXTRAS
+    assert set(cadmus.commands) - set(EXTRAS) == {"isa", "run"}
 
 
 def test_names_and_versions_agree() -> None:

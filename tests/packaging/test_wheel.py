@@ -42,15 +42,14 @@ COMMANDS = {
 }
 """Commands by extra, with a part of what they print."""
 MODULES = {
-    "train": ("train.launch", "train.loop", "train.engine", "ablation", "checks.kills"),
+    "train": ("train.launch", "train.loop", "train.engine", "checks.kills"),
     "serve": ("serve.application", "explore.application"),
     "llm": ("llm.submit", "llm.score"),
     "model": ("experiments.experiment", "evaluate.results", "docgen.model_card"),
-    "figures": ("report.report", "docgen.readme"),
+    "figures": ("report.report", "docgen.readme", "study.comparison", "study.drawing", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""
 ARGUMENTS = {
-    "ablate": "quick variants.yaml",
     "bench": "vm",
     "card": "laptop --completions completions.parquet",
     "complete": "12+3=",
@@ -62,6 +61,7 @@ ARGUMENTS = {
     "readme": "results",
     "report": "dataset",
     "sample": "equality",
+    "study": "runs quick",
     "shard": "shard.parquet --template equality --split train --number 0",
 }
 """Arguments with which a command gets as far as its imports."""
