@@ -10,12 +10,12 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.common.seeds import seed_of
-from cadmus.config import LONGEST_PROGRAM, Dataset, validate
+from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset, validate
 from cadmus.dataset import sampler
 from cadmus.dataset.seen import Seen
 from cadmus.errors import Defect, InputError, suggest
 from cadmus.evaluate.criteria import Completed
-from cadmus.evaluate.questions import QUESTIONS, Question, questions_of
+from cadmus.evaluate.questions import Question, questions_of
 from cadmus.programs import Programs
 
 CHUNK = 2048
@@ -170,7 +170,7 @@ def tasks(
 
 
 @overload
-def verify(
+def verify(  # type: ignore[overload-overlap]
     prompt: str,
     completion: str,
     reference: str,
@@ -242,20 +242,21 @@ def verify(
             raise InputError(f"{name}: must be {wanted}, as completion is, got a list of length {len(value)}")
         else:
             columns[name] = value
-    for name in set(columns["question"]) - QUESTIONS.keys():
-        raise InputError(f"no question {name!r}; {suggest(name, QUESTIONS)}")
-    verdicts = _verify(*columns.values(), _section(dataset))
+    verdicts = _verify(_section(dataset), *columns.values())
     return verdicts[0] if single else verdicts
 
 
 def _verify(
+    dataset: Dataset,
     prompts: Sequence[str],
     completions: Sequence[str],
     references: Sequence[str],
     questions: Sequence[str],
     ended: Sequence[bool],
-    dataset: Dataset,
 ) -> list[Verdict]:
+    known = {name: question for of in TEMPLATES for name, question in questions_of(of).items()}
+    for name in set(questions) - known.keys():
+        raise InputError(f"no question {name!r}; {suggest(name, known)}")
     texts = [text.removesuffix(isa.END) for text in completions]
     reasons = [_unreadable(*row, dataset.max_length) for row in zip(prompts, texts, references, strict=True)]
     by_question: dict[str, list[int]] = {}
@@ -263,9 +264,9 @@ def _verify(
         if reason is None:
             by_question.setdefault(name, []).append(row)
     for name, rows in by_question.items():
-        columns = ([column[row] for row in rows] for column in (prompts, texts, references, ended))
-        for row, reason in zip(rows, _grade(QUESTIONS[name], *columns, dataset), strict=True):
-            reasons[row] = reason
+        of = [(prompts[row], texts[row], references[row], ended[row]) for row in rows]
+        for row, graded in zip(rows, _grade(known[name], of, dataset), strict=True):
+            reasons[row] = graded
     return [_VERDICTS[reason] for reason in reasons if reason]
 
 
@@ -281,36 +282,25 @@ def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -
     return None if _INSTRUCTIONS.issuperset(completion) else Reason.UNKNOWN_SYMBOL
 
 
-def _grade(
-    question: Question,
-    prompts: list[str],
-    completions: list[str],
-    references: list[str],
-    ended: list[bool],
-    dataset: Dataset,
-) -> list[Reason]:
-    """Grade readable completions of one question."""
+def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: Dataset) -> list[Reason]:
+    """Grade readable completions of one question: rows of prompt, completion, reference and ended."""
+    prompts, completions, references, ended = zip(*rows, strict=True)
     of = Completed(
         Programs.from_strings(map(add, prompts, references)),
-        np.fromiter(map(len, prompts), np.int64, len(prompts)),
+        np.fromiter(map(len, prompts), np.int64, len(rows)),
         Programs.from_strings(completions),
         np.array(ended, np.bool_),
         dataset,
     )
     try:
         solved = question.solves(of)
-        fits = of.verified & False if question.fits is None else question.fits(of)
+        fits = np.zeros(len(rows), np.bool_) if question.fits is None else question.fits(of)
     except Defect:
         # A reference does not have the form of the question; find it.
-        half = len(prompts) // 2
+        half = len(rows) // 2
         if not half:
             return [Reason.BAD_TASK]
-        columns = (prompts, completions, references, ended)
-        return [
-            reason
-            for part in (slice(half), slice(half, None))
-            for reason in _grade(question, *(column[part] for column in columns), dataset)
-        ]
+        return _grade(question, rows[:half], dataset) + _grade(question, rows[half:], dataset)
     index = np.select([solved, fits, of.verified, ~of.ended, of.uses_drop], [0, 1, 2, 3, 4], 5)
     return [_GRADES[i] for i in index.tolist()]
 
