@@ -12,7 +12,7 @@ pytest.importorskip("cadmus_inspect_ai")
 
 from cadmus_inspect_ai import cadmus  # noqa: E402
 from inspect_ai import eval as evaluate  # noqa: E402
-from inspect_ai.model import ModelOutput, get_model  # noqa: E402
+from inspect_ai.model import ModelOutput, ModelUsage, get_model  # noqa: E402
 
 N = 50
 
@@ -25,9 +25,13 @@ def scores(made, model, directory):
 
 
 def constant(text):
-    return get_model(
-        "mockllm/model", memoize=False, custom_outputs=lambda *_: ModelOutput.from_content("mockllm", text)
-    )
+    """Return a model that answers everything with ``text``."""
+
+    def answer(*_, **__):
+        # Without a usage, Inspect downloads a tokenizer to count tokens.
+        return ModelOutput(choices=ModelOutput.from_content("", text).choices, usage=ModelUsage())
+
+    return get_model("mockllm/model", memoize=False, custom_outputs=answer)
 
 
 def test_scores_of_the_shipped_model_are_those_of_evaluate(server, tmp_path, monkeypatch):
