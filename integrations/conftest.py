@@ -19,7 +19,7 @@ from cadmus.experiments.completions import grade_model
 from cadmus.programs import Programs
 
 POLICIES = {"ends at once": "", "less": "<", "equal": "=", "not": "!"}
-"""Policies that complete every prompt with the same text: nothing, and the best constants of some questions."""
+"""Policies that complete every prompt with the same text."""
 
 
 def asked(question: str, n: int, split: str = "test", **options: object) -> list[Task]:

@@ -10,9 +10,9 @@ from integrations.conftest import POLICIES, asked, graded_constant, graded_model
 pytest.importorskip("inspect_ai")
 pytest.importorskip("cadmus_inspect_ai")
 
-from cadmus_inspect_ai import cadmus  # noqa: E402
-from inspect_ai import eval as evaluate  # noqa: E402
-from inspect_ai.model import ModelOutput, ModelUsage, get_model  # noqa: E402
+from cadmus_inspect_ai import cadmus
+from inspect_ai import eval as evaluate
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
 N = 50
 
@@ -54,7 +54,9 @@ def test_both_kinds_of_symbols(alphabet, tmp_path):
     made = [cadmus(name, size=N, alphabet=alphabet) for name in COMPARISONS]
     assert all(sample.input.endswith("Answer:") for of in made for sample in of.dataset)
     # `?` is `<` in alternate symbols, and no comparator in normal ones.
-    less = [[alphabet == "alternate" and task.reference == "<" for task in asked(name, N)] for name in COMPARISONS]
+    less = [
+        [alphabet == "alternate" and task.reference == "<" for task in asked(name, N)] for name in COMPARISONS
+    ]
     assert scores(made, constant(" ?\n"), tmp_path) == less
 
 

@@ -18,7 +18,9 @@ def evaluated(model, names, arguments="", **metadata):
     """Return the documents and metrics of each task."""
     from lm_eval.tasks import TaskManager
 
-    manager = TaskManager(include_path=str(Path(__file__).with_name("tasks")), metadata={"size": N, **metadata})
+    manager = TaskManager(
+        include_path=str(Path(__file__).with_name("tasks")), metadata={"size": N, **metadata}
+    )
     found = lm_eval.simple_evaluate(
         model, arguments, tasks=names, task_manager=manager, batch_size=64, bootstrap_iters=0
     )
@@ -73,7 +75,9 @@ def test_both_kinds_of_symbols():
 
 def test_split_and_difficulty():
     dataset = {"templates": {"less_greater": {"expression_lengths": [7]}}}
-    (samples,) = evaluated(constant("<"), ["cadmus_less_greater"], split="validation", dataset=dataset).values()
+    (samples,) = evaluated(
+        constant("<"), ["cadmus_less_greater"], split="validation", dataset=dataset
+    ).values()
     found = asked("less_greater", N, "validation", dataset=Dataset.model_validate(dataset))
     assert [sample["doc"]["prompt"] for sample in samples] == [task.prompt for task in found]
 

@@ -53,7 +53,9 @@ def test_any_item_is_the_same_in_any_order():
 
 
 def test_difficulty():
-    made = dataset("less_greater", dataset={"templates": {"less_greater": {"expression_lengths": [7]}}}, size=9)
+    made = dataset(
+        "less_greater", dataset={"templates": {"less_greater": {"expression_lengths": [7]}}}, size=9
+    )
     assert {len(item["question"]) for item in made} == {14}
 
 

@@ -31,7 +31,9 @@ def documents(
     Raises:
         InputError: no such split, alphabet or field.
     """
-    found = islice(tasks(QUESTIONS[question].template, split, question=question, seed=seed, dataset=dataset), size)
+    found = islice(
+        tasks(QUESTIONS[question].template, split, question=question, seed=seed, dataset=dataset), size
+    )
     rows = [
         {
             **task._asdict(),
