@@ -4,17 +4,18 @@ from itertools import islice
 from typing import Any
 
 from cadmus import tasks, verify
-from cadmus.common.imports import needed_by
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.llm.prompt import answer_text, completion_in, question_text
 
-with needed_by("cadmus_inspect_ai"):
+try:
     from inspect_ai import Task, task
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.model import GenerateConfig
     from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
     from inspect_ai.solver import TaskState, generate
+except ModuleNotFoundError:
+    raise InputError("cadmus_inspect_ai needs inspect-ai, which is not installed; pip install inspect-ai") from None
 
 
 @task

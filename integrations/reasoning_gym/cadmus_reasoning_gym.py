@@ -8,11 +8,13 @@ from typing import Any
 
 from cadmus import Task, tasks, verify
 from cadmus.api import CHUNK
-from cadmus.common.imports import needed_by
+from cadmus.errors import InputError
 from cadmus.llm.prompt import answer_text, completion_in, question_text
 
-with needed_by("cadmus_reasoning_gym"):
+try:
     from reasoning_gym.factory import ProceduralDataset, register_dataset
+except ModuleNotFoundError:
+    raise InputError("cadmus_reasoning_gym needs reasoning-gym, which is not installed; pip install reasoning-gym") from None
 
 
 @dataclass

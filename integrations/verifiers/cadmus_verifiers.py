@@ -6,12 +6,13 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from cadmus import Verdict, tasks, verify
-from cadmus.common.imports import needed_by
 from cadmus.errors import InputError
 from cadmus.llm.prompt import answer_text, completion_in, question_text
 
-with needed_by("cadmus_verifiers"):
+try:
     import verifiers.v1 as vf
+except ModuleNotFoundError:
+    raise InputError("cadmus_verifiers needs verifiers, which is not installed; pip install verifiers") from None
 
 __all__ = ["CadmusTaskset"]
 

@@ -101,5 +101,5 @@ def test_rewards_of_vf_eval_are_those_of_evaluate(server, tmp_path):
     for line in file.read_text().splitlines():
         episode = json.loads(line)
         assert episode["ok"], episode["errors"]
-        rewards[episode["task"]["data"]["idx"]] = episode["traces"][0]["rewards"]["solved"]
+        rewards[episode["task"]["data"]["idx"]] = episode["traces"][0]["rewards"]["solved"]["score"]
     assert [rewards[place] for place in range(8)] == graded_model(asked("complete_algorithm", 8))
