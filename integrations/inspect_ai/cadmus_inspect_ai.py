@@ -15,7 +15,9 @@ try:
     from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
     from inspect_ai.solver import TaskState, generate
 except ModuleNotFoundError:
-    raise InputError("cadmus_inspect_ai needs inspect-ai, which is not installed; pip install inspect-ai") from None
+    raise InputError(
+        "cadmus_inspect_ai needs inspect-ai, which is not installed; pip install inspect-ai"
+    ) from None
 
 
 @task

@@ -14,7 +14,9 @@ from cadmus.llm.prompt import answer_text, completion_in, question_text
 try:
     from reasoning_gym.factory import ProceduralDataset, register_dataset
 except ModuleNotFoundError:
-    raise InputError("cadmus_reasoning_gym needs reasoning-gym, which is not installed; pip install reasoning-gym") from None
+    raise InputError(
+        "cadmus_reasoning_gym needs reasoning-gym, which is not installed; pip install reasoning-gym"
+    ) from None
 
 
 @dataclass

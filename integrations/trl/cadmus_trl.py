@@ -22,7 +22,11 @@ Reward = Callable[..., list[float]]
 
 def row(task: Task, alphabet: str = "program") -> dict[str, str]:
     """Return a row of the dataset of a trainer: the columns that :func:`solved` reads."""
-    return {**task._asdict(), "program": task.prompt, "prompt": question_text(task.prompt, task.question, alphabet)}
+    return {
+        **task._asdict(),
+        "program": task.prompt,
+        "prompt": question_text(task.prompt, task.question, alphabet),
+    }
 
 
 def solved(end: int, alphabet: str = "program", dataset: Mapping[str, Any] | None = None) -> Reward:
@@ -58,11 +62,17 @@ def measure(directory: Path, held_out: list[Task], dataset: Mapping[str, Any] | 
 
 
 @click.command()
-@click.option("--model", type=click.Path(path_type=Path), help="Export of a model; by default the shipped one.")
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="Directory of the trained model.")
+@click.option(
+    "--model", type=click.Path(path_type=Path), help="Export of a model; by default the shipped one."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), required=True, help="Directory of the trained model."
+)
 @click.option("--template", default="equality", show_default=True)
 @click.option("--question", help="By default the one of the template's name.")
-@click.option("--dataset", default="{}", help="Difficulty, as JSON: fields of the section dataset of a config.")
+@click.option(
+    "--dataset", default="{}", help="Difficulty, as JSON: fields of the section dataset of a config."
+)
 @click.option("--steps", default=200, show_default=True)
 @click.option("--prompts", default=32, show_default=True, help="Prompts per step.")
 @click.option("--samples", default=8, show_default=True, help="Completions per prompt.")
@@ -127,7 +137,9 @@ def grpo(
     after = measure(output, test, difficulty)
     counts, programs = np.stack([after, before], axis=-1)[None].astype(float), np.ones((1, held_out))
     result = {
-        name: as_text(float(right.mean()), *(float(bound[0]) for bound in bootstrap(counts[..., [i]], programs)))
+        name: as_text(
+            float(right.mean()), *(float(bound[0]) for bound in bootstrap(counts[..., [i]], programs))
+        )
         for i, (name, right) in enumerate((("after", after), ("before", before)))
     }
     gap = gap_as_text(float(after.mean() - before.mean()), *gap_interval(counts, programs))

@@ -53,7 +53,12 @@ def test_grpo_writes_an_export_and_its_measures(tmp_path):
     from cadmus import Cadmus
 
     options = {"--output": tmp_path / "model", "--steps": "2", "--prompts": "2", "--held-out": "40"}
-    command = [sys.executable, "-m", "cadmus_trl", *(str(part) for option in options.items() for part in option)]
+    command = [
+        sys.executable,
+        "-m",
+        "cadmus_trl",
+        *(str(part) for option in options.items() for part in option),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("solved: before ")

@@ -12,7 +12,9 @@ from cadmus.llm.prompt import answer_text, completion_in, question_text
 try:
     import verifiers.v1 as vf
 except ModuleNotFoundError:
-    raise InputError("cadmus_verifiers needs verifiers, which is not installed; pip install verifiers") from None
+    raise InputError(
+        "cadmus_verifiers needs verifiers, which is not installed; pip install verifiers"
+    ) from None
 
 __all__ = ["CadmusTaskset"]
 
