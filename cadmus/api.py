@@ -133,7 +133,8 @@ def tasks(
     """Yield programs of a template as tasks, without end.
 
     Tasks are sampled in chunks of 2,048, each from its own random stream. A program may come back in another
-    batch of candidates.
+    batch of candidates. A task takes well below 1 ms. One of random takes about 5 ms in validation and test, as
+    few random programs are true and have a prompt.
 
     Args:
         template: one of :data:`cadmus.config.TEMPLATES`.
@@ -238,7 +239,7 @@ def verify(
                 raise InputError(f"{name}: must be a list of length {n}, as completion is, got one string")
             columns[name] = [value] * n
         elif single or len(value) != n:
-            wanted = "one string" if single else f"a list of length {n}"
+            wanted = "one value" if single else f"a list of length {n}"
             raise InputError(f"{name}: must be {wanted}, as completion is, got a list of length {len(value)}")
         else:
             columns[name] = value
@@ -328,7 +329,8 @@ def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, nu
 def _section(dataset: Dataset | Mapping[str, Any] | None) -> Dataset:
     if dataset is None:
         return _DEFAULTS
-    return dataset if isinstance(dataset, Dataset) else validate(dict(dataset), Dataset, "dataset")
+    values = dict(dataset) if isinstance(dataset, Mapping) else dataset
+    return validate(values, Dataset, "dataset")
 
 
 def _check_counts(**counts: int) -> None:

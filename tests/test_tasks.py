@@ -71,6 +71,7 @@ def test_the_dataset_sets_the_difficulty():
         (["equality"], {"start": -1}, "start: must be at least 0, got -1"),
         (["equality"], {"seed": -1}, "seed: must be at least 0, got -1"),
         (["equality"], {"dataset": {"max_lenght": 3}}, "dataset: max_lenght"),
+        (["equality"], {"dataset": [3]}, "dataset: "),
     ],
 )
 def test_tasks_reject_bad_arguments_at_once(arguments, options, message):
@@ -140,7 +141,7 @@ def test_a_completion_that_was_cut_off_is_not_solved():
         ((["1"], ["="], ["="], ["equalitty"]), "no question 'equalitty'"),
         ((["1"], ["=", "<"], ["="], "less_greater"), "prompt: must be a list of length 2.*length 1"),
         (("1", ["="], ["="], "less_greater"), "prompt: must be a list of length 1.*one string"),
-        ((["1"], "=", "=", "less_greater"), "prompt: must be one string.*a list of length 1"),
+        ((["1"], "=", "=", "less_greater"), "prompt: must be one value.*a list of length 1"),
     ],
 )
 def test_verify_rejects_arguments_that_do_not_match(arguments, message):

@@ -95,7 +95,11 @@ def grpo(
     held_out: int,
 ) -> None:
     """Train a model with GRPO on train programs, and measure *solved* on test programs before and after."""
-    source, difficulty = named_or_default(model), json.loads(dataset)
+    try:
+        difficulty = json.loads(dataset)
+    except ValueError as error:
+        raise InputError(f"--dataset: not valid JSON ({error})") from None
+    source = named_or_default(model)
     options = {"question": question, "seed": seed, "dataset": difficulty}
     training = tasks(template, "train", **options)
     test = list(islice(tasks(template, "test", **options), held_out))

@@ -74,6 +74,7 @@ def test_grpo_writes_an_export_and_its_measures(tmp_path):
         (["--template", "equalitty"], "no template 'equalitty'; did you mean 'equality'?"),
         (["--model", "nowhere"], "nowhere is not a model export"),
         (["--dataset", '{"max_lenght": 3}'], "dataset: max_lenght"),
+        (["--dataset", "{3}"], "--dataset: not valid JSON"),
     ],
 )
 def test_bad_options_are_one_line(options, message, tmp_path):
