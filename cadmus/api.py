@@ -133,8 +133,8 @@ def tasks(
     """Yield programs of a template as tasks, without end.
 
     Tasks are sampled in chunks of 2,048, each from its own random stream. A program may come back in another
-    batch of candidates. A task takes well below 1 ms. One of random takes about 5 ms in validation and test, as
-    few random programs are true and have a prompt.
+    batch of candidates. A task takes well below 1 ms. In validation and test, one of random takes about 5 ms,
+    as few random programs are true and have a prompt.
 
     Args:
         template: one of :data:`cadmus.config.TEMPLATES`.
@@ -211,7 +211,7 @@ def verify(
         prompt: the prompt of a task, or a list of n.
         completion: what follows the prompt, or a list of n. One end ``.`` at its end is ignored.
         reference: the reference of the task, or a list of n.
-        question: the question of the task, or a list of n; one name stands for all n.
+        question: the question of the task, or a list of n; one name applies to all n.
         ended: whether the completion ended by itself, or a list of n. Pass False for one that a token limit
             cut off.
         dataset: the ``dataset`` that the tasks were sampled with. It limits the length of programs, and fresh
