@@ -192,10 +192,12 @@ def test_tasks_and_verdicts_are_fast():
     found = first(10_000, "less_greater", "test")
     assert time.process_time() - start < 5
     prompts, references = zip(*(task[:2] for task in found), strict=True)
-    verify(prompts[:9], references[:9], references[:9], "less_greater")
-    start = time.process_time()
-    verify(prompts, references, references, "less_greater")
-    assert 10_000 / (time.process_time() - start) > 100_000
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        verify(prompts, references, references, "less_greater")
+        times.append(time.process_time() - start)
+    assert 10_000 / min(times) > 100_000
 
 
 def test_tasks_and_verdicts_do_not_import_torch():
