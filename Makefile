@@ -7,7 +7,7 @@ CORES ?= all
 RANKS ?= 1
 BIN := .venv/bin
 
-.PHONY: run test gpu-check notebook slurm-test docs lint clean
+.PHONY: run test integrations gpu-check notebook slurm-test docs lint clean
 
 run: .venv/installed
 	@$(BIN)/cadmus config show $(CONFIG) > /dev/null
@@ -17,6 +17,10 @@ run: .venv/installed
 # Two processes, as most tests leave a core idle; those of a file stay together, as they share what is set up.
 test: .venv/installed
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+# The adapters of integrations/, each with its tool in a virtual environment of its own.
+integrations: .venv/installed
+	integrations/test
 
 # Ten minutes on one GPU: does everything work there, and how fast? RANKS=2 checks two GPUs together.
 gpu-check: .venv/installed

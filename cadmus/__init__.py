@@ -1,6 +1,6 @@
 """True programs of an integer stack machine, a small model trained on them, and controlled experiments.
 
->>> from cadmus import Cadmus, run, sample, trace
+>>> from cadmus import Cadmus, run, sample, tasks, trace, verify
 >>> run("34+7=").true
 True
 
@@ -12,11 +12,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cadmus.api import sample
+    from cadmus.api import Reason, Task, Verdict, sample, tasks, verify
     from cadmus.model.inference import Cadmus
     from cadmus.vm.reference import run, trace
 
-__all__ = ["Cadmus", "__version__", "run", "sample", "trace"]
+__all__ = [
+    "Cadmus",
+    "Reason",
+    "Task",
+    "Verdict",
+    "__version__",
+    "run",
+    "sample",
+    "tasks",
+    "trace",
+    "verify",
+]
 
 # Read by GNU OpenMP when PyTorch loads it. By default, waiting threads spin for milliseconds, which makes a
 # machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log.md).
@@ -24,11 +35,16 @@ os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
 _MODULES = {
     "Cadmus": "cadmus.model.inference",
+    "Reason": "cadmus.api",
+    "Task": "cadmus.api",
+    "Verdict": "cadmus.api",
     "run": "cadmus.vm.reference",
     "sample": "cadmus.api",
+    "tasks": "cadmus.api",
     "trace": "cadmus.vm.reference",
+    "verify": "cadmus.api",
 }
-_EXTRAS = {"Cadmus": "model", "sample": "sample"}
+_EXTRAS = {name: "model" if name == "Cadmus" else "sample" for name in _MODULES.keys() - {"run", "trace"}}
 
 
 def __getattr__(name: str) -> Any:

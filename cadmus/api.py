@@ -1,12 +1,103 @@
-"""Functions for notebooks, offered by the package itself."""
+"""Functions for notebooks, training with rewards and evaluation harnesses, offered by the package itself."""
 
-from cadmus.config import Dataset
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import count, islice, repeat
+from operator import add
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.common.seeds import seed_of
+from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset, validate
 from cadmus.dataset import sampler
-from cadmus.errors import InputError
+from cadmus.dataset.seen import Seen
+from cadmus.errors import Defect, InputError, suggest
+from cadmus.evaluate.criteria import Completed
+from cadmus.evaluate.questions import Question, questions_of
+from cadmus.programs import Programs
+
+CHUNK = 2048
+"""Tasks per random stream of :func:`tasks`; changing it changes every task."""
+_BATCHES = 64
+"""Batches of candidates without a single task, after which :func:`tasks` gives up."""
+_DEFAULTS = Dataset()
+_INSTRUCTIONS = isa.BY_SYMBOL.keys() - {isa.END}
+
+
+class Task(NamedTuple):
+    """A program that is asked a question: one item of :func:`tasks`.
+
+    Attributes:
+        prompt: the program up to where its question begins; a model continues it.
+        reference: the rest of the program, without the end ``.``; one of the right completions.
+        template: the template of the program.
+        split: the split of the program.
+        question: a question of docs/grading.md, such as ``equality_comparator``.
+    """
+
+    prompt: str
+    reference: str
+    template: str
+    split: str
+    question: str
+
+
+class Reason(StrEnum):
+    """Why a completion is solved or not."""
+
+    SOLVED = "solved"
+    """It answers the question."""
+    FITS = "fits"
+    """Induction: it fits the examples of the prompt, but is another function than the reference."""
+    UNANSWERED = "unanswered"
+    """The program is true, but the completion does not answer the question."""
+    NOT_ENDED = "not_ended"
+    """It was cut off before its end."""
+    DROPS = "drops"
+    """It drops a value (``_``)."""
+    FALSE = "false"
+    """The program is not true."""
+    UNKNOWN_SYMBOL = "unknown_symbol"
+    """A character is not an instruction."""
+    AFTER_END = "after_end"
+    """Text follows the end ``.``."""
+    TOO_LONG = "too_long"
+    """The program is longer than ``dataset.max_length``."""
+    BAD_TASK = "bad_task"
+    """Prompt and reference are not a program that can be asked the question."""
+
+
+class Verdict(NamedTuple):
+    """The grade of a completion. It is truthy if the completion is solved.
+
+    Attributes:
+        solved: the headline metric of docs/grading.md, and the reward for training.
+        verified: the lenient metric: the program is true, and the completion ended and drops nothing.
+        reason: why.
+    """
+
+    solved: bool
+    verified: bool
+    reason: Reason
+
+    def __bool__(self) -> bool:
+        return self.solved
+
+
+_GRADES = tuple(Reason)[:6]
+_VERIFIED = (Reason.SOLVED, Reason.FITS, Reason.UNANSWERED)
+_VERDICTS = {reason: Verdict(reason is Reason.SOLVED, reason in _VERIFIED, reason) for reason in Reason}
 
 
 def sample(
-    template: str, n: int, *, seed: int = 1, split: str = "train", dataset: Dataset | None = None
+    template: str,
+    n: int,
+    *,
+    seed: int = 1,
+    split: str = "train",
+    dataset: Dataset | Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Sample ``n`` true programs of a template, as ``cadmus sample`` prints them.
 
@@ -15,16 +106,234 @@ def sample(
         n: number of programs.
         seed: the same seed gives the same programs on every machine.
         split: train, validation, test, or ood if ``dataset`` has rules; splits share no programs.
-        dataset: ranges and lengths, such as ``load_config("config/laptop.yaml").dataset``; None for the
-            defaults.
+        dataset: ranges and lengths: the section ``dataset`` of a config, such as
+            ``load_config("config/laptop.yaml").dataset``, or some of its fields, such as
+            ``{"values": {"low": -40, "high": 40}}``; None for the defaults.
 
     Returns:
         Programs without their end ``.``, distinct if the template has enough.
 
     Raises:
-        InputError: no such template or split, ``n`` or ``seed`` is negative, or hardly any candidate is kept.
+        InputError: no such template, split or field, ``n`` or ``seed`` is negative, or hardly any candidate
+            is kept.
     """
-    for name, value in (("n", n), ("seed", seed)):
+    _check_counts(n=n, seed=seed)
+    return sampler.sample(_section(dataset), seed, template, split, 0, n).programs.to_strings()
+
+
+def tasks(
+    template: str,
+    split: str = "train",
+    *,
+    question: str | None = None,
+    seed: int = 1,
+    start: int = 0,
+    dataset: Dataset | Mapping[str, Any] | None = None,
+) -> Iterator[Task]:
+    """Yield programs of a template as tasks, without end.
+
+    Tasks are sampled in chunks of 2,048, each from its own random stream. A program may come back in another
+    batch of candidates. A task takes well below 1 ms. In validation and test, one of random takes about 5 ms,
+    as few random programs are true and have a prompt.
+
+    Args:
+        template: one of :data:`cadmus.config.TEMPLATES`.
+        split: train, validation, test, or ood if ``dataset`` has rules. A program, prompt and reference
+            together, is in one split alone, whatever the seed; a prompt may be in several.
+        question: where programs are cut and what solves them. Each template has a question of its own name,
+            the default. equality also has ``equality_comparator``, subroutines ``subroutines_definition``.
+        seed: the same seed gives the same tasks on every machine.
+        start: number of tasks to skip, at the cost of at most one chunk.
+        dataset: ranges and lengths, as for :func:`sample`.
+
+    Returns:
+        An endless iterator.
+
+    Raises:
+        InputError: no such template, split, question or field, ``seed`` or ``start`` is negative, or hardly
+            any candidate is kept.
+    """
+    _check_counts(seed=seed, start=start)
+    section = _section(dataset)
+    sampler.check_names(section, template, split)
+    name = question or template
+    questions = questions_of(template)
+    if name not in questions:
+        raise InputError(f"{template} has no question {name!r}; {suggest(name, questions)}")
+
+    def endless() -> Iterator[Task]:
+        first, skipped = divmod(start, CHUNK)
+        for number in count(first):
+            chunk = _chunk(section, seed_of(seed, "tasks"), template, split, name, number)
+            yield from islice(chunk, skipped if number == first else 0, None)
+
+    return endless()
+
+
+@overload
+def verify(  # type: ignore[overload-overlap]
+    prompt: str,
+    completion: str,
+    reference: str,
+    question: str,
+    *,
+    ended: bool = ...,
+    dataset: Dataset | Mapping[str, Any] | None = ...,
+) -> Verdict: ...
+
+
+@overload
+def verify(
+    prompt: Sequence[str],
+    completion: Sequence[str],
+    reference: Sequence[str],
+    question: str | Sequence[str],
+    *,
+    ended: bool | Sequence[bool] = ...,
+    dataset: Dataset | Mapping[str, Any] | None = ...,
+) -> list[Verdict]: ...
+
+
+def verify(
+    prompt: str | Sequence[str],
+    completion: str | Sequence[str],
+    reference: str | Sequence[str],
+    question: str | Sequence[str],
+    *,
+    ended: bool | Sequence[bool] = True,
+    dataset: Dataset | Mapping[str, Any] | None = None,
+) -> Verdict | list[Verdict]:
+    """Grade completions of tasks exactly as ``cadmus evaluate completions`` does.
+
+    No text raises an error, however bad: the verdict says what is wrong with it.
+
+    Args:
+        prompt: the prompt of a task, or a list of n.
+        completion: what follows the prompt, or a list of n. One end ``.`` at its end is ignored.
+        reference: the reference of the task, or a list of n.
+        question: the question of the task, or a list of n; one name applies to all n.
+        ended: whether the completion ended by itself, or a list of n. Pass False for one that a token limit
+            cut off.
+        dataset: the ``dataset`` that the tasks were sampled with. It limits the length of programs, and fresh
+            inputs of induction are drawn from it.
+
+    Returns:
+        A verdict, or a list of n.
+
+    Raises:
+        InputError: no such question or field, or the lists differ in length.
+    """
+    given = {
+        "prompt": prompt,
+        "completion": completion,
+        "reference": reference,
+        "question": question,
+        "ended": ended,
+    }
+    single = isinstance(completion, str)
+    n = 1 if single else len(completion)
+    columns: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, str | bool | np.bool_):
+            if not single and name in ("prompt", "reference"):
+                raise InputError(f"{name}: must be a list of length {n}, as completion is, got one string")
+            columns[name] = [value] * n
+        elif single or len(value) != n:
+            wanted = "one value" if single else f"a list of length {n}"
+            raise InputError(f"{name}: must be {wanted}, as completion is, got a list of length {len(value)}")
+        else:
+            columns[name] = value
+    verdicts = _verify(_section(dataset), *columns.values())
+    return verdicts[0] if single else verdicts
+
+
+def _verify(
+    dataset: Dataset,
+    prompts: Sequence[str],
+    completions: Sequence[str],
+    references: Sequence[str],
+    questions: Sequence[str],
+    ended: Sequence[bool],
+) -> list[Verdict]:
+    known = {name: question for of in TEMPLATES for name, question in questions_of(of).items()}
+    for name in set(questions) - known.keys():
+        raise InputError(f"no question {name!r}; {suggest(name, known)}")
+    texts = [text.removesuffix(isa.END) for text in completions]
+    reasons = [_unreadable(*row, dataset.max_length) for row in zip(prompts, texts, references, strict=True)]
+    by_question: dict[str, list[int]] = {}
+    for row, (name, reason) in enumerate(zip(questions, reasons, strict=True)):
+        if reason is None:
+            by_question.setdefault(name, []).append(row)
+    for name, rows in by_question.items():
+        of = [(prompts[row], texts[row], references[row], ended[row]) for row in rows]
+        for row, graded in zip(rows, _grade(known[name], of, dataset), strict=True):
+            reasons[row] = graded
+    return [_VERDICTS[reason] for reason in reasons if reason]
+
+
+def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -> Reason | None:
+    """Return what is wrong with the text of a completion or its task, None if it can be executed."""
+    task = prompt + reference
+    if not prompt or len(task) > LONGEST_PROGRAM or not _INSTRUCTIONS.issuperset(task):
+        return Reason.BAD_TASK
+    if len(prompt) + len(completion) > max_length:
+        return Reason.TOO_LONG
+    if isa.END in completion:
+        return Reason.AFTER_END
+    return None if _INSTRUCTIONS.issuperset(completion) else Reason.UNKNOWN_SYMBOL
+
+
+def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: Dataset) -> list[Reason]:
+    """Grade readable completions of one question: rows of prompt, completion, reference and ended."""
+    prompts, completions, references, ended = zip(*rows, strict=True)
+    of = Completed(
+        Programs.from_strings(map(add, prompts, references)),
+        np.fromiter(map(len, prompts), np.int64, len(rows)),
+        Programs.from_strings(completions),
+        np.array(ended, np.bool_),
+        dataset,
+    )
+    try:
+        solved = question.solves(of)
+        fits = np.zeros(len(rows), np.bool_) if question.fits is None else question.fits(of)
+    except Defect:
+        # A reference does not have the form of the question; find it.
+        half = len(rows) // 2
+        if not half:
+            return [Reason.BAD_TASK]
+        return _grade(question, rows[:half], dataset) + _grade(question, rows[half:], dataset)
+    index = np.select([solved, fits, of.verified, ~of.ended, of.uses_drop], [0, 1, 2, 3, 4], 5)
+    return [_GRADES[i] for i in index.tolist()]
+
+
+def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, number: int) -> Iterator[Task]:
+    """Yield the tasks of a chunk."""
+    source = sampler.Sampler(dataset, seed, template, split, number)
+    cut = questions_of(template)[name].cut
+    left = CHUNK
+    while left:
+        samples = source.batch(Seen(sampler.BATCH))
+        rows, prompt_length = (column[:left] for column in cut(samples))
+        left -= len(rows)
+        if left == CHUNK and source.counts.sampled == _BATCHES * sampler.BATCH:
+            raise InputError(
+                f"{template}: {_BATCHES} batches of candidates have no {split} prompt of {name}; change "
+                f"dataset.templates.{template}, dataset.values, dataset.max_length or dataset.ood"
+            )
+        programs = samples.programs.take(rows)
+        prompts = programs.prefixes(prompt_length).to_strings()
+        references = programs.suffixes(prompt_length).to_strings()
+        yield from map(Task, prompts, references, repeat(template), repeat(split), repeat(name))
+
+
+def _section(dataset: Dataset | Mapping[str, Any] | None) -> Dataset:
+    if dataset is None:
+        return _DEFAULTS
+    values = dict(dataset) if isinstance(dataset, Mapping) else dataset
+    return validate(values, Dataset, "dataset")
+
+
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
         if value < 0:
             raise InputError(f"{name}: must be at least 0, got {value}")
-    return sampler.sample(dataset or Dataset(), seed, template, split, 0, n).programs.to_strings()

@@ -67,6 +67,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     )
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Show the names in docstrings without the roles of reStructuredText."""
+    return re.sub(r":[a-z]+:<code>(?:cadmus\.)?([^<]*)</code>", r"<code>\1</code>", html)
+
+
 def _bars(code: re.Match[str]) -> str:
     return code[0].replace("\\|", "|")
 

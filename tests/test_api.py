@@ -102,4 +102,4 @@ def test_examples_of_the_python_page(capsys):
     exec("\n".join(blocks), {})
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "True 1"
-    assert printed[6:8] == ["62*4+54*4- = True", "81*5+92*3- < True"]
+    assert {"62*4+54*4- = True", "81*5+92*3- < True"} <= set(printed)

@@ -210,12 +210,12 @@ def sampled_completion(
         The first verified completion; its tries count the greedy one before the samples. None if all fail.
     """
     from cadmus.common.seeds import seed_of
-    from cadmus.model.sampling import Sampler
 
     for first in range(0, samples, SAMPLED_AT_ONCE):
         count = min(SAMPLED_AT_ONCE, samples - first)
-        choose = Sampler(count, temperature, seed_of(seed, first))
-        completions, ended = model.complete([prefix] * count, max_length, choose)
+        completions, ended = model.complete(
+            [prefix], max_length, samples=count, temperature=temperature, seed=seed_of(seed, first)
+        )
         for tries, (completion, end) in enumerate(
             zip(completions.to_strings(), ended.tolist(), strict=True), start=2 + first
         ):

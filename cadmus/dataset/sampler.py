@@ -101,8 +101,7 @@ class Sampler:
         kept_before = 0
         with progress(f"sample {self.template}", total=count, unit="program") as bar:
             while counts.kept < count:
-                kept = self._filter(TEMPLATES[self.template](self._draw, BATCH), seen)
-                counts.sampled += BATCH
+                kept = self.batch(seen)
                 surplus = max(0, counts.kept - count)
                 counts.surplus += surplus
                 counts.kept -= surplus
@@ -116,6 +115,12 @@ class Sampler:
                             break
                         raise self._too_few(count, of_window)
         return Samples.concat(batches) if batches else Samples(Programs.from_strings([]), np.empty(0))
+
+    def batch(self, seen: Seen) -> Samples:
+        """Sample a batch of candidates and return the programs to keep, all in ``seen`` from then on."""
+        kept = self._filter(TEMPLATES[self.template](self._draw, BATCH), seen)
+        self.counts.sampled += BATCH
+        return kept
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome counts and, if the dataset has OOD rules, the matches of each."""

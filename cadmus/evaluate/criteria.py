@@ -4,6 +4,7 @@ Every condition is stricter than *verified*: the completed program is true, the 
 not drop (``_``) a value.
 """
 
+import re
 from functools import cache, cached_property
 
 import numpy as np
@@ -22,6 +23,8 @@ FRESH_INPUTS = 32
 """Inputs besides the examples on which an induced function must agree with the reference."""
 _WRITTEN = set("0123456789tZ+-*/%xn~ub:")
 """Instructions that write a value out; none reads what the prompt asks about."""
+_ONE_DEFINITION = re.compile(r";*\\[^;]*;*")
+"""One definition and stray ``;``, which do nothing."""
 _BARE_LABELS = {"", "!"}
 _ONE_ARGUMENT = tuple("0123456789tZ")
 _TWO_ARGUMENTS = ("00", "01", "10", "25", "52", "37", "73", "48", "84", "99", "tt", "Z1")
@@ -132,7 +135,7 @@ def definition(of: Completed) -> np.ndarray:
     Its value depends on its arguments, unless that of the reference does not.
     """
     solved = _all(of.verified, of.same_outputs, _one_definition(of))
-    rows = np.flatnonzero(solved)
+    rows = np.flatnonzero(solved & ~of.exact)
     solved[rows] = _varies(of.full.take(rows)) | ~_varies(of.references.take(rows))
     return solved
 
@@ -145,7 +148,7 @@ def fits_examples(of: Completed) -> np.ndarray:
 def induced(of: Completed) -> np.ndarray:
     """The definition fits the examples and agrees with the reference on fresh inputs."""
     solved = fits_examples(of)
-    rows = np.flatnonzero(solved)
+    rows = np.flatnonzero(solved & ~of.exact)
     prompts = of.prompts.take(rows).to_strings()
     ours = _closed(of.completions.take(rows))
     theirs = _closed(of.references.suffixes(of.prompt_length).take(rows))
@@ -198,8 +201,7 @@ def _writes_a_value(text: str) -> bool:
 
 
 def _one_definition(of: Completed) -> np.ndarray:
-    parts = [isa.split_definitions(text) for text in of.texts]
-    return np.array([not beside and len(bodies) == 1 for beside, bodies in parts], np.bool_)
+    return np.array([_ONE_DEFINITION.fullmatch(text) is not None for text in of.texts], np.bool_)
 
 
 def _varies(programs: Programs) -> np.ndarray:
@@ -212,7 +214,8 @@ def _varies(programs: Programs) -> np.ndarray:
         bodies = isa.split_definitions(text)[1]
         last = len(bodies) - 1
         two = "FG"[last : last + 1]
-        call, arguments = (two, _TWO_ARGUMENTS) if two and two in text else ("fgh"[last], _ONE_ARGUMENT)
+        one = "fgh"[last : last + 1]
+        call, arguments = (two, _TWO_ARGUMENTS) if two and two in text else (one, _ONE_ARGUMENT)
         definitions = "".join(f"\\{body};" for body in bodies)
         fresh += [f"{definitions}{given}{call}" for given in arguments]
     outcome = execute(Programs.from_strings(fresh))

@@ -36,7 +36,6 @@ def measure(subject: Subject) -> "pl.DataFrame":
     from cadmus.common.seeds import seed_of
     from cadmus.evaluate.grading import MODEL
     from cadmus.evaluate.pass_at_k import BASELINE, grade_samples, training_completions
-    from cadmus.model.sampling import Sampler
 
     config = subject.config
     settings: Settings = config.evaluate.pass_at_k
@@ -45,8 +44,12 @@ def measure(subject: Subject) -> "pl.DataFrame":
     model = subject.model()
 
     def sample(question: str, prompts: "Programs") -> "tuple[Programs, np.ndarray]":
-        sampler = Sampler(len(prompts), settings.temperature, seed_of(config.seed, "pass_at_k", question))
-        completed: tuple[Programs, np.ndarray] = model.complete(prompts, dataset.max_length, sampler)
+        completed: tuple[Programs, np.ndarray] = model.complete(
+            prompts,
+            dataset.max_length,
+            temperature=settings.temperature,
+            seed=seed_of(config.seed, "pass_at_k", question),
+        )
         return completed
 
     greedy = grade_model(model, tasks, dataset)["solved"].alias("greedy_solved")

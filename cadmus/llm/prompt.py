@@ -5,7 +5,7 @@ in normal and in alternate symbols have the same text and differ in the symbols 
 """
 
 from cadmus import isa
-from cadmus.errors import ModelOutputError
+from cadmus.errors import InputError, ModelOutputError, suggest
 
 SUBSET = tuple(row for row in isa.INSTRUCTIONS if row.alternate)
 """The 22 instructions of the paper's Table 2."""
@@ -14,6 +14,10 @@ SYMBOLS: dict[str, dict[str, str]] = {
     "alternate": {row.symbol: str(row.alternate) for row in SUBSET},
 }
 """The symbol of each instruction, in each kind of symbols."""
+ALPHABETS = ("program", *SYMBOLS)
+"""Forms of a question: the program alone, or the prompt of a language model in either kind of symbols."""
+COMPARISONS = ("basic_math", "equality_comparator", "less_greater")
+"""Questions whose programs consist of the 22 instructions, and whose answer is a comparator."""
 COMPARATORS = "<>="
 EXAMPLES = ("34+7=", "52-4<", "93/2>")
 """True programs, one per comparator, that show the form of an answer and the order of operands."""
@@ -91,6 +95,49 @@ def read_answer(text: str, symbols: str) -> str:
         if answer == SYMBOLS[symbols][comparator]:
             return comparator
     raise ModelOutputError(f"{answer!r} is not one of {translate(COMPARATORS, symbols)}")
+
+
+def question_text(program: str, question: str, alphabet: str) -> str:
+    """Return the text that asks a model to continue a program.
+
+    Args:
+        program: the prompt of a task.
+        question: the question of the task.
+        alphabet: ``program`` for the program alone, as models of Cadmus take it; ``normal`` or ``alternate``
+            for the prompt of a language model in these symbols.
+
+    Raises:
+        InputError: no such alphabet, or the question has no prompt in these symbols.
+    """
+    if alphabet not in ALPHABETS:
+        raise InputError(f"no alphabet {alphabet!r}; {suggest(alphabet, ALPHABETS)}")
+    if alphabet == "program":
+        return program
+    if question not in COMPARISONS:
+        raise InputError(
+            f"{question}: has no prompt in {alphabet} symbols; ask {', '.join(COMPARISONS)} or use the "
+            "alphabet program"
+        )
+    return prompt(program, alphabet)
+
+
+def answer_text(completion: str, alphabet: str) -> str:
+    """Return the answer to :func:`question_text` that :func:`completion_in` reads as ``completion``."""
+    return completion if alphabet == "program" else translate(completion, alphabet)
+
+
+def completion_in(text: str, alphabet: str) -> str:
+    """Return the completion, in normal symbols, in an answer to :func:`question_text`.
+
+    White space around it is ignored. An answer in other symbols gives an empty completion, which solves none
+    of these questions.
+    """
+    if alphabet == "program":
+        return text.strip()
+    try:
+        return read_answer(text, alphabet)
+    except ModelOutputError:
+        return ""
 
 
 def document() -> str:

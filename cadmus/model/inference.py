@@ -13,6 +13,7 @@ from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
+from cadmus.model.sampling import Sampler
 from cadmus.model.shipped import named_or_default
 from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
 from cadmus.programs import Programs, offsets_of
@@ -64,6 +65,14 @@ class Cadmus:
         self.sizes = model.sizes
         self.device = next(model.parameters()).device
 
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        sizes = f"{self.sizes.layers} layers, width {self.sizes.width}, {self.sizes.heads} heads"
+        return (
+            f"<Cadmus: {parameters:,} parameters, {sizes}, programs of up to {self.max_length} instructions, "
+            f"on {self.device}>"
+        )
+
     @classmethod
     def load(
         cls, directory: Path | str | None = None, device: torch.device | str = "cpu", batch_size: int = 512
@@ -92,21 +101,35 @@ class Cadmus:
 
     @torch.inference_mode()
     def complete(
-        self, prompts: Batch, max_length: int | np.ndarray | None = None, choose: Choose = greedy
+        self,
+        prompts: Batch,
+        max_length: int | np.ndarray | None = None,
+        choose: Choose | None = None,
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
     ) -> tuple[Programs, np.ndarray]:
-        """Complete each prompt until the end ``.``.
+        """Complete each prompt until the end ``.``, by default greedily.
 
         Args:
-            prompts: n prompts; to sample several completions of a prompt, repeat it.
+            prompts: n prompts.
             max_length: maximum number of instructions of prompt and completion together, for all prompts or
                 per prompt, int64 of shape (n,); by default that of the dataset.
-            choose: chooses the next instructions; answers for a program that has ended are ignored.
+            choose: chooses the next instructions, instead of ``temperature``; answers for a program that has
+                ended are ignored.
+            samples: completions per prompt; a prompt is computed once for all of them.
+            temperature: divisor of the logits; 0 takes the most likely instruction.
+            top_p: cumulative probability of the nucleus; instructions outside are never sampled.
+            seed: at least 0; decides the samples, whatever the batch size.
 
         Returns:
-            The n completions without the end, and bools of shape (n,): True if the completion ended, False
-            if ``max_length`` truncated it.
+            The n * samples completions without the end, those of a prompt in a row, and bools of the same
+            length: True if the completion ended, False if ``max_length`` truncated it.
 
         Raises:
+            InputError: ``samples``, ``temperature`` or ``top_p`` is out of range.
             ValueError: a prompt is empty or longer than ``max_length``.
         """
         prompts = _as_programs(prompts)
@@ -114,6 +137,17 @@ class Cadmus:
         limits = np.broadcast_to(max_length, len(prompts))
         if (prompts.lengths > limits).any():
             raise ValueError(f"a prompt is longer than max_length {max_length}")
+        for name, value, fits, range_ in (
+            ("samples", samples, samples >= 1, "at least 1"),
+            ("temperature", temperature, temperature >= 0, "at least 0"),
+            ("top_p", top_p, 0 < top_p <= 1, "above 0 and at most 1"),
+        ):
+            if not fits:
+                raise InputError(f"{name}: must be {range_}, got {value}")
+        copies = np.repeat(np.arange(len(prompts)), samples)
+        prompts, limits = prompts.take(copies), limits[copies]
+        if choose is None:
+            choose = Sampler(len(prompts), temperature, seed, top_p) if temperature else greedy
         room = (limits - prompts.lengths).max(initial=0)
         output = _Completions(
             np.empty((len(prompts), room), np.uint8),
@@ -189,7 +223,8 @@ class Cadmus:
         """Return the logits after each prompt with one hidden state patched from a donor.
 
         Args:
-            prompts, donors: n programs each, all of one length.
+            prompts: n programs of one length.
+            donors: n programs of the same length.
             layer: layer after which the state is patched; 0 is the embedding.
             token: position of the state, from 0.
 

@@ -1,15 +1,17 @@
 """The HTTP server of a model: routes and error responses."""
 
 import time
+from collections.abc import Callable
 
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from cadmus.model.inference import Cadmus
+from cadmus.serve.chat import as_chat, as_stream, read_chat
 from cadmus.serve.completion import complete
 from cadmus.serve.protocol import MAX_BYTES, ApiError, check_model, error_body, read_request
 
@@ -28,7 +30,14 @@ def application(model: Cadmus, name: str, max_length: int) -> Starlette:
     def answer(body: bytes) -> Response:
         return JSONResponse(complete(model, name, max_length, read_request(body)))
 
-    async def completions(request: Request) -> Response:
+    def answer_chat(body: bytes) -> Response:
+        asked, stream, usage = read_chat(body, max_length + 1)
+        found = complete(model, name, max_length, asked)
+        if stream:
+            return StreamingResponse(as_stream(found, usage), media_type="text/event-stream")
+        return JSONResponse(as_chat(found))
+
+    async def respond(request: Request, answer: Callable[[bytes], Response]) -> Response:
         body = bytearray()
         size = 0
         async for chunk in request.stream():
@@ -39,6 +48,12 @@ def application(model: Cadmus, name: str, max_length: int) -> Starlette:
         if size > MAX_BYTES:
             raise ApiError(f"the body has {size:,} bytes; at most {MAX_BYTES:,}", 413)
         return await to_thread.run_sync(answer, bytes(body), limiter=one_at_a_time)
+
+    async def completions(request: Request) -> Response:
+        return await respond(request, answer)
+
+    async def chat_completions(request: Request) -> Response:
+        return await respond(request, answer_chat)
 
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -56,6 +71,7 @@ def application(model: Cadmus, name: str, max_length: int) -> Starlette:
             Route("/v1/models", list_models),
             Route("/v1/models/{model:path}", show_model),
             Route("/v1/completions", completions, methods=["POST"]),
+            Route("/v1/chat/completions", chat_completions, methods=["POST"]),
         ],
         exception_handlers={
             ApiError: _api_error,

@@ -99,6 +99,15 @@ def read_request(body: bytes) -> Request:
     Raises:
         ApiError: it is not JSON, or a field is missing, unknown, unsupported or wrong.
     """
+    return check_fields(read_fields(body))
+
+
+def read_fields(body: bytes) -> dict[str, Any]:
+    """Parse the body of a request.
+
+    Raises:
+        ApiError: it is not a JSON object.
+    """
     try:
         values = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -106,6 +115,15 @@ def read_request(body: bytes) -> Request:
         raise ApiError(f"the body is not valid JSON ({reason})") from None
     if not isinstance(values, dict):
         raise ApiError("the body is not a JSON object; send one with model and prompt")
+    return values
+
+
+def check_fields(values: dict[str, Any]) -> Request:
+    """Check the fields of a request.
+
+    Raises:
+        ApiError: a field is missing, unknown, unsupported or wrong.
+    """
     for key, without_effect in UNSUPPORTED.items():
         if values.pop(key, None) not in (None, without_effect):
             raise ApiError(f"{key}: not supported; leave it out", param=key)

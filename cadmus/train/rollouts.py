@@ -33,7 +33,6 @@ from cadmus.evaluate.questions import QUESTIONS
 from cadmus.model.flops import causal_pairs
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
-from cadmus.model.sampling import Sampler
 from cadmus.programs import Samples, join, stack
 from cadmus.train.data import Read
 from cadmus.train.packing import PackedBatch, pack_batch
@@ -109,7 +108,8 @@ class Rollouts:
         completions, ended = Cadmus(self._for_sampling(model)).complete(
             prompts,
             np.minimum(limits, self._dataset.max_length),
-            Sampler(len(prompts), self.verdict.temperature, seed),
+            temperature=self.verdict.temperature,
+            seed=seed,
         )
         programs = join(prompts, completions)
         kept = split_of(programs, self._dataset.eval_fraction) == TRAIN

@@ -1,9 +1,25 @@
+from itertools import islice
+
 import pytest
 
+from cadmus import tasks
 from cadmus.config import load_config
-from cadmus.errors import ModelOutputError
+from cadmus.errors import InputError, ModelOutputError
 from cadmus.evaluate.comparisons import grid_programs
-from cadmus.llm.prompt import EXAMPLES, SYMBOLS, document, prompt, read_answer, translate
+from cadmus.evaluate.questions import QUESTIONS
+from cadmus.llm.prompt import (
+    ALPHABETS,
+    COMPARISONS,
+    EXAMPLES,
+    SYMBOLS,
+    answer_text,
+    completion_in,
+    document,
+    prompt,
+    question_text,
+    read_answer,
+    translate,
+)
 from cadmus.vm import reference
 from tests.checkout import ROOT
 from tests.llm.solver import errs, read_prompt, solve
@@ -67,3 +83,25 @@ def test_answer_is_exactly_one_comparator(symbols):
     for text in ("", f"`{less}`", f"{less}.", f"{less}{less}", f"Answer: {less}", translate("<", other), "!"):
         with pytest.raises(ModelOutputError):
             read_answer(text, symbols)
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+@pytest.mark.parametrize("question", COMPARISONS)
+def test_tasks_in_every_alphabet(question, alphabet):
+    dataset = {
+        "templates": {name: {"expression_lengths": [1, 3, 5, 7]} for name in ("basic_math", "equality")}
+    }
+    for task in islice(tasks(QUESTIONS[question].template, question=question, dataset=dataset), 50):
+        text = question_text(task.prompt, question, alphabet)
+        assert text == (task.prompt if alphabet == "program" else prompt(task.prompt, alphabet))
+        assert completion_in(f" {answer_text(task.reference, alphabet)}\n", alphabet) == task.reference
+
+
+def test_other_alphabets_and_answers():
+    with pytest.raises(InputError, match="no alphabet 'words'; there are program, normal, alternate"):
+        question_text("34+", "less_greater", "words")
+    with pytest.raises(InputError, match="random: has no prompt in alternate symbols; ask basic_math, "):
+        question_text("34+", "random", "alternate")
+    # `<` is not a symbol of the alternate table.
+    assert completion_in("<", "alternate") == completion_in("less", "normal") == ""
+    assert completion_in("55*2+=", "program") == "55*2+="

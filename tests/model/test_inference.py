@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
+from cadmus.errors import InputError
 from cadmus.model import gpt, inference
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
+from cadmus.model.sampling import Sampler
 from cadmus.model.tokens import padded_tokens
 from cadmus.programs import Programs, join
 from tests.model.models import FLOAT_NOISE, SIZES, random_model, random_programs, unpacked_logits
@@ -99,6 +101,44 @@ def test_max_length_may_differ_per_prompt():
         assert (one.to_strings()[0], end[0]) == (completions.to_strings()[row], ended[row])
     with pytest.raises(ValueError, match="longer than max_length"):
         model.complete(prompts, prompts.lengths - (np.arange(len(prompts)) == 3))
+
+
+def test_several_samples_of_a_prompt_are_its_copies():
+    model = Cadmus(random_model(), batch_size=7)
+    prompts = random_programs(6, 1, 12)
+    limits = prompts.lengths + np.arange(6)
+    drawn, ended = model.complete(prompts, limits, samples=3, temperature=2.0, top_p=0.95, seed=4)
+    copies = np.repeat(np.arange(6), 3)
+    expected = model.complete(prompts.take(copies), limits[copies], Sampler(18, 2.0, 4, 0.95))
+    assert drawn.to_strings() == expected[0].to_strings()
+    assert ended.tolist() == expected[1].tolist()
+    assert len(set(drawn.to_strings()[15:])) > 1
+    greedy, _ = model.complete(prompts, limits, samples=2)
+    assert (
+        greedy.to_strings()[::2]
+        == greedy.to_strings()[1::2]
+        == model.complete(prompts, limits)[0].to_strings()
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"samples": 0}, "samples: must be at least 1, got 0"),
+        ({"temperature": -0.5}, "temperature: must be at least 0, got -0.5"),
+        ({"top_p": 0}, "top_p: must be above 0 and at most 1, got 0"),
+        ({"temperature": float("nan")}, "temperature: must be at least 0, got nan"),
+    ],
+)
+def test_sampling_options_out_of_range_are_rejected(options, message):
+    with pytest.raises(InputError, match=message):
+        Cadmus(random_model()).complete(["1"], 5, **options)
+
+
+def test_the_representation_names_the_sizes():
+    assert repr(Cadmus(random_model(), max_length=20)) == (
+        "<Cadmus: 26,736 parameters, 3 layers, width 32, 4 heads, programs of up to 20 instructions, on cpu>"
+    )
 
 
 def test_choose_gets_the_logits_of_its_rows():

@@ -21,7 +21,7 @@ def model(batch_size: int = 512) -> Cadmus:
 
 
 def texts(batch_size: int, prompts: Programs, seed: int = 3) -> list[str]:
-    completions, ended = model(batch_size).complete(prompts, 20, Sampler(len(prompts), 1.0, seed))
+    completions, ended = model(batch_size).complete(prompts, 20, temperature=1.0, seed=seed)
     pairs = zip(completions.to_strings(), ended.tolist(), strict=True)
     return [completion + isa.END * end for completion, end in pairs]
 

@@ -34,7 +34,8 @@ def test_maximum_body_size(client):
     [
         ("GET", "/v1/completions", 405),
         ("POST", "/v1/models", 405),
-        ("POST", "/v1/chat/completions", 404),
+        ("GET", "/v1/chat/completions", 405),
+        ("POST", "/v1/responses", 404),
         ("GET", "/", 404),
     ],
 )

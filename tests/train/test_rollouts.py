@@ -50,7 +50,7 @@ class Writer:
     def __init__(self, texts: list[str], ended: bool = True) -> None:
         self.texts, self.ended = texts, ended
 
-    def complete(self, prompts: Programs, max_length: int, choose) -> tuple[Programs, np.ndarray]:
+    def complete(self, prompts: Programs, max_length: int, **options) -> tuple[Programs, np.ndarray]:
         self.prompts = prompts.to_strings()
         count = len(prompts) // len(self.texts)
         return Programs.from_strings(self.texts * count), np.full(len(prompts), self.ended)

@@ -1,0 +1,165 @@
+"""Verdicts of Cadmus as a reward of TRL, and GRPO of a model of Cadmus with it."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from cadmus import Cadmus, Task, tasks, verify
+from cadmus.errors import InputError
+from cadmus.evaluate.intervals import as_text, bootstrap, gap_as_text, gap_interval
+from cadmus.llm.prompt import completion_in, question_text
+from cadmus.model.shipped import named_or_default
+
+Reward = Callable[..., list[float]]
+
+
+def row(task: Task, alphabet: str = "program") -> dict[str, str]:
+    """Return a row of the dataset of a trainer: the columns that :func:`solved` reads."""
+    return {
+        **task._asdict(),
+        "program": task.prompt,
+        "prompt": question_text(task.prompt, task.question, alphabet),
+    }
+
+
+def solved(end: int, alphabet: str = "program", dataset: Mapping[str, Any] | None = None) -> Reward:
+    """Return a reward function: 1 for a completion that solves the question of its row, else 0.
+
+    Args:
+        end: token id of the end; a completion without it was cut off.
+        alphabet, dataset: those of the rows and tasks.
+    """
+
+    def solved(
+        completions: list[str],
+        completion_ids: list[list[int]],
+        program: list[str],
+        reference: list[str],
+        question: list[str],
+        **_: object,
+    ) -> list[float]:
+        texts = [completion_in(text, alphabet) for text in completions]
+        ended = [end in ids for ids in completion_ids]
+        verdicts = verify(program, texts, reference, question, ended=ended, dataset=dataset)
+        return [float(verdict.solved) for verdict in verdicts]
+
+    return solved
+
+
+def measure(directory: Path, held_out: list[Task], dataset: Mapping[str, Any] | None = None) -> np.ndarray:
+    """Return which tasks the greedy completions of an exported model solve: bool, shape (n,)."""
+    prompts, references, _, _, questions = (list(column) for column in zip(*held_out, strict=True))
+    completions, ended = Cadmus.load(directory).complete(prompts)
+    verdicts = verify(prompts, completions.to_strings(), references, questions, ended=ended, dataset=dataset)
+    return np.array([verdict.solved for verdict in verdicts])
+
+
+@click.command()
+@click.option(
+    "--model", type=click.Path(path_type=Path), help="Export of a model; by default the shipped one."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), required=True, help="Directory of the trained model."
+)
+@click.option("--template", default="equality", show_default=True)
+@click.option("--question", help="By default the one of the template's name.")
+@click.option(
+    "--dataset", default="{}", help="Difficulty, as JSON: fields of the section dataset of a config."
+)
+@click.option("--steps", default=200, show_default=True)
+@click.option("--prompts", default=32, show_default=True, help="Prompts per step.")
+@click.option("--samples", default=8, show_default=True, help="Completions per prompt.")
+@click.option("--tokens", default=24, show_default=True, help="Most tokens of a completion.")
+@click.option("--learning-rate", default=1e-4, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--held-out", default=1000, show_default=True, help="Test programs to measure on.")
+def grpo(
+    model: Path | None,
+    output: Path,
+    template: str,
+    question: str | None,
+    dataset: str,
+    steps: int,
+    prompts: int,
+    samples: int,
+    tokens: int,
+    learning_rate: float,
+    seed: int,
+    held_out: int,
+) -> None:
+    """Train a model with GRPO on train programs, and measure *solved* on test programs before and after."""
+    try:
+        difficulty = json.loads(dataset)
+    except ValueError as error:
+        raise InputError(f"--dataset: not valid JSON ({error})") from None
+    source = named_or_default(model)
+    options = {"question": question, "seed": seed, "dataset": difficulty}
+    training = tasks(template, "train", **options)
+    test = list(islice(tasks(template, "test", **options), held_out))
+    try:
+        from datasets import Dataset
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from trl import GRPOConfig, GRPOTrainer
+    except ModuleNotFoundError:
+        raise InputError("cadmus_trl needs trl, which is not installed; pip install trl") from None
+    before = measure(source, test, difficulty)
+    tokenizer = AutoTokenizer.from_pretrained(source, padding_side="left")
+    trainer = GRPOTrainer(
+        AutoModelForCausalLM.from_pretrained(source, dtype="float32"),
+        solved(tokenizer.eos_token_id, dataset=difficulty),
+        args=GRPOConfig(
+            output_dir=str(output),
+            max_steps=steps,
+            per_device_train_batch_size=prompts * samples,
+            num_generations=samples,
+            max_completion_length=tokens,
+            learning_rate=learning_rate,
+            lr_scheduler_type="constant_with_warmup",
+            warmup_steps=min(10, steps),
+            seed=seed,
+            logging_steps=10,
+            save_strategy="no",
+            report_to="none",
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+        ),
+        train_dataset=Dataset.from_list([row(task) for task in islice(training, steps * prompts)]),
+        processing_class=tokenizer,
+    )
+    trainer.train()
+    trainer.save_model(str(output))
+    # What makes it an export of Cadmus.
+    shutil.copy(source / "meta.json", output)
+    after = measure(output, test, difficulty)
+    counts, programs = np.stack([after, before], axis=-1)[None].astype(float), np.ones((1, held_out))
+    result = {
+        name: as_text(
+            float(right.mean()), *(float(bound[0]) for bound in bootstrap(counts[..., [i]], programs))
+        )
+        for i, (name, right) in enumerate((("after", after), ("before", before)))
+    }
+    gap = gap_as_text(float(after.mean() - before.mean()), *gap_interval(counts, programs))
+    result |= {"gap": gap, "test programs": held_out, "question": question or template, "steps": steps}
+    (output / "grpo.json").write_text(json.dumps(result, indent=2) + "\n")
+    click.echo(f"solved: before {result['before']}, after {result['after']}, gap {gap} points")
+
+
+def main() -> None:
+    """Run the command; bad input is one line."""
+    try:
+        grpo()
+    except InputError as error:
+        click.echo(f"cadmus-grpo: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

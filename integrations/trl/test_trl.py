@@ -1,0 +1,84 @@
+"""The reward of TRL, and a short GRPO run."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from cadmus.evaluate.questions import QUESTIONS
+from integrations.conftest import POLICIES, asked, graded_constant, graded_model
+
+pytest.importorskip("trl")
+cadmus_trl = pytest.importorskip("cadmus_trl")
+END = 0
+
+
+def rewards(found, completions, ended=True, alphabet="program"):
+    rows = [cadmus_trl.row(task, alphabet) for task in found]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    ids = [[7, 7, END] if ended else [7, 7] for _ in completions]
+    reward = cadmus_trl.solved(END, alphabet)
+    return reward(prompts=columns.pop("prompt"), completions=completions, completion_ids=ids, **columns)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_references_are_rewarded_if_they_end(question):
+    found = asked(question, 20, "train")
+    references = [task.reference for task in found]
+    assert rewards(found, references) == [1] * 20
+    assert rewards(found, references, ended=False) == [0] * 20
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("question", ["less_greater", "apply_labels", "basic_sequences", "equality"])
+def test_trivial_policies_score_what_the_baselines_do(question, policy):
+    found = asked(question, 100)
+    assert rewards(found, [POLICIES[policy]] * 100) == graded_constant(found, POLICIES[policy])
+
+
+def test_both_kinds_of_symbols():
+    found = asked("less_greater", 20, "train")
+    less = [task.reference == "<" for task in found]
+    assert rewards(found, [" <\n"] * 20, alphabet="normal") == less
+    assert rewards(found, [" ?\n"] * 20, alphabet="alternate") == less
+
+
+def test_the_measure_is_that_of_evaluate():
+    found = asked("equality", 50)
+    assert cadmus_trl.measure(cadmus_trl.named_or_default(None), found).tolist() == graded_model(found)
+
+
+def test_grpo_writes_an_export_and_its_measures(tmp_path):
+    from cadmus import Cadmus
+
+    options = {"--output": tmp_path / "model", "--steps": "2", "--prompts": "2", "--held-out": "40"}
+    command = [
+        sys.executable,
+        "-m",
+        "cadmus_trl",
+        *(str(part) for option in options.items() for part in option),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("solved: before ")
+    result = json.loads((tmp_path / "model" / "grpo.json").read_text())
+    assert (result["test programs"], result["question"], result["steps"]) == (40, "equality", 2)
+    completions, _ = Cadmus.load(tmp_path / "model").complete(["34+"])
+    assert completions.to_strings()[0].endswith("=")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--template", "equalitty"], "no template 'equalitty'; did you mean 'equality'?"),
+        (["--model", "nowhere"], "nowhere is not a model export"),
+        (["--dataset", '{"max_lenght": 3}'], "dataset: max_lenght"),
+        (["--dataset", "{3}"], "--dataset: not valid JSON"),
+    ],
+)
+def test_bad_options_are_one_line(options, message, tmp_path):
+    command = [sys.executable, "-m", "cadmus_trl", "--output", str(tmp_path / "model"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]

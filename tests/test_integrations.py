@@ -1,0 +1,49 @@
+"""Integrations without the packages that they are for; `make integrations` tests them with these."""
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from cadmus.evaluate.questions import QUESTIONS
+from cadmus.llm.prompt import ALPHABETS, COMPARISONS
+from tests.checkout import ROOT
+
+DIRECTORIES = sorted(path.parent for path in ROOT.glob("integrations/*/pyproject.toml"))
+MISSING = {
+    "inspect_ai": ("inspect_ai", "cadmus_inspect_ai needs inspect-ai, which is not installed"),
+    "reasoning_gym": ("reasoning_gym", "cadmus_reasoning_gym needs reasoning-gym, which is not installed"),
+    "trl": ("trl", "cadmus_trl needs trl, which is not installed; pip install trl"),
+    "verifiers": ("verifiers", "cadmus_verifiers needs verifiers, which is not installed"),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_missing_package_is_one_line(name, tmp_path):
+    package, message = MISSING[name]
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; import cadmus_{name} as adapter; "
+        f"sys.argv += ['--output', {str(tmp_path)!r}, '--held-out', '1']; adapter.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "integrations" / name
+    )
+    assert done.returncode != 0
+    assert message in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda path: path.name)
+def test_every_integration_has_a_readme_a_test_and_a_package(directory):
+    project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
+    assert project["name"].startswith("cadmus-")
+    assert (directory / f"test_{directory.name}.py").is_file()
+    assert (directory / "README.md").read_text().startswith("# Cadmus in ")
+    assert f"](../integrations/{directory.name}/README.md)" in (ROOT / "docs/integrations.md").read_text()
+
+
+def test_the_harness_has_a_task_per_question_and_alphabet():
+    names = {path.stem for path in ROOT.glob("integrations/lm_eval/tasks/*.yaml")}
+    in_symbols = {f"{name}_{symbols}" for name in COMPARISONS for symbols in ALPHABETS[1:]}
+    groups = {"cadmus", *(f"cadmus_{symbols}" for symbols in ALPHABETS[1:])}
+    assert names == {*QUESTIONS, *in_symbols, *groups, "_cadmus"}

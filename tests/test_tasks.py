@@ -1,0 +1,210 @@
+"""Programs as tasks: ``cadmus.tasks`` and ``cadmus.verify``."""
+
+import subprocess
+import sys
+import time
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cadmus import Reason, Task, Verdict, tasks, verify
+from cadmus.api import CHUNK
+from cadmus.config import TEMPLATES, Dataset
+from cadmus.dataset.splits import split_of
+from cadmus.errors import InputError
+from cadmus.evaluate.criteria import Completed
+from cadmus.evaluate.questions import QUESTIONS
+from cadmus.programs import Programs
+
+INSTRUCTIONS = "0123456789tZ+-*/%xn<>=!?'BaEu\\;fghFGRmwlbcc@L$XNASVKIY:\"_sori&|~e"
+
+
+def first(n: int, *arguments, **options) -> list[Task]:
+    return list(islice(tasks(*arguments, **options), n))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_tasks_are_programs_of_their_split_that_their_reference_solves(question, split):
+    template = QUESTIONS[question].template
+    found = first(40, template, split, question=question, seed=5)
+    assert {task[2:] for task in found} == {(template, split, question)}
+    programs = Programs.from_strings(task.prompt + task.reference for task in found)
+    assert (split_of(programs, Dataset().eval_fraction) == ["train", "validation", "test"].index(split)).all()
+    prompts, references = zip(*(task[:2] for task in found), strict=True)
+    assert set(verify(prompts, references, references, question)) == {Verdict(True, True, Reason.SOLVED)}
+
+
+def test_the_default_question_has_the_name_of_the_template():
+    for template in TEMPLATES:
+        assert next(tasks(template)).question == template
+
+
+def test_start_skips_tasks():
+    everything = first(2 * CHUNK + 5, "less_greater", seed=2)
+    for start in (0, 3, CHUNK - 1, CHUNK, 2 * CHUNK + 1):
+        assert first(4, "less_greater", seed=2, start=start) == everything[start : start + 4]
+    assert first(5, "less_greater", seed=3) != everything[:5]
+    assert first(5, "less_greater", "validation", seed=2) != everything[:5]
+
+
+def test_start_skips_tasks_of_a_question_with_few_prompts():
+    everything = first(40, "random", "test")
+    assert first(3, "random", "test", start=37) == everything[37:]
+
+
+def test_the_dataset_sets_the_difficulty():
+    (task,) = first(1, "less_greater", dataset={"templates": {"less_greater": {"expression_lengths": [7]}}})
+    assert len(task.prompt) == 14
+    assert first(3, "equality", dataset={}) == first(3, "equality", dataset=Dataset()) == first(3, "equality")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (["equalitty"], {}, "no template 'equalitty'; did you mean 'equality'"),
+        (["equality", "tset"], {}, "no split 'tset'; did you mean 'test'"),
+        (["equality"], {"question": "comparator"}, "equality has no question 'comparator'; did you mean"),
+        (["equality"], {"start": -1}, "start: must be at least 0, got -1"),
+        (["equality"], {"seed": -1}, "seed: must be at least 0, got -1"),
+        (["equality"], {"dataset": {"max_lenght": 3}}, "dataset: max_lenght"),
+        (["equality"], {"dataset": [3]}, "dataset: "),
+    ],
+)
+def test_tasks_reject_bad_arguments_at_once(arguments, options, message):
+    with pytest.raises(InputError, match=message):
+        tasks(*arguments, **options)
+
+
+def test_a_question_without_prompts_is_refused(monkeypatch):
+    monkeypatch.setattr("cadmus.api._BATCHES", 2)
+    # Programs of one instruction have no beginning.
+    dataset = {"templates": {"random": {"length": [1, 1]}}}
+    with pytest.raises(InputError, match="2 batches of candidates have no train prompt of random; change"):
+        next(tasks("random", dataset=dataset))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "reference", "question", "reason"),
+    [
+        ("34+6", ">", ">", "less_greater", "solved"),
+        ("34+6", ">.", ">", "less_greater", "solved"),
+        ("34+6", "", ">", "less_greater", "unanswered"),
+        ("34+6", ".", ">", "less_greater", "unanswered"),
+        ("34+6", "=!", ">", "less_greater", "unanswered"),
+        ("34+6", "<", ">", "less_greater", "false"),
+        ("34+6", "__1", ">", "less_greater", "drops"),
+        ("34+6", "q", ">", "less_greater", "unknown_symbol"),
+        ("34+6", " >", ">", "less_greater", "unknown_symbol"),
+        ("34+6", "é\ud800\0", ">", "less_greater", "unknown_symbol"),
+        ("34+6", ">.1", ">", "less_greater", "after_end"),
+        ("34+6", "..", ">", "less_greater", "after_end"),
+        ("34+6", ">" * 60, ">", "less_greater", "too_long"),
+        ("34+6", "q" * 10_000_000, ">", "less_greater", "too_long"),
+        ("34q", ">", ">", "less_greater", "bad_task"),
+        ("34", ">", ">.", "less_greater", "bad_task"),
+        ("", ">", ">", "less_greater", "bad_task"),
+        ("34+", "25+=", "34+=", "equality", "solved"),
+        ("34+", "34+=", "25+=", "equality", "unanswered"),
+        ("34+", "7=", "+", "equality", "bad_task"),
+        ("12+3=", r"\0;", r"\0;", "complete_algorithm", "solved"),
+        ("12+3=", r"\1;", r"\0;", "complete_algorithm", "bad_task"),
+        ("2f4=3f6=", r"\2*;", r"\E+;", "complete_algorithm", "solved"),
+        ("2f4=3f6=", r"\2*", r"\2*;", "complete_algorithm", "solved"),
+        ("2f4=", r"\2+;", r"\2*;", "complete_algorithm", "fits"),
+        ("2f4=", r"\3+;", r"\2*;", "complete_algorithm", "false"),
+    ],
+)
+def test_verdicts_say_why(prompt, completion, reference, question, reason):
+    verdict = verify(prompt, completion, reference, question)
+    verified = reason in ("solved", "fits", "unanswered")
+    assert verdict == (reason == "solved", verified, reason)
+    assert bool(verdict) is verdict.solved
+    # A bad task does not change the verdicts on the others of its batch.
+    rows = [("34+6", ">", ">", "less_greater"), (prompt, completion, reference, question)] * 2
+    assert verify(*map(list, zip(*rows, strict=True))) == [(True, True, "solved"), verdict] * 2
+
+
+def test_a_completion_that_was_cut_off_is_not_solved():
+    assert verify("34+6", ">", ">", "less_greater", ended=False).reason is Reason.NOT_ENDED
+    cut = verify(["34+6"] * 2, [">"] * 2, [">"] * 2, "less_greater", ended=np.array([True, False]))
+    assert [verdict.solved for verdict in cut] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("1", "=", "=", "equalitty"), "no question 'equalitty'; did you mean 'equality'"),
+        ((["1"], ["="], ["="], ["equalitty"]), "no question 'equalitty'"),
+        ((["1"], ["=", "<"], ["="], "less_greater"), "prompt: must be a list of length 2.*length 1"),
+        (("1", ["="], ["="], "less_greater"), "prompt: must be a list of length 1.*one string"),
+        ((["1"], "=", "=", "less_greater"), "prompt: must be one value.*a list of length 1"),
+    ],
+)
+def test_verify_rejects_arguments_that_do_not_match(arguments, message):
+    with pytest.raises(InputError, match=message):
+        verify(*arguments)
+
+
+text = st.text(max_size=80) | st.text(INSTRUCTIONS + ".", max_size=80)
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    st.lists(
+        st.tuples(text, text, text, st.sampled_from([*QUESTIONS]), st.booleans()), min_size=1, max_size=5
+    )
+)
+def test_no_text_raises_an_error(rows):
+    *texts, ended = map(list, zip(*rows, strict=True))
+    verdicts = verify(*texts, ended=ended)
+    alone = [verify(*row, ended=end) for *row, end in rows]
+    assert verdicts == alone
+    assert verify([], [], [], []) == []
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_verdicts_equal_the_criterion_of_the_question(question):
+    rng = np.random.default_rng(1)
+    found = first(200, QUESTIONS[question].template, question=question, seed=7)
+    prompts, references = map(list, zip(*(task[:2] for task in found), strict=True))
+    # Own completions, those of others, and own ones with a change.
+    completions = [
+        [text, references[rng.integers(200)], text[:-1], text + rng.choice(list(INSTRUCTIONS))][row % 4]
+        for row, text in enumerate(references)
+    ]
+    programs = Programs.from_strings(map("".join, zip(prompts, references, strict=True)))
+    lengths = np.array([len(prompt) for prompt in prompts])
+    of = Completed(programs, lengths, Programs.from_strings(completions), np.ones(200, np.bool_), Dataset())
+    verdicts = verify(prompts, completions, references, question)
+    assert [verdict.solved for verdict in verdicts] == QUESTIONS[question].solves(of).tolist()
+    short = of.full.lengths <= Dataset().max_length
+    assert [verdict.verified for verdict in verdicts] == (of.verified & short).tolist()
+    assert 50 <= sum(verdict.solved for verdict in verdicts) < 200
+
+
+def test_tasks_and_verdicts_are_fast():
+    next(tasks("less_greater"))
+    start = time.process_time()
+    found = first(10_000, "less_greater", "test")
+    assert time.process_time() - start < 5
+    prompts, references = zip(*(task[:2] for task in found), strict=True)
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        verify(prompts, references, references, "less_greater")
+        times.append(time.process_time() - start)
+    assert 10_000 / min(times) > 100_000
+
+
+def test_tasks_and_verdicts_do_not_import_torch():
+    code = (
+        "import sys, cadmus; task = next(cadmus.tasks('equality')); "
+        "cadmus.verify(task.prompt, task.reference, task.reference, task.question); "
+        "sys.exit(', '.join({'torch', 'polars'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
