@@ -167,6 +167,9 @@ class Train(Section):
     """what it predicts"""
     state_layer: Positive | None = None
     """block whose output predicts the state; two before the last when null"""
+    order: Literal["mixed", "staged", "self_paced"] = "mixed"
+    """`mixed` draws all programs alike; `staged` adds the templates one by one in the first half of the
+    steps; `self_paced` draws templates in proportion to the model's current error on each"""
     repeated: Repeated = Repeated()
     """two-set training"""
     verdict: Verdict = Verdict()
@@ -224,6 +227,8 @@ class Train(Section):
             )
         if self.optimizer == "muon" and self.zero_stage != 1:
             raise ValueError(f"zero_stage: the optimizer muon needs stage 1, got {self.zero_stage}")
+        if self.repeated.fraction and self.order != "mixed":
+            raise ValueError(f"repeated.fraction: needs order mixed, got {self.order}")
         if self.verdict.fraction and self.zero_stage == 3:
             raise ValueError(
                 "zero_stage: training against the verdict needs stage 1 or 2, whose ranks have all weights"

@@ -1,8 +1,10 @@
-"""The programs of each step, a function of the seed and the step alone."""
+"""The programs of each step, a function of the seed, the step and, by template, the weights."""
+
+import itertools
 
 import numpy as np
 
-from cadmus.common.seeds import epoch_seed, generator
+from cadmus.common.seeds import epoch_seed, generator, seed_of
 
 
 class Batches:
@@ -23,34 +25,64 @@ class Batches:
         self, seed: int, programs: int, batch_size: int, repeated: int = 0, of_repeated: int = 0
     ) -> None:
         if not of_repeated:
-            self._parts = [_Epochs(seed, np.arange(programs), batch_size)]
+            self._parts = [(_Epochs(seed, np.arange(programs)), batch_size)]
             return
         drawn = generator(seed, "repeated set").permutation(programs)
         parts = [(drawn[:repeated], of_repeated), (drawn[repeated:], batch_size - of_repeated)]
-        self._parts = [_Epochs(seed, np.sort(indices), share) for indices, share in parts if share]
+        self._parts = [(_Epochs(seed, np.sort(indices)), share) for indices, share in parts if share]
 
     def batch(self, step: int) -> np.ndarray:
         """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
-        return np.concatenate([part.batch(step) for part in self._parts])
+        return np.concatenate([part.take(step * share, share) for part, share in self._parts])
+
+
+class TemplateBatches:
+    """Batches whose programs are drawn from each template with other weights in each step.
+
+    Args:
+        seed: of the permutations and of the draws.
+        counts: number of programs of each template, all above 0; the programs are in this order.
+        batch_size: programs per step.
+    """
+
+    def __init__(self, seed: int, counts: np.ndarray, batch_size: int) -> None:
+        self._seed = seed
+        self._batch_size = batch_size
+        bounds = [0, *np.cumsum(counts)]
+        self._parts = [
+            _Epochs(seed_of(seed, number), np.arange(*within))
+            for number, within in enumerate(itertools.pairwise(bounds))
+        ]
+
+    def draw(self, step: int, weights: np.ndarray, drawn: list[int]) -> tuple[np.ndarray, list[int]]:
+        """Return the indices of the programs of a step, and how many were drawn of each template after it.
+
+        Args:
+            step: counted from 0.
+            weights: float64, shape (templates,), at least 0; need not sum to 1.
+            drawn: programs drawn of each template before; each goes through epochs of its own.
+        """
+        rng = generator(self._seed, "templates", step)
+        shares = rng.multinomial(self._batch_size, weights / weights.sum()).tolist()
+        parts = zip(self._parts, drawn, shares, strict=True)
+        indices = np.concatenate([part.take(start, share) for part, start, share in parts if share])
+        return rng.permutation(indices), [a + b for a, b in zip(drawn, shares, strict=True)]
 
 
 class _Epochs:
-    """An endless sequence of epochs, each a permutation of ascending ``indices``, cut into batches.
+    """An endless sequence of epochs, each a permutation of ascending ``indices``."""
 
-    Step k takes elements k * batch_size to (k + 1) * batch_size, so a resumed run needs only its step.
-    """
-
-    def __init__(self, seed: int, indices: np.ndarray, batch_size: int) -> None:
+    def __init__(self, seed: int, indices: np.ndarray) -> None:
         self._seed = seed
         self._indices = indices.astype(np.int32 if indices[-1] < 2**31 else np.int64)
-        self._batch_size = batch_size
         self._epochs: dict[int, np.ndarray] = {}
 
-    def batch(self, step: int) -> np.ndarray:
+    def take(self, first: int, count: int) -> np.ndarray:
+        """Return ``count`` elements of the sequence from ``first`` on: int64, shape (count,)."""
         programs = len(self._indices)
-        places = step * self._batch_size + np.arange(self._batch_size)
+        places = first + np.arange(count)
         epochs, within = places // programs, places % programs
-        indices = np.empty(self._batch_size, np.int64)
+        indices = np.empty(count, np.int64)
         for epoch in range(epochs[0], epochs[-1] + 1):
             indices[epochs == epoch] = self._permutation(epoch)[within[epochs == epoch]]
         # Steps come in order, so earlier epochs are not needed again.

@@ -98,7 +98,13 @@ def exclusive(directory: Path, log: Callable[[str], None]) -> Iterator[None]:
 
 
 def save(
-    engine: Any, directory: Path, step: int, description: dict[str, Any], progress: dict[str, Any], keep: int
+    engine: Any,
+    directory: Path,
+    step: int,
+    description: dict[str, Any],
+    progress: dict[str, Any],
+    order: dict[str, Any],
+    keep: int,
 ) -> None:
     """Save a checkpoint and remove all but the newest ``keep``; all ranks call this together.
 
@@ -107,7 +113,7 @@ def save(
         directory: checkpoints of this run.
         step: steps done.
         description: from :func:`describe`.
-        progress: JSON values that :class:`Saved` returns.
+        progress, order: JSON values that :class:`Saved` returns.
         keep: at least 1.
 
     Raises:
@@ -119,6 +125,7 @@ def save(
             "step": step,
             "adam_steps": state.count_adam_steps(engine),
             "progress": progress,
+            "order": order,
             **description,
             "versions": versions(),
             "commit": commit(),
@@ -218,6 +225,7 @@ class Saved:
     step: int
     adam_steps: int
     progress: dict[str, Any]
+    order: dict[str, Any]
     _file: Any
 
     def tensor(self, name: str) -> Tensor:
@@ -239,7 +247,8 @@ def opened(checkpoint: Path, description: dict[str, Any]) -> Iterator[Saved]:
     path = checkpoint / METADATA
     try:
         metadata = json.loads(path.read_text(encoding="utf-8"))
-        step, adam_steps, progress = (metadata[key] for key in ("step", "adam_steps", "progress"))
+        step, adam_steps = metadata["step"], metadata["adam_steps"]
+        progress, order = metadata["progress"], metadata["order"]
         found, expected = _identity(metadata), _identity(description)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise _damaged(path, error) from None
@@ -255,7 +264,7 @@ def opened(checkpoint: Path, description: dict[str, Any]) -> Iterator[Saved]:
     except (OSError, SafetensorError) as error:
         raise _damaged(path, error) from None
     with file:
-        yield Saved(checkpoint, step, adam_steps, progress, file)
+        yield Saved(checkpoint, step, adam_steps, progress, order, file)
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

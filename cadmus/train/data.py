@@ -1,7 +1,7 @@
 """Training programs in files that all ranks of a node map into memory."""
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
@@ -18,7 +18,7 @@ Read = Callable[[Collection[str] | None], Iterable[Samples]]
 """Returns the training programs of some templates, or all, in parts."""
 
 
-def share(read: Read, max_length: int) -> Samples:
+def share(read: Read, max_length: int, templates: list[str] | None = None) -> tuple[Samples, list[int]]:
     """Read the training programs once per node; all ranks call this together.
 
     The first rank of a node writes them to temporary files, which all its ranks map: a node holds them once,
@@ -27,6 +27,10 @@ def share(read: Read, max_length: int) -> Samples:
     Args:
         read: called on the first rank of each node.
         max_length: maximum number of instructions in a program.
+        templates: read one after another; all together if None.
+
+    Returns:
+        The programs, and the number of them of each template, or of all together.
 
     Raises:
         InputError: on all ranks: ``read`` raised it, the dataset is empty, a program is too long, or the
@@ -34,35 +38,46 @@ def share(read: Read, max_length: int) -> Samples:
     """
     with ExitStack() as stack:
         paths: dict[str, str] = {}
+        counts: list[int] = []
         problem = None
         if os.environ["LOCAL_RANK"] == "0":
             try:
-                paths = _write(read, max_length, stack)
+                paths, counts = _write(read, max_length, templates, stack)
             except InputError as error:
                 problem = str(error)
-        results: list[tuple[dict[str, str], str | None]] = [({}, None)] * distributed.get_world_size()
-        distributed.all_gather_object(results, (paths, problem))
-        for _, problem in results:
+        own = paths, counts, problem
+        results: list[tuple[dict[str, str], list[int], str | None]] = [own] * distributed.get_world_size()
+        distributed.all_gather_object(results, own)
+        for _, _, problem in results:
             if problem is not None:
                 raise InputError(problem)
-        first_of_node = distributed.get_rank() - int(os.environ["LOCAL_RANK"])
-        training_set = _map(results[first_of_node][0])
+        paths, counts, _ = results[distributed.get_rank() - int(os.environ["LOCAL_RANK"])]
+        training_set = _map(paths)
         # The first rank may close the files once every rank has mapped them.
         distributed.barrier()
-    return training_set
+    return training_set, counts
 
 
 _FILES = {"bytes": np.uint8, "offsets": np.int64, "prompt_lengths": np.uint8}
 
 
-def _write(read: Read, max_length: int, stack: ExitStack) -> dict[str, str]:
-    """Write the programs to unnamed files, which vanish with their last user; return paths to open them."""
+def _write(
+    read: Read, max_length: int, templates: list[str] | None, stack: ExitStack
+) -> tuple[dict[str, str], list[int]]:
+    """Write the programs to unnamed files, which vanish with their last user.
+
+    Returns:
+        Paths to open the files, and the number of programs of each template.
+    """
     with as_input_error(Path(gettempdir(), "training programs")):
         # Unbuffered, so that closing them cannot fail.
         files = {name: stack.enter_context(TemporaryFile(buffering=0)) for name in _FILES}  # noqa: SIM115
         _append(files["offsets"], np.zeros(1, np.int64))
         end = 0
-        for samples in read(None):
+        counts: list[int] = []
+        for number, samples in _parts(read, templates):
+            counts += [0] * (number + 1 - len(counts))
+            counts[number] += len(samples)
             programs = samples.programs
             longest = programs.lengths.max(initial=0)
             if longest > max_length:
@@ -77,7 +92,14 @@ def _write(read: Read, max_length: int, stack: ExitStack) -> dict[str, str]:
             _append(files["prompt_lengths"], samples.prompt_length)
     if not end:
         raise InputError("the dataset has no training programs")
-    return {name: f"/proc/{os.getpid()}/fd/{file.fileno()}" for name, file in files.items()}
+    return {name: f"/proc/{os.getpid()}/fd/{file.fileno()}" for name, file in files.items()}, counts
+
+
+def _parts(read: Read, templates: list[str] | None) -> Iterator[tuple[int, Samples]]:
+    """Yield the programs in parts, with the number of their template; 0 for all together."""
+    for number, asked in enumerate([None] if templates is None else [[name] for name in templates]):
+        for samples in read(asked):
+            yield number, samples
 
 
 def _append(file: IO[bytes], array: np.ndarray) -> None:

@@ -10,8 +10,9 @@ from cadmus import config
 from cadmus.errors import InputError
 from cadmus.model.flops import causal_pairs
 from cadmus.programs import Samples
-from cadmus.train.batches import Batches
+from cadmus.train.batches import Batches, TemplateBatches
 from cadmus.train.labels import state_labels
+from cadmus.train.order import Pace, weights
 from cadmus.train.packing import PackedBatch, pack_batch
 
 
@@ -25,6 +26,7 @@ class Batch(NamedTuple):
         targets: tokens to predict.
         completion_targets: targets in completions.
         weight: sum of the targets' loss weights.
+        drawn: programs drawn of each template so far, this batch included; empty if all are mixed.
     """
 
     micro_batches: list[PackedBatch]
@@ -33,6 +35,7 @@ class Batch(NamedTuple):
     targets: int
     completion_targets: int
     weight: float
+    drawn: list[int]
 
     @property
     def fill(self) -> float:
@@ -47,10 +50,11 @@ class Loader:
     Args:
         training_set: the programs.
         seed: seed of the order of the programs.
-        train: batch and micro-batch size, and prompt weight.
+        train: batch and micro-batch size, prompt weight, and order.
         row_length: tokens in a packed row.
         rank, ranks: index of this process, and number of processes.
         device: device of the batches; the CPU if None.
+        counts: programs of each template, in the order of the training set; not needed if all are mixed.
 
     Raises:
         InputError: the repeated set would be the whole training set.
@@ -65,6 +69,7 @@ class Loader:
         rank: int = 0,
         ranks: int = 1,
         device: torch.device | None = None,
+        counts: list[int] | None = None,
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
         repeated, programs = train.repeated, len(self._programs)
@@ -75,6 +80,10 @@ class Loader:
             )
         of_repeated = math.ceil(repeated.fraction * train.batch_size)
         self._batches = Batches(seed, programs, train.batch_size, repeated.programs, of_repeated)
+        self._counts = np.array(counts or [programs])
+        self._by_template = None
+        if train.order != "mixed":
+            self._by_template = TemplateBatches(seed, self._counts, train.batch_size)
         self._train = train
         self._row_length = row_length
         share = train.batch_size // ranks
@@ -82,9 +91,15 @@ class Loader:
         self._micro_batches = share // (train.micro_batch_size or share)
         self._device = device or torch.device("cpu")
 
-    def load(self, step: int) -> Batch:
-        """Return the batch of a step, counted from 0."""
-        batch = self._batches.batch(step)
+    def load(self, step: int, pace: Pace | None = None) -> Batch:
+        """Return the batch of a step, counted from 0; ``pace`` is needed unless all templates are mixed."""
+        drawn: list[int] = []
+        if self._by_template is None:
+            batch = self._batches.batch(step)
+        else:
+            assert pace is not None
+            drawing = weights(self._train, self._counts, step, pace.errors)
+            batch, drawn = self._by_template.draw(step, drawing, pace.drawn)
         offsets = self._programs.offsets
         lengths = offsets[batch + 1] - offsets[batch]
         targets = int(lengths.sum())
@@ -97,9 +112,12 @@ class Loader:
             self._pack(rows).to(self._device) for rows in np.split(batch[self._mine], self._micro_batches)
         ]
         weight = completion_targets + self._train.prompt_weight * (targets - completion_targets)
-        return Batch(micro_batches, targets + len(batch), pairs, targets, completion_targets, weight)
+        return Batch(micro_batches, targets + len(batch), pairs, targets, completion_targets, weight, drawn)
 
     def _pack(self, rows: np.ndarray) -> PackedBatch:
         programs = self._programs.take(rows)
         labels = state_labels(programs, self._train.state_labels) if self._train.state_weight else None
-        return pack_batch(programs, self._prompt_lengths[rows], self._row_length, labels)
+        templates = None
+        if self._train.order == "self_paced":
+            templates = np.searchsorted(np.cumsum(self._counts), rows, "right")
+        return pack_batch(programs, self._prompt_lengths[rows], self._row_length, labels, templates)

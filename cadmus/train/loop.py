@@ -25,6 +25,7 @@ from cadmus.train.errors import Interrupted, memory_errors, rank_local_errors
 from cadmus.train.labels import NO_TARGET, columns, state_outputs
 from cadmus.train.loader import Loader
 from cadmus.train.metrics import START, StepResult, advance, metrics_writer, record
+from cadmus.train.order import Pace, ordered_templates, updated
 from cadmus.train.packing import PackedBatch
 from cadmus.train.paths import RunPaths
 from cadmus.train.rollouts import COUNTS, Rollout, Rollouts
@@ -69,8 +70,9 @@ def train(
             )
         run = run.model_copy(update={"train": engine.with_precision(run.train, device)})
         with checkpoint.exclusive(paths.checkpoints, log):
-            training_set = data.share(read, run.dataset.max_length)
-            Training(run, training_set, read, data_digest, paths, device, log).run()
+            templates = ordered_templates(run.train, run.dataset)
+            training_set, counts = data.share(read, run.dataset.max_length, templates)
+            Training(run, training_set, counts, read, data_digest, paths, device, log).run()
     except (InputError, Interrupted) as error:
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
         if not isinstance(error, RankLocalError) or distributed.get_world_size() == 1:
@@ -86,6 +88,7 @@ class Training:
         self,
         run: config.Config,
         training_set: Samples,
+        counts: list[int],
         read: data.Read,
         data_digest: str,
         paths: RunPaths,
@@ -103,12 +106,15 @@ class Training:
         self.description = checkpoint.describe(run, data_digest, self.world_size)
         seed = seed_of(run.seed, "train", run.train.seed)
         row_length = run.train.row_length or run.dataset.max_length + 1
-        self.loader = Loader(training_set, seed, run.train, row_length, self.rank, self.world_size, device)
+        place = (self.rank, self.world_size, device)
+        self.loader = Loader(training_set, seed, run.train, row_length, *place, counts)
         self.rollouts = None
         if run.train.verdict_steps:
-            place = (self.rank, self.world_size, device)
             self.rollouts = Rollouts(read, run, seed, row_length, *place)
         self.step, self.progress = 0, START
+        self.errors = [1.0] * len(counts)
+        # That of the next batch, which is drawn before the errors of this step are known.
+        self.pace = Pace([0] * len(counts), self.errors)
 
         torch.manual_seed(seed % 2**64)
         if device.type == "cuda":
@@ -124,7 +130,7 @@ class Training:
             with checkpoint.opened(latest, self.description) as saved:
                 self._resume(saved)
             log(f"resuming after step {self.step} from {latest}")
-        self.next_batch = self.loader.load(self.step)
+        self.next_batch = self.loader.load(self.step, self.pace)
 
     def _model(self) -> GPT:
         model = training_model(self.config.model, self.config.train)
@@ -140,6 +146,7 @@ class Training:
             self.engine = engine.initialize(model, self.config.train, self.world_size)
             state.restore(self.engine, saved.tensor, saved.adam_steps)
         self.step, self.progress = saved.step, saved.progress
+        self.pace, self.errors = Pace(*saved.order["pace"]), saved.order["errors"]
 
     def run(self) -> None:
         """Train to the last step and export the model."""
@@ -190,6 +197,8 @@ class Training:
         # Sums over the ranks: of all losses, of those in completions, of those of the state labels, and of
         # the ranks that want to stop.
         totals = torch.zeros(4, dtype=torch.float64, device=self.device)
+        # By template: the probability of wrong completion tokens, and the number of these.
+        errors = torch.zeros(2, len(self.errors), dtype=torch.float64, device=self.device)
         if stop:
             totals[3] = 1
         for number, packed in enumerate(batch.micro_batches, start=1):
@@ -200,6 +209,8 @@ class Training:
             loss = train.prompt_weight * total + (1 - train.prompt_weight) * completion_total
             # DeepSpeed averages over the ranks; the weights are those of the whole batch.
             loss = loss * (self.world_size / batch.weight)
+            if packed.templates is not None:
+                errors += _errors_by_template(packed, losses.detach(), len(self.errors))
             if packed.labels is not None:
                 state_total = state_loss(state_logits, packed.labels, columns(train.state_labels))
                 totals[2] += state_total.detach()
@@ -210,10 +221,15 @@ class Training:
             self.engine.backward(loss, scale_wrt_gas=False)
             if number == len(batch.micro_batches):
                 # A GPU is still computing, and the optimizer's step waits for it.
-                self.next_batch = self.loader.load(self.step + 1)
+                self.pace = Pace(batch.drawn, self.errors)
+                self.next_batch = self.loader.load(self.step + 1, self.pace)
             self.engine.step()
         if self.world_size > 1:
             distributed.all_reduce(totals)
+        if train.order == "self_paced":
+            if self.world_size > 1:
+                distributed.all_reduce(errors)
+            self.errors = updated(self.errors, *errors.tolist())
         total_loss, total_completion_loss, total_state_loss, stopping = totals.tolist()
         verdict, flops = (None, 0.0) if rollout is None else self._summary(rollout)
         return StepResult(
@@ -277,8 +293,9 @@ class Training:
     def _save(self) -> None:
         keep = self.config.train.keep_checkpoints
         with rank_local_errors():
+            order = {"pace": self.pace, "errors": self.errors}
             checkpoint.save(
-                self.engine, self.paths.checkpoints, self.step, self.description, self.progress, keep
+                self.engine, self.paths.checkpoints, self.step, self.description, self.progress, order, keep
             )
 
     def _export(self, directory: Path) -> None:
@@ -297,6 +314,16 @@ class Training:
             with rank_local_errors():
                 save_export(model, self.config.model, directory, metadata)
         distributed.barrier()
+
+
+def _errors_by_template(packed: PackedBatch, losses: torch.Tensor, templates: int) -> torch.Tensor:
+    """Return the probability of wrong completion tokens and the number of these: shape (2, templates)."""
+    assert packed.templates is not None
+    asked = packed.completion_mask.flatten()
+    template = packed.templates[packed.segments.flatten()[asked]]
+    wrong = -torch.expm1(-losses[asked].double())
+    sums = [torch.bincount(template, counted, templates) for counted in (wrong, torch.ones_like(wrong))]
+    return torch.stack(sums)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ class PackedBatch:
         labels: int64, shape (R, L, columns), for state supervision, or ``NO_TARGET``; None without it.
         programs: number of programs.
         target_count: number of targets.
+        templates: int64, shape (programs,), the number of each program's template; None if not asked for.
     """
 
     tokens: torch.Tensor
@@ -34,12 +35,13 @@ class PackedBatch:
     programs: int
     target_count: int
     labels: torch.Tensor | None = None
+    templates: torch.Tensor | None = None
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on a device; a GPU copies it while it computes."""
         if device.type == "cpu":
             return self
-        names = ("tokens", "positions", "segments", "targets", "completion_mask", "labels")
+        names = ("tokens", "positions", "segments", "targets", "completion_mask", "labels", "templates")
         moved: dict[str, Any] = {
             name: tensor.pin_memory().to(device, non_blocking=True)
             for name in names
@@ -59,7 +61,11 @@ class PackedBatch:
 
 
 def pack_batch(
-    programs: Programs, prompt_lengths: np.ndarray, row_length: int, labels: np.ndarray | None = None
+    programs: Programs,
+    prompt_lengths: np.ndarray,
+    row_length: int,
+    labels: np.ndarray | None = None,
+    templates: np.ndarray | None = None,
 ) -> PackedBatch:
     """Pack n programs and their end tokens into rows.
 
@@ -68,6 +74,7 @@ def pack_batch(
         prompt_lengths: integers of shape (n,), instructions in the prompt of each.
         row_length: tokens in a row.
         labels: int64, shape (instructions, columns), for state supervision.
+        templates: int64, shape (n,), the number of each program's template.
 
     Raises:
         ValueError: a program and its end token do not fit into a row.
@@ -99,6 +106,7 @@ def pack_batch(
         programs=len(programs),
         target_count=target_count,
         labels=packed_labels,
+        templates=None if templates is None else torch.from_numpy(templates),
     )
 
 

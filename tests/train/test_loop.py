@@ -53,6 +53,35 @@ def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, fields):
     assert_same_model(tmp_path / "parts", tmp_path / "whole")
 
 
+def two_templates(order, **train):
+    values = run_config(order=order, **train)
+    values["dataset"]["templates"]["equality"] = {"train": 1}
+    return values
+
+
+@pytest.mark.parametrize("order", ["staged", "self_paced"])
+def test_a_resumed_run_draws_the_same_templates(tmp_path, order):
+    values = two_templates(order)
+    assert train(tmp_path / "whole", values) == 0
+    assert train(tmp_path / "parts", values) == 0
+    go_back(tmp_path / "parts", 5)
+    assert train(tmp_path / "parts", values) == 0
+    assert len(losses(tmp_path / "whole")) == 10
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    assert_same_model(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_self_paced_sampling_does_not_depend_on_ranks_or_micro_batches(tmp_path):
+    fields = {"precision": "fp32"}
+    assert train(tmp_path / "one", two_templates("self_paced", **fields)) == 0
+    assert train(tmp_path / "parts", two_templates("self_paced", **fields, micro_batch_size=8)) == 0
+    assert train_ranks(tmp_path / "two", two_templates("self_paced", **fields, ranks=2)) == 0
+    tokens = [record["tokens"] for record in metrics(tmp_path / "one")]
+    for name in ("parts", "two"):
+        assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "one"), abs=NO_DIFFERENCE)
+        assert [record["tokens"] for record in metrics(tmp_path / name)] == tokens
+
+
 def wait_for_steps(directory: Path, steps: int) -> None:
     deadline = time.monotonic() + 60
     path = directory / "metrics.jsonl"
