@@ -11,9 +11,13 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from cadmus.model.inference import Cadmus
+from cadmus.serve.batcher import Batcher
 from cadmus.serve.chat import as_chat, as_stream, read_chat
 from cadmus.serve.completion import complete
 from cadmus.serve.protocol import MAX_BYTES, ApiError, check_model, error_body, read_request
+
+AT_ONCE = 64
+"""Maximum number of requests that are decoded in one batch; others wait."""
 
 
 def application(model: Cadmus, name: str, max_length: int) -> Starlette:
@@ -24,15 +28,15 @@ def application(model: Cadmus, name: str, max_length: int) -> Starlette:
         name: the name that requests must use for it.
         max_length: maximum number of instructions in a program, as in training.
     """
-    one_at_a_time = CapacityLimiter(1)
+    batcher, at_once = Batcher(model), CapacityLimiter(AT_ONCE)
     card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "cadmus"}
 
     def answer(body: bytes) -> Response:
-        return JSONResponse(complete(model, name, max_length, read_request(body)))
+        return JSONResponse(complete(model, batcher, name, max_length, read_request(body)))
 
     def answer_chat(body: bytes) -> Response:
         asked, stream, usage = read_chat(body, max_length + 1)
-        found = complete(model, name, max_length, asked)
+        found = complete(model, batcher, name, max_length, asked)
         if stream:
             return StreamingResponse(as_stream(found, usage), media_type="text/event-stream")
         return JSONResponse(as_chat(found))
@@ -47,7 +51,7 @@ def application(model: Cadmus, name: str, max_length: int) -> Starlette:
                 body += chunk
         if size > MAX_BYTES:
             raise ApiError(f"the body has {size:,} bytes; at most {MAX_BYTES:,}", 413)
-        return await to_thread.run_sync(answer, bytes(body), limiter=one_at_a_time)
+        return await to_thread.run_sync(answer, bytes(body), limiter=at_once)
 
     async def completions(request: Request) -> Response:
         return await respond(request, answer)

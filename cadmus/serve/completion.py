@@ -11,6 +11,7 @@ from cadmus import isa
 from cadmus.model.inference import Cadmus, greedy
 from cadmus.model.sampling import Sampler
 from cadmus.programs import Programs
+from cadmus.serve.batcher import Batcher
 from cadmus.serve.protocol import Request, check_model, read_prompts
 
 
@@ -21,11 +22,12 @@ class Completion(NamedTuple):
     ended: bool
 
 
-def complete(model: Cadmus, name: str, max_length: int, request: Request) -> dict[str, Any]:
+def complete(model: Cadmus, batcher: Batcher, name: str, max_length: int, request: Request) -> dict[str, Any]:
     """Answer a request.
 
     Args:
         model: the model.
+        batcher: decodes with it.
         name: the name that requests must use for it.
         max_length: maximum number of instructions in a program.
         request: the request.
@@ -39,7 +41,7 @@ def complete(model: Cadmus, name: str, max_length: int, request: Request) -> dic
     check_model(request.model, name)
     distinct = read_prompts(request, max_length)
     prompts = [prompt for prompt in distinct for _ in range(request.n)]
-    completions = _decode(model, prompts, max_length, request)
+    completions = _decode(batcher, prompts, max_length, request)
     tables = _log_probabilities(model, prompts, completions, request)
     choices, completion_tokens = [], 0
     for index, row in enumerate(zip(prompts, completions, tables, strict=True)):
@@ -61,7 +63,7 @@ def complete(model: Cadmus, name: str, max_length: int, request: Request) -> dic
     }
 
 
-def _decode(model: Cadmus, prompts: list[str], max_length: int, request: Request) -> list[Completion]:
+def _decode(batcher: Batcher, prompts: list[str], max_length: int, request: Request) -> list[Completion]:
     """Complete each prompt with at most ``max_tokens`` tokens, the end included.
 
     After ``max_length`` instructions the model gets one more token, for the end. Any other instruction there
@@ -78,7 +80,7 @@ def _decode(model: Cadmus, prompts: list[str], max_length: int, request: Request
     if request.temperature > 0:
         seed = secrets.randbits(64) if request.seed is None else request.seed % 2**64
         choose = Sampler(len(rows), request.temperature, seed, request.top_p)
-    decoded, ended = model.complete(open_prompts, open_prompts.lengths + room, choose)
+    decoded, ended = batcher.complete(open_prompts, open_prompts.lengths + room, choose)
     # The decoder checks for an end even after the last instruction that fits.
     ended &= decoded.lengths < room
     for row, instructions, end in zip(rows, decoded.to_strings(), ended.tolist(), strict=True):

@@ -1,0 +1,77 @@
+"""Concurrent requests in one batch."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from cadmus.model.inference import greedy
+from cadmus.model.sampling import Sampler
+from cadmus.programs import Programs
+from cadmus.serve.batcher import Batcher
+
+PROMPTS = ["12+", "34+7", "5", "78+", "8*", "62*4+5"]
+
+
+class Slow:
+    """A model whose first batch waits until all other requests have come."""
+
+    def __init__(self, model):
+        self.model, self.batches, self.go_on = model, [], threading.Event()
+
+    def complete(self, prompts, limits, choose):
+        self.batches.append(len(prompts))
+        self.go_on.wait(60)
+        return self.model.complete(prompts, limits, choose)
+
+
+def ask(batcher, number):
+    prompts = Programs.from_strings(PROMPTS[number:] + PROMPTS[:number])
+    choose = Sampler(len(prompts), 1.0, seed=number) if number % 2 else greedy
+    completions, ended = batcher.complete(prompts, np.full(len(prompts), 20), choose)
+    return completions.to_strings(), ended.tolist()
+
+
+def waits(batcher, jobs):
+    while len(batcher._waiting) < jobs:
+        threading.Event().wait(0.005)
+
+
+def test_waiting_requests_are_one_batch_with_the_same_completions(model):
+    alone = [ask(Batcher(model), number) for number in range(5)]
+    slow = Slow(model)
+    batcher = Batcher(slow)
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(ask, batcher, 0)
+        while not slow.batches:
+            threading.Event().wait(0.005)
+        rest = [pool.submit(ask, batcher, number) for number in range(1, 5)]
+        waits(batcher, 4)
+        slow.go_on.set()
+        assert [future.result() for future in (first, *rest)] == alone
+    assert slow.batches == [6, 24]
+
+
+def test_an_error_reaches_every_request_of_its_batch(model):
+    class Failing(Slow):
+        def complete(self, prompts, limits, choose):
+            super().complete(prompts, limits, choose)
+            if len(self.batches) > 1:
+                raise RuntimeError("no memory")
+            return self.model.complete(prompts, limits, choose)
+
+    slow = Failing(model)
+    batcher = Batcher(slow)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(ask, batcher, 0)
+        while not slow.batches:
+            threading.Event().wait(0.005)
+        rest = [pool.submit(ask, batcher, number) for number in (1, 2)]
+        waits(batcher, 2)
+        slow.go_on.set()
+        assert first.result()
+        for future in rest:
+            with pytest.raises(RuntimeError, match="no memory"):
+                future.result()
+    assert slow.batches == [6, 12]
