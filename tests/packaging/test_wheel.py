@@ -176,10 +176,9 @@ for command in {commands}:
 
 def test_a_name_without_its_package_is_an_import_error(execute) -> None:
     done = execute("", "-c", "import cadmus; cadmus.run('34+7='); from cadmus import sample")
-    assert done.stderr.endswith(
-        "MissingExtraError: cadmus.sample needs pydantic, which is not installed; "
-        f"pip install '{NAME}[sample]'\n"
-    )
+    last = done.stderr.splitlines()[-1]
+    assert re.fullmatch(r".*MissingExtraError: cadmus\.sample needs \w+, which is not installed; .*", last)
+    assert last.endswith(f"pip install '{NAME}[sample]'")
 
 
 def test_the_base_install_is_small(wheel, metadata) -> None:
