@@ -93,4 +93,29 @@ def draw(results: Path, output: Path) -> None:
         click.echo(path)
 
 
+@study.command()
+@click.argument("results", type=PATH)
+@click.option("--change", required=True, metavar="TEXT", help="What is new since the last record.")
+@click.option(
+    "--root", type=DIRECTORY, default=".", metavar="DIR", help="Checkout; by default the working directory."
+)
+def record(results: Path, change: str, root: Path) -> None:
+    """Add a row to the speed records, docs/speedrun.md.
+
+    RESULTS is the file of a study with one variant and at least three seeds on the validation split, such as
+    config/studies/speedrun.yaml.
+
+    \b
+    Example:
+      cadmus study record results/speedrun/study.parquet --change "squared ReLU"
+    """
+    from cadmus.evaluate.intervals import as_text
+    from cadmus.study.speedrun import TARGET, add_record
+
+    row = add_record(results, change, root)
+    reached = "reached" if row["reached"] else "missed"
+    accuracy = as_text(row["next_token"], row["low"], row["high"])
+    click.echo(f"next token {accuracy}, target {TARGET:.0%} {reached}, {row['flops']:.3g} FLOPs")
+
+
 COMMANDS = (study,)

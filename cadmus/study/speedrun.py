@@ -1,0 +1,127 @@
+"""The speed record: the FLOPs of a training that reaches a fixed accuracy on the validation split."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from cadmus.common.files import replacing
+from cadmus.common.tables import escape, markdown
+from cadmus.errors import InputError
+from cadmus.evaluate.intervals import as_text
+from cadmus.evaluate.questions import title
+from cadmus.evaluate.seeds import mean_interval
+from cadmus.study.results import read
+
+TARGET = 0.97
+"""Mean next-token accuracy of the questions to reach, over the seeds."""
+SEEDS = 3
+"""Fewest seeds of a record."""
+QUESTIONS = (
+    "basic_math",
+    "equality_comparator",
+    "less_greater",
+    "subroutines",
+    "basic_sequences",
+    "advanced_sequences",
+    "apply_labels",
+    "complete_algorithm",
+)
+"""One of each template whose next token is determined: all but random."""
+PAGE = "docs/speedrun.md"
+RECORDS = "docs/results/speedrun.csv"
+
+_TEXT = """\
+# Speed record
+
+How few FLOPs reach {target:.0%} next-token accuracy on the validation split? It is the mean over eight
+questions, one of each template whose next token is determined ({questions}),
+and over at least {seeds} seeds. The record counts the FLOPs of the training by formula, as machines differ; the
+time is that of one training on the machine of the record.
+
+{table}
+A row that does not reach the target is a step on the way, not a record. To repeat the last one, and to write a row:
+
+```sh
+snakemake --cores all --configfile config/studies/speedrun.yaml
+cadmus study record results/speedrun/study.parquet --change "what is new"
+```
+
+`cadmus study record` writes this page and [{records}]({records}).
+"""
+
+
+def add_record(results: Path, change: str, root: Path) -> dict[str, Any]:
+    """Add a row to the records of a checkout and write their page.
+
+    Args:
+        results: those of a study with one variant, on the validation split.
+        change: what is new since the last row.
+        root: the checkout.
+
+    Returns:
+        The row: date, commit, change, seeds, flops and seconds (of one training, means), next_token, low,
+        high (95% interval over the seeds), reached.
+
+    Raises:
+        InputError: the study has several variants, fewer than three seeds, or lacks a question.
+    """
+    study = read(results)
+    if study.rows["variant"].n_unique() > 1:
+        raise InputError(f"{results}: a record has one variant; keep the best in the study")
+    asked = study.rows.filter(metric="next_token").filter(pl.col("template").is_in(QUESTIONS))
+    by_seed = asked.group_by("seed").agg(pl.col("value").mean(), pl.len(), pl.col("flops", "seconds").first())
+    if len(by_seed) < SEEDS or set(by_seed["len"]) != {len(QUESTIONS)}:
+        raise InputError(
+            f"{results}: a record needs next_token of {len(QUESTIONS)} questions for at least {SEEDS} seeds"
+        )
+    mean, low, high = mean_interval(by_seed["value"].to_numpy())
+    row = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": study.commit,
+        "change": change,
+        "seeds": len(by_seed),
+        "flops": float(np.mean(by_seed["flops"].to_numpy())),
+        "seconds": float(np.mean(by_seed["seconds"].to_numpy())),
+        "next_token": mean,
+        "low": low,
+        "high": high,
+        "reached": mean >= TARGET,
+    }
+    path = root / RECORDS
+    earlier = pl.read_csv(path).to_dicts() if path.is_file() else []
+    rows = [*earlier, row]
+    with replacing(path) as temporary:
+        pl.DataFrame(rows).write_csv(temporary)
+    with replacing(root / PAGE) as temporary:
+        temporary.write_text(page(rows), encoding="utf-8")
+    return row
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """Return the page of the records, the oldest first."""
+    table = markdown(
+        ["date", "commit", "change", "seeds", "FLOPs", "minutes", "next token", "target"],
+        [
+            [
+                str(row["date"]),
+                str(row["commit"])[:7],
+                escape(row["change"]),
+                f"{row['seeds']}",
+                f"{row['flops']:.2g}",
+                f"{row['seconds'] / 60:.0f}",
+                as_text(row["next_token"], row["low"], row["high"]),
+                "reached" if row["reached"] else "missed",
+            ]
+            for row in rows
+        ],
+    )
+    return _TEXT.format(
+        target=TARGET,
+        questions=", ".join(map(title, QUESTIONS)),
+        seeds=SEEDS,
+        table=table,
+        records=RECORDS.removeprefix("docs/"),
+    )

@@ -1,0 +1,83 @@
+"""The speed record."""
+
+import json
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from cadmus.cli.study import study as command
+from cadmus.errors import InputError
+from cadmus.study.results import COLUMNS
+from cadmus.study.speedrun import PAGE, QUESTIONS, RECORDS, add_record
+
+
+def results(directory, accuracy=0.98, seeds=3, variants=("record",), questions=QUESTIONS):
+    rows = [
+        {
+            "study": "speedrun",
+            "variant": variant,
+            "seed": seed,
+            "experiment": "completions",
+            "template": question,
+            "metric": "next_token",
+            "value": accuracy + 0.001 * seed,
+            "n": 2000,
+            "baseline": 0.5,
+            "flops": 5e13 + seed,
+            "seconds": 600.0,
+            "directory": f"{seed}",
+            "config_digest": "0",
+        }
+        for variant in variants
+        for seed in range(seeds)
+        for question in (*questions, "random")
+    ]
+    described = {
+        "name": "speedrun",
+        "question": "",
+        "base": "record",
+        "compare": [],
+        "factors": [],
+        "missing": [],
+    }
+    path = directory / "study.parquet"
+    metadata = {"study": json.dumps(described), "commit": "0123456789abcdef"}
+    pl.DataFrame(rows, COLUMNS).write_parquet(path, metadata=metadata)
+    return path
+
+
+def test_records_are_rows_of_a_table(tmp_path):
+    row = add_record(results(tmp_path), "first", tmp_path)
+    assert row["next_token"] == pytest.approx(0.981)
+    assert row["low"] < 0.981 < row["high"]
+    assert row["flops"] == 5e13 + 1
+    assert row["reached"]
+    assert not add_record(results(tmp_path, 0.9), "worse | narrower", tmp_path)["reached"]
+    records = pl.read_csv(tmp_path / RECORDS)
+    assert records["reached"].to_list() == [True, False]
+    page = (tmp_path / PAGE).read_text()
+    assert "| 0123456 | first | 3 | 5e+13 | 10 | 98.1% [" in page
+    assert "worse \\| narrower" in page
+    assert page.count("missed") == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"variants": ("a", "b")}, "a record has one variant"),
+        ({"seeds": 2}, "next_token of 8 questions for at least 3 seeds"),
+        ({"questions": QUESTIONS[1:]}, "next_token of 8 questions for at least 3 seeds"),
+    ],
+)
+def test_what_is_no_record_is_one_line(tmp_path, fields, message):
+    with pytest.raises(InputError, match=message):
+        add_record(results(tmp_path, **fields), "none", tmp_path)
+    assert not (tmp_path / PAGE).exists()
+
+
+def test_the_command(tmp_path):
+    arguments = ["record", str(results(tmp_path)), "--change", "first", "--root", str(tmp_path)]
+    done = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert done.output.startswith("next token 98.1% [")
+    assert done.output.endswith("], target 97% reached, 5e+13 FLOPs\n")
