@@ -42,7 +42,8 @@ and over at least {seeds} seeds. The record counts the FLOPs of the training by 
 time is that of one training on the machine of the record.
 
 {table}
-A row that does not reach the target is a step on the way, not a record. To repeat the last one, and to write a row:
+A row that does not reach the target is a step on the way, not a record. To repeat the last one, and to
+write a row:
 
 ```sh
 snakemake --cores all --configfile config/studies/speedrun.yaml
