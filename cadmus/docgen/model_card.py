@@ -50,8 +50,7 @@ for program in model.generate(**prefixes):
     print(tokenizer.decode(program, skip_special_tokens=True))
 ```
 
-Completion is greedy by default. `max_length` counts the padding on the left; complete prompts of like length
-together, or pass `max_new_tokens`.
+By default, completion is greedy and ends after $max_length new tokens at most.
 
 With Cadmus, which also runs the program and shows the probabilities of each step:
 `cadmus complete '62*4+54*4-' --model MODEL`.

@@ -72,8 +72,8 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             "do_sample": False,
             "eos_token_id": isa.END_ID,
             "pad_token_id": isa.END_ID,
-            # The end is a token as well.
-            "max_length": _max_length(metadata) + 1,
+            # Room for every completion, its end included. max_length would count the padding as well.
+            "max_new_tokens": _max_length(metadata),
         },
         TOKENIZER: _tokenizer(),
         TOKENIZER_CONFIG: {
@@ -126,8 +126,8 @@ def read_metadata(directory: Path | str) -> dict[str, Any]:
     """Read ``meta.json`` of an export, or derive its main entries for a model saved by ``transformers``.
 
     Returns:
-        The entries of ``meta.json``; without it ``isa_digest``, ``model`` and ``max_length``, the longest
-        program that ``generation_config.json`` allows.
+        The entries of ``meta.json``; without it ``isa_digest``, ``model`` and ``max_length``, which is
+        ``max_new_tokens`` of ``generation_config.json``.
 
     Raises:
         InputError: it is missing, unreadable or of another instruction set, or it is missing and
@@ -170,8 +170,8 @@ def _derived_metadata(path: Path, found: dict[str, Any]) -> dict[str, Any]:
             )
     metadata = {"isa_digest": found["isa_digest"], "model": sizes.model_dump()}
     generation = path.with_name(GENERATION_CONFIG)
-    longest = _read_json(generation).get("max_length") if generation.exists() else None
-    return metadata if longest is None else {**metadata, "max_length": longest - 1}
+    longest = _read_json(generation).get("max_new_tokens") if generation.exists() else None
+    return metadata if longest is None else {**metadata, "max_length": longest}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def test_a_padded_batch_with_defaults_is_completed_as_by_us(theirs, tokenizer):
 
 
 def test_limits_and_padding_are_those_of_the_dataset(theirs, tokenizer):
-    assert theirs.generation_config.max_length == max_length(DEFAULT_MODEL) + 1
+    assert theirs.generation_config.max_new_tokens == max_length(DEFAULT_MODEL)
     assert not theirs.generation_config.do_sample
     assert tokenizer(["1", "34+7"], padding=True)["input_ids"][0][:3] == [isa.END_ID] * 3
 
