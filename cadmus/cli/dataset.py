@@ -168,8 +168,8 @@ def manifest(config: Path, directory: Path) -> None:
 def report(directory: Path) -> None:
     """Write report, figures and card of the dataset in DIRECTORY.
 
-    The report is report.md, with its figures in the directory report. The card is README.md; with it, the
-    directory can be uploaded to the Hugging Face hub as it is.
+    The report is report.md, with its figures in the directory report. The card is README.md, and
+    croissant.json describes the files in the Croissant format. `cadmus push` uploads the directory.
 
     \b
     Example:
