@@ -1,36 +1,66 @@
-"""``cadmus sample``, ``cadmus shard``, ``cadmus manifest`` and ``cadmus report``."""
+"""``cadmus sample``, ``cadmus states``, ``cadmus shard``, ``cadmus manifest`` and ``cadmus report``."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cadmus.cli.options import CONFIG, DIRECTORY, WholeNumber, config_option, seed_option
+from cadmus.cli.options import (
+    CONFIG,
+    DIRECTORY,
+    PATH,
+    WholeNumber,
+    check_results_path,
+    config_option,
+    seed_option,
+)
+
+if TYPE_CHECKING:
+    from cadmus.programs import Samples
 
 NUMBER = WholeNumber(min=0)
 
-
-@click.command()
-@click.argument("template")
-@click.option(
-    "-n",
-    "--programs",
-    "n",
-    default=10,
-    show_default=True,
-    type=NUMBER,
-    metavar="N",
-    help="Number of programs.",
-)
-@seed_option(1, "which programs")
-@click.option(
+_split_option = click.option(
     "--split",
     default="train",
     show_default=True,
     metavar="SPLIT",
     help="train, validation, test, or ood if the config has rules.",
 )
-@click.option("--config", type=CONFIG, metavar="FILE", help="Config file with other ranges and lengths.")
+_ranges_option = click.option(
+    "--config", type=CONFIG, metavar="FILE", help="Config file with other ranges and lengths."
+)
+
+
+def _number_option(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "-n",
+        "--programs",
+        "n",
+        default=default,
+        show_default=True,
+        type=NUMBER,
+        metavar="N",
+        help="Number of programs.",
+    )
+
+
+def _sample(template: str, n: int, seed: int, split: str, config: Path | None) -> "Samples":
+    from cadmus.config import Dataset, load_config
+    from cadmus.dataset import sampler
+
+    dataset = load_config(config).dataset if config else Dataset()
+    return sampler.sample(dataset, seed, template, split, 0, n)
+
+
+@click.command()
+@click.argument("template")
+@_number_option(10)
+@seed_option(1, "which programs")
+@_split_option
+@_ranges_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per program.")
 def sample(template: str, n: int, seed: int, split: str, config: Path | None, as_json: bool) -> None:
     """Print true programs of TEMPLATE, one per line.
@@ -44,11 +74,7 @@ def sample(template: str, n: int, seed: int, split: str, config: Path | None, as
       cadmus sample complete_algorithm -n 3 | cadmus run -
       cadmus sample equality --json | jq -r .prompt | cadmus complete -
     """
-    from cadmus.config import Dataset, load_config
-    from cadmus.dataset import sampler
-
-    dataset = load_config(config).dataset if config else Dataset()
-    samples = sampler.sample(dataset, seed, template, split, 0, n)
+    samples = _sample(template, n, seed, split, config)
     programs = samples.programs.to_strings()
     if not as_json:
         click.echo("".join(f"{program}\n" for program in programs), nl=False)
@@ -59,6 +85,31 @@ def sample(template: str, n: int, seed: int, split: str, config: Path | None, as
     for program, length, x, y in zip(programs, samples.prompt_length.tolist(), *values, strict=True):
         row = {"template": template, "program": program, "prompt": program[:length], "x": x, "y": y}
         click.echo(json.dumps(row))
+
+
+@click.command()
+@click.argument("template")
+@click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file to write.")
+@_number_option(10_000)
+@seed_option(1, "which programs")
+@_split_option
+@_ranges_option
+def states(template: str, output: Path, n: int, seed: int, split: str, config: Path | None) -> None:
+    """Write programs of TEMPLATE with the stack after every token.
+
+    The programs are those of `cadmus sample`. In the Parquet file, a row has the columns template, program,
+    prompt_length, tokens (token ids) and stacks: for every token the values on the stack, the top last,
+    written as `cadmus run` prints them. They are labels for probes and sparse autoencoders.
+
+    \b
+    Example:
+      cadmus states less_greater --split test -n 2000 --output states.parquet
+    """
+    from cadmus.dataset.states import write_states
+
+    check_results_path(output)
+    samples = _sample(template, n, seed, split, config)
+    write_states(output, template, samples, {"seed": seed, "split": split})
 
 
 @click.command()
@@ -117,8 +168,8 @@ def manifest(config: Path, directory: Path) -> None:
 def report(directory: Path) -> None:
     """Write report, figures and card of the dataset in DIRECTORY.
 
-    The report is report.md, with its figures in the directory report. The card is README.md; with it, the
-    directory can be uploaded to the Hugging Face hub as it is.
+    The report is report.md, with its figures in the directory report. The card is README.md, and
+    croissant.json describes the files in the Croissant format. `cadmus push` uploads the directory.
 
     \b
     Example:
@@ -130,4 +181,4 @@ def report(directory: Path) -> None:
         click.echo(path)
 
 
-COMMANDS = (sample, shard, manifest, report)
+COMMANDS = (sample, states, shard, manifest, report)

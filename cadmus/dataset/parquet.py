@@ -30,6 +30,8 @@ SCHEMA = pa.schema(
 """One row per program; ``program`` has no end ``.``."""
 
 METADATA_KEY = b"cadmus"
+ROW_GROUP = 100_000
+"""Rows that a reader decodes at once. The viewer of the Hugging Face Hub needs small row groups."""
 
 
 def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: dict[str, Any]) -> None:
@@ -63,7 +65,7 @@ def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: d
         schema=SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}),
     )
     with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:

@@ -10,18 +10,21 @@ TAGS = ("program-synthesis", "stack-machine")
 # The file that the Hub shows for a directory.
 CARD = "README.md"
 
-CITATION = """\
-## Citation
-
-Cadmus reproduces the system of this [paper](https://arxiv.org/abs/2602.09112):
-
-```bibtex
+PAPER = "https://arxiv.org/abs/2602.09112"
+BIBTEX = """\
 @article{webb2026smallscale,
   title   = {A Small-Scale System for Autoregressive Program Synthesis Enabling Controlled Experimentation},
   author  = {Webb, Russ and Ramapuram, Jason},
   journal = {arXiv preprint arXiv:2602.09112},
   year    = {2026}
-}
+}"""
+CITATION = f"""\
+## Citation
+
+Cadmus reproduces the system of this [paper]({PAPER}):
+
+```bibtex
+{BIBTEX}
 ```
 """
 

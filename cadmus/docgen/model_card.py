@@ -45,10 +45,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained("MODEL")
 model = AutoModelForCausalLM.from_pretrained("MODEL")
-prefix = tokenizer("62*4+54*4-", return_tensors="pt", return_token_type_ids=False)
-program = model.generate(**prefix, do_sample=False, max_new_tokens=$max_length)
-print(tokenizer.decode(program[0]))
+prefixes = tokenizer(["62*4+54*4-", "34+7"], padding=True, return_tensors="pt")
+for program in model.generate(**prefixes):
+    print(tokenizer.decode(program, skip_special_tokens=True))
 ```
+
+By default, completion is greedy and ends after $max_length new tokens at most.
 
 With Cadmus, which also runs the program and shows the probabilities of each step:
 `cadmus complete '62*4+54*4-' --model MODEL`.

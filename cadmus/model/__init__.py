@@ -3,9 +3,10 @@
 WEIGHTS = "model.safetensors"
 METADATA = "meta.json"
 CONFIG = "config.json"
+GENERATION_CONFIG = "generation_config.json"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
-FILES = (WEIGHTS, METADATA, CONFIG, TOKENIZER, TOKENIZER_CONFIG)
+FILES = (WEIGHTS, METADATA, CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG)
 """The files of an export."""
 CARD = "README.md"
 """The model card, which ``cadmus card`` adds to an export."""

@@ -1,6 +1,10 @@
 """Exported models: a directory of safetensors weights and metadata that ``transformers`` loads as well.
 
-``config.json`` and the tokenizer files are for ``transformers``; :func:`load_export` reads ``meta.json``.
+:func:`load_export` reads ``meta.json``, the other JSON files are for ``transformers``. A model that
+``save_pretrained`` of ``transformers`` saved has no ``meta.json``; ``config.json`` has its sizes then.
+
+Prompts are padded with the end token. A padding token of its own would need an id of its own, and all 65 ids
+are instructions: a 66th would be a 66th output of the model. Attention masks hide the padding.
 """
 
 import hashlib
@@ -19,7 +23,15 @@ from cadmus import config, isa
 from cadmus.common.files import as_input_error, check_writable
 from cadmus.common.provenance import commit, versions
 from cadmus.errors import InputError
-from cadmus.model import CARD, CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
+from cadmus.model import (
+    CARD,
+    CONFIG,
+    GENERATION_CONFIG,
+    METADATA,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    WEIGHTS,
+)
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
 
 MAX_POSITIONS = 256
@@ -56,11 +68,21 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             **metadata,
         },
         CONFIG: transformers_config(sizes),
+        GENERATION_CONFIG: {
+            "do_sample": False,
+            "eos_token_id": isa.END_ID,
+            "pad_token_id": isa.END_ID,
+            # Room for every completion, its end included. max_length would count the padding as well.
+            "max_new_tokens": _max_length(metadata),
+        },
         TOKENIZER: _tokenizer(),
         TOKENIZER_CONFIG: {
             "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": ["input_ids", "attention_mask"],
             "eos_token": isa.END,
             "pad_token": isa.END,
+            # A completion starts after the last token of a row.
+            "padding_side": "left",
             "model_max_length": MAX_POSITIONS,
             "clean_up_tokenization_spaces": False,
         },
@@ -101,28 +123,81 @@ def check_export(directory: Path | str) -> None:
 
 
 def read_metadata(directory: Path | str) -> dict[str, Any]:
-    """Read ``meta.json`` of an export.
+    """Read ``meta.json`` of an export, or derive its main entries for a model saved by ``transformers``.
+
+    Returns:
+        The entries of ``meta.json``; without it ``isa_digest``, ``model`` and ``max_length``, which is
+        ``max_new_tokens`` of ``generation_config.json``.
 
     Raises:
-        InputError: it is missing, unreadable or of another instruction set.
+        InputError: it is missing, unreadable or of another instruction set, or it is missing and
+            ``config.json`` is not of a model of Cadmus.
     """
     path = Path(directory) / METADATA
-    try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{directory} is not a model export: {path}: {error.strerror}") from None
-    except ValueError:
-        raise InputError(f"{path}: not valid JSON; export the model again") from None
-    if not isinstance(metadata, dict):
-        metadata = {}
+    derived = not path.exists() and path.with_name(CONFIG).exists()
+    if derived:
+        path = path.with_name(CONFIG)
+    metadata = _read_json(path)
     found = metadata.get("isa_digest")
+    if derived and found is None:
+        raise InputError(
+            f"{path}: isa_digest: missing, so there is no telling which instruction set the model knows; "
+            f"copy {METADATA} of the export that it comes from"
+        )
     if found != isa.digest():
         raise InputError(
             f"{path}: isa_digest: trained on instruction set {found}, this is {isa.digest()}; train again"
         )
+    if derived:
+        return _derived_metadata(path, metadata)
     if "config" in metadata:
         metadata["config"] = config.with_current_names(metadata["config"])
     return metadata
+
+
+def _derived_metadata(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of ``meta.json`` that ``config.json`` at ``path`` and its neighbors contain."""
+    try:
+        sizes = config.Model.model_validate({name: found.get(key) for name, key in _KEYS_OF_SIZES.items()})
+    except ValidationError:
+        keys = ", ".join(_KEYS_OF_SIZES.values())
+        raise InputError(f"{path}: {keys}: not the sizes of a Cadmus model; save it again") from None
+    for key, value in transformers_config(sizes).items():
+        if key in _ARCHITECTURE and found.get(key) != value:
+            raise InputError(
+                f"{path}: {key}: must be {json.dumps(value)}, got {json.dumps(found.get(key))}; "
+                "Cadmus runs only models of its own architecture"
+            )
+    metadata = {"isa_digest": found["isa_digest"], "model": sizes.model_dump()}
+    generation = path.with_name(GENERATION_CONFIG)
+    longest = _read_json(generation).get("max_new_tokens") if generation.exists() else None
+    return metadata if longest is None else {**metadata, "max_length": longest}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; empty if the file has any other JSON value."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path.parent} is not a model export: {path}: {error.strerror}") from None
+    except ValueError:
+        raise InputError(f"{path}: not valid JSON; export the model again") from None
+    return found if isinstance(found, dict) else {}
+
+
+def max_length(directory: Path | str) -> int:
+    """Return the maximum number of instructions in a program of the dataset of an export.
+
+    Raises:
+        InputError: as :func:`read_metadata`.
+    """
+    return _max_length(read_metadata(directory))
+
+
+def _max_length(metadata: dict[str, Any]) -> int:
+    dataset = metadata.get("config", {}).get("dataset", {})
+    found: int = dataset.get("max_length") or metadata.get("max_length") or config.Dataset().max_length
+    return found
 
 
 def trained_config(directory: Path | str) -> config.Config | None:
@@ -156,8 +231,7 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
     """Load the model of an export for inference in fp32.
 
     Raises:
-        InputError: a file is missing or damaged, the instruction set differs, or the weights do not match
-            the sizes in ``meta.json``.
+        InputError: as :func:`read_metadata`, or the weights are missing, damaged or do not match the sizes.
     """
     metadata = read_metadata(directory)
     path = Path(directory) / WEIGHTS
@@ -173,6 +247,9 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
         raise InputError(f"{path}: missing or not readable; export the model again") from None
     except SafetensorError as error:
         raise InputError(f"{path}: damaged ({error}); export the model again") from None
+    for name in {"gpt_neox.embed_in.weight", "lm_head.weight"} & weights.keys():
+        # A fine-tuned model may have a row for a padding token after those of the instructions.
+        weights[name] = weights[name][: isa.VOCABULARY_SIZE]
     if sizes.tied and "gpt_neox.embed_in.weight" in weights:
         weights["lm_head.weight"] = weights["gpt_neox.embed_in.weight"]
     expected = {_transformers_name(name): name for name in model.state_dict()}
@@ -182,7 +259,7 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
     for name, own_name in expected.items():
         found, needed = tuple(weights[name].shape), tuple(model.state_dict()[own_name].shape)
         if found != needed:
-            raise InputError(f"{path}: {name}: has shape {found}, but {METADATA} needs {needed}")
+            raise InputError(f"{path}: {name}: has shape {found}, but the sizes of the model need {needed}")
     model.load_state_dict({own_name: weights[name] for name, own_name in expected.items()})
     return model.to(device).eval().requires_grad_(False)
 
@@ -222,7 +299,21 @@ def transformers_config(sizes: config.Model) -> dict[str, Any]:
         "eos_token_id": isa.END_ID,
         "pad_token_id": isa.END_ID,
         "torch_dtype": "float32",
+        # save_pretrained of transformers keeps it.
+        "isa_digest": isa.digest(),
     }
+
+
+_KEYS_OF_SIZES = {
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "mlp": "intermediate_size",
+    "tied": "tie_word_embeddings",
+    "activation": "hidden_act",
+}
+_ARCHITECTURE = {"model_type", "use_parallel_residual", "attention_bias", "layer_norm_eps"}
+"""Keys of ``config.json`` that are the same for all models."""
 
 
 def _tokenizer() -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import InputError
-from cadmus.model.export import load_export, read_metadata
+from cadmus.model.export import load_export, max_length
 from cadmus.model.gpt import GPT, Cache, last
 from cadmus.model.sampling import Sampler
 from cadmus.model.shipped import named_or_default
@@ -77,14 +77,13 @@ class Cadmus:
     def load(
         cls, directory: Path | str | None = None, device: torch.device | str = "cpu", batch_size: int = 512
     ) -> "Cadmus":
-        """Load an export; by default the model that comes with the checkout.
+        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model.
 
         Raises:
             InputError: as :func:`cadmus.model.export.load_export`, or the checkout has no model.
         """
         path = named_or_default(None if directory is None else Path(directory))
-        dataset = read_metadata(path).get("config", {}).get("dataset", {})
-        return cls(load_export(path, device), batch_size, dataset.get("max_length"))
+        return cls(load_export(path, device), batch_size, max_length(path))
 
     @torch.inference_mode()
     def next_logits(self, prompts: Batch) -> np.ndarray:

@@ -83,8 +83,9 @@ $disjoint
 - compared numbers: $low to $high
 - instructions per program: at most $max_length
 
-[manifest.json](manifest.json) has the section `dataset` of the config and the SHA-256 of every file. The same
-seed and section give the same bytes, whatever the number of jobs. The hash of a program determines its split:
+[manifest.json](manifest.json) has the section `dataset` of the config and the SHA-256 of every file, and
+[croissant.json](croissant.json) describes the files to tools. The same seed and section give the same bytes,
+whatever the number of jobs. The hash of a program determines its split:
 $share% of all programs are for validation and $share% for test. Duplicates within a split of a template are
 removed, but kept once it has hardly any new programs left. [report.md](report.md) has the fates of all
 candidates and the distributions of lengths, values and instructions.

@@ -1,5 +1,6 @@
-"""The report of a dataset: ``report.md`` and ``README.md`` in its directory, figures in ``report/``."""
+"""The report of a dataset: text, card and Croissant metadata in its directory, figures in ``report/``."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from cadmus.config import OOD
 from cadmus.docgen import hub
 from cadmus.evaluate.intervals import percent
 from cadmus.figures import style, tables
-from cadmus.report import FIGURES
+from cadmus.report import CROISSANT, FIGURES
 from cadmus.report.card import dataset_card
+from cadmus.report.croissant import croissant
 from cadmus.report.plots import DATA, DRAW, title
 from cadmus.report.survey import EXAMPLES, FATES, Survey, survey
 
@@ -27,11 +29,11 @@ _CAPTIONS = {
 }
 
 
-def write_report(directory: Path | str) -> tuple[Path, Path]:
-    """Write the report of a finished dataset, its figures and its dataset card.
+def write_report(directory: Path | str) -> tuple[Path, ...]:
+    """Write the report of a finished dataset, its figures, its dataset card and its Croissant metadata.
 
     Returns:
-        The paths of the report and of the card.
+        The paths of the report, of the card and of the metadata.
 
     Raises:
         InputError: the dataset or a shard is missing, truncated or from another instruction set, or the
@@ -44,11 +46,16 @@ def write_report(directory: Path | str) -> tuple[Path, Path]:
         style.save(DRAW[name](found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
         with replacing(stem.with_suffix(".csv")) as temporary:
             DATA[name](found).write_csv(temporary)
-    texts = {directory / NAME: _text(found), directory / hub.CARD: dataset_card(found)}
+    metadata = json.dumps(croissant(found.manifest), indent=1)
+    texts = {
+        directory / NAME: _text(found),
+        directory / hub.CARD: dataset_card(found),
+        directory / CROISSANT: f"{metadata}\n",
+    }
     for path, text in texts.items():
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    return directory / NAME, directory / hub.CARD
+    return tuple(texts)
 
 
 def _text(found: Survey) -> str:

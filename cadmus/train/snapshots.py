@@ -26,6 +26,11 @@ def snapshot_path(directory: Path, step: int) -> Path:
     return directory / f"step-{step:08d}"
 
 
+def step_of(path: Path) -> int:
+    """Return the step of the snapshot at a path."""
+    return int(path.name.removeprefix("step-"))
+
+
 def remove_after(directory: Path, step: int) -> None:
     """Remove the snapshots of later steps, left by another run or one that was killed.
 

@@ -90,7 +90,7 @@ def _edit_metadata(directory, **changes):
     ("damage", "message"),
     [
         (lambda d: shutil.rmtree(d), "is not a model export"),
-        (lambda d: (d / "meta.json").unlink(), "is not a model export"),
+        (lambda d: [(d / name).unlink() for name in ("meta.json", "config.json")], "is not a model export"),
         (lambda d: (d / "meta.json").write_text("{"), "not valid JSON"),
         (lambda d: (d / "model.safetensors").unlink(), "missing"),
         (lambda d: (d / "model.safetensors").write_bytes(b""), "damaged"),

@@ -35,7 +35,7 @@ def test_transformers_gives_the_same_logits():
     tokenizer = transformers.AutoTokenizer.from_pretrained(DEFAULT_MODEL)
     ours = Cadmus.load(DEFAULT_MODEL).next_logits(PROMPTS)
     for text, expected in zip(PROMPTS.to_strings(), ours, strict=True):
-        given = tokenizer(text, return_tensors="pt", return_token_type_ids=False)
+        given = tokenizer(text, return_tensors="pt")
         with torch.inference_mode():
             logits = theirs(**given).logits[0, -1].numpy()
         np.testing.assert_allclose(logits, expected, atol=1e-3)

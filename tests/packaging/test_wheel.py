@@ -45,7 +45,7 @@ MODULES = {
     "train": ("train.launch", "train.loop", "train.engine", "checks.kills"),
     "serve": ("serve.application", "explore.application"),
     "llm": ("llm.submit", "llm.score"),
-    "model": ("experiments.experiment", "evaluate.results", "docgen.model_card"),
+    "model": ("experiments.experiment", "evaluate.results", "docgen.model_card", "publish"),
     "figures": ("report.report", "docgen.readme", "study.comparison", "study.drawing", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""
@@ -58,9 +58,11 @@ ARGUMENTS = {
     "llm": "prepare",
     "manifest": "dataset",
     "plan": "quick",
+    "push": "laptop --to me/it",
     "readme": "results",
     "report": "dataset",
     "sample": "equality",
+    "states": "equality --output states.parquet",
     "study": "runs quick",
     "shard": "shard.parquet --template equality --split train --number 0",
 }

@@ -18,7 +18,8 @@ from tests.report.conftest import VALUES, write
 def test_the_command_writes_the_report_and_its_figures(name, request):
     directory = request.getfixturevalue(name)
     done = CliRunner().invoke(cadmus, ["report", str(directory)], catch_exceptions=False)
-    assert done.output == f"{directory / 'report.md'}\n{directory / 'README.md'}\n"
+    names = ("report.md", "README.md", "croissant.json")
+    assert done.output == "".join(f"{directory / name}\n" for name in names)
     text = (directory / "report.md").read_text()
     for figure in FIGURES:
         stem = directory / "report" / figure
@@ -47,7 +48,7 @@ def test_a_report_is_the_same_bytes_each_time(ruled):
     def written():
         write_report(ruled)
         return {path: path.read_bytes() for path in (ruled / "report").iterdir()} | {
-            name: (ruled / name).read_bytes() for name in ("report.md", "README.md")
+            name: (ruled / name).read_bytes() for name in ("report.md", "README.md", "croissant.json")
         }
 
     assert written() == written()

@@ -15,6 +15,7 @@ import cadmus
 from cadmus import experiments
 from cadmus.config import TEMPLATES, Config, as_yaml, extended, parse_config, read_yaml
 from cadmus.config.study import parse_study
+from cadmus.report import CROISSANT
 from cadmus.report import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError

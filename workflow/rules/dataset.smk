@@ -64,6 +64,7 @@ rule dataset_report:
             ["results/{run}/dataset/report.md", f"results/{{run}}/dataset/{CARD}"],
             category="Dataset",
         ),
+        f"results/{{run}}/dataset/{CROISSANT}",
         report(
             expand(
                 "results/{run}/dataset/report/{figure}.png",

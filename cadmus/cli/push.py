@@ -1,0 +1,55 @@
+"""``cadmus push``."""
+
+from pathlib import Path
+
+import click
+
+from cadmus.cli.options import DIRECTORY, MODEL, echo_table
+
+
+@click.command()
+@click.argument("directory", type=MODEL)
+@click.option("--to", "name", required=True, metavar="NAME", help="Repository, USER/NAME on the Hub.")
+@click.option(
+    "--snapshots",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Snapshots of the training of a model; each becomes a revision such as step1000.",
+)
+@click.option("--private", is_flag=True, help="Make the repository private if there is none yet.")
+@click.option("--yes", is_flag=True, help="Upload; without, only list what would be uploaded.")
+def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes: bool) -> None:
+    """Upload a model or dataset to the Hugging Face Hub.
+
+    DIRECTORY is a model export or a finished dataset. All its files are uploaded but hidden ones. Without
+    --yes, the command lists them, and needs neither a token nor the network.
+
+    The token is that of `hf auth login` or in HF_TOKEN.
+
+    \b
+    Examples:
+      cadmus push results/quick/model --to USER/cadmus-quick --snapshots results/quick/training/snapshots
+      cadmus push results/quick/dataset --to USER/cadmus-quick --yes
+    """
+    from cadmus import publish
+
+    planned = publish.plan(directory, name, snapshots)
+    if yes:
+        publish.push(planned, private, click.echo)
+        return
+    sizes = {
+        (revision, path): file.stat().st_size
+        for revision, files in planned.uploads
+        for path, file in files.items()
+    }
+    echo_table(
+        [("file", "revision", "bytes")]
+        + [(path, revision, f"{size:,}") for (revision, path), size in sizes.items()]
+    )
+    click.echo(
+        f"\n{len(sizes)} files, {sum(sizes.values()) / 1e6:,.1f} MB, would go to the {planned.kind} "
+        f"{planned.url}\nNothing was uploaded; --yes uploads."
+    )
+
+
+COMMANDS = (push,)

@@ -1,0 +1,67 @@
+"""Programs with the VM's stack after every token, as labels for probes and sparse autoencoders."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cadmus import isa
+from cadmus.common.files import replacing
+from cadmus.common.progress import progress
+from cadmus.dataset.parquet import METADATA_KEY, ROW_GROUP
+from cadmus.programs import Samples
+from cadmus.vm.reference import run, show, trace
+
+SCHEMA = pa.schema(
+    [
+        pa.field("template", pa.string(), nullable=False),
+        pa.field("program", pa.string(), nullable=False),
+        pa.field("prompt_length", pa.uint8(), nullable=False),
+        pa.field("tokens", pa.list_(pa.uint8()), nullable=False),
+        pa.field("stacks", pa.list_(pa.list_(pa.string())), nullable=False),
+    ]
+)
+"""One row per program, without the end ``.``. ``tokens`` and ``stacks`` have an entry per instruction."""
+
+
+def stacks(program: str) -> list[list[str]]:
+    """Return the stack after every instruction of a program: what the program up to there leaves.
+
+    Values are written as :func:`cadmus.vm.reference.show` writes them, the top of the stack last. A call
+    that precedes its definition runs as much of the definition as there is so far, and gives NAN before.
+
+    Raises:
+        InputError: unknown symbol.
+    """
+    states = [step.stack for step in trace(program)]
+    if len(states) < len(program):
+        # Definitions and what follows an end are not executed.
+        states = [run(program[: end + 1]).outputs for end in range(len(program))]
+    return [[show(value) for value in state] for state in states]
+
+
+def write_states(path: Path, template: str, samples: Samples, metadata: dict[str, str | int]) -> None:
+    """Write programs of a template with their stacks to a Parquet file, see :data:`SCHEMA`.
+
+    Args:
+        path: replaced once the file is complete.
+        template: the template of all programs.
+        samples: n programs.
+        metadata: more entries for the metadata of the file, beside the digest of the instruction set.
+
+    Raises:
+        InputError: no space or no permission.
+    """
+    programs = samples.programs.to_strings()
+    columns = {
+        "template": [template] * len(programs),
+        "program": programs,
+        "prompt_length": samples.prompt_length,
+        "tokens": [[isa.TOKEN_ID[symbol] for symbol in program] for program in programs],
+        "stacks": [stacks(program) for program in progress("execute", programs, unit="program")],
+    }
+    noted = json.dumps({"isa_digest": isa.digest(), **metadata}, sort_keys=True).encode()
+    table = pa.table(columns, schema=SCHEMA.with_metadata({METADATA_KEY: noted}))
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)

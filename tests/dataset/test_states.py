@@ -1,0 +1,73 @@
+"""The stack after every token."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from cadmus import isa, sample
+from cadmus.cli.main import cadmus
+from cadmus.config import TEMPLATES, StateLabels
+from cadmus.dataset.states import stacks
+from cadmus.errors import InputError
+from cadmus.programs import Programs
+from cadmus.train.labels import state_labels
+from cadmus.vm.reference import run, show
+from tests.model.models import random_programs
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("", []),
+        ("34+7=", [["3"], ["3", "4"], ["7"], ["7", "7"], ["1"]]),
+        ("u1b", [["[]"], ["[]", "1"], ["[1]"]]),
+        (r"\1+;2f", [[], [], [], [], ["2"], ["3"]]),
+        # The call precedes the definition, which counts as far as it is written.
+        (r"2f\1+;", [["2"], ["NAN"], ["2"], ["1"], ["3"], ["3"]]),
+        ("+", [["NAN"]]),
+    ],
+)
+def test_stacks_of_examples(program, expected):
+    assert stacks(program) == expected
+
+
+def test_a_stack_is_what_the_program_up_to_there_leaves():
+    programs = [program for template in TEMPLATES for program in sample(template, 20, seed=3)]
+    for program in programs + random_programs(200, 1, 20).to_strings():
+        ends = range(1, len(program) + 1)
+        assert stacks(program) == [[*map(show, run(program[:end]).outputs)] for end in ends], program
+
+
+def test_the_top_agrees_with_the_labels_of_state_supervision():
+    programs = [program for template in TEMPLATES for program in sample(template, 20, seed=4)]
+    tops = [state[-1] if state else "NAN" for program in programs for state in stacks(program)]
+    labels = state_labels(Programs.from_strings(programs), StateLabels())[:, 0]
+    for top in set(tops):
+        of_top = np.unique(labels[np.array(tops) == top])
+        assert len(of_top) == 1, top
+
+
+def test_the_command_writes_the_programs_of_sample(tmp_path):
+    path = tmp_path / "states.parquet"
+    arguments = ["less_greater", "-n", "50", "--seed", "5", "--split", "test"]
+    done = CliRunner().invoke(cadmus, ["states", *arguments, "--output", str(path)], catch_exceptions=False)
+    assert (done.exit_code, done.output) == (0, "")
+    table = pl.read_parquet(path)
+    assert table["program"].to_list() == sample("less_greater", 50, seed=5, split="test")
+    for row in table.iter_rows(named=True):
+        assert row["tokens"] == [isa.TOKEN_ID[symbol] for symbol in row["program"]]
+        assert row["stacks"] == stacks(row["program"])
+        assert 0 < row["prompt_length"] <= len(row["program"])
+    noted = json.loads(pq.read_metadata(path).metadata[b"cadmus"])
+    assert noted == {"isa_digest": isa.digest(), "seed": 5, "split": "test"}
+
+
+def test_another_suffix_or_symbol_is_one_line(tmp_path):
+    done = CliRunner().invoke(cadmus, ["states", "equality", "--output", str(tmp_path / "states.csv")])
+    assert "not a .parquet file" in str(done.exception)
+    with pytest.raises(InputError, match="unknown symbol"):
+        stacks("q")

@@ -1,0 +1,120 @@
+"""The shipped export in ``transformers``: batches, fine-tuning, models that it saves."""
+
+import json
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    DataCollatorForSeq2Seq,
+)
+
+from cadmus import isa, tasks
+from cadmus.config import TEMPLATES
+from cadmus.errors import InputError
+from cadmus.model.export import load_export, max_length
+from cadmus.model.inference import Cadmus
+from cadmus.model.shipped import DEFAULT_MODEL
+
+PROGRAMS = ["34+7=.", "62*4+54*4-=.", "u1b2b3b$6=."]
+PROMPTS = [program[:-2] for program in PROGRAMS]
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    return AutoModelForCausalLM.from_pretrained(DEFAULT_MODEL)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(DEFAULT_MODEL)
+
+
+def test_a_padded_batch_with_defaults_is_completed_as_by_us(theirs, tokenizer):
+    per_template = (islice(tasks(template, "test", seed=1), 23) for template in TEMPLATES)
+    prompts = [task.prompt for tasks in per_template for task in tasks][:200]
+    completions, ended = Cadmus.load().complete(prompts)
+    batch = tokenizer(prompts, padding=True, return_tensors="pt")
+    texts = tokenizer.batch_decode(theirs.generate(**batch), skip_special_tokens=True)
+    expected = [p + completion for p, completion in zip(prompts, completions.to_strings(), strict=True)]
+    assert len(prompts) == 200
+    assert len(set(map(len, prompts))) > 10
+    assert ended.all()
+    assert texts == expected
+
+
+def test_limits_and_padding_are_those_of_the_dataset(theirs, tokenizer):
+    assert theirs.generation_config.max_new_tokens == max_length(DEFAULT_MODEL)
+    assert not theirs.generation_config.do_sample
+    assert tokenizer(["1", "34+7"], padding=True)["input_ids"][0][:3] == [isa.END_ID] * 3
+
+
+def _save(model, tokenizer, directory):
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
+def test_a_model_saved_by_transformers_loads(theirs, tokenizer, tmp_path):
+    _save(theirs, tokenizer, tmp_path)
+    ours, saved = Cadmus.load(), Cadmus.load(tmp_path)
+    assert not (tmp_path / "meta.json").exists()
+    assert (saved.sizes, saved.max_length) == (ours.sizes, ours.max_length)
+    assert np.array_equal(saved.next_logits(PROMPTS), ours.next_logits(PROMPTS))
+
+
+def test_random_models_saved_by_transformers_load(exported, tmp_path):
+    model, directory = exported
+    _save(AutoModelForCausalLM.from_pretrained(directory), AutoTokenizer.from_pretrained(directory), tmp_path)
+    loaded = load_export(tmp_path)
+    assert loaded.sizes == model.sizes
+    for name, weight in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], weight), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"isa_digest": None}, "isa_digest: missing, .* copy meta.json"),
+        ({"isa_digest": "0123"}, "trained on instruction set 0123"),
+        ({"use_parallel_residual": True}, "use_parallel_residual: must be false, got true"),
+        ({"model_type": "llama"}, 'model_type: must be "gpt_neox", got "llama"'),
+        ({"num_attention_heads": 7}, "num_attention_heads, .*: not the sizes of a Cadmus model"),
+        ({"hidden_act": "silu"}, "hidden_act: not the sizes of a Cadmus model"),
+        ({"intermediate_size": 7}, "has shape"),
+    ],
+)
+def test_other_models_are_refused_in_one_line(theirs, tokenizer, tmp_path, changes, message):
+    _save(theirs, tokenizer, tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(InputError, match=message) as caught:
+        Cadmus.load(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_padded_labels_keep_the_end(tokenizer):
+    rows = [tokenizer(program) for program in PROGRAMS]
+    batch = DataCollatorForSeq2Seq(tokenizer)([{**row, "labels": row["input_ids"]} for row in rows])
+    assert (batch["labels"] == isa.END_ID).sum(-1).tolist() == [1, 1, 1]
+    assert torch.equal(batch["labels"] != -100, batch["attention_mask"] == 1)
+
+
+def test_with_a_padding_token_the_standard_collator_keeps_the_end(tokenizer, theirs, tmp_path):
+    _save(theirs, tokenizer, tmp_path / "copy")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "copy")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "copy")
+    tokenizer.add_special_tokens({"pad_token": "<pad>"})
+    model.resize_token_embeddings(len(tokenizer))
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    collate = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    batch = collate([tokenizer(program) for program in PROGRAMS])
+    assert (batch["labels"] == isa.END_ID).sum(-1).tolist() == [1, 1, 1]
+    assert torch.isfinite(model(**batch).loss)
+    _save(model, tokenizer, tmp_path / "tuned")
+    tuned = Cadmus.load(tmp_path / "tuned")
+    assert np.array_equal(tuned.next_logits(PROMPTS), Cadmus.load().next_logits(PROMPTS))
