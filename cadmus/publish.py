@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from huggingface_hub import CommitOperationAdd, HfApi
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
-# Which HTTP library raises it depends on the version of huggingface_hub.
+# The HTTP library behind it depends on the version of huggingface_hub.
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # isort: skip
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
@@ -40,7 +40,7 @@ class Upload(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What :func:`push` uploads, and where.
+    """The files that :func:`push` uploads, and their repository.
 
     Attributes:
         kind: kind of the repository.

@@ -36,7 +36,7 @@ PAGE_OF = {source: page for page, source in (COPIED | RESULTS).items()} | {
 }
 """The page that is made of a file or a directory."""
 COMMANDS = "<!-- the commands -->"
-"""Where the reference stands in command-line.md."""
+"""Place of the reference in command-line.md."""
 CODE = r"(?:^|(?<=\n))```.*?\n```|`[^`\n]*`"
 LINK = r"\[((?:`[^`\n]*`|[^\[\]])*)\]\(([^()\s]+)\)"
 

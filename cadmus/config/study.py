@@ -90,7 +90,12 @@ def is_study(path: Path | str) -> bool:
     Raises:
         InputError: a file is missing or not YAML.
     """
-    return STUDY in extended(read_yaml(path), Path(path))
+    return _has_study(extended(read_yaml(path), Path(path)))
+
+
+def _has_study(values: Any) -> bool:
+    # A file may hold no mapping; whoever validates it says so.
+    return isinstance(values, dict) and STUDY in values
 
 
 def load_study(path: Path | str) -> StudyRuns:
@@ -100,7 +105,7 @@ def load_study(path: Path | str) -> StudyRuns:
         InputError: a file is missing, not YAML, or invalid, or describes a single run.
     """
     values = extended(read_yaml(path), Path(path))
-    if not isinstance(values, dict) or STUDY not in values:
+    if not _has_study(values):
         raise InputError(f"{path}: {STUDY}: is missing; a study needs variants or factors")
     return parse_study(values, str(path))
 
@@ -114,7 +119,7 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
         source: where they come from, for errors.
 
     Raises:
-        InputError: a value is invalid, a factor is no field, or two variants are the same.
+        InputError: a value is invalid, a factor names an unknown field, or two variants are the same.
     """
     rest = {key: value for key, value in values.items() if key != STUDY}
     study = validate(values[STUDY], Study, f"{source}: {STUDY}")
@@ -149,7 +154,7 @@ def _variants(study: Study, source: str) -> Iterator[tuple[str, dict[str, Any], 
         factors[VARIANTS] = [(name, name, changes) for name, changes in study.variants.items()]
     for field, levels in study.factors.items():
         key = field.rpartition(".")[2]
-        factors[field] = [(f"{key}={_text(level)}", level, _nested(field, level)) for level in levels]
+        factors[field] = [(f"{key}={level_text(level)}", level, _nested(field, level)) for level in levels]
     if not factors:
         raise InputError(f"{source}: {STUDY}: needs variants or factors")
     for combination in itertools.product(*factors.values()):
@@ -160,7 +165,8 @@ def _variants(study: Study, source: str) -> Iterator[tuple[str, dict[str, Any], 
         yield name, dict(zip(factors, (level for _, level, _ in combination), strict=True)), combined
 
 
-def _text(level: Any) -> str:
+def level_text(level: Any) -> str:
+    """Return a level of a factor as text."""
     return level if isinstance(level, str) else json.dumps(level)
 
 

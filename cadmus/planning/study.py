@@ -77,17 +77,13 @@ def check_disk(study: StudyRuns, results: Path) -> None:
 
 def _disk(runs: Iterable[Run], finished_datasets: Iterable[str] = ()) -> int:
     """Return the bytes of the datasets and trainings of ``runs``, each once."""
-    datasets, trainings = set(finished_datasets), set()
+    datasets = set(finished_datasets)
     total = 0
-    for run in runs:
+    for run in {run.training: run for run in runs}.values():
         sizes = disk_bytes(run.config, plan(run.config))
         dataset = sizes.pop("dataset")
-        if run.dataset not in datasets:
-            total += dataset
-        if run.training not in trainings:
-            total += sum(sizes.values())
+        total += sum(sizes.values()) + (0 if run.dataset in datasets else dataset)
         datasets.add(run.dataset)
-        trainings.add(run.training)
     return total
 
 

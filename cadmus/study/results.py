@@ -10,7 +10,7 @@ import polars as pl
 from cadmus import experiments
 from cadmus.common.provenance import commit
 from cadmus.config import digest
-from cadmus.config.study import Run, StudyRuns
+from cadmus.config.study import Run, StudyRuns, level_text
 from cadmus.errors import InputError
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import read_results, write_results
@@ -166,14 +166,10 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
         "seconds": steps["seconds"][-1],
         "directory": str(training),
         "config_digest": digest(run.config.model_dump()),
-        **{factor: _text(run.levels[factor]) for factor in study.factors},
+        **{factor: level_text(run.levels[factor]) for factor in study.factors},
     }
     schema = {**COLUMNS, **dict.fromkeys(study.factors, pl.String)}
     return pl.DataFrame([{**common, **row} for row in found], schema)
-
-
-def _text(level: Any) -> str:
-    return level if isinstance(level, str) else json.dumps(level)
 
 
 def _summary(experiment: str, measured: pl.DataFrame) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ class Batches:
         self, seed: int, programs: int, batch_size: int, repeated: int = 0, of_repeated: int = 0
     ) -> None:
         if not of_repeated:
-            self._parts = [(_Epochs(seed, np.arange(programs)), batch_size)]
+            self._parts = [(_Epochs(seed, range(programs)), batch_size)]
             return
         drawn = generator(seed, "repeated set").permutation(programs)
         parts = [(drawn[:repeated], of_repeated), (drawn[repeated:], batch_size - of_repeated)]
@@ -50,7 +50,7 @@ class TemplateBatches:
         self._batch_size = batch_size
         bounds = [0, *np.cumsum(counts)]
         self._parts = [
-            _Epochs(seed_of(seed, number), np.arange(*within))
+            _Epochs(seed_of(seed, number), range(*within))
             for number, within in enumerate(itertools.pairwise(bounds))
         ]
 
@@ -70,11 +70,14 @@ class TemplateBatches:
 
 
 class _Epochs:
-    """An endless sequence of epochs, each a permutation of ascending ``indices``."""
+    """An endless sequence of epochs, each a permutation of ascending ``indices``.
 
-    def __init__(self, seed: int, indices: np.ndarray) -> None:
+    A range takes no memory beside the permutation of the epoch.
+    """
+
+    def __init__(self, seed: int, indices: np.ndarray | range) -> None:
         self._seed = seed
-        self._indices = indices.astype(np.int32 if indices[-1] < 2**31 else np.int64)
+        self._indices = indices
         self._epochs: dict[int, np.ndarray] = {}
 
     def take(self, first: int, count: int) -> np.ndarray:
@@ -91,7 +94,12 @@ class _Epochs:
 
     def _permutation(self, epoch: int) -> np.ndarray:
         if epoch not in self._epochs:
-            permutation = self._indices.copy()
+            dtype = np.int32 if self._indices[-1] < 2**31 else np.int64
+            ascending = self._indices
+            if isinstance(ascending, range):
+                permutation = np.arange(ascending.start, ascending.stop, dtype=dtype)
+            else:
+                permutation = ascending.astype(dtype)
             np.random.default_rng(epoch_seed(self._seed, int(epoch))).shuffle(permutation)
             self._epochs[epoch] = permutation
         return self._epochs[epoch]

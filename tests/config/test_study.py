@@ -100,3 +100,12 @@ def test_a_single_run_is_no_study_and_a_study_no_single_run(tmp_path):
     assert not is_study(ROOT / "tests/tiny.yaml")
     with pytest.raises(InputError, match="study: is missing; a study needs"):
         load_study(ROOT / "tests/tiny.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "study"])
+def test_a_file_without_a_mapping_is_no_study(tmp_path, text):
+    path = tmp_path / "odd.yaml"
+    path.write_text(text)
+    assert not is_study(path)
+    with pytest.raises(InputError, match="must be a mapping"):
+        load_config(path)

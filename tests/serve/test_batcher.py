@@ -33,22 +33,23 @@ def ask(batcher, number):
     return completions.to_strings(), ended.tolist()
 
 
-def waits(batcher, jobs):
-    while len(batcher._waiting) < jobs:
+def ask_while_busy(pool, batcher, slow, numbers):
+    """Ask for 0; while it is decoded ask for the others, and return all futures once these wait."""
+    first = pool.submit(ask, batcher, 0)
+    while not slow.batches:
         threading.Event().wait(0.005)
+    rest = [pool.submit(ask, batcher, number) for number in numbers]
+    while len(batcher._waiting) < len(numbers):
+        threading.Event().wait(0.005)
+    slow.go_on.set()
+    return first, rest
 
 
 def test_waiting_requests_are_one_batch_with_the_same_completions(model):
     alone = [ask(Batcher(model), number) for number in range(5)]
     slow = Slow(model)
-    batcher = Batcher(slow)
     with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(ask, batcher, 0)
-        while not slow.batches:
-            threading.Event().wait(0.005)
-        rest = [pool.submit(ask, batcher, number) for number in range(1, 5)]
-        waits(batcher, 4)
-        slow.go_on.set()
+        first, rest = ask_while_busy(pool, Batcher(slow), slow, range(1, 5))
         assert [future.result() for future in (first, *rest)] == alone
     assert slow.batches == [6, 24]
 
@@ -56,20 +57,14 @@ def test_waiting_requests_are_one_batch_with_the_same_completions(model):
 def test_an_error_reaches_every_request_of_its_batch(model):
     class Failing(Slow):
         def complete(self, prompts, limits, choose):
-            super().complete(prompts, limits, choose)
+            completed = super().complete(prompts, limits, choose)
             if len(self.batches) > 1:
                 raise RuntimeError("no memory")
-            return self.model.complete(prompts, limits, choose)
+            return completed
 
     slow = Failing(model)
-    batcher = Batcher(slow)
     with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(ask, batcher, 0)
-        while not slow.batches:
-            threading.Event().wait(0.005)
-        rest = [pool.submit(ask, batcher, number) for number in (1, 2)]
-        waits(batcher, 2)
-        slow.go_on.set()
+        first, rest = ask_while_busy(pool, Batcher(slow), slow, (1, 2))
         assert first.result()
         for future in rest:
             with pytest.raises(RuntimeError, match="no memory"):

@@ -73,7 +73,9 @@ except InputError as error:
     print(f"cadmus: error: {error}", file=sys.stderr)
     # Nothing is locked or running yet, so exiting at once is safe.
     os._exit(2)
-STUDY_FILES = files_of(STUDY.factors, STUDY.study.compare) if STUDY else ["comparison"]
+STUDY_FILES = (
+    files_of(STUDY.factors, STUDY.study.compare) if STUDY else files_of([], [])
+)
 # By the directory of their results.
 RUNS = runs_of(STUDY) if STUDY else {RUN.name: Run(RUN, RUN.name, RUN.name)}
 FIGURES = experiments.figures()
@@ -212,7 +214,7 @@ def experiment_options(wildcards, input):
     return f"--model {os.path.dirname(input.model[0])}{dataset}"
 
 
-def training_cores(wildcards=None):
+def training_cores():
     """Return the cores of a training on this machine: as many of a study as possible run at once.
 
     A GPU serves one job at a time.
