@@ -43,8 +43,7 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
         One row per region of :data:`REGIONS`, the last one only if a rule excludes pairs: region, pairs
         (those with a program), programs, correct, accuracy, low, high, chance, best_constant (accuracy of one
         comparator for all programs, the best of the three), gap (accuracy minus best_constant), gap_low,
-        gap_high. All but the counts and chance are
-        null in a region without a program.
+        gap_high. All but the counts and chance are null in a region without a program.
     """
     tested = _tested(grid)
     present = set(tested["region"])
