@@ -335,5 +335,5 @@ def _section(dataset: Dataset | Mapping[str, Any] | None) -> Dataset:
 
 def _check_counts(**counts: int) -> None:
     for name, value in counts.items():
-        if value < 0:
-            raise InputError(f"{name}: must be at least 0, got {value}")
+        if isinstance(value, bool) or not hasattr(value, "__index__") or value < 0:
+            raise InputError(f"{name}: must be a whole number of at least 0, got {value!r}")

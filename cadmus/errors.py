@@ -1,6 +1,13 @@
-"""The kinds of errors that Cadmus distinguishes."""
+"""The kinds of errors that Cadmus distinguishes, and the errors of libraries in one line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+
+_LONGEST = 1_200
+"""Characters of a message; a value in a file may have any length."""
+_ENDING = 200
+"""Those of the end of a longer one, which says what would be right."""
 
 
 class CadmusError(Exception):
@@ -15,12 +22,19 @@ class InputError(CadmusError):
     """
 
     def __init__(self, message: str) -> None:
-        # Messages of libraries may have several lines.
-        super().__init__(" ".join(line.strip() for line in message.splitlines()))
+        # Messages of libraries may have several lines; files and servers may hold any character.
+        line = printable(" ".join(line.strip() for line in message.splitlines()))
+        if len(line) > _LONGEST:
+            line = f"{line[: _LONGEST - _ENDING]} … {line[-_ENDING:]}"
+        super().__init__(line)
 
 
 class RankLocalError(InputError):
     """Bad input that only one rank of a training run has found; other ranks may be waiting for it."""
+
+
+class Interrupted(CadmusError):
+    """A signal stopped the command at a point from which it resumes; the message says how. Exit code 1."""
 
 
 class ModelOutputError(CadmusError):
@@ -29,6 +43,47 @@ class ModelOutputError(CadmusError):
 
 class Defect(CadmusError):
     """A violated invariant of Cadmus itself, shown with a traceback; please report it."""
+
+
+@contextmanager
+def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
+    """Report in one line that a file cannot be read, whatever error a library raises for its contents.
+
+    The block holds only the library calls that open, decode and parse the file: a damaged file takes parsers
+    by surprise, in errors of any type.
+
+    Args:
+        path: the file.
+        fix: ends the message, such as "write it again".
+
+    Raises:
+        InputError: in place of any other error.
+    """
+    fix = f"; {fix}" if fix else ""
+    try:
+        yield
+    except CadmusError:
+        raise
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply{fix}") from None
+    except MemoryError:
+        raise InputError(f"{path}: needs more memory than there is{fix}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}{fix}") from None
+    except UnicodeError:
+        raise InputError(f"{path}: not UTF-8{fix}") from None
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
+        raise InputError(f"{path}: not readable ({reason}){fix}") from None
+
+
+def printable(text: str) -> str:
+    r"""Escape control and formatting characters, which could change what a terminal shows.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
@@ -42,5 +97,5 @@ def suggest(name: str, names: Iterable[str]) -> str:
     import difflib
 
     names = list(names)
-    close = difflib.get_close_matches(name, names, 1)
+    close = difflib.get_close_matches(str(name), names, 1)
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"

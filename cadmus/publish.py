@@ -13,9 +13,9 @@ from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # is
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from cadmus.dataset.manifest import NAME as MANIFEST
-from cadmus.dataset.manifest import read_manifest
+from cadmus.dataset.manifest import file_digest, read_manifest
 from cadmus.errors import InputError
-from cadmus.model.export import read_metadata, weights_digest
+from cadmus.model.export import load_export
 from cadmus.train.snapshots import find_snapshots, step_of
 
 MAIN = "main"
@@ -67,8 +67,8 @@ def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
         snapshots: directory of ``cadmus train --snapshots``; each snapshot becomes a revision.
 
     Raises:
-        InputError: ``name`` cannot be that of a repository, ``directory`` is neither, a file is missing, or
-            ``snapshots`` has none or is given for a dataset.
+        InputError: ``name`` cannot be that of a repository, ``directory`` is neither, a file is missing or
+            damaged, or ``snapshots`` has none or is given for a dataset.
     """
     try:
         validate_repo_id(name)
@@ -80,15 +80,17 @@ def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
         if snapshots is not None:
             raise InputError(f"--snapshots {snapshots}: {directory} is a dataset; only models have snapshots")
         for file in read_manifest(directory)["files"]:
-            if not (directory / file["file"]).is_file():
-                raise InputError(f"{directory / file['file']}: missing; sample it again")
+            path = directory / file["file"]
+            if not path.is_file():
+                raise InputError(f"{path}: missing; sample it again")
+            if file_digest(path) != file["sha256"]:
+                raise InputError(f"{path}: changed since the manifest was written; write the manifest again")
         return Plan("dataset", name, [Upload(MAIN, _files(directory))])
     revisions = {MAIN: directory}
     if snapshots is not None:
         revisions |= {f"step{step_of(path)}": path for path in find_snapshots(snapshots)}
     for path in revisions.values():
-        read_metadata(path)
-        weights_digest(path)
+        load_export(path)
     return Plan("model", name, [Upload(revision, _files(path)) for revision, path in revisions.items()])
 
 

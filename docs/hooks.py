@@ -24,6 +24,7 @@ COPIED = {
     "changelog.md": "CHANGELOG.md",
     "configuration.md": "config/README.md",
     "contributing.md": "CONTRIBUTING.md",
+    "security.md": "SECURITY.md",
 }
 """Pages that lie elsewhere in the repository."""
 RESULTS = {

@@ -7,6 +7,7 @@ import pytest
 
 FIRST = (
     "test_workflow.py",
+    "inputs/test_inputs.py",
     "train/test_loop.py",
     "train/test_state.py",
     "train/test_checkpoint.py",
@@ -18,6 +19,11 @@ FIRST = (
     "bench/test_programs.py",
 )
 """Slow files, relative to tests/. They start first to keep all processes busy until the end."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--mutants", type=int, default=300, help="damaged inputs of tests/inputs")
+    parser.addoption("--mutant-seed", type=int, default=0, help="which damaged inputs")
 
 
 def pytest_configure(config: pytest.Config) -> None:

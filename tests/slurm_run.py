@@ -2,8 +2,8 @@
 
 The config tests/slurm.yaml runs once locally and once through workflow/profiles/slurm. There a job is
 cancelled, the training is preempted and reaches its time limit, and the controller is down for a while. The
-training then runs a third time, on two nodes. All outputs are compared with the local run; the result is a
-JSON file.
+training then runs a third time, on two nodes. A study of two variants with two seeds runs both ways as well.
+All outputs are compared with the local run; the result is a JSON file.
 """
 
 import argparse
@@ -35,6 +35,14 @@ CONFIGS = ("tests/tiny.yaml", "tests/slurm.yaml")
 """Config files; the second overrides fields of the first."""
 PROFILE = "workflow/profiles/slurm"
 RESULTS = Path("results/slurm")
+STUDY = """\
+extends: tests/tiny.yaml
+name: study
+study:
+  factors: {train.steps: [10, 12]}
+  seeds: [0, 1]
+"""
+"""A study whose trainings take seconds."""
 TIMED = {"seconds", "tokens_per_second"}
 """Fields that depend on the time."""
 TIMED_LINES = ("- time:", "- speed:")
@@ -80,6 +88,8 @@ def run(directory: Path) -> dict[str, Any]:
         events |= train_on_two_nodes(slurm, nodes)
         say("overhead of a job")
         events |= {"overhead": overhead(nodes)}
+        say("study")
+        events |= {"study": study(cluster, local)}
         say("errors of users")
         events |= {"complaints": error_messages(slurm, directory / "wrong")}
     slurm_seconds = time.monotonic() - started
@@ -265,10 +275,30 @@ class Scenario:
         return {"stopped_after_step": int(stopped[-1]), "went_on_after_step": int(resumed[-1])}
 
 
-def cluster_arguments(profile: str) -> list[str]:
+def cluster_arguments(profile: str, *configs: str) -> list[str]:
     # Poll more often than on a shared cluster.
     polling = ["--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30"]
-    return ["--profile", profile, "--configfile", *CONFIGS, *polling]
+    return ["--profile", profile, "--configfile", *(configs or CONFIGS), *polling]
+
+
+def study(cluster: Path, local: Path) -> dict[str, Any]:
+    """Run :data:`STUDY` on the cluster and locally, and compare the results."""
+    name = "study.yaml"
+    runs = {cluster: cluster_arguments(PROFILE, name), local: ["--cores", "2", "--configfile", name]}
+    tables, trainings, seconds = [], [], []
+    for directory, options in runs.items():
+        (directory / name).write_text(STUDY)
+        started = time.monotonic()
+        with Snakemake(directory, *options) as snakemake:
+            snakemake.finish(900)
+            trainings.append(len(snakemake.jobs("train")))
+        seconds.append(round(time.monotonic() - started))
+        tables.append(pl.read_parquet(directory / "results/study/study.parquet").drop("seconds"))
+    return {
+        "trainings_as_jobs": trainings[0],
+        "seconds": {"cluster": seconds[0], "local": seconds[1]},
+        "same_results": tables[0].equals(tables[1]),
+    }
 
 
 def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def test_sampled_programs_are_true_and_reproducible():
     ("arguments", "message"),
     [
         (("equalitty", 1), "no template 'equalitty'; did you mean 'equality'"),
-        (("equality", -1), "n: must be at least 0, got -1"),
+        (("equality", -1), "n: must be a whole number of at least 0, got -1"),
     ],
 )
 def test_sample_rejects_bad_arguments(arguments, message):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -128,6 +129,24 @@ def test_a_dataset_goes_to_main(hub, place):
     (directory / shard).unlink()
     assert f"{shard}: missing" in invoke(directory, "--to", "me/it").error
     (directory / shard).write_bytes(content)
+
+
+def test_damaged_files_are_not_uploaded(hub, place, tmp_path):
+    copy = shutil.copytree(place, tmp_path / "copy")
+    weights = copy / "model/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    shard = next(copy.glob("dataset/test/*.parquet"))
+    shard.write_bytes(shard.read_bytes() + b"x")
+    assert f"{weights}: not readable" in invoke(copy / "model", "--to", "me/it").error
+    assert f"{shard}: changed since the manifest" in invoke(copy / "dataset", "--to", "me/it").error
+
+
+def test_other_files_beside_snapshots_stay(hub, place, tmp_path):
+    snapshots = shutil.copytree(place / "snapshots", tmp_path / "snapshots")
+    (snapshots / "step-old").mkdir()
+    output = invoke(place / "model", "--to", "me/it", "--snapshots", snapshots).output
+    assert "step1000" in output
+    assert "old" not in output
 
 
 @pytest.mark.parametrize(

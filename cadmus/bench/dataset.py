@@ -4,11 +4,11 @@ import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 
 from cadmus.bench import Facts, Measured
+from cadmus.common.files import temporary_directory
 from cadmus.common.progress import progress
 from cadmus.config import SPLITS, load_config
 from cadmus.dataset.shards import plan
@@ -28,10 +28,10 @@ def bench_dataset(config: Path) -> Measured:
     run = load_config(config)
     shards = plan(run)
     seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_directory("cadmus-bench-") as folder:
 
         def measured(command: str, *options: str) -> float:
-            return _seconds("-m", "cadmus", command, "--config", str(config), folder, *options)
+            return _seconds("-m", "cadmus", command, "--config", str(config), str(folder), *options)
 
         for shard in progress("shards", shards, unit="shard"):
             options = "--template", shard.template, "--split", shard.split, "--number", str(shard.number)

@@ -6,16 +6,16 @@ nearly all of the time, less.
 """
 
 import gc
-import multiprocessing
 import random
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import NamedTuple
 
 import numpy as np
 
 from cadmus import isa
+from cadmus.common import interrupts
 from cadmus.common.seeds import seed_of
 from cadmus.config import Dataset
 from cadmus.errors import Defect
@@ -78,6 +78,9 @@ def fuzz(
 
     Returns:
         The disagreement in the first chunk that has one, or None.
+
+    Raises:
+        KeyboardInterrupt: SIGINT or SIGTERM, with several processes.
     """
     counts = [min(CHUNK, programs - start) for start in range(0, programs, CHUNK)]
     tasks = [(seed, chunk, count) for chunk, count in enumerate(counts, first_chunk)]
@@ -86,8 +89,11 @@ def fuzz(
         if jobs == 1:
             results = map(_try_chunk, tasks)
         else:
-            pool = multiprocessing.get_context("spawn").Pool(jobs, _start_worker)
-            results = stack.enter_context(pool).imap(_try_chunk, tasks)
+            stack.enter_context(interrupts.raising())
+            with interrupts.held_back():
+                pool = _Context().Pool(jobs, _start_worker)
+                stack.enter_context(pool)
+            results = pool.imap(_try_chunk, tasks)
         for count, disagreement in zip(counts, results, strict=True):
             if disagreement is not None:
                 return disagreement
@@ -95,9 +101,17 @@ def fuzz(
     return None
 
 
+class _Worker(SpawnProcess):
+    def terminate(self) -> None:
+        # Signals are blocked in a worker. Otherwise, the pool would replace those that a signal ended.
+        self.kill()
+
+
+class _Context(SpawnContext):
+    Process = _Worker
+
+
 def _start_worker() -> None:
-    # Only the main process handles an interrupt; it stops the workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Without reference cycles, collecting them wastes a tenth of the time.
     gc.disable()
 

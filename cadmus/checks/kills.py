@@ -14,12 +14,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from cadmus import config
+from cadmus.common import interrupts
 from cadmus.errors import Defect
 from cadmus.model import WEIGHTS
 from cadmus.programs import Samples
@@ -62,6 +64,8 @@ def survive(kills: int, seed: int, directory: Path, done: Callable[[], object]) 
     """
     # Each run is forked from a server that has imported the training code.
     _PROCESSES.set_forkserver_preload(["cadmus.train.loop", "deepspeed.runtime.zero.muon.original_muon"])
+    with interrupts.held_back():
+        forkserver.ensure_running()
     moments = random.Random(seed)
     # The first run waits for the server, so its duration is not representative.
     _run(directory / "first")
@@ -118,8 +122,6 @@ def _train(directory: Path) -> None:
 
     # The default lock is a system semaphore, which a killed process never releases.
     tqdm.set_lock(threading.RLock())
-    # Only the parent process handles an interrupt.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A model this small is faster with one thread.
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)

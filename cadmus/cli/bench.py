@@ -197,6 +197,22 @@ def decode(model: Path) -> "Measured":
 
 
 @_benchmark
+def tasks() -> "Measured":
+    """Speed of `cadmus.tasks` and `cadmus.verify`.
+
+    Per question and split: first is the time to the first task in seconds, after one task of the question was
+    drawn; tasks are tasks per second and verify references graded per second, both in lists of 2,000.
+
+    \b
+    Example:
+      cadmus bench tasks
+    """
+    from cadmus.bench.tasks import bench_tasks
+
+    return bench_tasks()
+
+
+@_benchmark
 @click.argument("model", type=MODEL)
 def probe(model: Path) -> "Measured":
     """Speed of the probes on MODEL, compared with scikit-learn.

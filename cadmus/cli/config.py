@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import CONFIG, DIRECTORY, json_option
+from cadmus.cli.options import CONFIG, DIRECTORY, echo, json_option
 
 
 @click.group()
@@ -73,7 +73,7 @@ def document(root: Path) -> None:
     for path, text in documents(root).items():
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
-        click.echo(path)
+        echo(path)
 
 
 COMMANDS = (config,)

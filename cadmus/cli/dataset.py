@@ -14,6 +14,7 @@ from cadmus.cli.options import (
     WholeNumber,
     check_results_path,
     config_option,
+    echo,
     seed_option,
 )
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from cadmus.programs import Samples
 
 NUMBER = WholeNumber(min=0)
+# Those of the largest shard; more programs are a dataset.
+MOST = 8_000_000
 
 _split_option = click.option(
     "--split",
@@ -41,7 +44,7 @@ def _number_option(default: int) -> Callable[[Callable[..., Any]], Callable[...,
         "n",
         default=default,
         show_default=True,
-        type=NUMBER,
+        type=WholeNumber(0, MOST),
         metavar="N",
         help="Number of programs.",
     )
@@ -160,7 +163,7 @@ def manifest(config: Path, directory: Path) -> None:
     for split, templates in written["splits"].items():
         total = sum(row["programs"] for row in templates.values())
         distinct = sum(row["distinct"] for row in templates.values())
-        click.echo(f"{split}: {total:,} programs of {len(templates)} templates, {distinct:,} distinct")
+        echo(f"{split}: {total:,} programs of {len(templates)} templates, {distinct:,} distinct")
 
 
 @click.command()
@@ -178,7 +181,7 @@ def report(directory: Path) -> None:
     from cadmus.report.report import write_report
 
     for path in write_report(directory):
-        click.echo(path)
+        echo(path)
 
 
 COMMANDS = (sample, states, shard, manifest, report)

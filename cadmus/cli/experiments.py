@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cadmus import experiments
-from cadmus.cli.options import CONFIG, DIRECTORY, MODEL, PATH, check_results_path, usable_device
+from cadmus.cli.options import CONFIG, DIRECTORY, MODEL, PATH, check_results_path, echo, usable_device
 
 if TYPE_CHECKING:
     import polars as pl
@@ -161,7 +161,7 @@ def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
     from cadmus.experiments.drawing import produce
 
     for path in produce(name, list(results), output):
-        click.echo(path)
+        echo(path)
 
 
 def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
@@ -191,7 +191,7 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
             best = best_baseline(accuracies.filter(question=name)).row(0, named=True)
             baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"
             accuracy += f" {solved}, best baseline ({baseline})"
-        click.echo(f"{title(name)}: {accuracy} of {row['programs']:,} programs")
+        echo(f"{title(name)}: {accuracy} of {row['programs']:,} programs")
 
 
 COMMANDS = (evaluate, figure)

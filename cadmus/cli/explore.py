@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import device_option, model_option, usable_device
+from cadmus.cli.options import device_option, echo, model_option, usable_device
 from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
 from cadmus.model.shipped import named_or_default
 
@@ -46,7 +46,7 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
         # PyTorch's first run is slow; the first user should not wait for it.
         inspect(model, "0")
         address = address_of(listener, LOOPBACK)
-        click.echo(f"explore {directory} at {address} (Ctrl-C stops)")
+        echo(f"explore {directory} at {address} (Ctrl-C stops)")
         if browser and _has_screen():
             click.launch(address)
         run_server(app, listener)

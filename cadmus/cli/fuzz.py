@@ -6,8 +6,10 @@ import time
 import click
 
 from cadmus.cli.options import WholeNumber, seed_option
+from cadmus.common import interrupts
 from cadmus.common.cores import cores
 from cadmus.common.progress import progress
+from cadmus.errors import Interrupted
 from cadmus.vm.reference import Result, show
 
 REPORT_SECONDS = 60.0
@@ -76,10 +78,11 @@ def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
                 reports += 1
                 click.echo(so_far(), err=True)
 
-        try:
-            disagreement = fuzzing.fuzz(programs, seed, jobs, count, first_chunk)
-        except KeyboardInterrupt:
-            click.echo(f"interrupted after {so_far()}", err=True)
+        with interrupts.on_interrupt(lambda: f"cadmus: interrupted after {so_far()}"):
+            try:
+                disagreement = fuzzing.fuzz(programs, seed, jobs, count, first_chunk)
+            except KeyboardInterrupt:
+                raise Interrupted(f"interrupted after {so_far()}") from None
     if disagreement is not None:
         click.echo(f"the VMs disagree on a program of chunk {disagreement.chunk} of seed {seed}:")
         click.echo(f"  program    {disagreement.program}")
@@ -92,8 +95,6 @@ def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
         f"the VMs agree on {agreed:,} programs of seed {seed}: {seconds:.1f} s, "
         f"{agreed / seconds:,.0f} programs/s with {jobs} process{'es' if jobs > 1 else ''}"
     )
-    if agreed < programs:
-        sys.exit(1)
 
 
 def _shown(result: Result) -> str:

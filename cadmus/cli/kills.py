@@ -1,14 +1,18 @@
 """``cadmus kills``."""
 
-import sys
+import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
-from cadmus.cli.options import WholeNumber, seed_option
+from cadmus.cli.options import CONFIG, PATH, WholeNumber, seed_option
+from cadmus.common import interrupts
+from cadmus.common.files import check_writable, replacing
 from cadmus.common.progress import progress
+from cadmus.errors import InputError, Interrupted
 
 
 @click.command()
@@ -21,22 +25,46 @@ from cadmus.common.progress import progress
     help="Number of kills, over all runs.",
 )
 @seed_option(0, "the moments of the kills")
-def kills(kills: int, seed: int) -> None:
-    """Kill training runs at random moments and compare the results.
+@click.option(
+    "--workflow",
+    type=CONFIG,
+    metavar="FILE",
+    help="Kill the workflow of this config, in a temporary directory, and not a training.",
+)
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="PATH",
+    help="With --workflow, make this file; all by default.",
+)
+@click.option("--output", type=PATH, metavar="FILE", help="Also write the result to this JSON file.")
+def kills(
+    kills: int, seed: int, workflow: Path | None, targets: tuple[str, ...], output: Path | None
+) -> None:
+    """Kill trainings or the workflow and compare the results.
 
     A tiny model trains on random programs, once without a kill. Then the same run is killed with SIGKILL at
     moments drawn uniformly from its duration and resumed after each kill. A run that ends before all kills
     have happened is followed by another. If losses and weights of a run are not bit-identical to those of the
     first, or if the command is interrupted, the exit code is 1. A kill takes about a second.
 
-    \b
-    Example:
-      cadmus kills --kills 50 --seed 1
-    """
-    from cadmus.checks.kills import PHASES, survive
+    With --workflow, the kills hit Snakemake with all its processes and, every other time, one process of a
+    job. Snakemake is unlocked and restarted after each. In the end all files have to be those of an
+    undisturbed run, except for times, and no other file may be left.
 
+    \b
+    Examples:
+      cadmus kills --kills 50 --seed 1
+      cadmus kills --kills 100 --workflow tests/tiny.yaml --output docs/results/kills.json
+    """
+    if targets and workflow is None:
+        raise InputError("--target: only with --workflow; add --workflow FILE")
+    if output is not None:
+        check_writable(output)
     start, happened = time.perf_counter(), 0
     with (
+        interrupts.raising(),
         TemporaryDirectory(prefix="cadmus-kills-") as directory,
         progress("kills", total=kills, unit="kill") as bar,
     ):
@@ -47,18 +75,67 @@ def kills(kills: int, seed: int) -> None:
             bar.update()
 
         try:
-            survival = survive(kills, seed, Path(directory), count)
+            if workflow is None:
+                result, lines, different = _of_trainings(kills, seed, Path(directory), count)
+            else:
+                result, lines, different = _of_workflow(
+                    workflow, targets, kills, seed, Path(directory), count
+                )
         except KeyboardInterrupt:
             bar.close()
-            click.echo(f"interrupted after {happened} of {kills} kills", err=True)
-            sys.exit(1)
+            raise Interrupted(f"interrupted after {happened} of {kills} kills") from None
     seconds = time.perf_counter() - start
-    where = ", ".join(f"{survival.phases[phase]} while {phase}" for phase in PHASES)
-    click.echo(f"{happened} kills in {survival.runs} runs, {seconds:.0f} s: {where}")
-    if survival.different:
-        click.echo(f"{survival.different} of the last run differ from those of the run without kills")
-        sys.exit(1)
-    click.echo("losses and weights of every run are bit-identical to those of the run without kills")
+    lines[0] = f"{happened} kills in {result['runs']} runs, {seconds:.0f} s: {lines[0]}"
+    click.echo("\n".join(lines))
+    if output is not None:
+        from cadmus.common.provenance import commit
+
+        record = {"kills": happened, "seed": seed, **result, "seconds": round(seconds), "commit": commit()}
+        with replacing(output) as temporary:
+            temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if different:
+        raise click.exceptions.Exit(1)
+
+
+_Result = tuple[dict[str, object], list[str], bool]
+"""What the file gets, the lines to print, and whether there is a difference."""
+
+
+def _of_trainings(kills: int, seed: int, directory: Path, done: Callable[[], None]) -> _Result:
+    from cadmus.checks.kills import PHASES, survive
+
+    survival = survive(kills, seed, directory, done)
+    phases = {phase: survival.phases[phase] for phase in PHASES}
+    end = (
+        f"{survival.different} of the last run differ from those of the run without kills"
+        if survival.different
+        else "losses and weights of every run are bit-identical to those of the run without kills"
+    )
+    return (
+        {"runs": survival.runs, "phases": phases, "different": survival.different},
+        [", ".join(f"{number} while {phase}" for phase, number in phases.items()), end],
+        bool(survival.different),
+    )
+
+
+def _of_workflow(
+    config: Path, targets: tuple[str, ...], kills: int, seed: int, directory: Path, done: Callable[[], None]
+) -> _Result:
+    from cadmus.checks.workflow import survive
+    from cadmus.distribution import DATA
+
+    outcome = survive(config, DATA, kills, seed, directory, done, targets)
+    end = (
+        f"{len(outcome.different)} files of the last run differ from those of the run without kills, are "
+        f"missing or left over: {', '.join(outcome.different)}"
+        if outcome.different
+        else f"the {outcome.files} files of every run are those of the run without kills, times aside"
+    )
+    return (
+        {"config": config.name, "targets": list(targets), **outcome._asdict()},
+        [f"{outcome.everything} of all processes, {outcome.jobs} of one process", end],
+        bool(outcome.different),
+    )
 
 
 COMMANDS = (kills,)

@@ -3,14 +3,22 @@
 import functools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cadmus.cli.options import DIRECTORY, PATH, check_results_path, config_option, echo_table, json_option
+from cadmus.cli.options import (
+    DIRECTORY,
+    PATH,
+    check_results_path,
+    config_option,
+    echo,
+    echo_table,
+    json_option,
+)
 from cadmus.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +87,7 @@ def prepare(run: "Comparison") -> None:
 
     directory = run.directory / "requests"
     number = prepare(run.config, run.models, directory)
-    click.echo(f"{number:,} requests to {', '.join(run.names)} in {directory}")
+    echo(f"{number:,} requests to {', '.join(run.names)} in {directory}")
 
 
 @llm.command()
@@ -101,28 +109,37 @@ def estimate(run: "Comparison", as_json: bool) -> None:
         click.echo(json.dumps({"models": models, "usd": maximum, "max_cost_usd": cap}, indent=2))
         return
     rows: list[tuple[str, ...]] = [
-        ("model", "requests", "settled", "under way", "to send", "spent", "total at most")
+        ("model", "requests", "settled", "malformed", "under way", "to send", "spent", "total at most")
     ]
     for name, cost in costs.items():
-        counts = (f"{n:,}" for n in (cost.requests, cost.settled, cost.awaited, cost.to_send))
-        rows.append((name, *counts, f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"))
+        counts = (cost.requests, cost.settled, cost.malformed, cost.awaited, cost.to_send)
+        rows.append((name, *(f"{n:,}" for n in counts), f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"))
     echo_table(rows)
     click.echo(
         f"\n{spent:.2f} USD spent; at most {maximum:.2f} USD in total, if every answer reaches its limit"
     )
     if maximum > cap:
         click.echo(f"above llm.max_cost_usd, {cap:g} USD: submit sends nothing that could exceed it")
+    _echo_malformed(run, run.names)
 
 
 @llm.command()
 @_step
 @_only
-def submit(run: "Comparison", only: tuple[str, ...]) -> None:
+@click.option(
+    "--again",
+    type=click.Choice(["malformed"]),
+    metavar="KIND",
+    help="Send requests again whose reply is of this KIND: malformed. They are paid for once more.",
+)
+def submit(run: "Comparison", only: tuple[str, ...], again: str | None) -> None:
     """Send all requests that are neither answered nor under way.
 
     The table says whether in batches or one by one. OPENAI_API_KEY is the key, OPENAI_BASE_URL the server if
-    it is not OpenAI's. Nothing is sent that could bring the cost above llm.max_cost_usd. Ctrl-C stops once
-    the requests under way are answered.
+    it is not OpenAI's. Nothing is sent that could bring the cost above llm.max_cost_usd. Ctrl-C or SIGTERM
+    stops once the requests under way are answered, with exit code 1; a second one does not wait.
+    A reply of any shape is stored and not asked for again, unless
+    --again says so.
 
     \b
     Examples:
@@ -131,7 +148,13 @@ def submit(run: "Comparison", only: tuple[str, ...]) -> None:
     """
     from cadmus.llm.submit import submit
 
-    submit(run, only, click.echo)
+    run.again = again == "malformed"
+    try:
+        submit(run, only, echo)
+    finally:
+        # Unless it failed before it read them.
+        if "requests" in vars(run):
+            _echo_malformed(run, run.chosen(only))
 
 
 @llm.command()
@@ -165,6 +188,7 @@ def collect(
         with run.writing(chosen):
             for file in files:
                 _echo_lines(str(file), run.take_file(file, chosen))
+        _echo_malformed(run, chosen)
         return
 
     def under_way() -> bool:
@@ -183,12 +207,13 @@ def collect(
                 lines, states = batches.collect(client, run, name)
                 for batch, state in states.items():
                     if shown.get(batch) != state:
-                        click.echo(f"{name}: batch {batch}: {state}")
+                        echo(f"{name}: batch {batch}: {state}")
                 shown |= states
                 _echo_lines(name, lines)
             if not wait or not under_way():
                 break
             time.sleep(every)
+    _echo_malformed(run, chosen)
     unanswered = sum(len(run.to_send(name)) for name in chosen)
     if unanswered and wait:
         raise InputError(f"{unanswered:,} requests have no answer; `cadmus llm submit` resends them")
@@ -252,9 +277,22 @@ def prompts() -> None:
     click.echo(document(), nl=False)
 
 
+def _echo_malformed(run: "Comparison", names: Sequence[str]) -> None:
+    """Tell about replies that have no known shape, and damaged lines."""
+    for name in names:
+        replies = run.replies[name]
+        if number := len(replies.malformed(run.requests[name])):
+            echo(
+                f"{name}: {number:,} malformed, kept in {replies.path}; "
+                "`cadmus llm submit --again malformed` asks again and pays again"
+            )
+        if replies.damaged:
+            echo(f"{replies.path}: damaged lines skipped: {replies.damaged:,}")
+
+
 def _echo_lines(name: str, lines: Mapping[str, int]) -> None:
     if counts := [f"{number:,} {kind}" for kind, number in lines.items() if number]:
-        click.echo(f"{name}: {', '.join(counts)}")
+        echo(f"{name}: {', '.join(counts)}")
 
 
 COMMANDS = (llm,)

@@ -25,10 +25,11 @@ from cadmus.cli import (
     study,
     train,
 )
-from cadmus.cli.options import color_mode, print_error
+from cadmus.cli.options import color_mode, echo, print_error
+from cadmus.common import interrupts
 from cadmus.common.files import REFUSALS
 from cadmus.distribution import NAME, VERSION, missing_extra
-from cadmus.errors import InputError
+from cadmus.errors import InputError, Interrupted
 
 # Modules of the commands in pipeline order, by the headings of `cadmus --help`.
 SECTIONS = {
@@ -128,7 +129,8 @@ def cadmus() -> None:
     \b
     Exit codes:
       0  success, also if the program that was run is false
-      1  interrupted by Ctrl-C or SIGTERM (run a training again to resume it);
+      1  interrupted by Ctrl-C or SIGTERM, with one line and no temporary file left
+         (run train or llm submit again to resume; serve and explore exit with 0);
          fuzz or kills found a difference; complete --verified found no program;
          a bug in Cadmus, with a traceback
       2  bad input; one line names the problem and the fix
@@ -148,7 +150,17 @@ for modules in SECTIONS.values():
 
 
 def main() -> None:
-    """Run the command line; bad input prints one line on standard error and exits with code 2."""
+    """Run the command line.
+
+    Bad input prints one line on standard error and exits with code 2; SIGINT and SIGTERM, with code 1.
+    """
+    with interrupts.restored():
+        # Already done by cadmus.__main__, before the imports.
+        interrupts.install()
+        _run()
+
+
+def _run() -> None:
     try:
         sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False, color=color_mode()))
     except InputError as error:
@@ -166,7 +178,14 @@ def main() -> None:
         message = " ".join(error.format_message().split())
         _exit(message.rstrip(".") + _see_help(error, "says more"), error.exit_code)
     except click.Abort:
-        _exit("interrupted", 1)
+        _interrupted("interrupted")
+    except Interrupted as interruption:
+        _interrupted(str(interruption))
+    except UnicodeEncodeError as error:
+        char = error.object[error.start]
+        _exit(f"standard output: encoding {error.encoding} has no {char!a}; set PYTHONIOENCODING=utf-8", 2)
+    except MemoryError as error:
+        _exit(f"out of memory{f' ({error})' if str(error) else ''}; ask for less at a time", 2)
     except OSError as error:
         if error.errno not in REFUSALS:
             raise
@@ -179,6 +198,11 @@ def main() -> None:
 def _see_help(error: click.ClickException, does: str) -> str:
     context = getattr(error, "ctx", None)
     return f" (`{context.command_path} --help` {does})" if context else ""
+
+
+def _interrupted(message: str) -> None:
+    echo(f"cadmus: {message}", err=True)
+    sys.exit(1)
 
 
 def _exit(message: str, code: int) -> None:

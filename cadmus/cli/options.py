@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 import click
 
 from cadmus.common.files import check_writable
 from cadmus.common.progress import progress
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError, printable, suggest
 from cadmus.model import shipped
 
 Answer = TypeVar("Answer")
@@ -118,7 +118,26 @@ def color_mode() -> bool | None:
 
 def print_error(message: str) -> None:
     """Print an error on standard error."""
-    click.echo(f"{click.style('cadmus: error:', fg='red')} {message}", err=True, color=color_mode())
+    start = click.style("cadmus: error:", fg="red")
+    click.echo(f"{start} {printable(message)}", err=True, color=color_mode())
+
+
+def echo(message: object, *, err: bool = False) -> None:
+    """Print lines that contain text of files or servers: control characters are escaped."""
+    click.echo("\n".join(map(printable, str(message).split("\n"))), err=err)
+
+
+def standard_input() -> BinaryIO:
+    """Return standard input.
+
+    Raises:
+        InputError: it is closed.
+    """
+    # Python's type does not tell: a closed descriptor makes it None.
+    stdin: TextIO | None = sys.stdin
+    if stdin is None:
+        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
+    return stdin.buffer
 
 
 def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
@@ -179,7 +198,7 @@ def map_lines(ask: Callable[[str], Answer]) -> Iterator[tuple[str, Answer]]:
     Raises:
         InputError: From ``ask``, with the line number added.
     """
-    lines: Iterable[bytes] = sys.stdin.buffer
+    lines: Iterable[bytes] = standard_input()
     if sys.stderr.isatty() and not sys.stdout.isatty():
         # The base install has no tqdm.
         with suppress(ModuleNotFoundError):

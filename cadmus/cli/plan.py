@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import CONFIG, PATH, echo_table, json_option
+from cadmus.cli.options import CONFIG, PATH, echo, echo_table, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,10 +77,10 @@ def plan(
         "compute": f"about {planned.flops:.2g} FLOPs",
     }
     for title, text in lines.items():
-        click.echo(f"{title:<9} {text}")
+        echo(f"{title:<9} {text}")
     click.echo()
     _show_devices(planned.estimates)
-    click.echo(f"\n{'cheapest':<9} {_choice(cluster.choice, planned.ranks)}\n")
+    echo(f"\n{'cheapest':<9} {_choice(cluster.choice, planned.ranks)}\n")
     _show_workflow(cluster)
 
 
@@ -91,7 +91,7 @@ def _show_study(planned: "StudyPlan", as_json: bool) -> None:
     counts = [(planned.variants, "variant"), (planned.seeds, "seed"), (planned.datasets, "dataset")]
     counts.append((planned.trainings, "training"))
     listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for count, name in counts)
-    click.echo(f"{'study':<9} {planned.name}: {listed}; {', '.join(planned.experiments)} on each model")
+    echo(f"{'study':<9} {planned.name}: {listed}; {', '.join(planned.experiments)} on each model")
     click.echo(f"{'compute':<9} about {planned.flops:.2g} FLOPs")
     click.echo(f"{'disk':<9} at most {_short(planned.disk_bytes)}B\n")
     _show_devices(planned.estimates)
@@ -129,7 +129,7 @@ def _show_workflow(cluster: "WorkflowPlan") -> None:
         rows.append((name, f"{jobs:,}", *(f"{value:,.3f}" if value else "" for value in hours)))
     echo_table(rows)
     disk = ", ".join(f"{name} {_short(size)}B" for name, size in cluster.disk_bytes.items())
-    click.echo(f"\n{'disk':<9} at most {_short(sum(cluster.disk_bytes.values()))}B: {disk}")
+    echo(f"\n{'disk':<9} at most {_short(sum(cluster.disk_bytes.values()))}B: {disk}")
     click.echo(f"{'GPU bill':<9} about {cluster.usd:,.2f} USD")
 
 

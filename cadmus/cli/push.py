@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import DIRECTORY, MODEL, echo_table
+from cadmus.cli.options import DIRECTORY, MODEL, echo, echo_table
 
 
 @click.command()
@@ -35,7 +35,7 @@ def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes:
 
     planned = publish.plan(directory, name, snapshots)
     if yes:
-        publish.push(planned, private, click.echo)
+        publish.push(planned, private, echo)
         return
     sizes = {
         (revision, path): file.stat().st_size
@@ -46,7 +46,7 @@ def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes:
         [("file", "revision", "bytes")]
         + [(path, revision, f"{size:,}") for (revision, path), size in sizes.items()]
     )
-    click.echo(
+    echo(
         f"\n{len(sizes)} files, {sum(sizes.values()) / 1e6:,.1f} MB, would go to the {planned.kind} "
         f"{planned.url}\nNothing was uploaded; --yes uploads."
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import DIRECTORY, EXISTING
+from cadmus.cli.options import DIRECTORY, EXISTING, echo
 
 
 @click.command()
@@ -20,7 +20,7 @@ def readme(results: Path, root: Path) -> None:
     from cadmus.docgen.readme import publish
 
     for path in publish(results, root):
-        click.echo(path)
+        echo(path)
 
 
 COMMANDS = (readme,)

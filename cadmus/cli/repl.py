@@ -4,15 +4,16 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import model_option, print_error, seed_option
+from cadmus.cli.options import model_option, print_error, seed_option, standard_input
 from cadmus.cli.session import HELP, MARK, Session
+from cadmus.common import interrupts
 from cadmus.errors import InputError
 from cadmus.model.shipped import named_or_default
 
@@ -45,7 +46,7 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
       cadmus repl --model results/quick/model
       printf '34+\\n,next\\n7=\\n\\n' | cadmus repl
     """
-    terminal = sys.stdin.isatty()
+    terminal = standard_input().isatty()
     model = None if no_model else _Model(directory, preload=terminal)
     numbers = itertools.count()
 
@@ -60,19 +61,20 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
 
     session = Session(model, sample)
     failed = False
-    for line in _typed(session) if terminal else _piped():
-        try:
-            for answer in session.enter(line):
-                click.echo(answer)
-        except InputError as error:
-            if model and error is model.error:
-                raise
-            print_error(str(error))
-            failed = True
-        except KeyboardInterrupt:
-            click.echo()
-        if session.over:
-            break
+    with interrupts.keyboard() if terminal else nullcontext():
+        for line in _typed(session) if terminal else _piped():
+            try:
+                for answer in session.enter(line):
+                    click.echo(answer)
+            except InputError as error:
+                if model and error is model.error:
+                    raise
+                print_error(str(error))
+                failed = True
+            except KeyboardInterrupt:
+                click.echo()
+            if session.over:
+                break
     code = 2 if failed and not terminal else 0
     if model and model.loading():
         # A normal exit would wait for the import of torch, or crash in it.
@@ -115,7 +117,7 @@ class _Model:
 
 
 def _piped() -> Iterator[str]:
-    for line in sys.stdin.buffer:
+    for line in standard_input():
         yield line.decode("utf-8", "replace")
     # Ends an unfinished program.
     yield ""
@@ -157,12 +159,24 @@ def _line_editing(session: Session) -> Iterator[None]:
     with suppress(OSError):
         readline.read_history_file(history)
     try:
-        yield
+        with interrupts.on_interrupt(_restored_terminal()):
+            yield
     finally:
         readline.set_history_length(HISTORY)
         with suppress(OSError):
             history.parent.mkdir(parents=True, exist_ok=True)
             readline.write_history_file(history)
+
+
+def _restored_terminal() -> Callable[[], None]:
+    """Return a function that undoes what readline does to the terminal while it reads a line."""
+    import termios
+
+    try:
+        terminal, modes = sys.stdin.fileno(), termios.tcgetattr(sys.stdin)
+    except (OSError, ValueError, termios.error):
+        return lambda: None
+    return lambda: termios.tcsetattr(terminal, termios.TCSADRAIN, modes)
 
 
 COMMANDS = (repl,)

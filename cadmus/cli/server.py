@@ -16,9 +16,6 @@ from cadmus.errors import InputError
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-GRACE = 30
-"""Seconds for requests in progress when the server is stopped."""
-
 
 def port_option(default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option --port."""
@@ -59,14 +56,11 @@ def address_of(listener: socket.socket, host: str) -> str:
 def run_server(app: "Starlette", listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM.
 
-    Uvicorn finishes the requests in progress, then raises the signal again for :func:`stoppable`.
+    The signal is raised again for :func:`stoppable` when the requests in progress are finished.
     """
-    import uvicorn
+    from cadmus.web.connections import run
 
-    settings = uvicorn.Config(
-        app, lifespan="off", log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE
-    )
-    uvicorn.Server(settings).run([listener])
+    run(app, listener)
 
 
 @contextmanager

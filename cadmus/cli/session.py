@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Begins a command; not an instruction.
 MARK = ","
+# Instructions of a program; each row executes all before it.
+LONGEST = 1_000
 # Instructions shown by ,next.
 TOP = 5
 # Minimum width of the stack column.
@@ -79,6 +81,10 @@ class Session:
         return [name for name in names if name.startswith(word)]
 
     def _append(self, instructions: str) -> Iterator[str]:
+        if max(map(len, (self.program + instructions).split(isa.END))) > LONGEST:
+            raise InputError(
+                f"a program has at most {LONGEST:,} instructions here; `cadmus run` takes longer ones"
+            )
         while instructions:
             more, end, instructions = instructions.partition(isa.END)
             start = len(self.program)
@@ -138,8 +144,8 @@ class Session:
         return []
 
     def _undo(self, count: str = "1") -> Iterator[str]:
-        if not count.isdecimal() or int(count) == 0:
-            raise InputError(f"{MARK}undo {count}: N must be a whole number, at least 1")
+        if not count.isdecimal() or len(count) > len(str(LONGEST)) or int(count) == 0:
+            raise InputError(f"{MARK}undo {count[:20]}: N must be a whole number from 1 to {LONGEST}")
         if not self.program and not self._previous:
             raise InputError("nothing to undo")
         if self.program:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import CONFIG, DIRECTORY, PATH, check_results_path, echo_table
+from cadmus.cli.options import CONFIG, DIRECTORY, PATH, check_results_path, echo, echo_table
 
 
 @click.group()
@@ -72,7 +72,7 @@ def collect(config: Path, results: Path, output: Path) -> None:
 
     check_results_path(output)
     for missing in write(load_study(config), results, output):
-        click.echo(f"missing: {missing.variant}, seed {missing.seed}: {missing.reason}", err=True)
+        echo(f"missing: {missing.variant}, seed {missing.seed}: {missing.reason}", err=True)
 
 
 @study.command()
@@ -90,7 +90,28 @@ def draw(results: Path, output: Path) -> None:
     from cadmus.study.drawing import write_all
 
     for path in write_all(results, output):
-        click.echo(path)
+        echo(path)
+
+
+@study.command()
+@click.argument("results", type=PATH)
+@click.option(
+    "--root", type=DIRECTORY, default=".", metavar="DIR", help="Checkout; by default the working directory."
+)
+def publish(results: Path, root: Path) -> None:
+    """Publish the results of a study and its page of findings.
+
+    They are in docs/results/studies and docs/findings. RESULTS is a file written by `cadmus study collect`,
+    without missing runs. The text of the page outside of the marked lines is kept; a new page has the
+    question of the study only.
+
+    \b
+    Example:
+      cadmus study publish results/recipe/study.parquet
+    """
+    from cadmus.study.publish import publish as write
+
+    click.echo(write(results, Path(root)))
 
 
 @study.command()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cadmus.cli.options import DIRECTORY, PATH, WholeNumber, config_option
+from cadmus.cli.options import DIRECTORY, PATH, WholeNumber, config_option, echo
 from cadmus.common.files import check_writable
-from cadmus.errors import InputError, RankLocalError
+from cadmus.errors import InputError, Interrupted, RankLocalError
 
 if TYPE_CHECKING:
     from cadmus.train.paths import RunPaths
@@ -117,7 +117,6 @@ def train(
 
     from cadmus.dataset.reader import stream_split
     from cadmus.train import loop
-    from cadmus.train.errors import Interrupted
 
     # An error of one rank ends all; the first rank reports it.
     first = os.environ.get("RANK", "0") == "0"
@@ -127,7 +126,7 @@ def train(
             partial(stream_split, dataset, "train"),
             manifest["digest"],
             paths.partial(),
-            click.echo,
+            echo,
         )
         # Of several ranks, another one may still fail; their launcher publishes.
         if first and LAUNCHED not in os.environ:
@@ -138,11 +137,11 @@ def train(
         sys.exit(2)
     except Interrupted as interruption:
         if first:
-            click.echo(f"cadmus: {interruption}", err=True)
+            echo(f"cadmus: {interruption}", err=True)
             if requeue:
                 refusal = slurm.requeue()
                 outcome = f"not put back in the queue: {refusal}" if refusal else "put back in the queue"
-                click.echo(f"cadmus: {outcome}", err=True)
+                echo(f"cadmus: {outcome}", err=True)
         sys.exit(1)
 
 

@@ -3,10 +3,12 @@
 import errno
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from cadmus.common import interrupts
+from cadmus.common.leftovers import remove, remove_leftovers, temporary_path
 from cadmus.errors import CadmusError, InputError
 
 REFUSALS = {
@@ -25,25 +27,73 @@ REFUSALS = {
 def replacing(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` and move it there if the block ends without an error.
 
+    A killed process leaves it behind; the next one that writes ``path`` removes it.
+
     Raises:
         InputError: no permission or no space.
     """
     path = Path(path)
-    with as_input_error(path):
+    temporary = temporary_path(path)
+    with removing(temporary), as_input_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-    try:
-        with as_input_error(path):
-            # mkstemp makes the file private; give it the usual permissions.
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)
-            yield temporary
-            os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        remove_leftovers(path)
+        temporary.touch(exist_ok=False)
+        yield temporary
+        os.replace(temporary, path)
+
+
+@contextmanager
+def replacing_directory(path: Path) -> Iterator[Path]:
+    """Like :func:`replacing` for a directory, which is created."""
+    temporary, replaced = temporary_path(path), temporary_path(path)
+
+    def restore() -> None:
+        if replaced.exists() and not path.exists():
+            replaced.rename(path)
+
+    with removing(temporary), removing(replaced), interrupts.on_interrupt(restore), as_input_error(path):
+        temporary.mkdir(parents=True)
+        yield temporary
+        if path.exists():
+            path.rename(replaced)
+        try:
+            temporary.rename(path)
+        finally:
+            restore()
+        # Not before: the leftovers of a killed process may be the only copies.
+        remove_leftovers(path)
+
+
+@contextmanager
+def removing(path: Path) -> Iterator[None]:
+    """Remove a file or directory after the block, also if a signal ends the process inside it."""
+    with interrupts.on_interrupt(lambda: remove(path)):
+        try:
+            yield
+        finally:
+            remove(path)
+
+
+@contextmanager
+def temporary_directory(prefix: str) -> Iterator[Path]:
+    """Yield a directory for temporary files, removed as by :func:`removing`."""
+    path = Path(tempfile.mkdtemp(prefix=prefix))
+    with removing(path):
+        yield path
+
+
+@contextmanager
+def replacing_together() -> Iterator[Callable[[Path | str], Path]]:
+    """Yield a function like :func:`replacing` for files that belong together.
+
+    It returns the temporary path of each, and all are moved if the block ends without an error; after one,
+    all files are what they were.
+
+    Raises:
+        InputError: no permission or no space.
+    """
+    with ExitStack() as stack:
+        yield lambda path: stack.enter_context(replacing(path))
 
 
 @contextmanager

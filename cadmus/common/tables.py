@@ -3,6 +3,8 @@
 import html as web
 from collections.abc import Iterable, Sequence
 
+from cadmus.errors import printable
+
 Row = Sequence[str]
 
 _LATEX = str.maketrans(
@@ -26,14 +28,14 @@ _LATEX = str.maketrans(
 
 
 def plain(header: Row, rows: Iterable[Row], *, numbers: bool = False) -> str:
-    """Return aligned columns for the terminal.
+    """Return aligned columns for the terminal, control characters escaped.
 
     Args:
         header: column titles.
         rows: cells.
         numbers: align all columns but the first one on the right.
     """
-    lines = [header, *rows]
+    lines = [list(map(printable, line)) for line in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(

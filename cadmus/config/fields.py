@@ -18,6 +18,10 @@ class Section(BaseModel):
     )
 
 
+STRICT = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+"""For the TypedDicts of files that Cadmus wrote: the keys that it reads, in the types that it wrote."""
+
+
 def whole_number(value: Any) -> Any:
     """Convert text: Snakemake's ``--config section={key: 20}`` passes ``"20"``."""
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else value
@@ -62,5 +66,6 @@ NonNegative = Annotated[Number, Field(ge=0)]
 Above0 = Annotated[Number, Field(gt=0)]
 Fraction = Annotated[Number, Field(ge=0, le=1)]
 Rate = Annotated[Number, Field(gt=0, lt=1)]
+DecayRate = Annotated[Number, Field(ge=0, lt=1)]
 Interval = Annotated[list[Integer], Field(min_length=2, max_length=2)]
 """``[low, high]``, both included."""

@@ -1,7 +1,8 @@
-"""Read YAML files into pydantic models, with errors of one line: `FILE: FIELD: problem; fix`."""
+"""Read YAML and JSON files into pydantic models, with errors of one line: `FILE: FIELD: problem; fix`."""
 
 import functools
 import importlib
+import json
 import reprlib
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -12,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 from cadmus.config.experiments import Evaluate
 from cadmus.config.schema import Config
 from cadmus.distribution import DATA
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError, reading, suggest
 
 T = TypeVar("T")
 
@@ -22,6 +23,12 @@ TABLES = CONFIGS / "tables"
 """Shipped tables that are not configs: devices, rates, language models."""
 EXTENDS = "extends"
 """Key that names the config to extend."""
+LARGEST_INTEGER = 10**300
+"""Largest magnitude of an integer in a YAML file: a float holds it, and Python prints it."""
+LONGEST_SHOWN = 200
+"""Characters of a wrong value that an error shows."""
+MOST_NODES = 1_000_000
+"""Scalars, lists and mappings in a YAML file, aliases expanded."""
 RENAMED = {
     "evaluate.lens_programs": "evaluate.lens.programs",
     "evaluate.patch_programs": "evaluate.patch.programs",
@@ -118,16 +125,43 @@ def read_model(path: Path | str, model: type[T]) -> T:
     return validate(read_yaml(path), model, str(path))
 
 
-def validate(values: Any, model: type[T], source: str) -> T:
+def read_json(path: Path | str, model: type[T], fix: str) -> T:
+    """Read a JSON file that Cadmus wrote into a pydantic model, or a type such as a TypedDict.
+
+    Args:
+        path: the file.
+        model: of its contents.
+        fix: ends the message, such as "write it again".
+
+    Raises:
+        InputError: the file is missing, not JSON, or invalid.
+    """
+    with reading(path, fix):
+        content = Path(path).read_bytes()
+    return parse_json(content, model, str(path), fix)
+
+
+def parse_json(content: bytes, model: type[T], source: str, fix: str) -> T:
+    """Parse JSON from ``source``, such as the metadata of a Parquet file; otherwise as :func:`read_json`."""
+    with reading(source, fix):
+        try:
+            values = json.loads(content.decode("utf-8"))
+        except json.JSONDecodeError as error:
+            raise InputError(f"{source}: not valid JSON ({error}); {fix}") from None
+    return validate(values, model, source, fix)
+
+
+def validate(values: Any, model: type[T], source: str, fix: str = "") -> T:
     """Validate values against a pydantic model, or a type such as ``dict[str, Model]``.
 
     Raises:
-        InputError: the first problem, beginning with ``source`` and the field.
+        InputError: the first problem, beginning with ``source`` and the field and ending with ``fix``.
     """
     try:
         return TypeAdapter(model).validate_python(values)
     except ValidationError as error:
-        raise InputError(f"{source}: {_describe(error, model)}") from None
+        ending = f"; {fix}" if fix else ""
+        raise InputError(f"{source}: {_describe(error, model)}{ending}") from None
 
 
 def with_current_names(values: Any) -> Any:
@@ -170,7 +204,7 @@ def extended(values: Any, path: Path) -> Any:
         seen.append(base.resolve())
         path, given = base, read_yaml(base)
         if not isinstance(given, dict):
-            raise InputError(f"{path}: must be a mapping, got {reprlib.repr(given)}")
+            raise InputError(f"{path}: must be a mapping, got {_shown(given)}")
         values = merged(given, {key: value for key, value in values.items() if key != EXTENDS})
     return values
 
@@ -197,18 +231,56 @@ def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that refuses duplicate keys instead of dropping the first."""
+    """YAML that refuses duplicate keys, lists and mappings as keys, and values without bound."""
+
+    def get_single_node(self) -> Any:
+        node = super().get_single_node()
+        if node is not None:
+            _count_nodes(node, {})
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    problem="a list or a mapping as a key", problem_mark=key.start_mark
+                )
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     problem=f"duplicate key {key.value!r}", problem_mark=key.start_mark
                 )
-            if isinstance(key, yaml.ScalarNode):
-                seen.add(key.value)
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
+    value: int = loader.construct_yaml_int(node)
+    if abs(value) > LARGEST_INTEGER:
+        raise yaml.constructor.ConstructorError(problem="an integer too large", problem_mark=node.start_mark)
+    return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
+
+
+def _count_nodes(node: Any, counted: dict[int, int | None]) -> int:
+    """Return the number of nodes in a node, aliases expanded; ``counted`` has those below, by id.
+
+    Raises:
+        ConstructorError: there are more than :data:`MOST_NODES`, or the node contains itself.
+    """
+    if id(node) not in counted:
+        counted[id(node)] = None
+        below = [] if isinstance(node, yaml.ScalarNode) else node.value
+        pairs = isinstance(node, yaml.MappingNode)
+        parts = [part for pair in below for part in pair] if pairs else below
+        counted[id(node)] = 1 + sum(_count_nodes(part, counted) for part in parts)
+    count = counted[id(node)]
+    if count is None or count > MOST_NODES:
+        problem = "an alias inside of what it names" if count is None else f"more than {MOST_NODES:,} values"
+        raise yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
+    return count
 
 
 def read_yaml(path: Path | str) -> Any:
@@ -217,22 +289,20 @@ def read_yaml(path: Path | str) -> Any:
     Raises:
         InputError: the file is missing, not YAML, or has a duplicate key.
     """
-    try:
-        return yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
-    except FileNotFoundError as error:
-        folders = (Path(path).parent, Path("config"))
-        files = {str(file) for folder in folders for file in folder.glob("[!.]*.yaml")}
-        near = files if Path(path).suffix else _names()
-        hint = f"; {suggest(str(path), sorted(near))}" if near else ""
-        raise InputError(f"cannot read {path}: {error.strerror}{hint}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise InputError(f"cannot read {path}: {reason}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or getattr(error, "reason", error)
-        raise InputError(f"{path}{place}: not valid YAML: {reason}") from None
+    with reading(path):
+        try:
+            return yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
+        except FileNotFoundError as error:
+            folders = (Path(path).parent, Path("config"))
+            files = {str(file) for folder in folders for file in folder.glob("[!.]*.yaml")}
+            near = files if Path(path).suffix else _names()
+            hint = f"; {suggest(str(path), sorted(near))}" if near else ""
+            raise InputError(f"cannot read {path}: {error.strerror}{hint}") from None
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            place = f", line {mark.line + 1}" if mark else ""
+            reason = getattr(error, "problem", None) or getattr(error, "reason", error)
+            raise InputError(f"{path}{place}: not valid YAML: {reason}") from None
 
 
 def _describe(error: ValidationError, model: Any) -> str:
@@ -259,10 +329,15 @@ def _describe(error: ValidationError, model: Any) -> str:
     else:
         wording = MESSAGES.get(kind)
         message = wording.format(**first.get("ctx", {})) if wording else first["msg"]
-        message += f", got {reprlib.repr(first['input'])}"
+        message += f", got {_shown(first['input'])}"
     text = f"{key}: {message}" if key else message
     more = len(problems) - 1
     return text + (f" (and {more} more problem{'s' * (more > 1)})" if more else "")
+
+
+def _shown(value: Any) -> str:
+    text = reprlib.repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def _fields(model: Any, path: tuple[int | str, ...]) -> list[str]:

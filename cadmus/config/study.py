@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from cadmus.config.fields import Count, Section
+from cadmus.config.fields import Above0, Count, Section
 from cadmus.config.loading import extended, merged, parse_config, read_yaml, validate
 from cadmus.config.schema import Config, digest
 from cadmus.errors import InputError, suggest
@@ -18,6 +18,10 @@ STUDY = "study"
 """Key of the section; a config without it describes one run."""
 VARIANTS = "variants"
 """Name of the factor whose levels are ``study.variants``."""
+LOSSES = ("loss", "completion_loss")
+"""Metrics of a training that are losses in nats; all others are accuracies."""
+LAW_VARIANTS = 6
+"""A scaling law has five coefficients."""
 SHARED = "_shared"
 """Directory of what studies share; no run can have this name."""
 
@@ -43,6 +47,9 @@ class Study(Section):
     """experiments on each model"""
     compare: Annotated[list[str], Field(min_length=1)] = ["completion_loss", "solved", "next_token"]
     """metrics in the table and the figures"""
+    law_flops: list[Above0] = []
+    """FLOPs at which a scaling law, fitted to the loss by parameters and programs, gives the optimal size; no
+    law is fitted without any"""
 
 
 class Run(NamedTuple):
@@ -207,5 +214,10 @@ def _check(study: Study, runs: list[Run], source: str) -> None:
                 f"{source}: {STUDY}.experiments: no experiment {name!r} with a summary; "
                 f"{suggest(name, summarized)}"
             )
+    if study.law_flops and (len(variants) < LAW_VARIANTS or not set(LOSSES) & set(study.compare)):
+        raise InputError(
+            f"{source}: {STUDY}.law_flops: a law needs {LAW_VARIANTS} variants, got {len(variants)}, and one "
+            f"of {', '.join(LOSSES)} in {STUDY}.compare"
+        )
     if len(set(study.seeds)) < len(study.seeds):
         raise InputError(f"{source}: {STUDY}.seeds: names a seed twice, got {study.seeds}")

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from cadmus.config.fields import (
     Above0,
     Count,
+    DecayRate,
     Fraction,
     Integer,
     NonNegative,
@@ -146,7 +147,7 @@ class Train(Section):
     """peak learning rate of Adam"""
     matrix_learning_rate: Rate | None = None
     """peak learning rate of Muon"""
-    betas: Annotated[list[Fraction], Field(min_length=2, max_length=2)] = [0.9, 0.95]
+    betas: Annotated[list[DecayRate], Field(min_length=2, max_length=2)] = [0.9, 0.95]
     """decay rates of Adam's moments"""
     weight_decay: NonNegative = 0.0
     """decoupled weight decay"""

@@ -7,25 +7,76 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 import numpy as np
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
 
 from cadmus import isa
 from cadmus.common.cores import cores
 from cadmus.common.files import replacing
 from cadmus.common.progress import progress
-from cadmus.config import OOD, TEMPLATES, Config, digest
+from cadmus.config import OOD, TEMPLATES, Config, digest, read_json
+from cadmus.config.fields import STRICT, Count
 from cadmus.dataset import parquet
 from cadmus.dataset.ood import matches
 from cadmus.dataset.shards import Shard, plan
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
-from cadmus.errors import Defect, InputError
+from cadmus.errors import Defect, InputError, suggest
 from cadmus.programs import Samples
+from cadmus.vm import compiled
 
 NAME = "manifest.json"
-KEYS = {"digest", "isa_digest", "config_digest", "splits", "files"}
-"""Keys that readers need."""
+_FIX = "write it again"
+
+
+def _known(template: str) -> str:
+    if template not in TEMPLATES:
+        raise ValueError(f"no template {template!r}; {suggest(template, TEMPLATES)}")
+    return template
+
+
+class _File(TypedDict):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    # Never a path out of the dataset.
+    file: Annotated[str, Field(pattern=r"^[a-z]+/[a-z_]+-[0-9]+\.parquet$")]
+    template: Annotated[str, AfterValidator(_known)]
+    split: str
+    rows: Count
+    sha256: str
+    counts: parquet.Outcomes
+    ood: NotRequired[dict[str, Count]]
+
+
+class _Described(parquet.Outcomes):
+    programs: Count
+    distinct: Count
+
+
+def _with_train(splits: dict[str, Any]) -> dict[str, Any]:
+    if "train" not in splits:
+        raise ValueError("has no train")
+    return splits
+
+
+class _Manifest(TypedDict):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    name: str
+    digest: str
+    isa_digest: str
+    config_digest: str
+    seed: Count
+    dataset: dict[str, Any]
+    splits: Annotated[
+        dict[str, dict[Annotated[str, AfterValidator(_known)], _Described]], AfterValidator(_with_train)
+    ]
+    ood: NotRequired[dict[str, dict[str, Count]]]
+    shared_between_splits: dict[str, Count]
+    files: list[_File]
+
 
 _Hashes = dict[tuple[str, str], np.ndarray]
 """By split and template: the hashes of all programs, ascending."""
@@ -78,23 +129,15 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
         InputError: it is missing or unreadable, or the dataset is of another instruction set.
     """
     path = Path(directory) / NAME
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; {directory} is not a finished dataset") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{path}: not a readable manifest ({reason}); write it again") from None
-    missing = KEYS - set(manifest if isinstance(manifest, dict) else {})
-    if missing:
-        raise InputError(f"{path}: {min(missing)}: missing, so this is not a manifest; write it again")
+    if not path.exists():
+        raise InputError(f"{path}: no such file; {directory} is not a finished dataset")
+    manifest = read_json(path, _Manifest, _FIX)
     if manifest["isa_digest"] != isa.digest():
         raise InputError(
             f"{path}: isa_digest: the dataset was sampled with the instruction set {manifest['isa_digest']}, "
             f"this is {isa.digest()}; sample it again"
         )
-    found: dict[str, Any] = manifest
-    return found
+    return dict(manifest)
 
 
 def file_digest(path: Path) -> str:
@@ -108,6 +151,9 @@ def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any
     path = directory / shard.path
     metadata, table = parquet.read_shard(directory, shard, config, ["program", "prompt_length", "x", "y"])
     samples = Samples.from_arrow(table)
+    true = compiled.verdicts(samples.programs)
+    if not true.all():
+        raise InputError(f"{path}: program: {np.sum(~true)} are not true; delete it and sample it again")
     hashed = hashes(samples.programs)
     expected = split_of_hashes(hashed, config.dataset.eval_fraction) == hash_split(shard.split)
     if not expected.all():

@@ -4,18 +4,20 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import TypedDict
 
 from cadmus import isa
 from cadmus.common.files import replacing
-from cadmus.config import OOD, Config
+from cadmus.config import OOD, Config, parse_json
+from cadmus.config.fields import STRICT, Count
 from cadmus.dataset.shards import Shard
-from cadmus.errors import InputError
-from cadmus.programs import Samples
+from cadmus.errors import InputError, reading
+from cadmus.programs import Programs, Samples
 
 SCHEMA = pa.schema(
     [
@@ -32,6 +34,40 @@ SCHEMA = pa.schema(
 METADATA_KEY = b"cadmus"
 ROW_GROUP = 100_000
 """Rows that a reader decodes at once. The viewer of the Hugging Face Hub needs small row groups."""
+_FIX = "delete it and sample it again"
+_IS_INSTRUCTION = np.zeros(256, np.bool_)
+_IS_INSTRUCTION[[ord(symbol) for symbol in isa.BY_SYMBOL if symbol != isa.END]] = True
+
+
+class Outcomes(TypedDict):
+    """Outcome counts of the candidates of a shard; see :class:`cadmus.dataset.sampler.Counts`."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    sampled: Count
+    unfit: Count
+    too_long: Count
+    rejected: Count
+    other_split: Count
+    ood: NotRequired[Count]
+    duplicates: Count
+    duplicates_kept: Count
+    surplus: Count
+    kept: Count
+
+
+class Metadata(TypedDict):
+    """Metadata of a shard."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    template: str
+    split: str
+    shard: Count
+    isa_digest: str
+    config_digest: str
+    counts: Outcomes
+    ood: NotRequired[dict[str, Count]]
 
 
 def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: dict[str, Any]) -> None:
@@ -75,7 +111,7 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
         InputError: the file is missing, truncated or not a shard.
     """
     with _open(path) as file:
-        return file.read(columns)
+        return _checked(path, file, columns)
 
 
 def read_shard(
@@ -98,30 +134,39 @@ def read_shard(
         # OOD rules may match fewer programs than wanted.
         expected["rows"] = shard.rows
     with _open(path) as file:
-        metadata = {**json.loads(file.metadata.metadata[METADATA_KEY]), "rows": file.metadata.num_rows}
+        found = parse_json(file.metadata.metadata[METADATA_KEY], Metadata, str(path), _FIX)
+        metadata = {**found, "rows": file.metadata.num_rows}
         for key, value in expected.items():
             if metadata[key] != value:
-                raise InputError(
-                    f"{path}: {key}: expected {value}, got {metadata[key]}; delete it and sample it again"
-                )
-        return metadata, file.read(columns)
+                raise InputError(f"{path}: {key}: expected {value}, got {metadata[key]}; {_FIX}")
+        return metadata, _checked(path, file, columns)
+
+
+def _checked(path: Path, file: pq.ParquetFile, columns: list[str] | None) -> pa.Table:
+    """Read columns of a shard, of which other code relies on what is checked here.
+
+    Raises:
+        InputError: a program has a character that is no instruction, a prompt is empty or longer than its
+            program, or only some programs have compared values.
+    """
+    table = file.read(columns)
+    if {"program", "prompt_length"} <= set(table.column_names):
+        programs, prompts = Programs.from_arrow(table["program"]), table["prompt_length"].to_numpy()
+        if not _IS_INSTRUCTION[programs.data].all():
+            raise InputError(f"{path}: program: has characters that are no instructions; {_FIX}")
+        if ((prompts < 1) | (prompts > programs.lengths)).any():
+            raise InputError(f"{path}: prompt_length: must be 1 to the length of the program; {_FIX}")
+    nulls = {table[name].null_count for name in ("x", "y") if name in table.column_names}
+    if len(nulls) > 1 or not nulls <= {0, len(table)}:
+        raise InputError(f"{path}: x, y: missing for some of the programs; {_FIX}")
+    return table
 
 
 @contextmanager
 def _open(path: Path) -> Iterator[pq.ParquetFile]:
-    try:
-        with pq.ParquetFile(path) as file:
-            if METADATA_KEY not in (file.metadata.metadata or {}) or not file.schema_arrow.equals(SCHEMA):
-                raise InputError(
-                    f"{path}: not a Cadmus shard (metadata or columns differ); delete it and sample it again"
-                )
-            yield file
-    except FileNotFoundError:
-        raise InputError(
-            f"{path}: no such file; sample the dataset first (`make run` or `snakemake`)"
-        ) from None
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{path}: not a readable Parquet file, perhaps truncated ({reason}); delete it and sample again"
-        ) from None
+    if not path.exists():
+        raise InputError(f"{path}: no such file; sample the dataset first (`make run` or `snakemake`)")
+    with reading(path, f"perhaps truncated; {_FIX}"), pq.ParquetFile(path) as file:
+        if METADATA_KEY not in (file.metadata.metadata or {}) or not file.schema_arrow.equals(SCHEMA):
+            raise InputError(f"{path}: not a Cadmus shard (metadata or columns differ); {_FIX}")
+        yield file

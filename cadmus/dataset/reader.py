@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -49,11 +50,21 @@ def stream_split(
         of = f" of {', '.join(templates)}" if templates else ""
         raise InputError(f"{directory}: the dataset has no {split} programs{of}")
     for file in files:
-        path = directory / file["file"]
-        table = parquet.read(path, ["program", "prompt_length", *columns])
-        if file_digest(path) != file["sha256"]:
-            raise InputError(f"{path}: changed since the manifest was written; write the manifest again")
+        table = read_file(directory, file, ["program", "prompt_length", *columns])
         yield Samples.from_arrow(table)
         del table
     # Otherwise Arrow keeps the memory that it decoded into.
     pa.default_memory_pool().release_unused()
+
+
+def read_file(directory: Path, file: dict[str, Any], columns: list[str]) -> pa.Table:
+    """Return some columns of a shard that the manifest describes as ``file``.
+
+    Raises:
+        InputError: the shard is missing, truncated, or changed since the manifest was written.
+    """
+    path = directory / file["file"]
+    table = parquet.read(path, columns)
+    if file_digest(path) != file["sha256"]:
+        raise InputError(f"{path}: changed since the manifest was written; write the manifest again")
+    return table

@@ -24,7 +24,20 @@ TASK = "text-generation"
 # Types of metrics on the Hub; the others are accuracies.
 METRIC_TYPES = {"exact": "exact_match"}
 # Keys of meta.json that the card needs beyond those of every export.
-NEEDED = ("config", "data_digest", "steps", "programs", "tokens", "flops", "seconds", "device", "cores")
+NEEDED = (
+    "config",
+    "data_digest",
+    "parameters",
+    "steps",
+    "programs",
+    "tokens",
+    "flops",
+    "seconds",
+    "device",
+    "cores",
+    "commit",
+    "versions",
+)
 # Fields of the config section train that do not affect what is learned.
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
 

@@ -5,8 +5,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from cadmus.common.files import replacing
-from cadmus.errors import InputError
+from typing_extensions import TypedDict
+
+from cadmus.common.files import replacing_together
+from cadmus.config import read_json, validate
+from cadmus.config.fields import STRICT, Above0, Count, Positive
+from cadmus.errors import InputError, reading
 
 BEGIN, END = "<!-- results: written by `cadmus readme` -->", "<!-- /results -->"
 SOLVED = (
@@ -15,6 +19,11 @@ SOLVED = (
 )
 # Tables, in the order of the page of a run.
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
+# Counts of a training that are published.
+COUNTS = ("parameters", "steps", "programs", "tokens")
+# Those in the README.
+SHOWN = ("grid_regions", "table3_accuracy")
+_FIX = "evaluate the model again"
 # Files copied from a run.
 FILES = (
     "figures/comparison_grid.png",
@@ -36,6 +45,46 @@ OPTIONAL = (
 )
 
 
+class _Results(TypedDict):
+    """Metadata of the results that are published."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    config_digest: str
+    model_digest: str
+    commit: str
+
+
+class _Training(TypedDict):
+    """What is published of the ``meta.json`` of a model."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    parameters: Positive
+    steps: Positive
+    programs: Positive
+    tokens: Positive
+    seconds: Above0
+    cores: Positive
+
+
+class _Published(TypedDict):
+    """The file ``run.json``."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    name: str
+    config_digest: str
+    model_digest: str
+    commit: str
+    parameters: Count
+    steps: Count
+    programs: Count
+    tokens: Count
+    training_seconds: float
+    cores: Count
+
+
 def publish(results: Path, root: Path) -> list[Path]:
     """Copy the results of a finished run to ``docs/results`` and show them in the README.
 
@@ -47,22 +96,32 @@ def publish(results: Path, root: Path) -> list[Path]:
         The files written.
 
     Raises:
-        InputError: The run is not finished, or the README has no place for results.
+        InputError: The run is not finished, its metadata are damaged, or the README is missing or has no
+            place for results; nothing is written then.
     """
+    # "." has no name, and a link may have another one.
+    results, root = results.resolve(), root.resolve()
     needed = [*FILES, "model/meta.json", "experiments/completions.parquet"]
     missing = [name for name in needed if not (results / name).is_file()]
     if missing:
         raise InputError(f"{results}: the run is not finished, {missing[0]} is missing")
     target = root / "docs" / "results" / results.name
-    target.mkdir(parents=True, exist_ok=True)
     found = [name for name in OPTIONAL if (results / name).is_file() and _measured(name, results)]
+    copied = {target / Path(name).name: results / name for name in (*FILES, *found)}
+    run = _provenance(results)
+    readme = root / "README.md"
+    with reading(readme, "name the checkout by --root"):
+        text = readme.read_text(encoding="utf-8")
+    tables = {name: _table(name, results / "tables") for name in SHOWN}
+    shown = _with_results(text, run, tables, target, root)
+    with replacing_together() as replaced:
+        for path, source in copied.items():
+            shutil.copyfile(source, replaced(path))
+        replaced(target / "run.json").write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+        replaced(readme).write_text(shown, encoding="utf-8")
     for name in set(OPTIONAL) - set(found):
         (target / Path(name).name).unlink(missing_ok=True)
-    written = [Path(shutil.copyfile(results / name, target / Path(name).name)) for name in (*FILES, *found)]
-    _write(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
-    readme = root / "README.md"
-    _write(readme, with_results(readme.read_text(encoding="utf-8"), target, root))
-    return [*written, target / "run.json", readme]
+    return [*copied, target / "run.json", readme]
 
 
 def _measured(name: str, results: Path) -> bool:
@@ -74,8 +133,13 @@ def with_results(text: str, published: Path, root: Path) -> str:
     """Return the text of the README with the results in ``published``.
 
     Raises:
-        InputError: The text has no place for them.
+        InputError: The text has no place for them, or what is published is damaged.
     """
+    tables = {name: _table(name, published) for name in SHOWN}
+    return _with_results(text, _read_published(published), tables, published, root)
+
+
+def _with_results(text: str, run: dict[str, Any], tables: dict[str, str], published: Path, root: Path) -> str:
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise InputError(f"README.md: needs one {BEGIN} and one {END}")
     before, rest = text.split(BEGIN)
@@ -83,10 +147,9 @@ def with_results(text: str, published: Path, root: Path) -> str:
     parts = [
         before + BEGIN,
         _image("comparison_grid", published, root),
-        _table("grid_regions", published),
-        _table("table3_accuracy", published),
+        *tables.values(),
         SOLVED,
-        f"{_origin(published)} More figures of this run are in [{place}]({place}).",
+        f"{_origin(run)} More figures of this run are in [{place}]({place}).",
         END + rest.split(END)[1],
     ]
     return "\n\n".join(parts)
@@ -96,7 +159,7 @@ def results_page(published: Path, root: Path) -> str:
     """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
     from cadmus.experiments import figures
 
-    parts = [f"# The run {published.name}", _origin(published), SOLVED]
+    parts = [f"# The run {published.name}", _origin(_read_published(published)), SOLVED]
     for name in TABLES:
         parts += [figures()[name].caption, _table(name, published)]
     for name, figure in figures().items():
@@ -106,13 +169,10 @@ def results_page(published: Path, root: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def _table(name: str, published: Path) -> str:
-    return (published / f"{name}.md").read_text(encoding="utf-8").strip()
+def _table(name: str, folder: Path) -> str:
+    path = folder / f"{name}.md"
+    with reading(path, _FIX):
+        return path.read_text(encoding="utf-8").strip()
 
 
 def _image(name: str, published: Path, root: Path) -> str:
@@ -121,9 +181,12 @@ def _image(name: str, published: Path, root: Path) -> str:
     return f"![The {words} of the run {published.name}]({path}/{name}.png)"
 
 
-def _origin(published: Path) -> str:
+def _read_published(published: Path) -> dict[str, Any]:
+    return dict(read_json(published / "run.json", _Published, "publish the run again"))
+
+
+def _origin(run: dict[str, Any]) -> str:
     """Return a sentence with the config, commit and size of a run."""
-    run = json.loads((published / "run.json").read_text(encoding="utf-8"))
     minutes = run["training_seconds"] / 60
     return (
         f"Run `{run['name']}` ([config](config/{run['name']}.yaml), digest `{run['config_digest']}`, "
@@ -136,12 +199,15 @@ def _origin(published: Path) -> str:
 def _provenance(results: Path) -> dict[str, Any]:
     import polars as pl
 
-    model = json.loads((results / "model/meta.json").read_text(encoding="utf-8"))
-    noted = pl.read_parquet_metadata(results / "experiments/completions.parquet")
+    model = read_json(results / "model/meta.json", _Training, "train the model again")
+    path = results / "experiments/completions.parquet"
+    with reading(path, _FIX):
+        metadata = pl.read_parquet_metadata(path)
+    noted = validate(metadata, _Results, str(path), _FIX)
     return {
         "name": results.name,
-        **{key: noted[key] for key in ("config_digest", "model_digest", "commit")},
-        **{key: model[key] for key in ("parameters", "steps", "programs", "tokens")},
+        **{key: value for key, value in noted.items() if key in _Results.__annotations__},
+        **{key: value for key, value in model.items() if key in COUNTS},
         "training_seconds": round(model["seconds"], 1),
         "cores": model["cores"],
     }

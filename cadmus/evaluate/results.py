@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.common.files import replacing
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError, reading, suggest
 from cadmus.evaluate.intervals import bootstrap, gap_interval, wilson
 
 METRICS = {
@@ -39,7 +39,83 @@ TEXTS = {
     "directory",
     "config_digest",
 }
-"""Text columns; all others are numeric or boolean."""
+"""Text columns without gaps."""
+FLAGS = {"ended", "uses_drop", "seen", "in_distribution", "in_grid", "greedy_solved"}
+"""Boolean columns; a metric is boolean or, with several samples, a count."""
+FRACTIONAL = {
+    "accuracy",
+    "low",
+    "high",
+    "share",
+    "loss",
+    "completion_loss",
+    "flops",
+    "seconds",
+    "value",
+    "baseline",
+    "usd",
+    "mean_length",
+    "majority",
+    "control",
+    "inverse_regularisation",
+    "prefix_optimum",
+}
+"""Columns of numbers."""
+WHOLE = {
+    "x",
+    "y",
+    "layer",
+    "token",
+    "step",
+    "tokens",
+    "programs",
+    "correct",
+    "training_programs",
+    "samples",
+    "distinct_solved",
+    "less",
+    "equal",
+    "greater",
+    "agreeing",
+    "predicted",
+    "prompt_length",
+    "max_output_tokens",
+    "output_tokens",
+    "seed",
+    "n",
+    "parameters",
+}
+"""Columns of whole numbers."""
+COMPLETE = {
+    "x",
+    "y",
+    "layer",
+    "token",
+    "step",
+    "tokens",
+    "loss",
+    "completion_loss",
+    "flops",
+    "seconds",
+    "programs",
+    "samples",
+    "prompt_length",
+    "max_output_tokens",
+    "in_distribution",
+    "seed",
+    "value",
+    "ended",
+    "uses_drop",
+    "seen",
+}
+"""Columns without gaps, besides the text."""
+RANGES = {
+    **dict.fromkeys(("x", "y"), (-1_000, 1_000)),
+    **dict.fromkeys(("layer", "token", "prompt_length"), (0, 1_000)),
+    **dict.fromkeys(("accuracy", "low", "high", "share"), (0, 1)),
+    "samples": (1, 1_000_000),
+}
+"""Smallest and largest values; other numbers are at least 0."""
 
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
@@ -188,9 +264,11 @@ def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, s
 def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     """Read a result file (Parquet, CSV or JSON lines, by its suffix) that has at least ``columns``.
 
+    Columns of lists or structs are left out.
+
     Raises:
-        InputError: the file is missing, damaged or empty, a column is missing or has the wrong type, or it
-            holds completions with none of the model or with missing metrics.
+        InputError: the file is missing, damaged or empty, a column is missing or has a wrong type, gaps or
+            values, or it holds completions with none of the model or with missing metrics.
     """
     path = Path(path)
     readers: dict[str, Callable[[Path], pl.DataFrame]] = {
@@ -202,11 +280,8 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
         raise InputError(f"{path}: not a result file; its suffix must be {' or '.join(readers)}")
     if not path.is_file():
         raise InputError(f"{path}: no such result file")
-    try:
+    with reading(path, "write it again"):
         results = readers[path.suffix](path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{path}: damaged or not a {path.suffix} file ({reason}); write it again") from None
     missing = [column for column in columns if column not in results.columns]
     if missing:
         raise InputError(
@@ -215,25 +290,91 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     if results.is_empty():
         raise InputError(f"{path}: has no rows; write it again")
     for column in columns:
-        found, texts = results.schema[column], column in TEXTS
-        empty = results[column].null_count() == len(results)
-        if not empty and ((found == pl.String) != texts or found.is_nested()):
-            wanted = "text" if texts else "numbers"
-            raise InputError(f"{path}: column {column!r} holds {found}, not {wanted}; write it again")
+        _check_column(results[column], path)
+    # Others, such as the verdict of metrics.jsonl, cannot be written as CSV.
+    results = results.drop(name for name, kind in results.schema.items() if kind.is_nested())
+    if {"programs", "correct"} <= set(columns):
+        _check_counts(results, path)
     if {"policy", "question", "solved"} <= set(columns):
         _check_completions(results, path)
     return results
+
+
+def _check_column(column: pl.Series, path: Path) -> None:
+    """Check type, gaps and range of a column, if it is known.
+
+    Raises:
+        InputError: one of them is wrong.
+    """
+    name, kind = column.name, column.dtype
+    if name in TEXTS:
+        fits, wanted = kind == pl.String, "text"
+    elif name in FLAGS:
+        fits, wanted = kind == pl.Boolean, "true and false"
+    elif name in METRICS:
+        fits, wanted = kind.is_integer() or kind == pl.Boolean, "whole numbers"
+    elif name in WHOLE:
+        fits, wanted = kind.is_integer(), "whole numbers"
+    elif name in FRACTIONAL:
+        fits, wanted = kind.is_numeric(), "numbers"
+    else:  # A column of an experiment that was added.
+        return
+    if not fits and column.null_count() < len(column):
+        raise InputError(f"{path}: column {name!r} holds {kind}, not {wanted}; write it again")
+    if column.has_nulls() and name in TEXTS | COMPLETE:
+        raise InputError(f"{path}: {name}: is missing in some rows; write it again")
+    if kind.is_numeric():
+        low, high = RANGES.get(name, (0, np.inf))
+        wrong = column.filter(~(column.is_between(low, high) & column.cast(pl.Float64).is_finite()))
+        if len(wrong):
+            allowed = f"{low} to {high}" if name in RANGES else "at least 0 and finite"
+            raise InputError(f"{path}: {name}: must be {allowed}, got {wrong[0]}; write it again")
+
+
+def _check_counts(results: pl.DataFrame, path: Path) -> None:
+    """Check the counts of programs and of correct ones.
+
+    Raises:
+        InputError: one is missing or negative, or more programs are correct than there are.
+    """
+    programs = pl.col("programs")
+    # Nothing is correct where nothing is tested.
+    correct = pl.when(programs == 0).then(0).otherwise(pl.col("correct"))
+    wrong = results.filter(~(correct.is_between(0, programs)).fill_null(False))
+    if len(wrong):
+        given = wrong.select("programs", "correct").row(0, named=True)
+        raise InputError(
+            f"{path}: correct: must be 0 to programs {given['programs']}, got {given['correct']}; "
+            "write it again"
+        )
 
 
 def _check_completions(completions: pl.DataFrame, path: Path) -> None:
     """Check completions of the model and the baselines.
 
     Raises:
-        InputError: there are none of the model, or a metric is missing for some programs of a question.
+        InputError: there are none of the model, a metric is missing for some programs of a question, or the
+            policies completed different programs.
     """
     if "model" not in completions["policy"]:
         raise InputError(f"{path}: policy: has no completions of the model; evaluate again")
     metrics = [metric for metric in METRICS if metric in completions.columns]
+    for metric in metrics:
+        found, defined_for = completions.schema[metric], completions[metric].count()
+        # With several samples, a metric is how many of them are right.
+        if found != pl.Boolean and defined_for and "samples" not in completions.columns:
+            raise InputError(f"{path}: {metric}: must be true or false, got {found}; evaluate again")
+    for metric in metrics if "samples" in completions.columns else ():
+        if len(wrong := completions.filter(pl.col(metric) > pl.col("samples"))):
+            counts = wrong.select(metric, "samples").row(0)
+            raise InputError(f"{path}: {metric}: must be at most samples {counts[1]}, got {counts[0]}")
+    if "asked" in completions.columns:
+        for (question,), of_question in completions.group_by(["question"]):
+            asked = [part["asked"] for part in of_question.partition_by("policy")]
+            if any(not asked[0].equals(other) for other in asked):
+                raise InputError(
+                    f"{path}: asked: differs between the policies on {question}; evaluate them together"
+                )
     defined = completions.group_by("question").agg(pl.col(metrics).is_null().mean())
     for metric in metrics:
         partly = defined.filter(pl.col(metric).is_between(0, 1, closed="none"))

@@ -3,7 +3,7 @@
 import importlib
 from pathlib import Path
 
-from cadmus.common.files import replacing
+from cadmus.common.files import replacing_together
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.results import read_results
 from cadmus.experiments import FORMATS, figures
@@ -41,18 +41,18 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
         raise InputError(f"{output}: {name} is written as {', '.join(formats)}")
     stem = output.with_suffix("") if output.suffix in formats else output / name
     paths = [stem.with_name(stem.name + suffix) for suffix in formats]
-    if figure.kind == "figure":
-        from cadmus.figures import style
+    with replacing_together() as replaced:
+        temporary = [replaced(path) for path in paths]
+        if figure.kind == "figure":
+            from cadmus.figures import style
 
-        style.save(style.styled(module.draw)(*frames), paths[:2])
-        with replacing(paths[2]) as temporary:
-            module.data(*frames).write_csv(temporary)
-    elif figure.kind == "table":
-        from cadmus.figures import tables
+            style.save(style.styled(module.draw)(*frames), temporary[:2])
+            module.data(*frames).write_csv(temporary[2])
+        elif figure.kind == "table":
+            from cadmus.figures import tables
 
-        table = module.table(*frames)
-        tables.save(table, module.data(*frames) if hasattr(module, "data") else table, paths)
-    else:
-        with replacing(paths[0]) as temporary:
-            temporary.write_text(module.page(*frames), encoding="utf-8")
+            table = module.table(*frames)
+            tables.save(table, module.data(*frames) if hasattr(module, "data") else table, temporary)
+        else:
+            temporary[0].write_text(module.page(*frames), encoding="utf-8")
     return paths

@@ -1,7 +1,9 @@
 """The HTTP server of the explorer: its page and the page's requests, for browsers on this machine only."""
 
 import random
-from collections.abc import Callable
+import re
+import reprlib
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
@@ -20,12 +21,20 @@ from cadmus.dataset import sampler
 from cadmus.errors import InputError
 from cadmus.explore import inspection
 from cadmus.model.inference import Cadmus
+from cadmus.web.hosts import HostCheck
+from cadmus.web.work import RETRY, Overloaded, Work
 
+AT_ONCE = 4
+"""Maximum number of requests that are computed at once; others wait."""
+MAX_REQUESTS = 64
+"""Maximum number of requests that wait or are computed; others are refused."""
 PAGE = Path(__file__).with_name("page")
 FILES = {"/": "index.html", "/explore.js": "explore.js", "/explore.css": "explore.css"}
 HEADERS = {
     # The page loads nothing from other sites, and no other site can inject anything.
-    "Content-Security-Policy": "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'",
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     # A cached page of an older version would send outdated requests.
     "Cache-Control": "no-cache",
@@ -64,29 +73,47 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
         return inspection.inspect(model, program, calls == "true")
 
     def attention(program: str, layer: str) -> dict[str, Any]:
-        if not layer.isdecimal():
-            raise InputError(f"layer: must be an integer, got {layer!r}")
+        # Python refuses to read numbers of thousands of digits.
+        if not re.fullmatch("[0-9]{1,9}", layer):
+            raise InputError(f"layer: must be an integer, got {reprlib.repr(layer)}")
         return inspection.attention(model, program, int(layer))
 
-    # Starlette runs endpoints that are not async in threads, so a slow one does not block the others.
-    def answering(answer: Callable[..., dict[str, Any]], *fields: str) -> Callable[[Request], Response]:
-        def endpoint(request: Request) -> Response:
+    work = Work(AT_ONCE, MAX_REQUESTS)
+
+    def answering(
+        answer: Callable[..., dict[str, Any]], *fields: str
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
             given = dict(request.query_params)
             if missing := [field for field in fields if field not in given]:
                 raise InputError(f"{missing[0]}: missing")
-            return JSONResponse(answer(*(given[field] for field in fields)), headers=HEADERS)
+            with work.admitted():
+                return await work.run(
+                    request,
+                    lambda _: JSONResponse(answer(*(given[field] for field in fields)), headers=HEADERS),
+                )
 
         return endpoint
 
     def file(request: Request) -> Response:
         return FileResponse(PAGE / FILES[request.url.path], headers=HEADERS)
 
-    def refuse(request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": str(error)}, 400, HEADERS)
+    def refuse(message: str, status: int) -> Response:
+        return JSONResponse({"error": message}, status, HEADERS)
+
+    def bad_request(request: Request, error: Exception) -> Response:
+        return refuse(str(error), 400)
+
+    def overloaded(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": str(error)}, 503, {**HEADERS, **RETRY})
+
+    def disconnected(request: Request, error: Exception) -> Response:
+        # The client is gone; without a response, Starlette would print a traceback.
+        return Response(status_code=400)
 
     def no_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return JSONResponse({"error": f"{request.url.path}: {error.detail}"}, error.status_code, HEADERS)
+        return refuse(f"{request.url.path}: {error.detail}", error.status_code)
 
     return Starlette(
         routes=[
@@ -97,7 +124,11 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
             Route("/api/attention", answering(attention, "program", "layer")),
             Route("/api/complete", answering(lambda program: inspection.complete(model, program), "program")),
         ],
-        # DNS rebinding: a site whose name resolves to this machine must not read our pages.
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
-        exception_handlers={InputError: refuse, HTTPException: no_route},
+        middleware=[Middleware(HostCheck, names=(), refuse=refuse)],
+        exception_handlers={
+            InputError: bad_request,
+            Overloaded: overloaded,
+            ClientDisconnect: disconnected,
+            HTTPException: no_route,
+        },
     )

@@ -12,6 +12,9 @@ from cadmus.errors import InputError
 from cadmus.model.inference import Cadmus
 from cadmus.vm import reference
 
+MAX_VALUES = 50_000
+"""Maximum number of values that the stacks of all steps have together."""
+
 
 def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
     """Execute a program and read it with a model.
@@ -29,9 +32,13 @@ def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
         (layers + 1, tokens, 65).
 
     Raises:
-        InputError: the text is not a program, or too long.
+        InputError: the text is not a program or too long, or its stacks are too large to show.
     """
     program = read(text)
+    steps = reference.trace(program, calls=calls)
+    if (count := sum(len(step.stack) for step in steps)) > MAX_VALUES:
+        hint = "; leave out the steps inside calls" if calls else ""
+        raise InputError(f"the stacks have {count:,} values to show; at most {MAX_VALUES:,}{hint}")
     result = reference.run(program)
     ((_, logits),) = model.layer_logits([program])
     return {
@@ -45,7 +52,7 @@ def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
                 "depth": step.depth,
                 "stack": [reference.plain(value) for value in step.stack],
             }
-            for step in reference.trace(program, calls=calls)
+            for step in steps
         ],
         "lens": packed(torch.from_numpy(logits[:, 0]).softmax(-1).numpy()),
     }

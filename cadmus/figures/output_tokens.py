@@ -55,7 +55,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         if not len(answered):
             handles += axes.plot([], [], ls="none", label=f"{label}: not run")
             continue
-        if missing := rows["unanswered"].sum():
+        if missing := int(rows["unanswered"].sum()) + int(rows["malformed"].sum()):
             label += f" ({missing:,} not answered)"
         drawn = axes.errorbar(
             answered["max_output_tokens"],

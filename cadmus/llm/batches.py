@@ -1,7 +1,6 @@
 """Requests in OpenAI's batch files: upload, creation, polling and results."""
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -10,7 +9,7 @@ import openai
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from cadmus.errors import InputError
-from cadmus.llm.client import FAILURES, address, describe, fatal
+from cadmus.llm.client import FAILURES, UNREADABLE, address, describe, fatal
 from cadmus.llm.comparison import Comparison
 from cadmus.llm.replies import Replies, redact, take_results
 from cadmus.llm.requests import Request
@@ -53,7 +52,8 @@ def collect(client: openai.OpenAI, comparison: Comparison, name: str) -> tuple[C
 
     Returns:
         Numbers of result lines of each kind (see :func:`cadmus.llm.replies.take_results`), with
-        ``unanswered`` for requests without a result; and the state of each batch, by id.
+        ``unanswered`` for requests without a result, which count as ``malformed`` if some lines name no
+        request; and the state of each batch, by id.
 
     Raises:
         InputError: the server fails.
@@ -66,22 +66,39 @@ def collect(client: openai.OpenAI, comparison: Comparison, name: str) -> tuple[C
         try:
             batch = client.batches.retrieve(batch_id)
             texts = [
-                client.files.content(file_id).text
+                client.files.content(file_id).content.decode("utf-8", "surrogateescape")
                 for file_id in (batch.output_file_id, batch.error_file_id)
                 # Some servers have "" for a file that does not exist.
                 if batch.status in ENDED and file_id
             ]
+            done = batch.request_counts.completed + batch.request_counts.failed if batch.request_counts else 0
+            states[batch_id] = f"{batch.status}, {done:,} of {len(keys):,}"
+            if batch.errors and batch.errors.data:
+                states[batch_id] += f": {redact(str(batch.errors.data[0].message))}"
         except FAILURES as error:
             raise _as_input_error(error, server, f"batch {batch_id}") from None
-        done = batch.request_counts.completed + batch.request_counts.failed if batch.request_counts else 0
-        states[batch_id] = f"{batch.status}, {done:,} of {len(keys):,}"
-        if batch.errors and batch.errors.data:
-            states[batch_id] += f": {redact(str(batch.errors.data[0].message))}"
         if batch.status not in ENDED:
             continue
         own = {key: requests[key] for key in keys if key in requests}
+        named: set[str] = set()
+        unreadable = 0
         for text in texts:
-            lines += take_results(text, own, comparison.replies, server)
+            if text.strip() and not any(line.lstrip().startswith("{") for line in text.split("\n")):
+                raise InputError(
+                    f"{server}: batch {batch_id}: its results are not JSON lines; run the command again"
+                )
+            found, keys_in_file = take_results(
+                text, own, comparison.replies, server, replies, set(keys) - own.keys()
+            )
+            lines += found
+            named |= keys_in_file
+            unreadable += found["unreadable"]
+        if unreadable:
+            # Each request without a line may be that of such a line.
+            for key in own.keys() - named:
+                if not replies.settles(key):
+                    replies.add(key=key, server=server, status=200, line="")
+                    lines["malformed"] += 1
         # After the results: if the process is killed in between, they are read again.
         replies.add(ended=batch_id, status=batch.status)
         lines["unanswered"] += sum(not replies.settles(key) for key in own)
@@ -108,7 +125,10 @@ def _find_or_create(client: openai.OpenAI, requests: Sequence[Request], replies:
     label = hashlib.sha256("".join(request.key for request in requests).encode()).hexdigest()[:32]
     data = "".join(request.line() for request in requests).encode()
 
+    sent = False
+
     def attempt() -> str:
+        nonlocal sent
         # Also after a failure: the batch may have been created all the same.
         try:
             for batch in islice(client.batches.list(limit=100), _SEARCHED):
@@ -118,17 +138,24 @@ def _find_or_create(client: openai.OpenAI, requests: Sequence[Request], replies:
                     return batch.id
         except openai.NotFoundError:
             # Some servers do not list batches.
-            pass
+            if sent:
+                raise InputError(
+                    f"{address(client)}: the batch may have been created, and the server does not list "
+                    "batches; look for it there before you run the command again"
+                ) from None
         file = client.files.create(file=(f"cadmus-{label}.jsonl", data), purpose="batch")
+        sent = True
         created = client.with_options(max_retries=0).batches.create(
             input_file_id=file.id,
             endpoint=requests[0].url,  # type: ignore[arg-type]
             completion_window="24h",
             metadata={_LABEL: label},
         )
+        if not isinstance(created.id, str):
+            raise TypeError("the new batch has no id")
         return created.id
 
-    passing = (openai.APIConnectionError, openai.InternalServerError, json.JSONDecodeError)
+    passing = (openai.APIConnectionError, openai.InternalServerError, *UNREADABLE)
     retrying = Retrying(
         retry=retry_if_exception_type(passing),
         wait=wait_exponential(multiplier=0.5),

@@ -4,28 +4,30 @@
 files contain the key.
 """
 
-import json
 import os
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import openai
 
 from cadmus.errors import InputError
-from cadmus.llm.replies import API_KEY, redact
+from cadmus.llm.replies import API_KEY, error_fields, redact
 
 BASE_URL = "OPENAI_BASE_URL"
-FAILURES = (openai.OpenAIError, json.JSONDecodeError)
+UNREADABLE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Exceptions that a reply causes whose shape is not that of the client's types."""
+FAILURES = (openai.OpenAIError, *UNREADABLE)
 """Exceptions that the client raises if a server fails."""
 TIMEOUT = 900.0
 """Seconds for one request; reasoning over thousands of tokens takes minutes."""
 RETRIES = 6
 """Retries of a request that costs nothing."""
+_Client = TypeVar("_Client", openai.OpenAI, openai.AsyncOpenAI)
 
 
-def options() -> dict[str, Any]:
-    """Return the keyword arguments of both kinds of clients, from the environment.
+def create(kind: type[_Client], max_retries: int) -> _Client:
+    """Return a client with the settings of the environment; anything that costs money needs no retries.
 
     Raises:
         InputError: the key is missing, or it or the address is malformed.
@@ -36,18 +38,29 @@ def options() -> dict[str, Any]:
     if not key.isascii() or not key.isprintable() or " " in key:
         raise InputError(f"{API_KEY}: has characters that a key cannot have; nothing was sent")
     url = os.environ.get(BASE_URL, "").strip()
-    if url and urlsplit(url).scheme not in ("http", "https"):
-        raise InputError(f"{BASE_URL}: must be a URL such as http://localhost:8000/v1; nothing was sent")
-    return {"api_key": key, "base_url": url or None, "timeout": TIMEOUT}
+    try:
+        parts = urlsplit(url)
+        # Reading the port checks it.
+        if len(url.split()) > 1 or (
+            url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0)
+        ):
+            raise ValueError
+        client = kind(api_key=key, base_url=url or None, timeout=TIMEOUT, max_retries=max_retries)
+        address(client)
+    except Exception:
+        raise InputError(
+            f"{BASE_URL}: must be a URL such as http://localhost:8000/v1; nothing was sent"
+        ) from None
+    return client
 
 
 def connect() -> openai.OpenAI:
     """Return a client that retries; anything that costs money needs ``with_options(max_retries=0)``.
 
     Raises:
-        InputError: as :func:`options`.
+        InputError: as :func:`create`.
     """
-    return openai.OpenAI(**options(), max_retries=RETRIES)
+    return create(openai.OpenAI, RETRIES)
 
 
 def address(client: openai.OpenAI | openai.AsyncOpenAI) -> str:
@@ -60,13 +73,12 @@ def address(client: openai.OpenAI | openai.AsyncOpenAI) -> str:
 
 def describe(error: Exception) -> dict[str, Any]:
     """Return the code and message of a server error, without the key."""
-    body = getattr(error, "body", None)
-    found = body if isinstance(body, dict) else {}
-    message = str(found.get("message") or getattr(error, "message", None) or error)
+    found = error_fields(getattr(error, "body", None) or {})
+    message = found["message"] or str(getattr(error, "message", None) or error) or type(error).__name__
     cause = error.__cause__
     if cause is not None and isinstance(error, openai.APIConnectionError):
         message = f"{message.rstrip('.')}: {str(cause) or type(cause).__name__}"
-    return {"code": found.get("code"), "message": redact(" ".join(message.split()))[:500]}
+    return {"code": found["code"], "message": redact(" ".join(message.split()))[:500]}
 
 
 def fatal(error: Exception, server: str, model: str) -> InputError | None:
@@ -91,7 +103,7 @@ def check_models(client: openai.OpenAI, models: Collection[str]) -> None:
     """
     server = address(client)
     try:
-        known = {model.id for model in client.models.list()}
+        known = {str(model.id) for model in client.models.list()}
     except openai.NotFoundError:
         # Some servers list no models.
         return

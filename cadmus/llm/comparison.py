@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from cadmus.config import Config
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError, reading, suggest
 from cadmus.llm.costs import Cost, cost
 from cadmus.llm.models import MODELS, read_models
 from cadmus.llm.replies import Replies, take_results
@@ -26,10 +26,13 @@ class Comparison:
         config: the config of the run.
         models, names: the language models and their names.
         directory: the directory of requests and replies.
+        again: ask again for replies that have no known shape.
 
     Raises:
         InputError: the config names no model, or one that the table lacks.
     """
+
+    again = False
 
     def __init__(self, config: Config, directory: Path | None = None, table: Path | None = None) -> None:
         if not config.llm.models:
@@ -82,25 +85,29 @@ class Comparison:
 
     def to_send(self, name: str) -> list[Request]:
         """Return the requests of a model that are neither settled nor in a batch under way."""
-        replies = self.replies[name]
+        replies, requests = self.replies[name], self.requests[name]
         awaited = replies.awaited
+        again = replies.malformed(requests) if self.again else set()
         return [
             request
-            for key, request in self.requests[name].items()
-            if key not in awaited and not replies.settles(key)
+            for key, request in requests.items()
+            if key not in awaited and (key in again or not replies.settles(key))
         ]
 
     def costs(self) -> dict[str, Cost]:
         """Return the cost of the requests of each model."""
         return {
-            model.name: cost(model, self.requests[model.name], self.replies[model.name])
+            model.name: cost(model, self.requests[model.name], self.replies[model.name], self.again)
             for model in self.models
         }
 
-    def check_cap(self, names: Sequence[str]) -> None:
+    def check_cap(self, names: Sequence[str]) -> float:
         """Check that sending the rest of some models keeps the run within ``llm.max_cost_usd``.
 
         Everything that sends requests calls this first.
+
+        Returns:
+            The USD that are left for sending requests more than once.
 
         Raises:
             InputError: the cost could exceed it.
@@ -108,12 +115,14 @@ class Comparison:
         costs = self.costs()
         spent = sum(found.spent_usd + found.awaited_usd for found in costs.values())
         more = sum(costs[name].to_send_usd for name in names)
-        if more and spent + more > (cap := self.config.llm.max_cost_usd):
+        cap = self.config.llm.max_cost_usd
+        if more and spent + more > cap:
             raise InputError(
                 f"llm.max_cost_usd: {cap:g} USD may not be enough: {spent:.2f} USD are spent or under way, "
                 f"the rest may cost {more:.2f} USD; raise it to {spent + more + 0.005:.2f} or ask for less "
                 "(`cadmus llm estimate` lists the costs); nothing was sent"
             )
+        return cap - spent - more
 
     def check_server(self, name: str, server: str) -> None:
         """Check that all replies of a model come from one server.
@@ -137,14 +146,11 @@ class Comparison:
         Raises:
             InputError: the file cannot be read, or answers none of their requests.
         """
-        try:
+        with reading(file):
             text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            raise InputError(f"cannot read the replies {file}: {reason}") from None
         requests = {key: request for name in names for key, request in self.requests[name].items()}
-        lines = take_results(text, requests, self.replies, FROM_FILE)
-        if not lines.total() - lines["unmatched"] - lines["malformed"]:
+        lines, named = take_results(text, requests, self.replies, FROM_FILE)
+        if not named:
             raise InputError(
                 f"{file}: no line answers a request of this run; check the config, and whether the requests "
                 "were prepared again since"

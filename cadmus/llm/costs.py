@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cadmus.errors import ModelOutputError
-from cadmus.llm.answers import read_reply
 from cadmus.llm.models import LanguageModel
 from cadmus.llm.replies import Replies
 from cadmus.llm.requests import Request
@@ -20,9 +18,10 @@ class Cost:
     Attributes:
         requests: all requests.
         settled: answered or rejected for good.
+        malformed: those of them whose reply has no known shape.
         awaited: in batches under way.
         to_send: all others.
-        spent_usd: cost of the replies, from the server's token counts.
+        spent_usd: cost of the replies, from the server's token counts; the upper bound where it counted none.
         awaited_usd: upper bound for batches under way and for requests sent without a reply.
         to_send_usd: upper bound for the others, with every answer as long as its limit.
     """
@@ -30,6 +29,7 @@ class Cost:
     model: LanguageModel
     requests: int
     settled: int
+    malformed: int
     awaited: int
     to_send: int
     spent_usd: float
@@ -50,18 +50,26 @@ def maximum_usd(model: LanguageModel, request: Request) -> float:
 
 def spent_usd(model: LanguageModel, request: Request, replies: Replies) -> float:
     """Return the cost of a reply in USD, or the upper bound if the server did not count its tokens."""
-    try:
-        answer = read_reply(request.url, replies.bodies[request.key])
-    except ModelOutputError:
-        return maximum_usd(model, request)
-    if answer.input_tokens is None or answer.output_tokens is None:
+    answer = replies.answer(request)
+    if answer is None or answer.input_tokens is None or answer.output_tokens is None:
         return maximum_usd(model, request)
     return model.usd(answer.input_tokens, answer.output_tokens)
 
 
-def cost(model: LanguageModel, requests: Mapping[str, Request], replies: Replies) -> Cost:
-    """Return the cost of the requests to a model, given by key; equal requests are sent and paid for once."""
-    settled = {key for key in requests if replies.settles(key)}
+def cost(
+    model: LanguageModel, requests: Mapping[str, Request], replies: Replies, again: bool = False
+) -> Cost:
+    """Return the cost of the requests to a model; equal requests are sent and paid for once.
+
+    Args:
+        model: the model.
+        requests: its requests, by key.
+        replies: its ledger.
+        again: also send those again whose reply has no known shape.
+    """
+    malformed = replies.malformed(requests)
+    answered = replies.results.keys() & requests.keys()
+    settled = {key for key in requests if replies.settles(key)} - (malformed if again else set())
     awaited = (replies.awaited & requests.keys()) - settled
     to_send = requests.keys() - settled - awaited
     maximum = {key: maximum_usd(model, request) for key, request in requests.items()}
@@ -69,9 +77,11 @@ def cost(model: LanguageModel, requests: Mapping[str, Request], replies: Replies
         model,
         len(requests),
         len(settled),
+        len(malformed),
         len(awaited),
         len(to_send),
-        sum(spent_usd(model, requests[key], replies) for key in replies.bodies.keys() & requests.keys()),
+        sum(spent_usd(model, requests[key], replies) for key in answered)
+        + sum(maximum[key] * replies.discarded[key] for key in maximum),
         sum(maximum[key] for key in awaited) + sum(maximum[key] * replies.unheard[key] for key in maximum),
         sum(maximum[key] for key in to_send),
     )

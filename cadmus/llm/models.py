@@ -16,7 +16,9 @@ MODELS = TABLES / "llms.yaml"
 URLS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "completions": "/v1/completions"}
 """Path of each endpoint."""
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""Pattern of names, which file names contain."""
+Name = Annotated[str, Field(pattern=NAME)]
 
 
 class Entry(Section):

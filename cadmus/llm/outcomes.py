@@ -7,17 +7,18 @@ Each request has one outcome:
 * ``unparsed``: the answer is anything else;
 * ``truncated``: the token limit cut the answer off;
 * ``refused``: the model or a filter declined to answer;
+* ``malformed``: the reply has no known shape, so it says nothing about the model;
 * ``rejected``: the server rejected the request, so the model never saw it;
 * ``unanswered``: no reply arrived.
 
-Accuracy is the fraction of ``correct`` among all but the last two.
+Accuracy is the fraction of ``correct`` among all but the last three.
 """
 
 import polars as pl
 
 GIVEN = ("correct", "wrong", "unparsed", "truncated", "refused")
 """Outcomes of programs that the model saw."""
-OUTCOMES = (*GIVEN, "rejected", "unanswered")
+OUTCOMES = (*GIVEN, "malformed", "rejected", "unanswered")
 """All outcomes."""
 COLUMNS = ("model", "symbols", "max_output_tokens", "in_grid", "x", "y", "outcome", "output_tokens", "usd")
 """Columns of :func:`cadmus.llm.score.score` that the figures need."""

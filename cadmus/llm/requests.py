@@ -6,6 +6,7 @@ matched to another prompt, model or limit, whichever file it comes in.
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +14,41 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, ConfigDict
 
-from cadmus.common.files import replacing
+from cadmus import isa
+from cadmus.common.files import replacing_together
 from cadmus.common.progress import progress
 from cadmus.config import Config, Llm, digest
-from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import HALF, grid_programs
-from cadmus.evaluate.results import write_results
-from cadmus.llm.models import URLS, LanguageModel
+from cadmus.errors import InputError, reading
+from cadmus.evaluate.comparisons import HALF, TOKENS, grid_programs
+from cadmus.llm.models import NAME, URLS, LanguageModel
 
 INDEX = "index.parquet"
 """One row per request, in the order of the request files."""
 _DIGEST = "prepared_from"
 _UNSENT = {"max_cost_usd", "concurrency", "requests_per_minute"}
 """Fields of ``llm`` that do not change the requests."""
+_COLUMNS = {
+    "model": str,
+    "symbols": str,
+    "max_output_tokens": int,
+    "in_grid": bool,
+    "x": int,
+    "y": int,
+    "program": str,
+    "key": str,
+}
+
+
+class _Line(BaseModel):
+    """A line of a file of requests."""
+
+    model_config = ConfigDict(strict=True)
+
+    custom_id: str
+    url: str
+    body: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -65,15 +87,17 @@ def conditions(settings: Llm, model: LanguageModel) -> Iterator[tuple[str, int, 
 
 
 def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) -> int:
-    """Write the index and one file of requests per model.
+    """Write the index and one file of requests per model, all or none.
 
-    The programs are those of Cadmus's own comparison grid with both values in the training range.
+    The programs are those of Cadmus's own comparison grid with both values in the training range. Files of
+    models that the last index has and this one lacks are removed; other files are left alone.
 
     Returns:
         The number of requests.
 
     Raises:
-        InputError: no program qualifies, or a file cannot be written.
+        InputError: no program qualifies, a file of requests has other contents than Cadmus writes, or a file
+            cannot be written.
     """
     grid = config.evaluate.grid
     x, y, programs, pair = grid_programs(
@@ -91,34 +115,60 @@ def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) ->
             "evaluate.grid: has no test comparison with both values in dataset.values, "
             f"{values.low} to {values.high}; widen the grid"
         )
-    parts = []
     for model in models:
-        url = URLS[model.endpoint]
-        with replacing(directory / f"{model.name}.jsonl") as temporary, temporary.open("w") as file:
-            for symbols, limit, in_grid, programs_per_pair in conditions(config.llm, model):
-                rows = asked.filter(pl.col("number") < programs_per_pair)
-                keys = []
-                for program in progress(f"requests to {model.name}", rows["program"]):
-                    body = model.body(program[: 2 * HALF], symbols, limit)
-                    keys.append(key_of(url, body))
-                    file.write(Request(keys[-1], model.name, limit, url, body).line())
-                condition = {"symbols": symbols, "max_output_tokens": limit, "in_grid": in_grid}
-                parts.append(
-                    rows.select(
-                        *(
-                            pl.lit(value).alias(name)
-                            for name, value in {"model": model.name, **condition}.items()
-                        ),
-                        pl.col("x", "y", "program"),
-                        pl.Series("key", keys),
+        path = directory / f"{model.name}.jsonl"
+        if path.exists() and not _is_ours(path):
+            raise InputError(f"{path}: was not written by `cadmus llm prepare`; move it away")
+    former = _models_of(directory / INDEX)
+    parts = []
+    with replacing_together() as replacing:
+        for model in models:
+            url = URLS[model.endpoint]
+            with replacing(directory / f"{model.name}.jsonl").open("w") as file:
+                for symbols, limit, in_grid, programs_per_pair in conditions(config.llm, model):
+                    rows = asked.filter(pl.col("number") < programs_per_pair)
+                    keys = []
+                    for program in progress(f"requests to {model.name}", rows["program"]):
+                        body = model.body(program[: 2 * HALF], symbols, limit)
+                        keys.append(key_of(url, body))
+                        file.write(Request(keys[-1], model.name, limit, url, body).line())
+                    condition = {"symbols": symbols, "max_output_tokens": limit, "in_grid": in_grid}
+                    parts.append(
+                        rows.select(
+                            *(
+                                pl.lit(value).alias(name)
+                                for name, value in {"model": model.name, **condition}.items()
+                            ),
+                            pl.col("x", "y", "program"),
+                            pl.Series("key", keys),
+                        )
                     )
-                )
-    index = pl.concat(parts)
-    write_results(index, directory / INDEX, {_DIGEST: prepared_from(config, models)})
-    for path in directory.glob("*.jsonl"):
-        if path.stem not in {model.name for model in models}:
+        index = pl.concat(parts)
+        metadata = {_DIGEST: prepared_from(config, models)}
+        index.write_parquet(replacing(directory / INDEX), compression="zstd", metadata=metadata)
+    for name in former - {model.name for model in models}:
+        path = directory / f"{name}.jsonl"
+        if path.is_file() and _is_ours(path):
             path.unlink()
     return len(index)
+
+
+def _is_ours(path: Path) -> bool:
+    """Return True if every line of a file is a request with the key that Cadmus gives it."""
+    try:
+        return all(line.custom_id == key_of(line.url, line.body) for line in _read_lines(path))
+    except InputError:
+        return False
+
+
+def _models_of(path: Path) -> set[str]:
+    """Return the models of an index; none if there is none, or it is damaged."""
+    try:
+        with reading(path):
+            names = pl.read_parquet(path, columns=["model"])["model"].to_list()
+    except InputError:
+        return set()
+    return {name for name in names if isinstance(name, str) and re.fullmatch(NAME, name)}
 
 
 def prepared_from(config: Config, models: Sequence[LanguageModel]) -> str:
@@ -139,14 +189,33 @@ def read_index(config: Config, models: Sequence[LanguageModel], directory: Path)
     again = "run `cadmus llm prepare`"
     if not path.is_file():
         raise InputError(f"{path}: no requests are prepared there; {again}")
-    try:
+    with reading(path, again):
         prepared = pl.read_parquet_metadata(path).get(_DIGEST)
         index = pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError):
-        raise InputError(f"{path}: damaged; {again}") from None
     if prepared != prepared_from(config, models):
         raise InputError(f"{path}: prepared from another config, model table or prompt; {again}")
+    missing = [name for name, kind in _COLUMNS.items() if not _holds(index, name, kind)]
+    if missing:
+        raise InputError(f"{path}: {missing[0]}: missing or damaged; {again}")
+    known: dict[str, set[Any]] = {
+        "model": {model.name for model in models},
+        "symbols": set(config.llm.symbols),
+        "max_output_tokens": {*config.llm.max_output_tokens, config.llm.grid_max_output_tokens},
+    }
+    for name, values in known.items():
+        if other := set(index[name]) - values:
+            raise InputError(f"{path}: {name}: has {other.pop()!r}, which is not in the config; {again}")
+    programs = index["program"].to_list()
+    if {*map(len, programs)} - {TOKENS} or set().union(*programs) - isa.BY_SYMBOL.keys():
+        raise InputError(f"{path}: program: not a comparison; {again}")
     return index
+
+
+def _holds(index: pl.DataFrame, name: str, kind: type) -> bool:
+    """Return True if an index has a column of a kind, without nulls."""
+    kinds = {str: index.schema.get(name) == pl.String, bool: index.schema.get(name) == pl.Boolean}
+    integer = name in index.columns and index.schema[name].is_integer()
+    return kinds.get(kind, integer) and not index[name].has_nulls()
 
 
 def read_requests(index: pl.DataFrame, directory: Path) -> Iterator[Request]:
@@ -158,11 +227,25 @@ def read_requests(index: pl.DataFrame, directory: Path) -> Iterator[Request]:
     for (model,), rows in index.group_by("model", maintain_order=True):
         path = directory / f"{model}.jsonl"
         try:
-            found = [json.loads(line) for line in path.read_text().splitlines()]
-        except (OSError, ValueError):
+            found = _read_lines(path)
+        except InputError:
             found = []
-        keys = [key_of(line["url"], line["body"]) for line in found]
+        keys = [key_of(line.url, line.body) for line in found]
         if keys != rows["key"].to_list():
             raise InputError(f"{path}: missing or changed; run `cadmus llm prepare`")
         for line, key, limit in zip(found, keys, rows["max_output_tokens"], strict=True):
-            yield Request(key, model, limit, line["url"], line["body"])
+            yield Request(key, model, limit, line.url, line.body)
+
+
+def _read_lines(path: Path) -> list[_Line]:
+    """Read a file of requests.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    with reading(path):
+        return [
+            _Line.model_validate(json.loads(line))
+            for line in path.read_text(encoding="utf-8").split("\n")
+            if line
+        ]

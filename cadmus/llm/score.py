@@ -6,7 +6,6 @@ import polars as pl
 from cadmus.common.progress import progress
 from cadmus.errors import ModelOutputError
 from cadmus.evaluate.comparisons import HALF
-from cadmus.llm.answers import read_reply
 from cadmus.llm.comparison import Comparison
 from cadmus.llm.costs import spent_usd
 from cadmus.llm.models import LanguageModel
@@ -55,10 +54,13 @@ def _grade(
     request: Request, replies: Replies, model: LanguageModel, symbols: str
 ) -> tuple[str | None, str, str | None, int | None, int | None, float]:
     """Return the columns of ``_SCHEMA`` for a request; any comparator counts as ``wrong`` until execution."""
-    if request.key not in replies.bodies:
+    if request.key not in replies.results:
         outcome = "rejected" if replies.settles(request.key) else "unanswered"
         return None, outcome, None, None, None, 0.0
-    answer = read_reply(request.url, replies.bodies[request.key])
+    usd = spent_usd(model, request, replies)
+    answer = replies.answer(request)
+    if answer is None:
+        return None, "malformed", None, None, None, usd
     comparator = None
     outcome = answer.fault or "wrong"
     if answer.fault is None:
@@ -66,5 +68,4 @@ def _grade(
             comparator = read_answer(answer.text, symbols)
         except ModelOutputError:
             outcome = "unparsed"
-    usd = spent_usd(model, request, replies)
     return answer.text, outcome, comparator, answer.input_tokens, answer.output_tokens, usd

@@ -10,6 +10,8 @@ from cadmus.llm.comparison import Comparison
 def submit(comparison: Comparison, only: Sequence[str] = (), echo: Callable[[str], object] = print) -> None:
     """Send all requests that are neither settled nor under way, by each model's transport.
 
+    With ``comparison.again``, also those whose reply has no known shape.
+
     Args:
         comparison: a comparison with prepared requests.
         only: names of models; all if empty.

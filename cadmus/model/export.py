@@ -9,20 +9,20 @@ are instructions: a 66th would be a 66th output of the model. Attention masks hi
 
 import hashlib
 import json
-import os
-import shutil
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 import torch
-from pydantic import ValidationError
-from safetensors import SafetensorError
+from pydantic import Field, ValidationError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from typing_extensions import TypedDict
 
 from cadmus import config, isa
-from cadmus.common.files import as_input_error, check_writable
+from cadmus.common.files import check_writable, replacing_directory
 from cadmus.common.provenance import commit, versions
-from cadmus.errors import InputError
+from cadmus.config.fields import STRICT, Above0, Count, NonNegative, Positive
+from cadmus.errors import InputError, reading
 from cadmus.model import (
     CARD,
     CONFIG,
@@ -34,8 +34,61 @@ from cadmus.model import (
 )
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
 
+_VOCABULARY_WEIGHTS = ("gpt_neox.embed_in.weight", "lm_head.weight")
 MAX_POSITIONS = 256
 """For ``transformers``; rotary positions have no limit."""
+FLOATS = ("F32", "BF16", "F16")
+"""Types of weights that can be loaded, as safetensors calls them; exports are fp32."""
+
+_FIX = "export the model again"
+_Length = Annotated[Positive, Field(le=config.LONGEST_PROGRAM)]
+
+
+class _Dataset(TypedDict):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    max_length: NotRequired[_Length]
+
+
+class _Config(TypedDict):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    dataset: NotRequired[_Dataset]
+
+
+class _Metadata(TypedDict):
+    """What other code reads of ``meta.json``; only a training writes all of it."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    isa_digest: str
+    model: NotRequired[Any]
+    parameters: NotRequired[Count]
+    versions: NotRequired[dict[str, str]]
+    commit: NotRequired[str]
+    config: NotRequired[_Config]
+    data_digest: NotRequired[str]
+    steps: NotRequired[Positive]
+    programs: NotRequired[Count]
+    tokens: NotRequired[Count]
+    flops: NotRequired[NonNegative]
+    seconds: NotRequired[Above0]
+    device: NotRequired[str]
+    cores: NotRequired[Positive]
+
+
+class _TransformersConfig(TypedDict):
+    """What is read of ``config.json``, beside the sizes."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    isa_digest: NotRequired[str | None]
+
+
+class _GenerationConfig(TypedDict):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    max_new_tokens: NotRequired[_Length | None]
 
 
 def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata: dict[str, Any]) -> None:
@@ -53,9 +106,8 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
     directory = Path(directory).absolute()
     check_export(directory)
     weights = {
-        _transformers_name(name): tensor.detach().float().cpu().contiguous()
-        for name, tensor in model.state_dict().items()
-        if not (sizes.tied and name == "lm_head.weight")
+        name: tensor.detach().float().cpu().contiguous()
+        for name, tensor in _named_weights(model, sizes).items()
     }
     files = {
         METADATA: {
@@ -87,25 +139,16 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             "clean_up_tokenization_spaces": False,
         },
     }
-    temporary = directory.with_name(f".{directory.name}.writing-{os.getpid()}")
-    replaced = directory.with_name(f".{directory.name}.replaced-{os.getpid()}")
     try:
-        with as_input_error(directory):
-            temporary.mkdir(parents=True)
+        with replacing_directory(directory) as temporary:
             save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
             for name, content in files.items():
                 text = json.dumps(content, indent=2, ensure_ascii=False)
                 (temporary / name).write_text(text + "\n", encoding="utf-8")
             # safetensors makes its file private.
             (temporary / WEIGHTS).chmod((temporary / METADATA).stat().st_mode)
-            if directory.exists():
-                directory.rename(replaced)
-            temporary.rename(directory)
     except SafetensorError as error:
         raise InputError(f"cannot write {directory}: {error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
 
 
 def check_export(directory: Path | str) -> None:
@@ -134,29 +177,34 @@ def read_metadata(directory: Path | str) -> dict[str, Any]:
             ``config.json`` is not of a model of Cadmus.
     """
     path = Path(directory) / METADATA
-    derived = not path.exists() and path.with_name(CONFIG).exists()
-    if derived:
-        path = path.with_name(CONFIG)
-    metadata = _read_json(path)
-    found = metadata.get("isa_digest")
-    if derived and found is None:
-        raise InputError(
-            f"{path}: isa_digest: missing, so there is no telling which instruction set the model knows; "
-            f"copy {METADATA} of the export that it comes from"
-        )
+    if not path.exists() and path.with_name(CONFIG).exists():
+        return _derived_metadata(path.with_name(CONFIG))
+    if not path.exists():
+        raise InputError(f"{directory} is not a model export: {path}: no such file")
+    metadata: dict[str, Any] = {**config.read_json(path, _Metadata, _FIX)}
+    _check_isa(path, metadata["isa_digest"])
+    if "config" in metadata:
+        with reading(path, _FIX):
+            metadata["config"] = config.with_current_names(metadata["config"])
+    return metadata
+
+
+def _check_isa(path: Path, found: str) -> None:
     if found != isa.digest():
         raise InputError(
             f"{path}: isa_digest: trained on instruction set {found}, this is {isa.digest()}; train again"
         )
-    if derived:
-        return _derived_metadata(path, metadata)
-    if "config" in metadata:
-        metadata["config"] = config.with_current_names(metadata["config"])
-    return metadata
 
 
-def _derived_metadata(path: Path, found: dict[str, Any]) -> dict[str, Any]:
+def _derived_metadata(path: Path) -> dict[str, Any]:
     """Return the entries of ``meta.json`` that ``config.json`` at ``path`` and its neighbors contain."""
+    found: dict[str, Any] = {**config.read_json(path, _TransformersConfig, _FIX)}
+    if found.get("isa_digest") is None:
+        raise InputError(
+            f"{path}: isa_digest: missing, so there is no telling which instruction set the model knows; "
+            f"copy {METADATA} of the export that it comes from"
+        )
+    _check_isa(path, found["isa_digest"])
     try:
         sizes = config.Model.model_validate({name: found.get(key) for name, key in _KEYS_OF_SIZES.items()})
     except ValidationError:
@@ -170,19 +218,11 @@ def _derived_metadata(path: Path, found: dict[str, Any]) -> dict[str, Any]:
             )
     metadata = {"isa_digest": found["isa_digest"], "model": sizes.model_dump()}
     generation = path.with_name(GENERATION_CONFIG)
-    longest = _read_json(generation).get("max_new_tokens") if generation.exists() else None
-    return metadata if longest is None else {**metadata, "max_length": longest}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; empty if the file has any other JSON value."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path.parent} is not a model export: {path}: {error.strerror}") from None
-    except ValueError:
-        raise InputError(f"{path}: not valid JSON; export the model again") from None
-    return found if isinstance(found, dict) else {}
+    if generation.exists():
+        longest = config.read_json(generation, _GenerationConfig, _FIX).get("max_new_tokens")
+        if longest is not None:
+            metadata["max_length"] = longest
+    return metadata
 
 
 def max_length(directory: Path | str) -> int:
@@ -234,34 +274,53 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
         InputError: as :func:`read_metadata`, or the weights are missing, damaged or do not match the sizes.
     """
     metadata = read_metadata(directory)
+    source = f"{Path(directory) / METADATA}: model"
+    sizes = config.validate(metadata.get("model"), config.Model, source, _FIX)
     path = Path(directory) / WEIGHTS
-    try:
-        sizes = config.Model.model_validate(metadata.get("model"))
-        model = GPT(sizes)
+    # Sizes that the weights do not have could take all memory.
+    with torch.device("meta"):
+        expected = _named_weights(GPT(sizes), sizes)
+    _check_weights(path, {name: tuple(tensor.shape) for name, tensor in expected.items()})
+    with reading(path, _FIX):
         weights = load_file(path)
-    except ValidationError:
-        raise InputError(
-            f"{Path(directory) / METADATA}: model: not the sizes of a model; export it again"
-        ) from None
-    except OSError:
-        raise InputError(f"{path}: missing or not readable; export the model again") from None
-    except SafetensorError as error:
-        raise InputError(f"{path}: damaged ({error}); export the model again") from None
-    for name in {"gpt_neox.embed_in.weight", "lm_head.weight"} & weights.keys():
-        # A fine-tuned model may have a row for a padding token after those of the instructions.
-        weights[name] = weights[name][: isa.VOCABULARY_SIZE]
-    if sizes.tied and "gpt_neox.embed_in.weight" in weights:
-        weights["lm_head.weight"] = weights["gpt_neox.embed_in.weight"]
-    expected = {_transformers_name(name): name for name in model.state_dict()}
-    for name in sorted(expected.keys() ^ weights.keys()):
-        problem = "missing" if name in expected else "unexpected"
-        raise InputError(f"{path}: {name}: {problem} tensor; export the model again")
-    for name, own_name in expected.items():
-        found, needed = tuple(weights[name].shape), tuple(model.state_dict()[own_name].shape)
-        if found != needed:
-            raise InputError(f"{path}: {name}: has shape {found}, but the sizes of the model need {needed}")
-    model.load_state_dict({own_name: weights[name] for name, own_name in expected.items()})
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            if not tensor.isfinite().all():
+                raise InputError(f"{path}: {name}: has NaN or infinite weights; train again")
+        model = GPT(sizes)
+        for name, tensor in _named_weights(model, sizes).items():
+            tensor.copy_(weights[name][: len(tensor)])
     return model.to(device).eval().requires_grad_(False)
+
+
+def _check_weights(path: Path, expected: dict[str, tuple[int, ...]]) -> None:
+    """Check the names, types and shapes of exported weights by their header.
+
+    Raises:
+        InputError: the file is missing or damaged, or other tensors are in it.
+    """
+    with reading(path, _FIX), safe_open(path, "pt") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        found = {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
+    for name in sorted(expected.keys() ^ found.keys()):
+        problem = "missing" if name in expected else "unexpected"
+        raise InputError(f"{path}: {name}: {problem} tensor; {_FIX}")
+    for name, (kind, shape) in found.items():
+        if kind not in FLOATS:
+            raise InputError(f"{path}: {name}: has type {kind}, not one of {', '.join(FLOATS)}; {_FIX}")
+        # A fine-tuned model may have a row for a padding token after those of the instructions.
+        padded = name in _VOCABULARY_WEIGHTS and shape[1:] == expected[name][1:] and shape > expected[name]
+        if shape != expected[name] and not padded:
+            raise InputError(f"{path}: {name}: has shape {shape}, but {METADATA} needs {expected[name]}")
+
+
+def _named_weights(model: GPT, sizes: config.Model) -> dict[str, torch.Tensor]:
+    """Return the weights of a model by their names in the file; of a tied matrix, one."""
+    return {
+        _transformers_name(name): tensor
+        for name, tensor in model.state_dict().items()
+        if not (sizes.tied and name == "lm_head.weight")
+    }
 
 
 def _transformers_name(name: str) -> str:

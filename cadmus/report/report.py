@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from cadmus.common.files import replacing
+from cadmus.common.files import replacing_together
 from cadmus.common.progress import progress
 from cadmus.config import OOD
 from cadmus.docgen import hub
@@ -41,20 +41,19 @@ def write_report(directory: Path | str) -> tuple[Path, ...]:
     """
     directory = Path(directory)
     found = survey(directory)
-    for name in progress("draw", FIGURES, unit="figure"):
-        stem = directory / FOLDER / name
-        style.save(DRAW[name](found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
-        with replacing(stem.with_suffix(".csv")) as temporary:
-            DATA[name](found).write_csv(temporary)
     metadata = json.dumps(croissant(found.manifest), indent=1)
     texts = {
         directory / NAME: _text(found),
         directory / hub.CARD: dataset_card(found),
         directory / CROISSANT: f"{metadata}\n",
     }
-    for path, text in texts.items():
-        with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    with replacing_together() as replaced:
+        for name in progress("draw", FIGURES, unit="figure"):
+            stem = directory / FOLDER / name
+            style.save(DRAW[name](found), [replaced(stem.with_suffix(suffix)) for suffix in (".pdf", ".png")])
+            DATA[name](found).write_csv(replaced(stem.with_suffix(".csv")))
+        for path, text in texts.items():
+            replaced(path).write_text(text, encoding="utf-8")
     return tuple(texts)
 
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from cadmus import isa
 from cadmus.common.progress import progress
-from cadmus.dataset import parquet
-from cadmus.dataset.manifest import read_manifest
+from cadmus.config import Dataset, validate
+from cadmus.dataset.manifest import NAME, read_manifest
+from cadmus.dataset.reader import read_file
 from cadmus.programs import Programs
 from cadmus.vm import reference
 
@@ -70,17 +71,18 @@ def survey(directory: Path | str) -> Survey:
     """Read every shard of a dataset once.
 
     Raises:
-        InputError: the dataset or a shard is missing, truncated or from another instruction set.
+        InputError: the dataset or a shard is missing, truncated, from another instruction set or changed.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
+    validate(manifest["dataset"], Dataset, f"{directory / NAME}: dataset", "write it again")
     zeros = defaultdict[tuple[str, ...], Any](int)
     lengths, values, symbols = zeros.copy(), zeros.copy(), zeros.copy()
     examples: dict[str, list[Example]] = {}
     size = 0
     for file in progress("read", manifest["files"], unit="shard"):
         path, key = directory / file["file"], (file["split"], file["template"])
-        table = parquet.read(path, ["program", "prompt_length", "x", "y"])
+        table = read_file(directory, file, ["program", "prompt_length", "x", "y"])
         programs = Programs.from_arrow(table["program"])
         lengths[key] += np.bincount(programs.lengths, minlength=256)
         symbols[key] += np.bincount(programs.data, minlength=256)

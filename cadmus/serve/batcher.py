@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from starlette.requests import ClientDisconnect
 
+from cadmus import isa
 from cadmus.model.inference import Cadmus, Choose
 from cadmus.programs import Programs, stack
 
@@ -15,6 +17,7 @@ class _Job:
     prompts: Programs
     limits: np.ndarray
     choose: Choose
+    abandoned: threading.Event
     completed: tuple[Programs, np.ndarray] | None = None
     error: Exception | None = field(default=None)
 
@@ -31,22 +34,34 @@ class Batcher:
         self._turn, self._guard = threading.Lock(), threading.Lock()
         self._waiting: list[_Job] = []
 
-    def complete(self, prompts: Programs, limits: np.ndarray, choose: Choose) -> tuple[Programs, np.ndarray]:
-        """Complete prompts; arguments, result and errors are those of :meth:`Cadmus.complete`."""
-        job = _Job(prompts, limits, choose)
+    def complete(
+        self, prompts: Programs, limits: np.ndarray, choose: Choose, abandoned: threading.Event
+    ) -> tuple[Programs, np.ndarray]:
+        """Complete prompts unless the client has left.
+
+        The other arguments, the result and the errors are those of :meth:`Cadmus.complete`.
+
+        Raises:
+            ClientDisconnect: ``abandoned`` is set.
+        """
+        job = _Job(prompts, limits, choose, abandoned)
         with self._guard:
             self._waiting.append(job)
         with self._turn:
             if job.completed is None and job.error is None:
                 with self._guard:
                     jobs, self._waiting = self._waiting, []
-                self._decode(jobs)
+                self._decode([job for job in jobs if not job.abandoned.is_set()])
+        if job.abandoned.is_set():
+            raise ClientDisconnect
         if job.error is not None:
             raise job.error
         assert job.completed is not None
         return job.completed
 
     def _decode(self, jobs: list[_Job]) -> None:
+        if not jobs:
+            return
         bounds = np.cumsum([0, *(len(job.prompts) for job in jobs)])
 
         def choose(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
@@ -54,7 +69,13 @@ class Batcher:
             owners = np.searchsorted(bounds, rows, "right") - 1
             for owner in np.unique(owners):
                 mine = np.flatnonzero(owners == owner)
-                chosen[mine] = jobs[owner].choose(logits[mine], rows[mine] - bounds[owner])
+                job = jobs[owner]
+                # The end, for a client that has left: its rows leave the batch.
+                chosen[mine] = (
+                    isa.END_ID
+                    if job.abandoned.is_set()
+                    else job.choose(logits[mine], rows[mine] - bounds[owner])
+                )
             return chosen
 
         try:

@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Iterator
+from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,9 @@ class Completion(NamedTuple):
     ended: bool
 
 
-def complete(model: Cadmus, batcher: Batcher, name: str, max_length: int, request: Request) -> dict[str, Any]:
+def complete(
+    model: Cadmus, batcher: Batcher, name: str, max_length: int, request: Request, abandoned: Event
+) -> dict[str, Any]:
     """Answer a request.
 
     Args:
@@ -31,17 +34,19 @@ def complete(model: Cadmus, batcher: Batcher, name: str, max_length: int, reques
         name: the name that requests must use for it.
         max_length: maximum number of instructions in a program.
         request: the request.
+        abandoned: set if the client has left.
 
     Returns:
         The response in OpenAI's shape.
 
     Raises:
         ApiError: the request names another model, or has a prompt that cannot be completed.
+        ClientDisconnect: the client has left.
     """
     check_model(request.model, name)
     distinct = read_prompts(request, max_length)
     prompts = [prompt for prompt in distinct for _ in range(request.n)]
-    completions = _decode(batcher, prompts, max_length, request)
+    completions = _decode(batcher, prompts, max_length, request, abandoned)
     tables = _log_probabilities(model, prompts, completions, request)
     choices, completion_tokens = [], 0
     for index, row in enumerate(zip(prompts, completions, tables, strict=True)):
@@ -63,7 +68,9 @@ def complete(model: Cadmus, batcher: Batcher, name: str, max_length: int, reques
     }
 
 
-def _decode(batcher: Batcher, prompts: list[str], max_length: int, request: Request) -> list[Completion]:
+def _decode(
+    batcher: Batcher, prompts: list[str], max_length: int, request: Request, abandoned: Event
+) -> list[Completion]:
     """Complete each prompt with at most ``max_tokens`` tokens, the end included.
 
     After ``max_length`` instructions the model gets one more token, for the end. Any other instruction there
@@ -80,7 +87,7 @@ def _decode(batcher: Batcher, prompts: list[str], max_length: int, request: Requ
     if request.temperature > 0:
         seed = secrets.randbits(64) if request.seed is None else request.seed % 2**64
         choose = Sampler(len(rows), request.temperature, seed, request.top_p)
-    decoded, ended = batcher.complete(open_prompts, open_prompts.lengths + room, choose)
+    decoded, ended = batcher.complete(open_prompts, open_prompts.lengths + room, choose, abandoned)
     # The decoder checks for an end even after the last instruction that fits.
     ended &= decoded.lengths < room
     for row, instructions, end in zip(rows, decoded.to_strings(), ended.tolist(), strict=True):

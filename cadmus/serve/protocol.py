@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from cadmus import isa
 from cadmus.errors import CadmusError, InputError
 
-MAX_BYTES = 16 << 20
+MAX_BYTES = 2 << 20
 """Maximum size of a request body."""
 MAX_CHOICES = 1024
 """Maximum number of completions per request, over all its prompts."""

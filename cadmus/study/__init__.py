@@ -5,13 +5,23 @@
 
 PAGE = "study.html"
 COMPARISON = "tables/comparison.csv"
+LAW = "tables/law.csv"
+LAW_FIGURE = "law"
 
 
-def files_of(factors: list[str], metrics: list[str]) -> list[str]:
-    """Return the files that describe a study with these factors and compared metrics, below its directory."""
+def files_of(factors: list[str], metrics: list[str], law: bool = False) -> list[str]:
+    """Return the files that describe a study, below its directory.
+
+    Args:
+        factors: those with several levels.
+        metrics: those that are compared.
+        law: whether a scaling law is fitted.
+    """
+    figures = [*factors, *([LAW_FIGURE] if law else [])]
     return [
         PAGE,
         COMPARISON,
+        *([LAW] if law else []),
         *(f"tables/{metric}{suffix}" for metric in metrics for suffix in (".md", ".tex")),
-        *(f"figures/{factor}{suffix}" for factor in factors for suffix in (".pdf", ".png", ".csv")),
+        *(f"figures/{figure}{suffix}" for figure in figures for suffix in (".pdf", ".png", ".csv")),
     ]

@@ -5,11 +5,25 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cadmus.errors import InputError, suggest
+from cadmus.config.study import LOSSES
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.seeds import mean_interval
-from cadmus.study.results import LOSSES, Results
+from cadmus.study.results import Results
+
+_COLUMNS: dict[str, Any] = {
+    "metric": pl.String,
+    "template": pl.String,
+    "variant": pl.String,
+    "seeds": pl.Int64,
+    "mean": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "difference": pl.Float64,
+    "difference_low": pl.Float64,
+    "difference_high": pl.Float64,
+    "baseline": pl.Float64,
+}
 
 
 def compare(results: Results) -> pl.DataFrame:
@@ -21,14 +35,9 @@ def compare(results: Results) -> pl.DataFrame:
         baseline (mean of the best trivial baseline). Bounds are null for a single seed, differences for the
         base and without a common seed. Variants in the order of the study.
 
-    Raises:
-        InputError: no run has a metric of ``study.compare``.
     """
-    found = results.rows["metric"].unique().to_list()
     rows: list[dict[str, Any]] = []
     for metric in results.compare:
-        if metric not in found:
-            raise InputError(f"study.compare: no metric {metric!r}; {suggest(metric, sorted(found))}")
         for (template,), part in results.rows.filter(metric=metric).group_by(
             ["template"], maintain_order=True
         ):
@@ -44,7 +53,7 @@ def compare(results: Results) -> pl.DataFrame:
                 common = [] if variant == results.base else sorted(by_seed.keys() & base.keys())
                 row |= _bounds("difference", "difference_", [by_seed[seed] - base[seed] for seed in common])
                 rows.append({**row, "baseline": baselines[variant]})
-    return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.DataFrame(rows, _COLUMNS)
 
 
 def _bounds(name: str, prefix: str, values: list[float]) -> dict[str, float | None]:

@@ -5,11 +5,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from cadmus.config.study import VARIANTS
+from cadmus.config.study import LOSSES, VARIANTS
 from cadmus.evaluate.questions import title
 from cadmus.figures import style
 from cadmus.study.comparison import compare
-from cadmus.study.results import LOSSES, Results
+from cadmus.study.results import Results
 
 _COLORS = (style.BLUE, style.ORANGE, style.GREEN, "#CC79A7")
 _MARKERS = ("o", "s", "^", "D", "v", "P")

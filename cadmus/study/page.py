@@ -9,8 +9,10 @@ from string import Template
 import polars as pl
 
 from cadmus.common.tables import html
+from cadmus.config.study import LOSSES
+from cadmus.study import LAW, LAW_FIGURE
 from cadmus.study.comparison import tables
-from cadmus.study.results import LOSSES, Results
+from cadmus.study.results import Results
 
 _PAGE = Template("""\
 <!DOCTYPE html>
@@ -42,7 +44,7 @@ def page(results: Results, figures: Mapping[str, Path]) -> str:
 
     Args:
         results: of the study.
-        figures: PNG file by factor.
+        figures: PNG file by factor, and of the law.
     """
     runs = results.rows.unique(["variant", "seed"], maintain_order=True)
     trainings = results.rows.unique("directory")
@@ -85,11 +87,17 @@ def _missing(results: Results) -> str:
     return f'<p class="missing">Missing runs:</p><ul>{"".join(items)}</ul>' if items else ""
 
 
-def _figure(factor: str, path: Path) -> str:
+def _figure(name: str, path: Path) -> str:
+    caption = (
+        "A scaling law fitted to the loss of the variants, with 95% intervals over variants; numbers are in "
+        f"{LAW}."
+        if name == LAW_FIGURE
+        else f"Means over seeds by {escape(name)}, with 95% intervals."
+    )
     image = base64.b64encode(path.read_bytes()).decode()
     return (
-        f'<figure><img src="data:image/png;base64,{image}" alt="{escape(factor)}">'
-        f"<figcaption>Means over seeds by {escape(factor)}, with 95% intervals.</figcaption></figure>"
+        f'<figure><img src="data:image/png;base64,{image}" alt="{escape(name)}">'
+        f"<figcaption>{caption}</figcaption></figure>"
     )
 
 

@@ -3,17 +3,21 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import polars as pl
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from cadmus import experiments
 from cadmus.common.provenance import commit
-from cadmus.config import digest
-from cadmus.config.study import Run, StudyRuns, level_text
-from cadmus.errors import InputError
+from cadmus.config import digest, parse_json
+from cadmus.config.fields import STRICT, Above0
+from cadmus.config.study import LOSSES, Run, StudyRuns, level_text
+from cadmus.errors import InputError, reading, suggest
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import read_results, write_results
+from cadmus.model.flops import parameter_count
 
 COLUMNS: dict[str, Any] = {
     "study": pl.String,
@@ -25,6 +29,8 @@ COLUMNS: dict[str, Any] = {
     "value": pl.Float64,
     "n": pl.Int64,
     "baseline": pl.Float64,
+    "parameters": pl.Int64,
+    "programs": pl.Int64,
     "flops": pl.Float64,
     "seconds": pl.Float64,
     "directory": pl.String,
@@ -33,15 +39,33 @@ COLUMNS: dict[str, Any] = {
 """Columns of the results.
 
 The column template has the question or, of the comparison grid, the region; baseline is the value of the best
-trivial baseline; n counts the programs, or the steps of a mean loss; flops and seconds are those of the
-training, whose results are in directory. A column per factor, with its levels as text, follows.
+trivial baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds
+are those x
 """
 TRAINING = "train"
 """Experiment of the losses of a training."""
 LAST_STEPS = 50
 """Steps over which losses are averaged."""
-LOSSES = ("loss", "completion_loss")
-"""Metrics of a training that are losses in nats; all others are accuracies."""
+
+
+_FIX = "collect the study again"
+# Parts of file names.
+_Names = list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@]+$")]]
+
+
+class _Described(TypedDict):
+    """The metadata ``study`` of the results; ``missing`` has the fields of :class:`Missing`."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    name: str
+    question: str
+    base: str
+    compare: _Names
+    factors: _Names
+    law_flops: list[Above0]
+    # JSON has no tuples.
+    missing: list[Annotated[tuple[str, int, str], Field(strict=False)]]
 
 
 class Missing(NamedTuple):
@@ -60,6 +84,7 @@ class Results(NamedTuple):
         name, question, base: of the study; base is the variant that the others are compared with.
         compare: metrics to compare.
         factors: those with several levels.
+        law_flops: FLOPs of a scaling law; none is fitted if empty.
         missing: runs without results.
         commit: of the code that collected them.
     """
@@ -70,6 +95,7 @@ class Results(NamedTuple):
     base: str
     compare: list[str]
     factors: list[str]
+    law_flops: list[float]
     missing: list[Missing]
     commit: str
 
@@ -105,6 +131,7 @@ def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
         "base": study.base,
         "compare": study.study.compare,
         "factors": study.factors,
+        "law_flops": study.study.law_flops,
         "missing": missing,
     }
     metadata = {"study": json.dumps({"name": study.name, **described}), "commit": commit()}
@@ -116,15 +143,32 @@ def read(path: Path) -> Results:
     """Read what :func:`collect` wrote.
 
     Raises:
-        InputError: the file is missing, damaged, or not the results of a study.
+        InputError: the file is missing, damaged, not the results of a study, or lacks a compared metric.
     """
-    rows = read_results(path, COLUMNS)
-    metadata = pl.read_parquet_metadata(path)
-    if "study" not in metadata:
+    with reading(path, _FIX):
+        metadata = pl.read_parquet_metadata(path)
+    if not {"study", "commit"} <= metadata.keys():
         raise InputError(f"{path}: not the results of a study; `cadmus study collect` writes them")
-    described = json.loads(metadata["study"])
-    described["missing"] = [Missing(*missing) for missing in described["missing"]]
-    return Results(rows, commit=metadata["commit"], **described)
+    described = parse_json(metadata["study"].encode(), _Described, f"{path}: study", _FIX)
+    rows = read_results(path, COLUMNS)
+    for factor in described["factors"]:
+        if rows.schema.get(factor) != pl.String or rows[factor].has_nulls():
+            raise InputError(f"{path}: {factor}: must be a column of text without gaps; {_FIX}")
+    found = sorted(rows["metric"].unique())
+    for metric in described["compare"]:
+        if metric not in found:
+            raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, found)}")
+    return Results(
+        rows,
+        described["name"],
+        described["question"],
+        described["base"],
+        described["compare"],
+        described["factors"],
+        described["law_flops"],
+        [Missing(*missing) for missing in described["missing"]],
+        metadata["commit"],
+    )
 
 
 def _files(study: StudyRuns, run: Run, results: Path) -> Iterator[tuple[Path, Path]]:
@@ -149,19 +193,22 @@ def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
 
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     training = results / run.training
-    steps = read_results(training / "training/metrics.jsonl", (*LOSSES, "flops", "seconds"))
+    steps = read_results(training / "training/metrics.jsonl", (*LOSSES, "programs", "flops", "seconds"))
     last = steps.tail(LAST_STEPS)
     found = [
         {"experiment": TRAINING, "template": "", "metric": name, "value": last[name].mean(), "n": len(last)}
         for name in LOSSES
     ]
     for name in study.study.experiments:
-        measured = pl.read_parquet(results / run.evaluation / f"experiments/{name}.parquet")
+        path = results / run.evaluation / f"experiments/{name}.parquet"
+        measured = read_results(path, experiments.get(name).columns)
         found += [{"experiment": name, **row} for row in _summary(name, measured)]
     common = {
         "study": study.name,
         "variant": run.variant,
         "seed": run.seed,
+        "parameters": parameter_count(run.config.model),
+        "programs": steps["programs"][-1],
         "flops": steps["flops"][-1],
         "seconds": steps["seconds"][-1],
         "directory": str(training),

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cadmus.common.files import replacing
+from cadmus.common.files import replacing_together
 from cadmus.common.tables import escape, markdown
-from cadmus.errors import InputError
+from cadmus.errors import InputError, reading
 from cadmus.evaluate.intervals import as_text
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.seeds import mean_interval
@@ -30,6 +30,19 @@ QUESTIONS = (
     "complete_algorithm",
 )
 """One of each template whose next token is determined: all but random."""
+COLUMNS = {
+    "date": pl.String,
+    "commit": pl.String,
+    "change": pl.String,
+    "seeds": pl.Int64,
+    "flops": pl.Float64,
+    "seconds": pl.Float64,
+    "next_token": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "reached": pl.Boolean,
+}
+"""Columns of the records."""
 PAGE = "docs/speedrun.md"
 RECORDS = "docs/results/speedrun.csv"
 
@@ -67,7 +80,8 @@ def add_record(results: Path, change: str, root: Path) -> dict[str, Any]:
         high (95% interval over the seeds), reached.
 
     Raises:
-        InputError: the study has several variants, fewer than three seeds, or lacks a question.
+        InputError: the study has several variants, fewer than three seeds, or lacks a question; or the
+            records are damaged.
     """
     study = read(results)
     if study.rows["variant"].n_unique() > 1:
@@ -92,13 +106,22 @@ def add_record(results: Path, change: str, root: Path) -> dict[str, Any]:
         "reached": mean >= TARGET,
     }
     path = root / RECORDS
-    earlier = pl.read_csv(path).to_dicts() if path.is_file() else []
-    rows = [*earlier, row]
-    with replacing(path) as temporary:
-        pl.DataFrame(rows).write_csv(temporary)
-    with replacing(root / PAGE) as temporary:
-        temporary.write_text(page(rows), encoding="utf-8")
+    records = pl.concat([_read_records(path), pl.DataFrame([row], COLUMNS)])
+    with replacing_together() as replaced:
+        records.write_csv(replaced(path))
+        replaced(root / PAGE).write_text(page(records.to_dicts()), encoding="utf-8")
     return row
+
+
+def _read_records(path: Path) -> pl.DataFrame:
+    """Read the records; none if there is no file yet."""
+    if not path.exists():
+        return pl.DataFrame(schema=COLUMNS)
+    with reading(path, "restore it from the repository"):
+        records = pl.read_csv(path, schema_overrides=COLUMNS)
+    if records.columns != [*COLUMNS] or any(column.has_nulls() for column in records):
+        raise InputError(f"{path}: must have {', '.join(COLUMNS)} in every row")
+    return records
 
 
 def page(rows: list[dict[str, Any]]) -> str:

@@ -15,17 +15,21 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import torch
 import torch.distributed
-from safetensors import SafetensorError, safe_open
+from pydantic import Field
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from typing_extensions import TypedDict
 
 from cadmus import config, isa
 from cadmus.common.files import as_input_error, flush, flush_directory
 from cadmus.common.provenance import commit, versions
-from cadmus.errors import InputError
+from cadmus.config.fields import STRICT, Count, NonNegative, Positive
+from cadmus.errors import InputError, reading
 from cadmus.train import state
 
 METADATA = "meta.json"
@@ -36,6 +40,47 @@ VISIBLE_SECONDS = 120
 """Time that a shared file system may take to show a checkpoint to another node."""
 FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "compile"}
 """Fields of the section train that a resumed run may change: losses change by rounding at most."""
+
+
+class _Config(TypedDict):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    seed: Count
+    model: dict[str, Any]
+    train: dict[str, Any]
+
+
+class _Progress(TypedDict):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    loss: float
+    completion_loss: float
+    tokens: Count
+    programs: Count
+    flops: NonNegative
+    seconds: NonNegative
+
+
+class _Order(TypedDict):
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    # Those of cadmus.train.order.Pace: counts, and errors.
+    pace: Annotated[list[list[Count | NonNegative]], Field(min_length=2, max_length=2)]
+    errors: list[NonNegative]
+
+
+class _Metadata(TypedDict):
+    """The file ``meta.json`` of a checkpoint."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+
+    step: Positive
+    adam_steps: Count
+    progress: _Progress
+    order: _Order
+    instruction_set: str
+    data: str
+    config: _Config
 
 
 def describe(run: config.Config, data_digest: str, world_size: int) -> dict[str, Any]:
@@ -130,7 +175,7 @@ def save(
             "versions": versions(),
             "commit": commit(),
         }
-        checkpoint = directory / f"step-{step:08d}"
+        checkpoint = directory / _name(step)
         writing = directory / f"{UNFINISHED}{checkpoint.name}"
         try:
             with as_input_error(checkpoint):
@@ -228,13 +273,23 @@ class Saved:
     order: dict[str, Any]
     _file: Any
 
-    def tensor(self, name: str) -> Tensor:
-        """Read the tensor of a :func:`cadmus.train.state.key`; InputError if the file is damaged."""
-        try:
+    def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Read the tensor of a :func:`cadmus.train.state.key`.
+
+        Raises:
+            InputError: the file is damaged, or the tensor is not fp32, of another shape or not finite.
+        """
+        path, fix = self.path / STATE, _fix(self.path)
+        with reading(path, fix):
             tensor: Tensor = self._file.get_tensor(name)
-            return tensor
-        except SafetensorError as error:
-            raise _damaged(self.path / STATE, error) from None
+        found = tensor.dtype, tuple(tensor.shape)
+        if found != (torch.float32, shape):
+            raise InputError(
+                f"{path}: {name}: must be torch.float32 {shape}, got {found[0]} {found[1]}; {fix}"
+            )
+        if not tensor.isfinite().all():
+            raise InputError(f"{path}: {name}: has NaN or infinite values; {fix}")
+        return tensor
 
 
 @contextmanager
@@ -244,31 +299,31 @@ def opened(checkpoint: Path, description: dict[str, Any]) -> Iterator[Saved]:
     Raises:
         InputError: another dataset, model or training wrote it, or it is damaged.
     """
-    path = checkpoint / METADATA
-    try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
-        step, adam_steps = metadata["step"], metadata["adam_steps"]
-        progress, order = metadata["progress"], metadata["order"]
-        found, expected = _identity(metadata), _identity(description)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise _damaged(path, error) from None
+    path, fix = checkpoint / METADATA, _fix(checkpoint)
+    metadata: dict[str, Any] = {**config.read_json(path, _Metadata, fix)}
+    step = metadata["step"]
+    if checkpoint.name != _name(step):
+        raise InputError(f"{path}: step: must be that of {checkpoint.name}, got {step}; {fix}")
+    steps = description["config"]["train"]["steps"]
+    found, expected = _identity(metadata), _identity(description)
     for key in {**expected, **found}:
         if found.get(key) != expected.get(key):
             raise InputError(
                 f"{checkpoint} has {key} {found.get(key)}, this run has {expected.get(key)}; "
                 f"delete {checkpoint.parent} or give the run another name"
             )
+    if step > steps:
+        raise InputError(f"{path}: step: must be at most train.steps {steps}, got {step}; {fix}")
     path = checkpoint / STATE
-    try:
+    with reading(path, fix):
         file = safe_open(path, "pt")
-    except (OSError, SafetensorError) as error:
-        raise _damaged(path, error) from None
     with file:
-        yield Saved(checkpoint, step, adam_steps, progress, order, file)
+        yield Saved(checkpoint, step, metadata["adam_steps"], metadata["progress"], metadata["order"], file)
 
 
-def _damaged(path: Path, error: Exception) -> InputError:
-    reason = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
-    return InputError(
-        f"{path}: damaged ({reason}); delete {path.parent} to resume from the checkpoint before it"
-    )
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def _fix(checkpoint: Path) -> str:
+    return f"delete {checkpoint} to resume from the checkpoint before it"

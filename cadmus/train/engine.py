@@ -5,7 +5,6 @@ import logging
 import math
 import os
 import shutil
-import socket
 import sysconfig
 import warnings
 from datetime import timedelta
@@ -18,7 +17,7 @@ from cadmus import config
 from cadmus.common.cores import cores
 from cadmus.errors import InputError, RankLocalError
 from cadmus.model.gpt import GPT
-from cadmus.train import devices
+from cadmus.train import devices, loopback
 
 MUON_MOMENTUM = 0.95
 PATIENCE = timedelta(hours=1)
@@ -39,11 +38,12 @@ def start_process() -> torch.device:
     """
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}.items():
         os.environ.setdefault(name, value)
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_ADDR", loopback.HOST)
+    store = None
     if "MASTER_PORT" not in os.environ:
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            os.environ["MASTER_PORT"] = str(unused.getsockname()[1])
+        loopback.use_interface()
+        store = loopback.store()
+        os.environ["MASTER_PORT"] = str(store.port)
     local_rank, local_ranks = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     try:
         devices.check(local_ranks)
@@ -71,6 +71,8 @@ def start_process() -> torch.device:
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
     backend = "nccl" if device.type == "cuda" else "gloo"
     deepspeed.init_distributed(backend, verbose=False, timeout=PATIENCE)
+    # The process group shares its server by now.
+    del store
     return device
 
 

@@ -7,11 +7,7 @@ import torch
 from torch import distributed
 
 from cadmus import config
-from cadmus.errors import CadmusError, InputError, RankLocalError
-
-
-class Interrupted(CadmusError):
-    """A signal stopped the training after it saved a checkpoint."""
+from cadmus.errors import InputError, RankLocalError
 
 
 @contextmanager

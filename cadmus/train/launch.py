@@ -6,17 +6,18 @@
 import logging
 import os
 import sys
-from typing import Any
 from uuid import uuid4
 
+from cadmus.common import interrupts
 from cadmus.common.cores import cores
 from cadmus.config import Train
 from cadmus.errors import InputError
+from cadmus.train import loopback
 from cadmus.train.slurm import Nodes
 
 FEWEST_PROGRAMS = 32
 """Programs per step and CPU rank; with fewer, another rank costs more than it saves."""
-SAVE_SECONDS = "600"
+SAVE_SECONDS = 600.0
 """Time that a rank has to save its checkpoint after SIGTERM before it is killed."""
 
 
@@ -44,12 +45,15 @@ def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
 
 
 def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int:
-    """Run ``command`` as ``count`` ranks over all nodes and forward SIGTERM and SIGINT to them.
+    """Run ``command`` as ``count`` ranks over all nodes.
+
+    SIGTERM and SIGINT end this process with exit code 1, once the ranks that it started have ended: they get
+    SIGTERM and :data:`SAVE_SECONDS` to save their checkpoint.
 
     ``nodes`` call this function together; None is this machine alone.
 
     Returns:
-        Exit code of the first rank that failed, 1 if a signal stopped or killed it, or 0.
+        Exit code of the first rank that failed, 1 if a signal killed it, or 0.
 
     Raises:
         InputError: the nodes cannot share so many ranks equally.
@@ -59,39 +63,35 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
             f"train.ranks: {count} ranks cannot be shared equally by the {nodes.size} nodes of job "
             f"{nodes.job}"
         )
-    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # The agent logs a traceback if the first node leaves first; these modules set their own levels.
     for name in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SAVE_SECONDS)
-    rendezvous: dict[str, Any] = (
-        {"run_id": str(uuid4()), "rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}
-        if nodes is None
-        else {
-            "run_id": nodes.job,
-            "rdzv_backend": "static",
-            "rdzv_endpoint": nodes.endpoint,
-            "rdzv_configs": {"rank": nodes.rank},
-        }
-    )
-    node_count = 1 if nodes is None else nodes.size
+    # Of the signals, these two alone: torch loses track of a rank if its handler interrupts the start.
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", f"{SAVE_SECONDS:.0f}")
+    if nodes is None:
+        loopback.use_interface()
+        store = loopback.store()
+        nodes = Nodes(1, 0, f"{loopback.HOST}:{store.port}", str(uuid4()))
     settings = LaunchConfig(
-        min_nodes=node_count,
-        max_nodes=node_count,
-        nproc_per_node=count // node_count,
+        min_nodes=nodes.size,
+        max_nodes=nodes.size,
+        nproc_per_node=count // nodes.size,
+        run_id=nodes.job,
+        rdzv_backend="static",
+        rdzv_endpoint=nodes.endpoint,
+        rdzv_configs={"rank": nodes.rank},
         max_restarts=0,
-        **rendezvous,
     )
     try:
-        elastic_launch(settings, command[0])(*command[1:])
+        with interrupts.waiting_for_children(SAVE_SECONDS):
+            elastic_launch(settings, command[0])(*command[1:])
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         return max(failure.exitcode, 1)
-    except SignalException:
-        return 1
     return 0
 
 

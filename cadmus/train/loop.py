@@ -14,14 +14,14 @@ from torch.nn import functional as F
 
 from cadmus import config
 from cadmus.common.seeds import seed_of
-from cadmus.errors import InputError, RankLocalError
+from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
 from cadmus.programs import Samples
 from cadmus.train import checkpoint, data, engine, state
 from cadmus.train.display import Display
-from cadmus.train.errors import Interrupted, memory_errors, rank_local_errors
+from cadmus.train.errors import memory_errors, rank_local_errors
 from cadmus.train.labels import NO_TARGET, columns, state_outputs
 from cadmus.train.loader import Loader
 from cadmus.train.metrics import START, StepResult, advance, metrics_writer, record
@@ -144,7 +144,17 @@ class Training:
             model = self._model()
             state.load_weights(model, saved.tensor)
             self.engine = engine.initialize(model, self.config.train, self.world_size)
-            state.restore(self.engine, saved.tensor, saved.adam_steps)
+            try:
+                state.restore(self.engine, saved.tensor, saved.adam_steps)
+            except FloatingPointError as error:
+                path = saved.path / checkpoint.STATE
+                raise InputError(f"{path}: weights give {error}; delete {saved.path}") from None
+            counts = {len(part) for part in (*saved.order["pace"], saved.order["errors"])}
+            if self.config.train.order != "mixed" and counts != {len(self.errors)}:
+                path = saved.path / checkpoint.METADATA
+                raise InputError(
+                    f"{path}: order: must have {len(self.errors)} templates; delete {saved.path}"
+                )
         self.step, self.progress = saved.step, saved.progress
         self.pace, self.errors = Pace(*saved.order["pace"]), saved.order["errors"]
 
@@ -302,7 +312,7 @@ class Training:
         weights = state.gather(self.engine, (state.WEIGHT,))
         if self.rank == 0:
             model = GPT(self.config.model)
-            state.load_weights(model, weights.__getitem__)
+            state.load_weights(model, lambda key, shape: weights[key])
             metadata = {
                 "config": self.config.model_dump(),
                 "data_digest": self.data_digest,

@@ -16,14 +16,17 @@
 ======================== ==========================================================================
 """
 
+import errno
+import fcntl
 import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from cadmus.common.files import as_input_error, replacing
+from cadmus.errors import InputError, reading
 from cadmus.train.errors import rank_local_errors
 
 Progress = dict[str, Any]
@@ -86,17 +89,23 @@ def metrics_writer(path: Path, step: int, enabled: bool) -> Iterator[Callable[[d
         A function that writes the record of a step; it does nothing unless ``enabled``.
 
     Raises:
-        RankLocalError: the file cannot be written.
+        RankLocalError: the file cannot be written, holds something else, or another training writes to it.
     """
     if not enabled:
         yield lambda record: None
         return
     with rank_local_errors(), as_input_error(path):
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        with replacing(path) as temporary:
-            kept = [line + "\n" for line in lines if _step_of(line) <= step]
-            temporary.write_text("".join(kept), encoding="utf-8")
-        file = path.open("a", encoding="utf-8", buffering=1)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as earlier:
+            _lock(earlier, path)
+            with reading(path, "choose another file for the metrics"):
+                earlier.seek(0)
+                lines = earlier.read().decode("utf-8").splitlines()
+            with replacing(path) as temporary:
+                kept = [line + "\n" for line in lines if _step_of(line) <= step]
+                temporary.write_text("".join(kept), encoding="utf-8")
+                file = temporary.open("a", encoding="utf-8", buffering=1)
+                _lock(file, path)
 
     def write(record: dict[str, Any]) -> None:
         with rank_local_errors(), as_input_error(path):
@@ -110,9 +119,24 @@ def metrics_writer(path: Path, step: int, enabled: bool) -> Iterator[Callable[[d
             file.close()
 
 
+def _lock(file: IO[Any], path: Path) -> None:
+    """Lock an open file until it is closed, on file systems that have locks.
+
+    Raises:
+        InputError: another training holds the lock.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"{path}: another training writes to it; choose another file") from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOTSUP):
+            raise
+
+
 def _step_of(line: str) -> float:
     """The step of a line; infinite if the line is truncated."""
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return math.inf

@@ -49,7 +49,7 @@ def find_snapshots(directory: Path) -> list[Path]:
     Raises:
         InputError: there are none.
     """
-    found = sorted(directory.glob("step-*"))
+    found = sorted(path for path in directory.glob("step-*") if path.name.removeprefix("step-").isdecimal())
     if not found:
         raise InputError(f"{directory}: no snapshots; give the directory of `cadmus train --snapshots`")
     return found

@@ -41,23 +41,30 @@ def gather(engine: Any, wanted: tuple[str, ...] | None = None) -> dict[str, Tens
             if wanted is None or kind in wanted:
                 full = _full(engine, parameter, kind)
                 if first:
-                    shape = getattr(parameter, "ds_shape", parameter.shape)
+                    shape = full_shape(parameter)
                     gathered[key(kind, name)] = full.detach().view(shape).to("cpu", copy=True)
     return gathered
 
 
-def restore(engine: Any, read: Callable[[str], Tensor], adam_steps: int) -> None:
+Read = Callable[[str, tuple[int, ...]], Tensor]
+"""Returns the tensor of a :func:`key`, which has the given shape."""
+
+
+def restore(engine: Any, read: Read, adam_steps: int) -> None:
     """Restore a gathered state in a new engine whose model has its weights already.
 
     Args:
         engine: DeepSpeed's, before its first step.
-        read: returns the tensor of a :func:`key`.
+        read: returns the full tensors.
         adam_steps: step count for Adam's bias correction.
+
+    Raises:
+        FloatingPointError: the weights give infinite logits.
     """
     _make_optimizer_state(engine)
     for name, parameter in engine.module.named_parameters():
         for kind in kinds(parameter):
-            _scatter(engine, parameter, kind, read(key(kind, name)))
+            _scatter(engine, parameter, kind, read(key(kind, name), full_shape(parameter)))
     for state in _optimizer(engine).state.values():
         if isinstance(state.get("step"), Tensor):
             state["step"].fill_(adam_steps)
@@ -65,16 +72,21 @@ def restore(engine: Any, read: Callable[[str], Tensor], adam_steps: int) -> None
             state["step"] = adam_steps
 
 
-def load_weights(model: nn.Module, read: Callable[[str], Tensor]) -> None:
-    """Copy weights into a model that no engine wraps yet; ``read`` returns the tensor of a :func:`key`."""
+def load_weights(model: nn.Module, read: Read) -> None:
+    """Copy weights into a model that no engine wraps yet."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(read(key(WEIGHT, name)))
+            parameter.copy_(read(key(WEIGHT, name), full_shape(parameter)))
 
 
 def count_adam_steps(engine: Any) -> int:
     """Return the step count of Adam."""
     return max(int(state["step"]) for state in _optimizer(engine).state.values() if "step" in state)
+
+
+def full_shape(parameter: nn.Parameter) -> tuple[int, ...]:
+    """Return the shape of a parameter, which ZeRO stage 3 may have partitioned."""
+    return tuple(getattr(parameter, "ds_shape", parameter.shape))
 
 
 def key(kind: str, name: str) -> str:
@@ -95,7 +107,10 @@ def _make_optimizer_state(engine: Any) -> None:
     # torch.compile specializes a dimension that equals a model size; 11 and 7 are not model sizes.
     tokens = torch.zeros((11, 7), dtype=torch.int64, device=engine.device)
     for _ in range(engine.gradient_accumulation_steps()):
-        engine.backward(0.0 * engine(tokens, tokens, tokens).float().sum(), scale_wrt_gas=False)
+        loss = 0.0 * engine(tokens, tokens, tokens).float().sum()
+        if not loss.isfinite():
+            raise FloatingPointError("infinite logits")
+        engine.backward(loss, scale_wrt_gas=False)
         engine.step()
     _link(engine)
 

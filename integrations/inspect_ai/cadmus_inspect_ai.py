@@ -41,6 +41,8 @@ def cadmus(
     Raises:
         InputError: no such question, split, alphabet or field.
     """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise InputError(f"size: must be a whole number of at least 1, got {size!r}")
     if question not in QUESTIONS:
         raise InputError(f"no question {question!r}; {suggest(question, QUESTIONS)}")
     endless = tasks(QUESTIONS[question].template, split, question=question, seed=seed, dataset=dataset)

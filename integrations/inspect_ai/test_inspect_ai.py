@@ -71,6 +71,9 @@ def test_split_and_difficulty():
     ("options", "message"),
     [
         ({"question": "equalitty"}, "no question 'equalitty'; did you mean 'equality'"),
+        ({"size": -1}, "size: must be a whole number of at least 1, got -1"),
+        ({"seed": "x"}, "seed: must be a whole number of at least 0, got 'x'"),
+        ({"split": 3}, "no split 3; there are train"),
         ({"split": "tset"}, "no split 'tset'; did you mean 'test'"),
         ({"question": "random", "alphabet": "normal"}, "random: has no prompt in normal symbols"),
     ],

@@ -45,6 +45,8 @@ class CadmusConfig:
         Raises:
             InputError: one is wrong.
         """
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
+            raise InputError(f"size: must be a whole number of at least 1, got {self.size!r}")
         self.tasks(0)
         question_text("", self.question or self.template, self.alphabet)
 

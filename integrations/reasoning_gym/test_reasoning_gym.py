@@ -63,6 +63,7 @@ def test_difficulty():
     ("options", "message"),
     [
         ({"template": "equalitty"}, "no template 'equalitty'; did you mean 'equality'"),
+        ({"size": 0}, "size: must be a whole number of at least 1, got 0"),
         ({"split": "tset"}, "no split 'tset'; did you mean 'test'"),
         ({"alphabet": "words"}, "no alphabet 'words'; there are program, normal, alternate"),
         ({"template": "random", "alphabet": "normal"}, "random: has no prompt in normal symbols"),

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -12,11 +13,16 @@ import click
 import numpy as np
 
 from cadmus import Cadmus, Task, tasks, verify
+from cadmus.cli.options import PositiveNumber, WholeNumber
+from cadmus.common.files import check_writable
+from cadmus.common.provenance import commit
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text, bootstrap, gap_as_text, gap_interval
 from cadmus.llm.prompt import completion_in, question_text
+from cadmus.model.export import weights_digest
 from cadmus.model.shipped import named_or_default
 
+COUNT = WholeNumber(1)
 Reward = Callable[..., list[float]]
 
 
@@ -55,10 +61,22 @@ def solved(end: int, alphabet: str = "program", dataset: Mapping[str, Any] | Non
 
 def measure(directory: Path, held_out: list[Task], dataset: Mapping[str, Any] | None = None) -> np.ndarray:
     """Return which tasks the greedy completions of an exported model solve: bool, shape (n,)."""
-    prompts, references, _, _, questions = (list(column) for column in zip(*held_out, strict=True))
-    completions, ended = Cadmus.load(directory).complete(prompts)
-    verdicts = verify(prompts, completions.to_strings(), references, questions, ended=ended, dataset=dataset)
+    completions, ended = Cadmus.load(directory).complete([task.prompt for task in held_out])
+    return _solved(held_out, completions.to_strings(), ended, dataset)
+
+
+def _solved(
+    found: list[Task], completions: list[str], ended: Any, dataset: Mapping[str, Any] | None
+) -> np.ndarray:
+    prompts, references, _, _, questions = (list(column) for column in zip(*found, strict=True))
+    verdicts = verify(prompts, completions, references, questions, ended=ended, dataset=dataset)
     return np.array([verdict.solved for verdict in verdicts])
+
+
+def constant(training: list[Task], held_out: list[Task], dataset: Mapping[str, Any]) -> np.ndarray:
+    """Return which held-out tasks the most frequent reference of training tasks solves: bool, shape (n,)."""
+    completion = Counter(task.reference for task in training).most_common(1)[0][0]
+    return _solved(held_out, [completion] * len(held_out), True, dataset)
 
 
 @click.command()
@@ -73,13 +91,13 @@ def measure(directory: Path, held_out: list[Task], dataset: Mapping[str, Any] | 
 @click.option(
     "--dataset", default="{}", help="Difficulty, as JSON: fields of the section dataset of a config."
 )
-@click.option("--steps", default=200, show_default=True)
-@click.option("--prompts", default=32, show_default=True, help="Prompts per step.")
-@click.option("--samples", default=8, show_default=True, help="Completions per prompt.")
-@click.option("--tokens", default=24, show_default=True, help="Most tokens of a completion.")
-@click.option("--learning-rate", default=1e-4, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-@click.option("--held-out", default=1000, show_default=True, help="Test programs to measure on.")
+@click.option("--steps", type=COUNT, default=200, show_default=True)
+@click.option("--prompts", type=COUNT, default=32, show_default=True, help="Prompts per step.")
+@click.option("--samples", type=WholeNumber(2), default=8, show_default=True, help="Completions per prompt.")
+@click.option("--tokens", type=COUNT, default=24, show_default=True, help="Most tokens of a completion.")
+@click.option("--learning-rate", type=PositiveNumber(), default=1e-4, show_default=True)
+@click.option("--seed", type=WholeNumber(0), default=1, show_default=True)
+@click.option("--held-out", type=COUNT, default=1000, show_default=True, help="Test programs to measure on.")
 def grpo(
     model: Path | None,
     output: Path,
@@ -97,11 +115,12 @@ def grpo(
     """Train a model with GRPO on train programs, and measure *solved* on test programs before and after."""
     try:
         difficulty = json.loads(dataset)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"--dataset: not valid JSON ({error})") from None
+    check_writable(output, directory=True)
     source = named_or_default(model)
     options = {"question": question, "seed": seed, "dataset": difficulty}
-    training = tasks(template, "train", **options)
+    training = list(islice(tasks(template, "train", **options), steps * prompts))
     test = list(islice(tasks(template, "test", **options), held_out))
     try:
         from datasets import Dataset
@@ -131,7 +150,7 @@ def grpo(
             bf16=False,
             gradient_checkpointing=False,
         ),
-        train_dataset=Dataset.from_list([row(task) for task in islice(training, steps * prompts)]),
+        train_dataset=Dataset.from_list([row(task) for task in training]),
         processing_class=tokenizer,
     )
     trainer.train()
@@ -139,17 +158,29 @@ def grpo(
     # What makes it an export of Cadmus.
     shutil.copy(source / "meta.json", output)
     after = measure(output, test, difficulty)
-    counts, programs = np.stack([after, before], axis=-1)[None].astype(float), np.ones((1, held_out))
+    measured = {"after": after, "before": before, "baseline": constant(training, test, difficulty)}
+    counts, programs = np.stack(list(measured.values()), axis=-1)[None].astype(float), np.ones((1, held_out))
     result = {
         name: as_text(
             float(right.mean()), *(float(bound[0]) for bound in bootstrap(counts[..., [i]], programs))
         )
-        for i, (name, right) in enumerate((("after", after), ("before", before)))
+        for i, (name, right) in enumerate(measured.items())
     }
-    gap = gap_as_text(float(after.mean() - before.mean()), *gap_interval(counts, programs))
-    result |= {"gap": gap, "test programs": held_out, "question": question or template, "steps": steps}
+    gap = gap_as_text(float(after.mean() - before.mean()), *gap_interval(counts[..., :2], programs))
+    result |= {
+        "gap": gap,
+        "config": {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in click.get_current_context().params.items()
+        },
+        "weights": weights_digest(source),
+        "commit": commit(),
+    }
     (output / "grpo.json").write_text(json.dumps(result, indent=2) + "\n")
-    click.echo(f"solved: before {result['before']}, after {result['after']}, gap {gap} points")
+    click.echo(
+        f"solved: before {result['before']}, after {result['after']}, gap {gap} points; "
+        f"most frequent completion {result['baseline']}"
+    )
 
 
 def main() -> None:

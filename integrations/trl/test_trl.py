@@ -63,7 +63,13 @@ def test_grpo_writes_an_export_and_its_measures(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("solved: before ")
     result = json.loads((tmp_path / "model" / "grpo.json").read_text())
-    assert (result["test programs"], result["question"], result["steps"]) == (40, "equality", 2)
+    assert {name: result["config"][name] for name in ("held_out", "template", "steps", "seed")} == {
+        "held_out": 40,
+        "template": "equality",
+        "steps": 2,
+        "seed": 1,
+    }
+    assert {"before", "after", "gap", "baseline", "weights", "commit"} <= result.keys()
     completions, _ = Cadmus.load(tmp_path / "model").complete(["34+"])
     assert completions.to_strings()[0].endswith("=")
 
@@ -75,6 +81,9 @@ def test_grpo_writes_an_export_and_its_measures(tmp_path):
         (["--model", "nowhere"], "nowhere is not a model export"),
         (["--dataset", '{"max_lenght": 3}'], "dataset: max_lenght"),
         (["--dataset", "{3}"], "--dataset: not valid JSON"),
+        (["--dataset", "[" * 100_000], "--dataset: not valid JSON"),
+        (["--steps", "0"], "Invalid value for '--steps': 0 is not in the range x>=1."),
+        (["--learning-rate", "nan"], "Invalid value for '--learning-rate'"),
     ],
 )
 def test_bad_options_are_one_line(options, message, tmp_path):

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from cadmus.checks import kills
 from cadmus.cli.main import cadmus
+from cadmus.errors import Interrupted
 from cadmus.model import WEIGHTS
 
 
@@ -65,6 +66,5 @@ def test_command_can_be_interrupted(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(kills, "survive", survive)
-    result = CliRunner().invoke(cadmus, ["kills", "--kills", "3"])
-    assert result.exit_code == 1
-    assert "interrupted after 1 of 3 kills" in result.output
+    with pytest.raises(Interrupted, match="interrupted after 1 of 3 kills"):
+        CliRunner().invoke(cadmus, ["kills", "--kills", "3"], catch_exceptions=False)

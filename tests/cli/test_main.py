@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from cadmus import isa
-from cadmus.cli.main import SECTIONS, cadmus
+from cadmus.cli.main import SECTIONS, cadmus, main
 from cadmus.cli.options import MODEL
 from cadmus.model import shipped
 from tests.cli.terminal import ROOT, Terminal
@@ -102,7 +102,9 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["sample", "equalty"], "no template 'equalty'; did you mean 'equality'?"),
         (["sample", "equality", "--split", "tset"], "no split 'tset'; did you mean 'test'?"),
         (["sample", "equality", "-n", "x"], "'x' is not a valid whole number"),
-        (["sample", "equality", "-n", "-3"], "-3 is not in the range x>=0"),
+        (["sample", "equality", "-n", "-3"], "-3 is not in the range 0<=x<=8000000"),
+        (["sample", "equality", "-n", "100000000000"], "is not in the range 0<=x<=8000000"),
+        (["isa", "--\x1b[2J\x07"], "no such option --\\x1b[2J\\x07"),
         (
             ["shard", "x", "--template", "equality", "--split", "tran", "--number", "0"],
             "no split 'tran'; did you",
@@ -132,6 +134,37 @@ def test_an_invalid_command_is_one_line_with_a_suggestion(arguments, message) ->
     assert done.stderr.startswith("cadmus: error: ")
     assert done.stderr.count("\n") == 1
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run -", "complete -", "repl --no-model"])
+def test_a_closed_standard_input_is_one_line(command) -> None:
+    shell = ["sh", "-c", f"{sys.executable} -m cadmus {command} <&-"]
+    done = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "cadmus: error: standard input: is closed; pipe programs into it, or open it with </dev/null\n"
+    )
+
+
+def test_an_encoding_without_a_character_of_the_output_is_one_line() -> None:
+    done = run("isa", "--markdown", PYTHONIOENCODING="latin-1")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "cadmus: error: standard output: encoding latin-1 has no '\\u2192'; set PYTHONIOENCODING=utf-8\n"
+    )
+
+
+def test_too_little_memory_is_one_line(monkeypatch, capsys) -> None:
+    def no_memory(**options: object) -> None:
+        raise MemoryError("Unable to allocate 2.00 TiB")
+
+    monkeypatch.setattr(cadmus, "main", no_memory)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr().err == (
+        "cadmus: error: out of memory (Unable to allocate 2.00 TiB); ask for less at a time\n"
+    )
 
 
 @pytest.mark.parametrize(("program", "code"), [("34+7=", 0), ("34+8=", 0), ("q", 2)])

@@ -50,3 +50,9 @@ def test_help_imports_no_server_package():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
     assert "--port" in done.stdout
+
+
+def test_control_characters_of_a_name_are_escaped(export, monkeypatch):
+    monkeypatch.setattr("cadmus.cli.serve.run_server", lambda app, listener: None)
+    done = CliRunner().invoke(command, ["--model", str(export), "--port", "0", "--name", "a\x1b[2J\x07"])
+    assert done.output.startswith(r"a\x1b[2J\x07 is served at http")

@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import uvicorn
+from starlette.applications import Starlette
 
-from cadmus.cli.server import listening, stoppable
+from cadmus.cli.server import listening, run_server, stoppable
 from tests.checkout import ROOT, environment_of
 
 INTERRUPTED_IMPORT = """
@@ -65,6 +67,13 @@ def test_signal_handlers_are_restored():
     with stoppable():
         assert all(signal.getsignal(number) not in former for number in numbers)
     assert [signal.getsignal(number) for number in numbers] == former
+
+
+def test_a_closed_standard_output_is_no_problem(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server, sockets: None)
+    with listening("127.0.0.1", 0) as listener:
+        run_server(Starlette(), listener)
 
 
 def test_no_delay():

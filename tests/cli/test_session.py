@@ -87,6 +87,8 @@ def test_columns_stay_aligned_after_a_wide_stack(guessing) -> None:
         (",undo 1 2", ",undo 1 2: write ,undo [N]"),
         (",undo x", ",undo x: N must be"),
         (",undo 0", ",undo 0: N must be"),
+        (",undo " + "9" * 5_000, ",undo 99999999999999999999: N must be"),
+        ("1" * 100_000, "a program has at most 1,000 instructions here"),
         (",complete", "has no model"),
     ],
 )

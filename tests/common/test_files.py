@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from cadmus.common.files import check_writable, replacing
+from cadmus.common.files import check_writable, replacing, replacing_together
 from cadmus.config import Model, load_config
 from cadmus.dataset import parquet
 from cadmus.dataset.sampler import sample
@@ -82,3 +82,21 @@ def test_check_writable_finds_problems_and_creates_nothing(tmp_path):
         check_writable(tmp_path / "file" / "below")
     with no_space(), pytest.raises(InputError, match="File too large"):
         check_writable(tmp_path / "other")
+
+
+def test_files_of_a_set_are_written_together_or_not_at_all(tmp_path) -> None:
+    (tmp_path / "a").write_text("old")
+
+    def fail() -> None:
+        with replacing_together() as replaced:
+            for name in "ab":
+                replaced(tmp_path / name).write_text("new")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+    with replacing_together() as replaced:
+        for name in "ab":
+            replaced(tmp_path / name).write_text("new")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["new", "new"]

@@ -40,3 +40,7 @@ def test_markup_is_escaped() -> None:
         "</tbody>",
         "</table>",
     ]
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    assert plain(["a\x1b[2J"], [["\x07"]]).split() == [r"a\x1b[2J", r"\x07"]

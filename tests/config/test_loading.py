@@ -1,6 +1,7 @@
 """Reading of config files and their errors."""
 
 import pickle
+import re
 
 import pytest
 
@@ -30,6 +31,37 @@ def test_unreadable_files(tmp_path):
     path.write_bytes(b"name: \xff")
     with pytest.raises(InputError, match="not UTF-8"):
         load_config(path)
+
+
+BOMB = "".join(f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20))
+MERGE_BOMB = "".join(f"  a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 5000, "nested too deeply"),
+        ("{a: " * 5000, "nested too deeply"),
+        ("a: 0x" + "f" * 5000, "line 1: not valid YAML: an integer too large"),
+        ("[name]: x", "line 1: not valid YAML: a list or a mapping as a key"),
+        ("{a: 1}: x", "line 1: not valid YAML: a list or a mapping as a key"),
+        ("extends: quick\nname: a\ntrain: !!set {a}", "train: must be a mapping, got {'a'}"),
+        ("name: 2020-99-99", "not readable (month must be in 1..12)"),
+        ("seed: !!int abc", "not readable (invalid literal for int() with base 10: 'abc')"),
+        ("seed: !!bool abc", "not readable"),
+        ("seed: " + "9" * 5000, "not readable (Exceeds the limit (4300 digits)"),
+        ("a: &a [*a]", "line 1: not valid YAML: an alias inside of what it names"),
+        ("values:\n  a0: &a0 [1]\n" + BOMB, "not valid YAML: more than 1,000,000 values"),
+        ("values:\n  a0: &a0 {b: 1}\n" + MERGE_BOMB, "not valid YAML: more than 1,000,000 values"),
+    ],
+)
+def test_errors_of_the_yaml_library_are_one_line_with_the_file(tmp_path, text, message):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(str(path))
+    assert len(str(caught.value)) < 400
 
 
 def test_count_of_problems():

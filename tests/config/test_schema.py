@@ -11,6 +11,7 @@ from tests.config.quick import QUICK, VALUES, changed
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
+        ("train.betas", [1.0, 1.0], "train.betas.0: must be below 1, got 1.0"),
         ("train.stepz", 3, "train.stepz: no such key; did you mean 'steps'?"),
         ("trian", {}, "trian: no such key; did you mean 'train'?"),
         ("dataset.templates.sums", {}, "dataset.templates.sums: no such key; there are basic_math, equality"),

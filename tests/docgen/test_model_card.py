@@ -159,10 +159,11 @@ def _edit(place, **changes):
         (lambda p: (p / "model/model.safetensors").unlink(), "missing or not readable"),
         (lambda p: _edit(p, isa_digest="0123"), "trained on instruction set 0123"),
         (lambda p: _edit(p, config=None), "meta.json: config: is missing"),
+        (lambda p: _edit(p, versions=None), "meta.json: versions: is missing"),
         (lambda p: _edit(p, config={"name": "x"}), "meta.json: dataset: is missing"),
         (lambda p: _edit(p, steps=30), "metrics.jsonl: step: ends at 20, but the model was trained for 30"),
         (lambda p: (p / "metrics.jsonl").unlink(), "no such result file"),
-        (lambda p: (p / "completions.parquet").write_text("no"), "damaged or not a .parquet file"),
+        (lambda p: (p / "completions.parquet").write_text("no"), "not readable"),
         (lambda p: (p / "model/model.safetensors").write_bytes(b"other"), "evaluate again"),
         (
             lambda p: pl.read_parquet(p / "completions.parquet").write_parquet(p / "completions.parquet"),

@@ -38,7 +38,9 @@ def test_a_readme_without_a_place_for_results_is_an_error():
         with_results(f"{BEGIN}{BEGIN}{END}", ROOT / "docs/results/quick", ROOT)
 
 
-def test_a_finished_run_is_published(tmp_path):
+@pytest.fixture
+def finished(tmp_path):
+    """A finished run and a README to publish it in."""
     published = ROOT / "docs/results/quick"
     results = tmp_path / "results/quick"
     for name in FILES:
@@ -51,7 +53,13 @@ def test_a_finished_run_is_published(tmp_path):
     trained = {"parameters": 7, "steps": 3, "programs": 30, "tokens": 300, "seconds": 90.0, "cores": 2}
     (results / "model/meta.json").write_text(json.dumps(trained))
     (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nold\n{END}\nrest\n")
-    publish(results, tmp_path)
+    return results
+
+
+def test_a_finished_run_is_published(finished, tmp_path, monkeypatch):
+    # The name of the run is not in this path.
+    monkeypatch.chdir(finished)
+    publish(Path("."), tmp_path)
     text = (tmp_path / "README.md").read_text()
     assert "7 parameters, trained on 30 programs (300 tokens) in 3 steps and 1.5 minutes" in text
     assert "commit `0123456789ab`" in text
@@ -59,3 +67,35 @@ def test_a_finished_run_is_published(tmp_path):
     assert text.endswith("rest\n")
     assert "old" not in text
     assert (tmp_path / "docs/results/quick/comparison_grid.png").is_file()
+
+
+def _edit(results, **changes):
+    path = results / "model/meta.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda r: _edit(r, cores="many"), r"meta\.json: cores: must be an integer, got 'many'"),
+        (lambda r: _edit(r, seconds=0), r"meta\.json: seconds: must be above 0"),
+        (lambda r: (r / "model/meta.json").write_text("{}"), r"meta\.json: parameters: is missing"),
+        (lambda r: (r / "model/meta.json").write_text("[" * 100_000), r"meta\.json: nested too deeply"),
+        (
+            lambda r: (r / "experiments/completions.parquet").write_text("no"),
+            "parquet: not readable",
+        ),
+        (
+            lambda r: pl.DataFrame({"x": [1]}).write_parquet(r / "experiments/completions.parquet"),
+            r"completions\.parquet: config_digest: is missing",
+        ),
+        (lambda r: (r / "tables/grid_regions.md").write_bytes(b"\xff"), r"grid_regions\.md: not UTF-8"),
+        (lambda r: (r.parents[1] / "README.md").unlink(), "cannot read .*README.md: No such file"),
+        (lambda r: (r.parents[1] / "README.md").write_text("# Title"), r"README\.md: needs one"),
+    ],
+)
+def test_nothing_is_written_of_a_damaged_run(finished, tmp_path, damage, message):
+    damage(finished)
+    with pytest.raises(InputError, match=message):
+        publish(finished, tmp_path)
+    assert not (tmp_path / "docs").exists()

@@ -10,9 +10,9 @@ from cadmus.evaluate.results import METRICS, accuracy_by, gaps_by, read_results,
 
 def test_results_keep_their_metadata(tmp_path) -> None:
     path = tmp_path / "deep" / "results.parquet"
-    results = pl.DataFrame({"x": [1], "y": [None]}, schema={"x": pl.Int64, "y": pl.Int64})
+    results = pl.DataFrame({"x": [1], "fits": [None]}, schema={"x": pl.Int64, "fits": pl.Int64})
     write_results(results, path, {"commit": "abc"})
-    assert read_results(path, ["x", "y"]).equals(results)
+    assert read_results(path, ["x", "fits"]).equals(results)
     assert pl.read_parquet_metadata(path)["commit"] == "abc"
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
 
@@ -28,11 +28,15 @@ def test_results_without_rows_are_an_error(tmp_path) -> None:
     [
         ("missing.parquet", None, "no such result file"),
         ("results.xlsx", b"", "not a result file; its suffix must be .parquet or .csv or .jsonl"),
-        ("results.parquet", b"PAR1 and no more", "damaged or not a .parquet file"),
-        ("results.jsonl", b'{"step": 1', "damaged or not a .jsonl file"),
+        ("results.parquet", b"PAR1 and no more", "not readable"),
+        ("results.jsonl", b'{"step": 1', "not readable"),
         ("results.csv", b"step\n1\n", "no column 'loss'; needs step, loss; has step"),
         ("results.csv", b"step,loss\n1,low\n", "column 'loss' holds String, not numbers"),
         ("results.jsonl", b'{"step": 1, "loss": [2]}', "column 'loss' holds List"),
+        ("results.csv", b"step,loss\n1.5,2\n", "column 'step' holds Float64, not whole numbers"),
+        ("results.csv", b"step,loss\n,2\n3,2\n", "step: is missing in some rows"),
+        ("results.csv", b"step,loss\n1,-2\n", "loss: must be at least 0 and finite, got -2"),
+        ("results.csv", b"step,loss\n-1,2\n", "step: must be at least 0 and finite, got -1"),
     ],
 )
 def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes | None, message: str) -> None:
@@ -42,6 +46,45 @@ def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes | Non
     with pytest.raises(InputError, match=message) as raised:
         read_results(path, ["step", "loss"])
     assert "\n" not in str(raised.value)
+
+
+COUNTED = pl.DataFrame({"programs": [5, 0], "correct": [3, None]})
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"correct": [6, 0]}, "correct: must be 0 to programs 5, got 6"),
+        ({"correct": [-1, 0]}, "correct: must be at least 0 and finite, got -1"),
+        ({"correct": [None, 0]}, "correct: must be 0 to programs 5, got None"),
+        ({"programs": [None, 0]}, "programs: is missing in some rows"),
+    ],
+)
+def test_impossible_counts_are_an_error(tmp_path, changed, message) -> None:
+    path = tmp_path / "results.csv"
+    COUNTED.write_csv(path)
+    read_results(path, ["programs", "correct"])
+    COUNTED.with_columns(**{name: pl.Series(values) for name, values in changed.items()}).write_csv(path)
+    with pytest.raises(InputError, match=rf"results\.csv: {message}; write it again"):
+        read_results(path, ["programs", "correct"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"verified": [1, 0]}, "verified: must be true or false, got Int64"),
+        ({"policy": ["model", None]}, "policy: is missing in some rows"),
+    ],
+)
+def test_impossible_completions_are_an_error(tmp_path, changed, message) -> None:
+    path = tmp_path / "results.parquet"
+    frame = completions("equality", "model", [True, False])
+    columns = ["policy", "question", "solved", "verified"]
+    frame.write_parquet(path)
+    read_results(path, columns)
+    frame.with_columns(**{name: pl.Series(values) for name, values in changed.items()}).write_parquet(path)
+    with pytest.raises(InputError, match=rf"results\.parquet: {message}"):
+        read_results(path, columns)
 
 
 def completions(
@@ -209,3 +252,9 @@ def test_gaps_of_other_programs_are_refused() -> None:
     graded = pl.concat([model, other]).with_columns(pl.lit(True).alias(metric) for metric in METRICS)
     with pytest.raises(InputError, match="policy ngram: completed other programs than the model"):
         gaps_by(graded, "question")
+
+
+def test_nested_columns_that_nobody_asked_for_are_left_out(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1, "loss": 2.5, "verdict": {"equality": {"solved": 0.5}}}\n')
+    assert read_results(path, ("step", "loss")).columns == ["step", "loss"]

@@ -7,6 +7,7 @@ from starlette.testclient import TestClient
 
 from cadmus import isa, run
 from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset
+from cadmus.explore import inspection
 from cadmus.explore.application import PAGE, application
 from cadmus.explore.inspection import read
 from tests.model.models import FLOAT_NOISE
@@ -59,8 +60,9 @@ def test_complete(client):
         ("inspect?program=.&calls=false", "the program is empty"),
         ("inspect", "program: missing"),
         ("inspect?calls=false&program=" + "1" * (LONGEST_PROGRAM + 1), f"at most {LONGEST_PROGRAM}"),
-        ("attention?program=34&layer=0", "layer: must be 1 to 6, got 0"),
+        ("attention?program=34&layer=0", "layer: must be 1 to 8, got 0"),
         ("attention?program=34&layer=x", "layer: must be an integer, got 'x'"),
+        (f"attention?program=34&layer={'9' * 5000}", "layer: must be an integer, got '9999"),
         ("complete?program=34.", "has its end . at position 3"),
         ("sample?template=equalitty", "no template 'equalitty'"),
     ],
@@ -73,8 +75,11 @@ def test_bad_requests(client, path, message):
 
 def test_only_this_machine_has_access(client):
     assert client.get("/", headers={"Host": "cadmus.example"}).status_code == 400
+    assert client.get("/", headers={"Origin": "http://cadmus.example"}).status_code == 403
     assert client.get("/api/nothing").status_code == 404
-    assert "default-src 'self'" in client.get("/").headers["Content-Security-Policy"]
+    policy = client.get("/").headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
     for path in PAGE.iterdir():
         assert not re.search(r"https?://|@import", path.read_text(encoding="utf-8")), path
 
@@ -83,3 +88,21 @@ def test_longest_program(client):
     assert read("1" * LONGEST_PROGRAM + ".") == "1" * LONGEST_PROGRAM
     longest = {"program": "1" * LONGEST_PROGRAM, "calls": "true"}
     assert client.get("/api/inspect", params=longest).status_code == 200
+
+
+def test_stacks_too_large_to_show(client, monkeypatch):
+    asked = {"program": "1" * 10, "calls": "true"}
+    monkeypatch.setattr(inspection, "MAX_VALUES", 55)
+    assert client.get("/api/inspect", params=asked).status_code == 200
+    monkeypatch.setattr(inspection, "MAX_VALUES", 54)
+    answer = client.get("/api/inspect", params=asked)
+    message = "the stacks have 55 values to show; at most 54; leave out the steps inside calls"
+    assert (answer.status_code, answer.json()["error"]) == (400, message)
+
+
+def test_full_queue(model, monkeypatch):
+    monkeypatch.setattr("cadmus.explore.application.MAX_REQUESTS", 0)
+    with TestClient(application(model, "laptop", Dataset()), base_url="http://127.0.0.1") as busy:
+        answer = busy.get("/api/machine")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert "try again later" in answer.json()["error"]

@@ -137,7 +137,8 @@ def patches() -> pl.DataFrame:
         for layer in range(3)
     ]
     results = pl.DataFrame(rows, schema=["token", "layer", "outcome", "programs", "share"], orient="row")
-    return results.with_columns(low=pl.col("share") - 0.05, high=pl.col("share") + 0.05)
+    low, high = (pl.col("share") - 0.05).clip(0), (pl.col("share") + 0.05).clip(upper_bound=1)
+    return results.with_columns(low=low, high=high)
 
 
 def llm() -> pl.DataFrame:

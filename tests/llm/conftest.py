@@ -26,8 +26,8 @@ def make_run(tmp_path, monkeypatch):
 def start_server(monkeypatch):
     servers = []
 
-    def start_server(*arguments, answer=solve, **faults):
-        server = LlmServer(answer, Faults(**faults), KEY, *arguments)
+    def start_server(*arguments, answer=solve, odd=None, **faults):
+        server = LlmServer(answer, Faults(**faults), KEY, *arguments, odd=odd)
         server.__enter__()
         servers.append(server)
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)

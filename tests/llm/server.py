@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
-from tests.llm.api import Api, ApiError, Faults, Stats, request_key
+from tests.llm.api import ANSWERING, Api, ApiError, Faults, Stats, request_key
 
 # Faults that lose a reply after the work has been done; at most one of them strikes.
 LOSSES = ("dropped", "dropped_halfway", "malformed")
@@ -98,7 +98,8 @@ def seconds(retry_after: str) -> float:
 class LlmServer:
     """The server, on a thread of its own while the context is open.
 
-    ``answer`` gets a request's body and returns the text; it holds up all others while it runs.
+    ``answer`` gets a request's body and returns the text; it holds up all others while it runs. ``odd`` gets
+    the key of a request for an answer and the content of its reply, and returns all bytes to reply instead.
     """
 
     def __init__(
@@ -109,8 +110,10 @@ class LlmServer:
         models: Sequence[str] = ("gpt-test",),
         idempotent: bool = False,
         port: int = 0,
+        odd: Callable[[str, bytes], bytes | None] | None = None,
     ):
         self._faults, self._key, self._idempotent, self._port = faults or Faults(), key, idempotent, port
+        self._odd = odd
         self._api = Api(answer, self._faults, models)
         # Held by the server's thread wherever it counts, and by readers of the counts.
         self._lock = threading.RLock()
@@ -199,6 +202,12 @@ class LlmServer:
         if lost == "dropped":
             return False
         text = frame(status, headers, content)
+        asked = status == 200 and request.path in ANSWERING
+        if asked and self._odd and (replacement := self._odd(key, content)) is not None:
+            with self._lock:
+                self._api.stats.billed[key] += 1
+            writer.write(replacement)
+            return False
         if lost == "dropped_halfway":
             writer.write(text[: len(text) - math.ceil(len(content) / 2)])
             return False

@@ -27,6 +27,15 @@ TEXT, REFUSAL = {"type": "output_text", "text": "<"}, {"type": "refusal", "refus
     ("url", "body", "text", "fault"),
     [
         (CHAT, chat("<"), "<", None),
+        (
+            CHAT,
+            chat([{"type": "text", "text": "<"}, {"type": "thinking"}, {"type": "text", "text": ">"}]),
+            "<>",
+            None,
+        ),
+        (CHAT, chat([]), "", None),
+        (CHAT, chat([REFUSAL]), "no", "refused"),
+        (CHAT, chat("<\ud800"), "<\ufffd", None),
         (CHAT, chat(None), "", None),
         (CHAT, chat("<", "length"), "<", "truncated"),
         (CHAT, chat(None, "length"), "", "truncated"),

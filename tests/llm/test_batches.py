@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from cadmus.cli.main import cadmus
 from cadmus.llm import batches
+from tests.llm.api import Api, ApiError
 from tests.llm.runs import expected_outcomes, outcomes, seen
 from tests.llm.solver import errs
 
@@ -36,12 +37,10 @@ def test_batch_lines_are_matched_by_request(make_run, start_server, name):
 
 
 LOST = [
-    {"missing_id": 0.2},
     {"dropped_lines": 0.3},
-    {"malformed_lines": 0.2},
     {"error_lines": 0.3},
     {"expired": 0.7, "seed": 1},
-    {"missing_id": 0.1, "dropped_lines": 0.1, "malformed_lines": 0.1, "error_lines": 0.2, "duplicated": 0.2},
+    {"dropped_lines": 0.1, "error_lines": 0.2, "duplicated": 0.2},
 ]
 
 
@@ -63,6 +62,27 @@ def test_requests_unanswered_by_a_batch_are_resent(make_run, start_server, fault
     assert rounds > 1
     assert outcomes(run.score()) == expected_outcomes(run, "batch")
     assert len(server.stats.batches) == rounds
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [{"missing_id": 0.2}, {"malformed_lines": 0.2, "duplicated": 0.2}],
+    ids=lambda faults: min(faults),
+)
+def test_damaged_lines_are_resent_only_on_request(make_run, start_server, faults):
+    server = start_server(**faults)
+    run = make_run("batch")
+    submit_and_collect(run)
+    assert outcomes(run.score())["malformed"] > 3
+    assert outcomes(run.score())["unanswered"] == 0
+    assert "nothing is left to send" in run.step("submit")
+    assert set(seen(server, run, "batch")) == {1}
+    for _ in range(20):
+        if not outcomes(run.score())["malformed"]:
+            break
+        run.step("submit", "--again", "malformed")
+        run.step("collect", "--wait", "--every", "0.01")
+    assert outcomes(run.score()) == expected_outcomes(run, "batch")
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -148,4 +168,32 @@ def test_killed_collection_rereads_the_results(make_run, start_server):
     path.write_text("".join(lines[:30]))
     assert "69 answers, 29 repeated" in run.step("collect")
     assert outcomes(run.score()) == expected_outcomes(run, "batch")
+    assert len(server.stats.batches) == 1
+
+
+def test_results_of_an_earlier_config_are_stored(make_run, start_server):
+    server = start_server()
+    run = make_run("batch")
+    run.step("submit")
+    run.configure(max_output_tokens=[32], grid_max_output_tokens=32)
+    run.step("prepare")
+    assert "98 unmatched" in run.step("collect")
+    run.configure(max_output_tokens=[64], grid_max_output_tokens=64)
+    run.step("prepare")
+    assert "nothing is left to send" in run.step("submit")
+    assert outcomes(run.score()) == expected_outcomes(run, "batch")
+    assert set(seen(server, run, "batch")) == {1}
+
+
+def test_batch_that_may_exist_is_not_created_again(make_run, start_server, monkeypatch):
+    """On a server that cannot tell, because it does not list batches."""
+
+    def unlisted(api, query):
+        raise ApiError(404, "Not found.", None)
+
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr(Api, "_list", unlisted)
+    server = start_server(only="POST /v1/batches$", dropped=1)
+    run = make_run("batch")
+    assert "the batch may have been created" in run.refused("submit")
     assert len(server.stats.batches) == 1

@@ -1,7 +1,9 @@
+import json
 import sys
 
 import pytest
 
+from tests.llm.api import Api
 from tests.llm.runs import KEY, PAIRS, posts, seen
 
 
@@ -30,6 +32,10 @@ def test_missing_package(make_run, monkeypatch):
         ({"OPENAI_API_KEY": "schlüssel"}, "OPENAI_API_KEY: has characters that a key cannot have"),
         ({"OPENAI_API_KEY": "sk-another-5678"}, "rejects the key in OPENAI_API_KEY"),
         ({"OPENAI_BASE_URL": "localhost:1"}, "OPENAI_BASE_URL: must be a URL such as http"),
+        ({"OPENAI_BASE_URL": "http://["}, "OPENAI_BASE_URL: must be a URL such as http"),
+        ({"OPENAI_BASE_URL": "http://localhost:99999"}, "OPENAI_BASE_URL: must be a URL such as http"),
+        ({"OPENAI_BASE_URL": "http://:80"}, "OPENAI_BASE_URL: must be a URL such as http"),
+        ({"OPENAI_BASE_URL": "http://a b/v1"}, "OPENAI_BASE_URL: must be a URL such as http"),
         ({"OPENAI_BASE_URL": "http://u:pw@127.0.0.1:9/v1"}, "http://127.0.0.1:9/v1: Connection error"),
     ],
 )
@@ -67,3 +73,19 @@ def test_key_is_in_no_file(make_run, start_server):
     files = [path for path in run.directory.rglob("*") if path.is_file()]
     assert len(files) > 4
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("listed", [[], {"data": [5]}, {"data": {"id": []}}, "gpt-test"], ids=repr)
+def test_odd_list_of_models(make_run, start_server, monkeypatch, listed):
+    route = Api.route
+
+    def odd(api, method, target, *arguments):
+        if target.startswith("/v1/models"):
+            return json.dumps(listed).encode()
+        return route(api, method, target, *arguments)
+
+    monkeypatch.setattr(Api, "route", odd)
+    server = start_server()
+    run = make_run("chat")
+    assert "nothing was sent" in run.refused("submit")
+    assert not posts(server)

@@ -114,9 +114,23 @@ def test_results_of_another_run(make_run, tmp_path):
     run.configure(max_output_tokens=[128], grid_max_output_tokens=128)
     run.step("prepare")
     assert "no line answers a request of this run" in run.refused("collect", file)
-    assert "cannot read the replies" in run.refused("collect", tmp_path / "nothing.jsonl")
+    assert "nothing.jsonl: No such file" in run.refused("collect", tmp_path / "nothing.jsonl")
     file.write_bytes(b"\xff")
     assert "not UTF-8" in run.refused("collect", file)
     file.write_text("nonsense\n")
     assert "no line answers a request" in run.refused("collect", file)
     assert outcomes(run.score())["unanswered"] == 98
+
+
+def test_cut_results_are_replaced_by_whole_ones(make_run, tmp_path):
+    """As after `vllm run-batch` was killed, and run again."""
+    run = make_run("chat-batch")
+    text = "\n".join(json.dumps(vllm_line(line)) for line in run.requests("chat-batch"))
+    file = tmp_path / "replies.jsonl"
+    file.write_text(text[:-30])
+    assert "97 answers, 1 malformed" in run.step("collect", file)
+    assert outcomes(run.score())["malformed"] == 1
+    file.write_text(text)
+    assert "1 answers, 97 repeated" in run.step("collect", file)
+    assert outcomes(run.score())["malformed"] == 0
+    assert "98 repeated" in run.step("collect", file)

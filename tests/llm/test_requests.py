@@ -1,3 +1,6 @@
+import polars as pl
+import pytest
+
 from cadmus.dataset.splits import TEST, split_of
 from cadmus.evaluate.comparisons import grid_programs
 from cadmus.llm.prompt import SYMBOLS, prompt
@@ -84,3 +87,61 @@ def test_outdated_requests(make_run):
     lines = (run.directory / "llm/requests/chat.jsonl").read_text()
     (run.directory / "llm/requests/chat.jsonl").write_text(lines.replace("Answer with", "Guess", 1))
     assert "chat.jsonl: missing or changed" in run.refused("submit")
+
+
+def test_prepare_leaves_other_files_alone(make_run):
+    run = make_run("chat", "batch")
+    folder = run.directory / "llm/requests"
+    texts = {
+        "notes.jsonl": "mine",
+        "stranger.jsonl": "mine",
+        "copy.jsonl": (folder / "chat.jsonl").read_text(),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    # Written by prepare, then changed.
+    changed = (folder / "batch.jsonl").read_text() + '{"mine": true}\n'
+    (folder / "batch.jsonl").write_text(changed)
+    run.configure(models=["chat"])
+    run.step("prepare")
+    assert {name: (folder / name).read_text() for name in texts} == texts
+    assert (folder / "batch.jsonl").read_text() == changed
+    run.configure(models=["chat", "stranger"])
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    assert "stranger.jsonl: was not written by `cadmus llm prepare`; move it away" in run.refused("prepare")
+    assert before == {path: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "5", "{}", '{"url": 3, "body": {}}', '{"url": "x", "body": []}', "[" * 100_000, "\ud800"]
+)
+def test_damaged_requests(make_run, text):
+    run = make_run("chat")
+    path = run.directory / "llm/requests/chat.jsonl"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    for step in (["estimate"], ["submit"], ["score", "--output", run.directory / "answers.parquet"]):
+        assert "chat.jsonl: missing or changed; run `cadmus llm prepare`" in run.refused(*step)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda index: index.drop("x"), "x: missing or damaged"),
+        (lambda index: index.with_columns(x=pl.lit("1")), "x: missing or damaged"),
+        (lambda index: index.with_columns(key=pl.lit(None, pl.String)), "key: missing or damaged"),
+        (lambda index: index.with_columns(model=pl.lit("nobody")), "model: has 'nobody'"),
+        (lambda index: index.with_columns(symbols=pl.lit("greek")), "symbols: has 'greek'"),
+        (lambda index: index.with_columns(program=pl.lit("12=")), "program: not a comparison"),
+        (lambda index: index.with_columns(program=pl.lit("é" * 11)), "program: not a comparison"),
+    ],
+)
+def test_damaged_index(make_run, change, message):
+    run = make_run("chat")
+    path = run.directory / "llm/requests/index.parquet"
+    metadata = pl.read_parquet_metadata(path)
+    metadata.pop("ARROW:schema", None)
+    change(pl.read_parquet(path)).write_parquet(path, metadata=metadata)
+    for step in (["estimate"], ["score", "--output", run.directory / "answers.parquet"]):
+        assert message in run.refused(*step)
+    path.write_bytes(path.read_bytes()[:50])
+    assert "run `cadmus llm prepare`" in run.refused("estimate")

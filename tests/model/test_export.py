@@ -6,11 +6,13 @@ import shutil
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.model import FILES
 from cadmus.model.export import load_export, read_metadata, save_export
+from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from tests.model.models import FLOAT_NOISE, SIZES, random_model, random_programs, unpacked_logits
 
@@ -86,20 +88,70 @@ def _edit_metadata(directory, **changes):
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+def _edit_weights(directory, change):
+    path = directory / "model.safetensors"
+    weights = load_file(path)
+    name = "gpt_neox.final_layer_norm.weight"
+    save_file({**weights, name: change(weights[name])}, path)
+
+
+def _deep(levels):
+    value = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def test_a_second_tied_matrix_is_rejected(tmp_path):
+    sizes = SIZES.model_copy(update={"tied": True})
+    save_export(GPT(sizes), sizes, tmp_path / "model", {})
+    Cadmus.load(tmp_path / "model")
+    path = tmp_path / "model/model.safetensors"
+    weights = load_file(path)
+    save_file({**weights, "lm_head.weight": weights["gpt_neox.embed_in.weight"].clone()}, path)
+    with pytest.raises(InputError, match=r"model\.safetensors: lm_head\.weight: unexpected tensor"):
+        Cadmus.load(tmp_path / "model")
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda d: shutil.rmtree(d), "is not a model export"),
         (lambda d: [(d / name).unlink() for name in ("meta.json", "config.json")], "is not a model export"),
         (lambda d: (d / "meta.json").write_text("{"), "not valid JSON"),
-        (lambda d: (d / "model.safetensors").unlink(), "missing"),
-        (lambda d: (d / "model.safetensors").write_bytes(b""), "damaged"),
+        (lambda d: (d / "model.safetensors").unlink(), "No such file"),
+        (lambda d: (d / "meta.json").write_text("[" * 100_000), "nested too deeply"),
+        (lambda d: (d / "meta.json").write_bytes(b"\xff"), "not UTF-8"),
+        (lambda d: (d / "meta.json").write_text("[]"), "must be a mapping"),
+        (lambda d: _edit_metadata(d, config=None), "config: must be a mapping, got None"),
+        (lambda d: _edit_metadata(d, config=[]), "config: must be a mapping"),
+        (lambda d: _edit_metadata(d, config={"dataset": 3}), "config.dataset: must be a mapping"),
+        (
+            lambda d: _edit_metadata(d, config={"dataset": {"max_length": "x"}}),
+            "max_length: must be an integer",
+        ),
+        (lambda d: _edit_metadata(d, config={"dataset": {"max_length": 10**9}}), "must be at most 250"),
+        (lambda d: _edit_metadata(d, seconds=float("nan")), "seconds: must be a finite number"),
+        (lambda d: _edit_metadata(d, config={"a": _deep(700)}), "nested too deeply"),
+        (
+            lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "layers": 100, "width": 99_840}),
+            "missing",
+        ),
+        (
+            lambda d: _edit_weights(d, lambda weight: weight.fill_(float("nan"))),
+            "has NaN or infinite weights",
+        ),
+        (lambda d: _edit_weights(d, lambda weight: weight * torch.inf), "has NaN or infinite"),
+        (lambda d: _edit_weights(d, lambda weight: weight.int()), "has type I32, not one of F32"),
+        (lambda d: _edit_weights(d, lambda weight: weight.bool()), "has type BOOL"),
+        (lambda d: _edit_weights(d, lambda weight: weight.to(torch.float8_e4m3fn)), "has type F8_E4M3"),
+        (lambda d: (d / "model.safetensors").write_bytes(b""), "not readable"),
         (
             lambda d: (d / "model.safetensors").write_bytes((d / "model.safetensors").read_bytes()[:-9]),
-            "damaged",
+            "not readable",
         ),
         (lambda d: _edit_metadata(d, isa_digest="0123"), "trained on instruction set 0123"),
-        (lambda d: _edit_metadata(d, model=None), "not the sizes of a model"),
+        (lambda d: _edit_metadata(d, model=None), "model: must be a mapping, got None"),
         (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "mlp": 47}), "has shape"),
         (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "layers": 4}), "missing tensor"),
         (lambda d: _edit_metadata(d, model={**SIZES.model_dump(), "layers": 2}), "unexpected tensor"),

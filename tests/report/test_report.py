@@ -1,7 +1,11 @@
 """The report of a dataset: text, figures and errors."""
 
+import json
+import shutil
+
 import matplotlib.image
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -34,6 +38,28 @@ def test_the_command_writes_the_report_and_its_figures(name, request):
         for template, counts in templates.items():
             start = f"| {template.replace('_', ' ')} | {counts['programs']:,} | {counts['distinct']:,} | "
             assert any(line.startswith(start) for line in tables), (split, template)
+
+
+def test_a_shard_changed_after_its_manifest_is_refused(tiny, tmp_path):
+    copy = shutil.copytree(tiny, tmp_path / "copy", ignore=shutil.ignore_patterns("report*", "README.md"))
+    path = copy / "train/random-0000.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.take(list(reversed(range(len(table))))), path)
+    before = sorted(copy.rglob("*"))
+    with pytest.raises(InputError, match=r"random-0000\.parquet: changed since the manifest was written"):
+        write_report(copy)
+    assert sorted(copy.rglob("*")) == before
+
+
+def test_an_edited_config_in_the_manifest_is_refused(tiny, tmp_path):
+    copy = shutil.copytree(tiny, tmp_path / "copy", ignore=shutil.ignore_patterns("report*", "README.md"))
+    path = copy / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, "dataset": {"values": 3}}))
+    before = sorted(copy.rglob("*"))
+    with pytest.raises(InputError, match=r"manifest\.json: dataset: .*; write it again"):
+        write_report(copy)
+    assert sorted(copy.rglob("*")) == before
 
 
 def test_rules_are_listed_with_what_they_matched(ruled):

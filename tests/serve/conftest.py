@@ -15,7 +15,7 @@ from cadmus.model.inference import Cadmus
 from cadmus.serve.application import application
 from tests.checkout import ROOT
 from tests.cli.exports import TRAINED_LENGTH, small_export
-from tests.serve.requests import NAME, TIMEOUT
+from tests.serve.requests import LOCAL, NAME, TIMEOUT
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,8 @@ def model(export):
 
 @pytest.fixture(scope="session")
 def client(model):
-    with TestClient(application(model, NAME, TRAINED_LENGTH), raise_server_exceptions=False) as test_client:
+    app = application(model, NAME, TRAINED_LENGTH)
+    with TestClient(app, base_url=LOCAL, raise_server_exceptions=False) as test_client:
         yield test_client
 
 

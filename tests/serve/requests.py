@@ -1,6 +1,7 @@
 """Requests to the server."""
 
 NAME = "tiny"
+LOCAL = "http://127.0.0.1"
 TIMEOUT = 60
 """Seconds to start or stop a server on a busy machine."""
 

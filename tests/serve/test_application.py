@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 import socket
@@ -16,17 +17,17 @@ from cadmus.serve.application import application
 from tests.checkout import ROOT
 from tests.cli.exports import PREFIXES
 from tests.model.models import FLOAT_NOISE
-from tests.serve.requests import NAME, TIMEOUT, choices
+from tests.serve.requests import LOCAL, NAME, TIMEOUT, choices
 
 
 def test_maximum_body_size(client):
     start = json.dumps({"model": NAME, "prompt": "1", "user": ""})[:-2].encode()
-    body = start + b"x" * ((16 << 20) - len(start) - 2) + b'"}'
+    body = start + b"x" * ((2 << 20) - len(start) - 2) + b'"}'
     assert client.post("/v1/completions", content=body).status_code == 200
     response = client.post("/v1/completions", content=body + b" ")
     assert response.status_code == 413
     message = response.json()["error"]["message"]
-    assert message == "the body has 16,777,217 bytes; at most 16,777,216"
+    assert message == "the body has 2,097,153 bytes; at most 2,097,152"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_errors_of_the_official_client(official):
     with pytest.raises(openai.BadRequestError, match="stream: not supported"):
         official.completions.create(model=NAME, prompt="1", stream=True)
     with pytest.raises(openai.APIStatusError) as caught:
-        official.completions.create(model=NAME, prompt="1" * (17 << 20))
+        official.completions.create(model=NAME, prompt="1" * (3 << 20))
     assert caught.value.status_code == 413
 
 
@@ -141,13 +142,108 @@ def test_one_completion_at_a_time(client, model, monkeypatch):
     assert found == [choice["text"] for choice in choices(client, prompt=["34+7", "1"], max_tokens=100)]
 
 
+def test_host_and_origin(client, model):
+    def status(test_client, **headers):
+        return test_client.get("/health", headers=headers).status_code
+
+    response = client.get("/health", headers={"Host": "evil.example"})
+    assert response.status_code == 400
+    assert "--allow-host NAME" in response.json()["error"]["message"]
+    assert status(client, Origin="http://evil.example") == 403
+    with TestClient(application(model, NAME, 40, {"models.example"}), base_url=LOCAL) as named:
+        assert status(named, Host="models.example", Origin="https://models.example") == 200
+        assert status(named, Host="other.example") == 400
+
+
+def test_full_queue(client, model, monkeypatch):
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(*arguments):
+        begun.release()
+        assert go_on.wait(TIMEOUT)
+        return Cadmus.complete(model, *arguments)
+
+    monkeypatch.setattr("cadmus.serve.application.MAX_REQUESTS", 1)
+    app = application(model, NAME, 40)
+    with (
+        monkeypatch.context() as patch,
+        TestClient(app, base_url=LOCAL) as busy,
+        ThreadPoolExecutor() as threads,
+    ):
+        patch.setattr(model, "complete", slow)
+        first = threads.submit(choices, busy, prompt="1")
+        assert begun.acquire(timeout=TIMEOUT)
+        for path in ("completions", "chat/completions"):
+            refused = busy.post(f"/v1/{path}", json={"model": NAME, "prompt": "1"})
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+            assert refused.json()["error"]["type"] == "server_error"
+        assert busy.get("/health").status_code == 200
+        go_on.set()
+        assert first.result(TIMEOUT)
+        assert choices(busy, prompt="1")
+
+
+def test_requests_of_clients_that_left_are_not_computed(model, monkeypatch):
+    begun, go_on, decoded = threading.Semaphore(0), threading.Event(), []
+
+    def slow(prompts, *arguments):
+        begun.release()
+        assert go_on.wait(TIMEOUT)
+        decoded.append(len(prompts))
+        return Cadmus.complete(model, prompts, *arguments)
+
+    monkeypatch.setattr(model, "complete", slow)
+    app = application(model, NAME, 40)
+
+    async def answer(path, fields, seconds):
+        """Send a request and leave after some seconds, or wait for the response if there are none."""
+        body, sent = [{"type": "http.request", "body": json.dumps(fields).encode()}], []
+
+        async def receive():
+            if body:
+                return body.pop()
+            await asyncio.sleep(seconds or TIMEOUT)
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(b"host", b"localhost")]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": f"/v1/{path}",
+            "headers": headers,
+            "query_string": b"",
+        }
+        await app(scope, receive, send)
+        return sent[0]["status"]
+
+    async def answer_all():
+        chat = {"model": NAME, "messages": [{"role": "user", "content": "1"}], "stream": True}
+        first = asyncio.create_task(answer("completions", {"model": NAME, "prompt": "1"}, None))
+        assert await asyncio.to_thread(begun.acquire, timeout=TIMEOUT)
+        left = [
+            asyncio.create_task(answer("completions", {"model": NAME, "prompt": "1"}, 0.01)),
+            asyncio.create_task(answer("chat/completions", chat, 0.01)),
+        ]
+        stays = asyncio.create_task(answer("completions", {"model": NAME, "prompt": ["1", "2", "3"]}, None))
+        await asyncio.sleep(0.3)
+        go_on.set()
+        return await asyncio.gather(first, *left, stays)
+
+    assert asyncio.run(answer_all()) == [200, 400, 400, 200]
+    assert decoded == [1, 3]
+
+
 def test_example_of_the_documents():
     text = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     (body,) = re.findall(r"-d '(.*?)'", text)
     directory = shipped.named_or_default(None)
     model = Cadmus.load(directory)
-    with TestClient(application(model, directory.name, model.max_length)) as test_client:
+    app = application(model, directory.name, model.max_length)
+    with TestClient(app, base_url=LOCAL) as test_client:
         answers = json.loads(shown), test_client.post("/v1/completions", content=body).json()
     logprobs = []
     for answer in answers:

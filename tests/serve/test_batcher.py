@@ -2,9 +2,11 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 import pytest
+from starlette.requests import ClientDisconnect
 
 from cadmus.model.inference import greedy
 from cadmus.model.sampling import Sampler
@@ -26,10 +28,10 @@ class Slow:
         return self.model.complete(prompts, limits, choose)
 
 
-def ask(batcher, number):
+def ask(batcher, number, abandoned=None):
     prompts = Programs.from_strings(PROMPTS[number:] + PROMPTS[:number])
     choose = Sampler(len(prompts), 1.0, seed=number) if number % 2 else greedy
-    completions, ended = batcher.complete(prompts, np.full(len(prompts), 20), choose)
+    completions, ended = batcher.complete(prompts, np.full(len(prompts), 20), choose, abandoned or Event())
     return completions.to_strings(), ended.tolist()
 
 
@@ -70,3 +72,26 @@ def test_an_error_reaches_every_request_of_its_batch(model):
             with pytest.raises(RuntimeError, match="no memory"):
                 future.result()
     assert slow.batches == [6, 12]
+
+
+def test_a_client_that_leaves_while_it_is_decoded_shortens_the_batch(model):
+    steps, abandoned = [], Event()
+
+    class Leaving:
+        def complete(self, prompts, limits, choose):
+            def choose_and_leave(logits, rows):
+                if len(steps) == 2:
+                    abandoned.set()
+                steps.append(len(rows))
+                return choose(logits, rows)
+
+            return model.complete(prompts, limits, choose_and_leave)
+
+    batcher = Batcher(Leaving())
+    with pytest.raises(ClientDisconnect):
+        ask(batcher, 0, abandoned)
+    assert len(steps) == 3
+    # One that has left before takes no step.
+    with pytest.raises(ClientDisconnect):
+        ask(batcher, 0, abandoned)
+    assert len(steps) == 3

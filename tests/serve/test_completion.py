@@ -14,7 +14,7 @@ from cadmus.programs import Programs
 from cadmus.serve.application import application
 from tests.cli.exports import PREFIXES, TRAINED_LENGTH, small_export
 from tests.model.models import FLOAT_NOISE, unpacked_logits
-from tests.serve.requests import NAME, ask, choices
+from tests.serve.requests import LOCAL, NAME, ask, choices
 
 
 def tokens_of(program):
@@ -51,7 +51,7 @@ def test_shipped_model_matches_cadmus_complete():
     prefix = "62*4+54*4-"
     directory = shipped.named_or_default(None)
     model = Cadmus.load(directory)
-    with TestClient(application(model, NAME, model.max_length)) as test_client:
+    with TestClient(application(model, NAME, model.max_length), base_url=LOCAL) as test_client:
         (choice,) = choices(test_client, prompt=prefix, logprobs=5)
     shown = json.loads(CliRunner().invoke(complete, [prefix, "--json"], catch_exceptions=False).output)
     assert choice["text"] == shown["completion"] == "="
@@ -100,7 +100,7 @@ def test_default_of_max_tokens(tmp_path):
     made = Cadmus.load(small_export(tmp_path / "long"))
     with torch.no_grad():
         made.model.lm_head.weight[isa.END_ID] = 0
-    with TestClient(application(made, NAME, 40)) as test_client:
+    with TestClient(application(made, NAME, 40), base_url=LOCAL) as test_client:
         assert len(choices(test_client, prompt="12")[0]["text"]) == 16
         assert len(choices(test_client, prompt="12", max_tokens=100)[0]["text"]) == 38
 

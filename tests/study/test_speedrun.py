@@ -26,6 +26,8 @@ def results(directory, accuracy=0.98, seeds=3, variants=("record",), questions=Q
             "baseline": 0.5,
             "flops": 5e13 + seed,
             "seconds": 600.0,
+            "parameters": 100,
+            "programs": 1_000,
             "directory": f"{seed}",
             "config_digest": "0",
         }
@@ -39,6 +41,7 @@ def results(directory, accuracy=0.98, seeds=3, variants=("record",), questions=Q
         "base": "record",
         "compare": [],
         "factors": [],
+        "law_flops": [],
         "missing": [],
     }
     path = directory / "study.parquet"
@@ -73,6 +76,17 @@ def test_records_are_rows_of_a_table(tmp_path):
 def test_what_is_no_record_is_one_line(tmp_path, fields, message):
     with pytest.raises(InputError, match=message):
         add_record(results(tmp_path, **fields), "none", tmp_path)
+    assert not (tmp_path / PAGE).exists()
+
+
+@pytest.mark.parametrize("damage", ["", "date,commit\n1,2\n", "\xff", "date,commit,change\n"])
+def test_damaged_records_are_one_line_and_stay(tmp_path, damage):
+    path = tmp_path / RECORDS
+    path.parent.mkdir(parents=True)
+    path.write_text(damage, encoding="latin-1")
+    with pytest.raises(InputError, match=r"speedrun\.csv"):
+        add_record(results(tmp_path), "first", tmp_path)
+    assert path.read_text(encoding="latin-1") == damage
     assert not (tmp_path / PAGE).exists()
 
 

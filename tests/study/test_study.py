@@ -1,6 +1,7 @@
 """The results of a study, its comparison and its page, from result files made here."""
 
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -11,9 +12,11 @@ from cadmus.cli.study import study as command
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
 from cadmus.evaluate.results import write_results
+from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare, tables
 from cadmus.study.drawing import write_all
+from cadmus.study.publish import publish
 from cadmus.study.results import COLUMNS, collect, read
 from tests.checkout import ROOT
 
@@ -44,7 +47,16 @@ def completions(solved, programs=40):
     for policy, fraction in (("model", solved), ("constant", 0.0)):
         right = np.arange(programs) < fraction * programs
         metrics = dict.fromkeys(("solved", "exact", "next_token", "verified"), right)
-        common = {"policy": policy, "question": "equality", "asked": [str(k) for k in range(programs)]}
+        common = {
+            "policy": policy,
+            "template": "equality",
+            "question": "equality",
+            "asked": [str(k) for k in range(programs)],
+            "program": "11=",
+            "completion": "1=",
+            **dict.fromkeys(("prompt_length", "training_programs"), 1),
+            **dict.fromkeys(("ended", "uses_drop", "seen"), True),
+        }
         rows.append(pl.DataFrame({**common, **metrics}).with_columns(fits=pl.lit(None, pl.Boolean)))
     return pl.concat(rows)
 
@@ -81,6 +93,7 @@ def results(tmp_path, config):
                 "step": step,
                 "loss": 2.0,
                 "completion_loss": 1.0 - accuracy,
+                "programs": 8 * step,
                 "flops": 1e9 * step,
                 "seconds": 60.0,
             }
@@ -101,7 +114,8 @@ def test_the_results_are_tidy(config, results, tmp_path):
     assert (found.name, found.base, found.factors) == ("demo", "base, steps=10", ["variants", "train.steps"])
     (row,) = found.rows.filter(variant="tied, steps=20", seed=1, metric="solved").to_dicts()
     assert (row["template"], row["value"], row["n"], row["baseline"]) == ("equality", 0.75, 40, 0.0)
-    assert (row["flops"], row["seconds"]) == (60e9, 60.0)
+    assert (row["flops"], row["seconds"], row["programs"]) == (60e9, 60.0, 480)
+    assert row["parameters"] == parameter_count(study.runs[-1].config.model)
     (row,) = found.rows.filter(
         variant="base, steps=10", seed=0, experiment="grid", template="inside"
     ).to_dicts()
@@ -168,6 +182,42 @@ def test_all_files_are_written(config, results, tmp_path):
     assert "Missing runs" not in page
 
 
+def test_publishing_writes_the_files_and_a_part_of_the_page(config, results, tmp_path):
+    collect(load_study(config), results, tmp_path / "study.parquet")
+    page = publish(tmp_path / "study.parquet", tmp_path / "root")
+    assert page == tmp_path / "root/docs/findings/demo.md"
+    first = page.read_text()
+    assert first.startswith("# Does it <learn>?\n\n<!-- results")
+    assert "| base, steps=10 | 0.4500 ± 0.1242 | 55.0 ± 12.4 |" in first
+    assert "| tied, steps=10 | **-0.2000 ± 0.0000** | **+20.0 ± 0.0** |" in first
+    assert "| best baseline |  | 0.0 |" in first
+    linked = re.findall(r"\(\.\./(results/\S+)\)", first)
+    assert len(linked) == 4
+    assert all((tmp_path / "root/docs" / link).is_file() for link in linked)
+    # What is written by hand stays.
+    page.write_text(first.replace("\n\n<!--", "\n\nIt does.\n\n<!--", 1))
+    publish(tmp_path / "study.parquet", tmp_path / "root")
+    assert page.read_text() == first.replace("\n\n<!--", "\n\nIt does.\n\n<!--", 1)
+    assert not list((tmp_path / "root").rglob(".*"))
+
+
+def test_a_page_without_marks_and_missing_runs_are_not_published(config, results, tmp_path):
+    study = load_study(config)
+    collect(study, results, tmp_path / "study.parquet")
+    page = tmp_path / "root/docs/findings/demo.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("# By hand\n")
+    with pytest.raises(InputError, match=r"demo\.md: lacks the lines <!-- results"):
+        publish(tmp_path / "study.parquet", tmp_path / "root")
+    assert [path.name for path in (tmp_path / "root").rglob("*.*")] == ["demo.md"]
+    (results / study.runs[0].training / "training/metrics.jsonl").unlink()
+    collect(study, results, tmp_path / "study.parquet")
+    with pytest.raises(
+        InputError, match="1 runs are missing, the first base, steps=10, seed 0: train: did not"
+    ):
+        publish(tmp_path / "study.parquet", tmp_path / "root")
+
+
 def test_the_table_has_the_base_and_differences_to_it(config, results, tmp_path):
     collect(load_study(config), results, tmp_path / "study.parquet")
     solved = tables(read(tmp_path / "study.parquet"))["solved"]
@@ -191,9 +241,33 @@ def test_an_unknown_metric_is_an_error(config, results, tmp_path):
         compare(read(tmp_path / "study.parquet"))
 
 
+@pytest.mark.parametrize(
+    ("described", "message"),
+    [
+        ("[", "study: not valid JSON"),
+        ({"compare": ["solved", "../x"]}, "study: compare.1: must match"),
+        ({"compare": ["nothing"]}, "study.compare: no metric 'nothing'; there are"),
+        ({"factors": ["train.width"]}, "train.width: must be a column of text"),
+        ({"missing": [["a", "b"]]}, "study: missing.0"),
+        ({"name": None}, "study: name: must be text, got None"),
+    ],
+)
+def test_damaged_metadata_are_one_line(config, results, tmp_path, described, message):
+    collect(load_study(config), results, tmp_path / "study.parquet")
+    path = tmp_path / "study.parquet"
+    metadata = pl.read_parquet_metadata(path)
+    if isinstance(described, dict):
+        described = json.dumps({**json.loads(metadata["study"]), **described})
+    write_results(pl.read_parquet(path), path, {"study": described, "commit": "0"})
+    with pytest.raises(InputError, match=rf"study\.parquet: {message}"):
+        write_all(path, tmp_path / "drawn")
+    assert not (tmp_path / "drawn").exists()
+
+
 def test_other_results_are_refused(tmp_path):
     path = tmp_path / "other.parquet"
-    pl.DataFrame({name: pl.Series([None], dtype=kind) for name, kind in COLUMNS.items()}).write_parquet(path)
+    values = {name: ["1"] for name in COLUMNS}
+    pl.DataFrame(values).cast(COLUMNS).write_parquet(path)
     with pytest.raises(InputError, match="not the results of a study"):
         read(path)
 
@@ -209,3 +283,16 @@ def test_the_commands(config, results, tmp_path):
     assert invoke("collect", config, "--results", results, "--output", output).exit_code == 0
     drawn = invoke("draw", output, "--output", tmp_path / "demo").output.splitlines()
     assert str(tmp_path / "demo" / PAGE) in drawn
+
+
+def test_names_in_results_stay_in_the_directory(config, results, tmp_path):
+    table = tmp_path / "study.parquet"
+    collect(load_study(config), results, table)
+    metadata = pl.read_parquet_metadata(table)
+    described = json.loads(metadata["study"])
+    for key in ("factors", "compare"):
+        changed = {**metadata, "study": json.dumps({**described, key: ["../../evil"]})}
+        changed.pop("ARROW:schema", None)
+        pl.read_parquet(table).write_parquet(tmp_path / "evil.parquet", metadata=changed)
+        with pytest.raises(InputError, match=r"must match .*, got '../../evil'; collect the study"):
+            read(tmp_path / "evil.parquet")

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from cadmus import isa
+from cadmus.config import parse_config
 from cadmus.errors import InputError
-from cadmus.train import checkpoint
+from cadmus.train import checkpoint, state
+from cadmus.train.metrics import START
 from tests.train import worker
 from tests.train.runs import (
     losses,
@@ -157,10 +160,80 @@ def test_a_damaged_checkpoint_is_named_and_the_previous_one_works(tmp_path, patt
         os.truncate(damaged, keep)
     assert train(tmp_path, run_config()) == 2
     error = (tmp_path / "error").read_text()
-    assert error.startswith(f"{newest}")
+    assert error.removeprefix("cannot read ").startswith(f"{newest}")
     assert error.endswith(f"delete {newest} to resume from the checkpoint before it")
-    assert "damaged" in error
+    assert "not readable" in error or "not valid JSON" in error or "No such file" in error
     assert "\n" not in error
     shutil.rmtree(newest)
     assert train(tmp_path, run_config()) == 0
     assert len(losses(tmp_path)) == 10
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("step",), "four", "step: must be an integer, got 'four'"),
+        (("step",), -4, "step: must be at least 1, got -4"),
+        (("step",), 9, "step: must be that of step-00000002, got 9"),
+        (("adam_steps",), None, "adam_steps: must be an integer, got None"),
+        (("progress",), None, "progress: must be a mapping, got None"),
+        (("progress", "tokens"), 1.5, "progress.tokens: must be an integer, got 1.5"),
+        (("progress", "loss"), float("nan"), "progress.loss: must be a finite number, got nan"),
+        (("order",), {}, "order.pace: is missing"),
+        (("config",), [], "config: must be a mapping, got []"),
+        (("config", "train"), None, "config.train: must be a mapping, got None"),
+    ],
+)
+def test_an_edited_checkpoint_is_one_line(tmp_path, place, value, message):
+    directory = tmp_path / "step-00000002"
+    directory.mkdir()
+    description = checkpoint.describe(parse_config(run_config(ranks=1), "x.yaml"), "data", 1)
+    progress = dict.fromkeys(START, 1)
+    order = {"pace": [[0], [1.0]], "errors": [1.0]}
+    metadata = {"step": 2, "adam_steps": 2, "progress": progress, "order": order, **description}
+    section = metadata
+    for key in place[:-1]:
+        section = section[key]
+    section[place[-1]] = value
+    (directory / "meta.json").write_text(json.dumps(metadata))
+    with pytest.raises(InputError) as caught, checkpoint.opened(directory, description):
+        pass
+    assert str(caught.value).startswith(f"{directory}/meta.json: {message}")
+    assert str(caught.value).endswith(f"delete {directory} to resume from the checkpoint before it")
+
+
+def opened(directory, steps=10, tensors=None):
+    """Open a checkpoint of step 2 with some tensors."""
+    directory.mkdir()
+    description = checkpoint.describe(parse_config(run_config(ranks=1, steps=steps), "x.yaml"), "data", 1)
+    order = {"pace": [[0], [1.0]], "errors": [1.0]}
+    metadata = {"step": 2, "adam_steps": 2, "progress": dict.fromkeys(START, 1), "order": order}
+    (directory / "meta.json").write_text(json.dumps({**metadata, **description}))
+    save_file(tensors or {}, directory / "state.safetensors")
+    return checkpoint.opened(directory, description)
+
+
+def test_a_step_beyond_the_last_is_one_line(tmp_path):
+    with pytest.raises(InputError, match=r"step: must be at most train\.steps 1, got 2; delete"):
+        opened(tmp_path / "step-00000002", steps=1).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (torch.zeros(3, 2), r"must be torch.float32 \(2, 3\), got torch.float32 \(3, 2\)"),
+        (torch.zeros(2, 3, dtype=torch.int32), r"must be torch.float32 \(2, 3\), got torch.int32 \(2, 3\)"),
+        (torch.full((2, 3), float("nan")), "has NaN or infinite values"),
+    ],
+)
+def test_a_tensor_that_does_not_fit_is_one_line(tmp_path, tensor, message):
+    model = torch.nn.Linear(3, 2, bias=False)
+    expected = pytest.raises(InputError, match=rf"state.safetensors: weight/weight: {message}; delete")
+    with opened(tmp_path / "step-00000002", tensors={"weight/weight": tensor}) as saved, expected:
+        state.load_weights(model, saved.tensor)
+
+
+def test_a_deep_checkpoint_is_one_line(tmp_path):
+    (tmp_path / "meta.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="nested too deeply"), checkpoint.opened(tmp_path, {}):
+        pass

@@ -1,6 +1,7 @@
 """Numbers of ranks, and starting them."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import torch
 from cadmus import config
 from cadmus.train import launch
 from cadmus.train.slurm import Nodes
-from tests.checkout import ROOT
+from tests.checkout import ROOT, environment_of
 
 
 def test_ranks_fail_and_stop_together(tmp_path):
@@ -31,19 +32,49 @@ def test_ranks_fail_and_stop_together(tmp_path):
         process = subprocess.Popen(
             [sys.executable, "-c", launcher, *arguments], cwd=tmp_path, env=environment
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 300
         while not arguments and len(list(tmp_path.glob("started-*"))) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         if not arguments:
             process.terminate()
         try:
-            assert process.wait(20) == code
+            assert process.wait(300) == code
         finally:
             process.kill()
             process.wait()
         for path in tmp_path.glob("started-*"):
             path.unlink()
+
+
+REPORT = """
+import os, subprocess, sys
+from pathlib import Path
+from cadmus.train import engine
+engine.start_process()
+pids = [os.getpid(), os.getppid()]
+lines = subprocess.check_output(["ss", "-Hltnp"], text=True).splitlines()
+own = [line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)]
+Path(sys.argv[1], os.environ["RANK"]).write_text("\\n".join(own))
+engine.stop_process()
+"""
+
+
+@pytest.mark.skipif(shutil.which("ss") is None, reason="there is no ss")
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_node_listens_on_loopback_only(tmp_path, count):
+    rank = [sys.executable, "-c", REPORT, str(tmp_path)]
+    command = rank
+    if count > 1:
+        code = (
+            f"import sys; from cadmus.train import launch; sys.exit(launch.run_ranks(sys.argv[1:], {count}))"
+        )
+        command = [sys.executable, "-c", code, *rank]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment_of(ROOT), timeout=300)
+    for number in range(count):
+        own = (tmp_path / str(number)).read_text().split()
+        assert own
+        assert {address.rpartition(":")[0] for address in own} <= {"127.0.0.1", "[::1]"}
 
 
 def ranks(cores: int, gpus: int = 0, nodes: Nodes | None = None, **train) -> int:

@@ -6,11 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from cadmus.config import load_config
-from cadmus.errors import InputError
+from cadmus.errors import InputError, Interrupted
 from cadmus.programs import Samples
 from cadmus.templates.random import random_programs
 from cadmus.train import loop
-from cadmus.train.errors import Interrupted
 from cadmus.train.paths import RunPaths
 
 # Threads cost these tiny models more than they save.

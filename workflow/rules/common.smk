@@ -74,7 +74,9 @@ except InputError as error:
     # Nothing is locked or running yet, so exiting at once is safe.
     os._exit(2)
 STUDY_FILES = (
-    files_of(STUDY.factors, STUDY.study.compare) if STUDY else files_of([], [])
+    files_of(STUDY.factors, STUDY.study.compare, bool(STUDY.study.law_flops))
+    if STUDY
+    else files_of([], [])
 )
 # By the directory of their results.
 RUNS = runs_of(STUDY) if STUDY else {RUN.name: Run(RUN, RUN.name, RUN.name)}

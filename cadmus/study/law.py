@@ -1,0 +1,189 @@
+"""A scaling law fitted to the runs of a study: loss by parameters and programs, and the optimal size.
+
+The law is that of Hoffmann et al. (arXiv 2203.15556): with N parameters and D programs, the loss is
+E + A / N^alpha + B / D^beta. FLOPs are c N D, with c measured, so FLOPs C are best spent on a model of
+G (C / c)^(beta / (alpha + beta)) parameters, where G = (alpha A / (beta B))^(1 / (alpha + beta)).
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+
+from cadmus.common.progress import progress
+from cadmus.config.study import LAW_VARIANTS, LOSSES
+from cadmus.evaluate.seeds import mean_interval
+from cadmus.figures import style
+from cadmus.study.results import Results
+
+NAMES = ("E", "A", "alpha", "B", "beta")
+RESAMPLES = 200
+LINE = 1.3
+"""Runs whose FLOPs differ by less than this factor are on the same line of equal FLOPs."""
+_HUBER = 1e-3
+_SEED = 0
+
+
+class Law(NamedTuple):
+    """A fitted law.
+
+    Attributes:
+        coefficients: E in nats, A, alpha, B and beta; shape (5,).
+        cost: FLOPs per parameter and program.
+    """
+
+    coefficients: np.ndarray
+    cost: float
+
+    def loss(self, parameters: np.ndarray, programs: np.ndarray) -> np.ndarray:
+        """Return the loss of models in nats."""
+        floor, by_parameters, alpha, by_programs, beta = self.coefficients
+        predicted: np.ndarray = floor + by_parameters * parameters**-alpha + by_programs * programs**-beta
+        return predicted
+
+    def optimal_parameters(self, flops: np.ndarray) -> np.ndarray:
+        """Return the number of parameters with the smallest loss at given FLOPs."""
+        _, by_parameters, alpha, by_programs, beta = self.coefficients
+        scale = (alpha * by_parameters / (beta * by_programs)) ** (1 / (alpha + beta))
+        best: np.ndarray = scale * (flops / self.cost) ** (beta / (alpha + beta))
+        return best
+
+
+def runs_of(results: Results) -> pl.DataFrame:
+    """Return variant, seed, parameters, programs, flops and loss of each run, by the first loss compared."""
+    metric = next(name for name in results.compare if name in LOSSES)
+    return results.rows.filter(metric=metric).select(
+        "variant", "seed", "parameters", "programs", "flops", loss="value"
+    )
+
+
+def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
+    """Fit the law by robust least squares of the logarithm of the loss.
+
+    Args:
+        runs: see :func:`runs_of`.
+        near: where to start; None tries several starts.
+    """
+    from scipy.optimize import least_squares
+
+    parameters, programs, flops, loss = (
+        runs[name].to_numpy().astype(float) for name in ("parameters", "programs", "flops", "loss")
+    )
+
+    def residuals(given: np.ndarray) -> np.ndarray:
+        # E, A and B by their logarithms are positive.
+        floor, by_parameters, alpha, by_programs, beta = given
+        terms = (
+            np.full_like(loss, floor),
+            by_parameters - alpha * np.log(parameters),
+            by_programs - beta * np.log(programs),
+        )
+        found: np.ndarray = np.logaddexp.reduce(terms) - np.log(loss)
+        return found
+
+    starts: Iterable[Any] = (
+        (np.log(share * loss.min()), np.log(size), alpha, np.log(size), beta)
+        for share in (0.3, 0.9)
+        for size in (1.0, 100.0)
+        for alpha in (0.2, 0.6)
+        for beta in (0.2, 0.6)
+    )
+    if near is not None:
+        floor, by_parameters, alpha, by_programs, beta = near.coefficients
+        starts = [(np.log(floor), np.log(by_parameters), alpha, np.log(by_programs), beta)]
+    lower, upper = [-20.0, -20.0, 0.01, -20.0, 0.01], [10.0, 30.0, 3.0, 30.0, 3.0]
+    fits = [
+        least_squares(residuals, start, bounds=(lower, upper), loss="huber", f_scale=_HUBER)
+        for start in starts
+    ]
+    best = min(fits, key=lambda found: found.cost).x
+    coefficients = np.array([np.exp(best[0]), np.exp(best[1]), best[2], np.exp(best[3]), best[4]])
+    return Law(coefficients, float(np.exp(np.log(flops / (parameters * programs)).mean())))
+
+
+def resampled(runs: pl.DataFrame, law: Law) -> list[Law]:
+    """Return the laws of :data:`RESAMPLES` resamples of the variants, each with all its seeds.
+
+    Variants rather than runs are drawn, so that the spread has what the form of the law misses.
+    """
+    random = np.random.default_rng(_SEED)
+    parts = runs.partition_by("variant", maintain_order=True)
+    laws = []
+    for _ in progress("law", range(RESAMPLES), unit="fit"):
+        drawn = random.integers(len(parts), size=len(parts))
+        while len(set(drawn)) < min(len(parts), LAW_VARIANTS):
+            drawn = random.integers(len(parts), size=len(parts))
+        laws.append(fit(pl.concat([parts[number] for number in drawn]), law))
+    return laws
+
+
+def table(law: Law, laws: list[Law], flops: list[float]) -> pl.DataFrame:
+    """Return name, value, low and high (95% interval) of the coefficients and of what follows from them.
+
+    ``exponent`` is that of FLOPs in the optimal number of parameters. ``parameters``, ``programs`` and
+    ``loss at C`` are those of the optimal model for ``C`` of ``flops``.
+    """
+    values, others = _quantities(law, flops), [_quantities(other, flops) for other in laws]
+    bounds = np.quantile([list(other.values()) for other in others], [0.025, 0.975], axis=0)
+    return pl.DataFrame(
+        {"name": values.keys(), "value": values.values(), "low": bounds[0], "high": bounds[1]}
+    )
+
+
+def _quantities(law: Law, flops: list[float]) -> dict[str, float]:
+    found = dict(zip(NAMES, law.coefficients.tolist(), strict=True))
+    found["exponent"] = found["beta"] / (found["alpha"] + found["beta"])
+    for amount in flops:
+        parameters = law.optimal_parameters(np.array([amount]))
+        programs = amount / (law.cost * parameters)
+        found[f"parameters at {amount:.2g}"] = parameters.item()
+        found[f"programs at {amount:.2g}"] = programs.item()
+        found[f"loss at {amount:.2g}"] = law.loss(parameters, programs).item()
+    return found
+
+
+def draw(runs: pl.DataFrame, law: Law, laws: list[Law], flops: list[float]) -> Figure:
+    """Draw the loss against the parameters on lines of equal FLOPs, and the optimal size against FLOPs."""
+    figure = Figure(figsize=(style.PAGE, 2.6))
+    left, right = figure.subplots(1, 2)
+    lines = _lines(runs)
+    parameters = runs["parameters"].to_numpy()
+    sizes = np.geomspace(parameters.min() / 1.5, parameters.max() * 1.5, 100)
+    colors = (style.BLUE, style.ORANGE, style.GREEN, style.GREY)
+    best = []
+    for number, line in enumerate(lines):
+        color, amount = colors[number % len(colors)], float(np.exp(np.log(line["flops"].to_numpy()).mean()))
+        left.plot(sizes, law.loss(sizes, amount / (law.cost * sizes)), color=color, lw=0.8)
+        left.vlines(line["parameters"], line["low"], line["high"], color, lw=0.8)
+        left.plot(line["parameters"], line["loss"], "o", color=color, ms=3, label=f"{amount:.2g} FLOPs")
+        best.append(amount)
+    optimum = law.optimal_parameters(np.array(best))
+    left.plot(
+        optimum, law.loss(optimum, np.array(best) / (law.cost * optimum)), "k*", ms=6, label="optimal size"
+    )
+    left.set(xscale="log", xlabel="parameters", ylabel="loss in nats")
+    left.legend()
+    range_ = np.geomspace(min(best) / 2, max([*best, *flops]) * 2, 60)
+    low, high = np.quantile([other.optimal_parameters(range_) for other in laws], [0.025, 0.975], axis=0)
+    right.fill_between(range_, low, high, color=style.GREY, alpha=0.3, lw=0, label="95% interval")
+    right.plot(range_, law.optimal_parameters(range_), color="k", label="optimal size")
+    right.axvspan(min(best), max(best), color=style.BLUE, alpha=0.1, lw=0, label="measured FLOPs")
+    for amount in flops:
+        right.axvline(amount, color=style.GREY, ls=":", lw=0.8)
+    right.set(xscale="log", yscale="log", xlabel="FLOPs", ylabel="parameters")
+    right.legend()
+    return figure
+
+
+def _lines(runs: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return parameters, flops, loss, low and high (95% interval over seeds) of each line of equal FLOPs."""
+    rows = []
+    for (_,), part in runs.group_by(["variant"], maintain_order=True):
+        mean, low, high = mean_interval(part["loss"].to_numpy())
+        common = {"parameters": part["parameters"][0], "flops": part["flops"].mean()}
+        rows.append({**common, "loss": mean, "low": low, "high": high})
+    means = pl.DataFrame(rows).with_columns(pl.col("low", "high").fill_nan(pl.col("loss"))).sort("flops")
+    ratio = (pl.col("flops") / pl.col("flops").shift()).fill_null(1.0)
+    return means.with_columns(line=(ratio > LINE).cum_sum()).partition_by("line", maintain_order=True)

@@ -1,0 +1,151 @@
+"""The published results of a study, and the part of its page in docs/findings that is written from them."""
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+
+from cadmus.common.files import removing, replacing_together
+from cadmus.common.tables import escape, markdown
+from cadmus.config.study import LOSSES
+from cadmus.errors import InputError
+from cadmus.evaluate.questions import title
+from cadmus.study import COMPARISON, LAW, LAW_FIGURE
+from cadmus.study.comparison import compare
+from cadmus.study.drawing import write_all
+from cadmus.study.results import Results, read
+
+PUBLISHED = "docs/results/studies"
+FINDINGS = "docs/findings"
+BEGIN, END = "<!-- results: written by `cadmus study publish` -->", "<!-- /results -->"
+_FILE = "study.parquet"
+
+
+def publish(results: Path, root: Path) -> Path:
+    """Write the results of a study to docs/results/studies/NAME and into its page, docs/findings/NAME.md.
+
+    The page begins with the question of the study; its text between the marks is replaced, the rest is kept.
+
+    Args:
+        results: file written by :func:`cadmus.study.results.collect`.
+        root: the checkout.
+
+    Returns:
+        The page.
+
+    Raises:
+        InputError: runs are missing, the page lacks the marks, or a file cannot be written.
+    """
+    study = read(results)
+    if study.missing:
+        run = study.missing[0]
+        raise InputError(
+            f"{results}: {len(study.missing)} runs are missing, the first {run.variant}, seed {run.seed}: "
+            f"{run.reason}; finish the study first"
+        )
+    page = root / FINDINGS / f"{study.name}.md"
+    text = page.read_text(encoding="utf-8") if page.is_file() else f"# {study.question}\n\n{BEGIN}\n{END}\n"
+    if not (0 <= text.find(BEGIN) < text.find(END)):
+        raise InputError(f"{page}: lacks the lines {BEGIN} and {END}, between which results are written")
+    directory = root / PUBLISHED / study.name
+    temporary = directory.with_name(f".{study.name}.drawing")
+    with removing(temporary):
+        write_all(results, temporary)
+        with replacing_together() as replaced:
+            shutil.copyfile(results, replaced(directory / _FILE))
+            for name in _published(study):
+                shutil.copyfile(temporary / name, replaced(directory / Path(name).name))
+            before, after = text[: text.index(BEGIN)], text[text.index(END) :]
+            replaced(page).write_text(f"{before}{BEGIN}\n{_block(study, temporary)}{after}", encoding="utf-8")
+    return page
+
+
+def _published(study: Results) -> list[str]:
+    figures = [*study.factors, *([LAW_FIGURE] if study.law_flops else [])]
+    tables = [COMPARISON, *([LAW] if study.law_flops else [])]
+    return [*tables, *(f"figures/{figure}{suffix}" for figure in figures for suffix in (".png", ".csv"))]
+
+
+def _block(study: Results, drawn: Path) -> str:
+    """Return the part of the page that is written from the results, of which ``drawn`` has the tables."""
+    files = f"../results/studies/{study.name}"
+    runs = study.rows.unique(["variant", "seed"], maintain_order=True)
+    trainings = study.rows.unique("directory")
+    seeds = runs["seed"].n_unique()
+    parts = []
+    if study.law_flops:
+        parts += [f"![Scaling law]({files}/{LAW_FIGURE}.png)\n", _law_table(pl.read_csv(drawn / LAW))]
+    for factor in study.factors:
+        parts.append(f"![All metrics by {escape(factor)}]({files}/{factor}.png)\n")
+    parts += [f"{_caption(study, seeds)}\n", summary(study)]
+    hours = trainings["seconds"].sum() / 3600
+    parts.append(
+        f"{len(trainings)} trainings, {trainings['flops'].sum():.2g} FLOPs, {hours:.2g} h of training; "
+        f"commit {study.commit[:7]}. Files: [study.parquet]({files}/{_FILE}), "
+        f"[comparison.csv]({files}/{Path(COMPARISON).name}). To repeat it:\n\n"
+        "```sh\n"
+        f"snakemake --cores all --configfile config/studies/{study.name}.yaml\n"
+        f"cadmus study publish results/{study.name}/study.parquet\n"
+        "```\n"
+    )
+    return "\n".join(parts)
+
+
+def _caption(study: Results, seeds: int) -> str:
+    losses = [name for name in study.compare if name in LOSSES]
+    shown = _metric(study).replace("_", " ")
+    loss = f" {losses[0].replace('_', ' ')} in nats," if losses else ""
+    return (
+        f"Means over {seeds} seeds:{loss} {shown} in percent. {escape(study.base)} has its mean, the others "
+        "the difference to it over the same seeds, in percentage points, with the half-width of the 95% "
+        "interval. Bold: the interval excludes 0; of many such cells, one in twenty does by chance."
+    )
+
+
+def _metric(study: Results) -> str:
+    """Return the first accuracy that is compared."""
+    return next((name for name in study.compare if name not in LOSSES), study.compare[0])
+
+
+def summary(study: Results) -> str:
+    """Return the comparison in one Markdown table: a row per variant, a column per loss and question."""
+    compared = compare(study)
+    losses = compared.filter(pl.col("metric").is_in(LOSSES) & (pl.col("metric") != "loss"))
+    shown = pl.concat([losses, compared.filter(metric=_metric(study))])
+    columns = shown.select("metric", "template").unique(maintain_order=True).rows()
+    titles = [metric.replace("_", " ") if metric in LOSSES else title(name) for metric, name in columns]
+    rows = []
+    for variant in shown["variant"].unique(maintain_order=True):
+        cells = {(row["metric"], row["template"]): row for row in shown.filter(variant=variant).to_dicts()}
+        rows.append([escape(variant), *(_cell(cells.get(column)) for column in columns)])
+    baselines = {(row["metric"], row["template"]): row["baseline"] for row in shown.to_dicts()}
+    rows.append(
+        [
+            "best baseline",
+            *("" if baselines[column] is None else f"{100 * baselines[column]:.1f}" for column in columns),
+        ]
+    )
+    return markdown(["", *titles], rows)
+
+
+def _cell(row: dict[str, object] | None) -> str:
+    if row is None:
+        return "–"
+    is_loss = row["metric"] in LOSSES
+    scale, digits = (1, 4) if is_loss else (100, 1)
+    is_base = row["difference"] is None
+    prefix = "" if is_base else "difference_"
+    mean, low, high = (
+        row[name] for name in ("mean" if is_base else "difference", f"{prefix}low", f"{prefix}high")
+    )
+    assert isinstance(mean, float)
+    text = f"{scale * mean:{'' if is_base else '+'}.{digits}f}"
+    if not isinstance(low, float) or not isinstance(high, float):
+        return text
+    text += f" ± {scale * (high - low) / 2:.{digits}f}"
+    return f"**{text}**" if not is_base and low * high > 0 else text
+
+
+def _law_table(table: pl.DataFrame) -> str:
+    rows = [[name, *(f"{value:.3g}" for value in values)] for name, *values in table.iter_rows()]
+    return markdown(["scaling law", "fit", "low", "high"], rows)

@@ -1,0 +1,1 @@
+"""Protection of the HTTP servers: connections, Host headers, queued work."""

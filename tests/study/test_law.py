@@ -1,0 +1,122 @@
+"""The scaling law of a study, fitted to losses that follow a known law."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cadmus.config.study import load_study
+from cadmus.errors import InputError
+from cadmus.study import LAW, law
+from cadmus.study.drawing import write_all
+from cadmus.study.results import COLUMNS, collect, read
+from tests.checkout import ROOT
+
+TRUE = law.Law(np.array([0.5, 60.0, 0.4, 300.0, 0.5]), 100.0)
+FLOPS = (1e12, 1e13, 1e14)
+
+
+def study_runs(deviation=0.001):
+    """Return runs of four sizes on three lines of equal FLOPs, with three seeds."""
+    random = np.random.default_rng(1)
+    rows = []
+    for flops in FLOPS:
+        for parameters in (2e4, 1e5, 5e5, 2.5e6):
+            programs = flops / (TRUE.cost * parameters)
+            loss = TRUE.loss(np.array([parameters]), np.array([programs])).item()
+            rows += [
+                {
+                    "variant": f"{parameters:.2g} at {flops:.2g}",
+                    "seed": seed,
+                    "parameters": parameters,
+                    "programs": programs,
+                    "flops": flops,
+                    "loss": loss * np.exp(deviation * random.standard_normal()),
+                }
+                for seed in range(3)
+            ]
+    return pl.DataFrame(rows)
+
+
+def test_the_law_is_recovered(monkeypatch):
+    monkeypatch.setattr(law, "RESAMPLES", 40)
+    runs = study_runs()
+    fitted = law.fit(runs)
+    assert fitted.cost == pytest.approx(TRUE.cost)
+    assert fitted.coefficients == pytest.approx(TRUE.coefficients, rel=0.25)
+    found = law.table(fitted, law.resampled(runs, fitted), [1e15])
+    rows = {row["name"]: row for row in found.iter_rows(named=True)}
+    assert list(rows) == [*law.NAMES, "exponent", "parameters at 1e+15", "programs at 1e+15", "loss at 1e+15"]
+    for name, value in {
+        "exponent": 0.5 / 0.9,
+        "E": 0.5,
+        "parameters at 1e+15": TRUE.optimal_parameters(np.array([1e15])).item(),
+    }.items():
+        row = rows[name]
+        assert row["low"] <= row["value"] <= row["high"]
+        assert row["value"] == pytest.approx(value, rel=0.1)
+
+
+def test_the_optimum_is_the_smallest_loss():
+    sizes = np.geomspace(1e3, 1e8, 4001)
+    best = sizes[TRUE.loss(sizes, 1e14 / (TRUE.cost * sizes)).argmin()]
+    assert TRUE.optimal_parameters(np.array([1e14])).item() == pytest.approx(best, rel=0.01)
+
+
+def test_lines_have_equal_flops():
+    lines = law._lines(study_runs())
+    assert [len(line) for line in lines] == [4, 4, 4]
+    assert [line["flops"][0] for line in lines] == list(FLOPS)
+
+
+SIZES = [(1, 16), (1, 32), (2, 16), (2, 32), (3, 16), (3, 32)]
+VALUES = {
+    "extends": f"{ROOT}/tests/tiny.yaml",
+    "name": "sizes",
+    "study": {
+        "variants": {
+            f"{layers} x {width}": {"model": {"layers": layers, "width": width, "heads": 2, "mlp": 2 * width}}
+            for layers, width in SIZES
+        },
+        "seeds": [0],
+        "law_flops": [1e12],
+    },
+}
+
+
+def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
+    monkeypatch.setattr(law, "RESAMPLES", 3)
+    path = tmp_path / "sizes.yaml"
+    path.write_text(
+        json.dumps({**VALUES, "study": {**VALUES["study"], "experiments": [], "compare": ["loss"]}})
+    )
+    study = load_study(path)
+    for run in study.runs:
+        (tmp_path / run.dataset / "dataset").mkdir(parents=True, exist_ok=True)
+        (tmp_path / run.dataset / "dataset/manifest.json").write_text("{}")
+        (tmp_path / run.training / "training").mkdir(parents=True)
+        step = {"loss": 1 + 1 / run.config.model.width, "completion_loss": 1.0, "programs": 80}
+        (tmp_path / run.training / "training/metrics.jsonl").write_text(
+            json.dumps({**step, "flops": 1e9 * run.config.model.width, "seconds": 1.0}) + "\n"
+        )
+    collect(study, tmp_path, tmp_path / "study.parquet")
+    assert {"parameters", "programs"} <= set(COLUMNS)
+    written = write_all(tmp_path / "study.parquet", tmp_path / "sizes")
+    assert {tmp_path / "sizes" / name for name in (LAW, "figures/law.png")} <= set(written)
+    assert all(path.stat().st_size > 20 for path in written)
+    # With a run missing, the others are compared without a law.
+    (tmp_path / study.runs[0].training / "training/metrics.jsonl").unlink()
+    collect(study, tmp_path, tmp_path / "study.parquet")
+    assert read(tmp_path / "study.parquet").missing
+    assert tmp_path / "sizes" / LAW not in write_all(tmp_path / "study.parquet", tmp_path / "sizes")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"compare": ["solved"]}, {"variants": {"tied": {"model": {"tied": True}}}}]
+)
+def test_a_law_needs_a_loss_and_several_variants(changes, tmp_path):
+    path = tmp_path / "sizes.yaml"
+    path.write_text(json.dumps({**VALUES, "study": {**VALUES["study"], **changes}}))
+    with pytest.raises(InputError, match=r"study\.law_flops: a law needs 6 variants"):
+        load_study(path)

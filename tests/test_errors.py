@@ -1,0 +1,10 @@
+"""Messages of errors."""
+
+from cadmus.errors import InputError
+
+
+def test_a_message_is_one_printable_line_of_bounded_length():
+    message = str(InputError("a.yaml: no\n  name \x1b" + "x" * 100_000 + "; write it again"))
+    assert message.startswith("a.yaml: no name \\x1bxxx")
+    assert message.endswith("xxx; write it again")
+    assert len(message) < 1_300
