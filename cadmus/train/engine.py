@@ -20,6 +20,8 @@ from cadmus.model.gpt import GPT
 from cadmus.train import devices, loopback
 
 MUON_MOMENTUM = 0.95
+REDUCE_BUCKET_SIZE = 500_000_000
+"""Gradients that are reduced at once: DeepSpeed's default."""
 PATIENCE = timedelta(hours=1)
 """Timeout of collectives: another rank may be reading the dataset or writing a checkpoint.
 
@@ -134,8 +136,14 @@ def stop_process() -> None:
     torch.distributed.destroy_process_group()
 
 
-def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
-    """Return DeepSpeed's configuration; ``train`` has the precision of :func:`with_precision`."""
+def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> dict[str, Any]:
+    """Return DeepSpeed's configuration.
+
+    Args:
+        train: with the precision of :func:`with_precision`.
+        world_size: number of ranks.
+        parameters: their number in the model, with the head of the state labels.
+    """
     adam = {"betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay, "torch_adam": True}
     if train.optimizer == "muon":
         optimizer = {
@@ -156,7 +164,11 @@ def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": train.micro_batch_size or train.batch_size // world_size,
         "optimizer": optimizer,
         "gradient_clipping": train.clip,
-        "zero_optimization": {"stage": train.zero_stage},
+        # The buffer has this size however small the model is.
+        "zero_optimization": {
+            "stage": train.zero_stage,
+            "reduce_bucket_size": min(REDUCE_BUCKET_SIZE, parameters),
+        },
         "bf16": {"enabled": train.precision == "bf16"},
         "data_types": {"grad_accum_dtype": "fp32"},
         # By default gradients are rounded to bf16 before they are summed over the ranks.
@@ -169,7 +181,7 @@ def deepspeed_config(train: config.Train, world_size: int) -> dict[str, Any]:
 
 
 def initialize(model: GPT, train: config.Train, world_size: int) -> Any:
-    """Return a DeepSpeed engine around the model; the arguments are those of :func:`deepspeed_config`.
+    """Return a DeepSpeed engine around the model; ``train`` and ``world_size`` as in :func:`deepspeed_config`.
 
     With the optimizer muon, DeepSpeed applies Muon to the matrices of the blocks, and AdamW to the
     embeddings, the output and all vectors.
@@ -187,7 +199,7 @@ def initialize(model: GPT, train: config.Train, world_size: int) -> Any:
     engine, *_ = deepspeed.initialize(
         model=model,
         model_parameters=list(model.parameters()),
-        config=deepspeed_config(train, world_size),
+        config=deepspeed_config(train, world_size, sum(weights.numel() for weights in model.parameters())),
     )
     return engine
 

@@ -65,21 +65,22 @@ def test_one_rank_without_bf16_makes_all_train_in_fp32(monkeypatch):
 
 def test_deepspeed_config_of_eight_gpus():
     run = config.load_config(ROOT / "config" / "paper.yaml")
-    told = engine.deepspeed_config(run.train, 8)
+    told = engine.deepspeed_config(run.train, 8, 280_000_000)
     assert run.train.ranks == 2
     assert told["train_batch_size"] == 1024
     assert told["train_micro_batch_size_per_gpu"] == 128
     assert told["gradient_clipping"] == 1.0
     assert told["bf16"] == {"enabled": True}
     assert told["data_types"] == {"grad_accum_dtype": "fp32"}
-    assert told["zero_optimization"] == {"stage": 1}
+    assert told["zero_optimization"] == {"stage": 1, "reduce_bucket_size": 280_000_000}
     assert told["optimizer"]["type"] == "AdamW"
     assert told["optimizer"]["params"]["betas"] == [0.9, 0.95]
     # DeepSpeed derives it; given as well, it would have to agree.
     assert "gradient_accumulation_steps" not in told
-    accumulated = engine.deepspeed_config(run.train.model_copy(update={"micro_batch_size": 32}), 8)
+    accumulated = engine.deepspeed_config(run.train.model_copy(update={"micro_batch_size": 32}), 8, 10**9)
     assert accumulated["train_micro_batch_size_per_gpu"] == 32
     assert accumulated["train_batch_size"] == 1024
+    assert accumulated["zero_optimization"]["reduce_bucket_size"] == 500_000_000
 
 
 def test_muon_optimizes_the_matrices_of_the_blocks():
@@ -87,7 +88,7 @@ def test_muon_optimizes_the_matrices_of_the_blocks():
 
     class Told:
         optimizer_name = "muon"
-        optimizer_params = engine.deepspeed_config(config.Train(steps=1), 1)["optimizer"]["params"]
+        optimizer_params = engine.deepspeed_config(config.Train(steps=1), 1, 100)["optimizer"]["params"]
 
     model = GPT(config.Model(layers=1, width=8, heads=2, mlp=16))
     set_optimizer_flags(Told, model)
@@ -141,7 +142,7 @@ def test_without_a_compiler_training_is_eager_and_reports_it(stances, monkeypatc
 
 
 def test_deepspeed_has_no_timers_and_reduces_in_fp32():
-    told = engine.deepspeed_config(config.Train(steps=1), 8)
+    told = engine.deepspeed_config(config.Train(steps=1), 8, 100)
     assert told["timers"] == {"throughput": {"enabled": False}}
     assert told["communication_data_type"] == "fp32"
 
