@@ -8,11 +8,14 @@ ROOT = Path(__file__).parent.parent
 
 
 def copy_checkout(directory: Path) -> Path:
-    """Copy the files of the workflow, without compiled ones, to ``directory`` and return it."""
+    """Copy the files of the workflow to ``directory`` and return it.
+
+    Compiled files are copied as well: to compile the VM again takes 20 seconds.
+    """
+    # Another process may be writing one, under a temporary name.
+    unfinished = shutil.ignore_patterns("*.pyc.*", "*.nb?.*")
     for folder in ("cadmus", "config", "tests", "workflow"):
-        shutil.copytree(
-            ROOT / folder, directory / folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
-        )
+        shutil.copytree(ROOT / folder, directory / folder, ignore=unfinished)
     return directory
 
 
