@@ -181,7 +181,7 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
 
 
 def initialize(model: GPT, train: config.Train, world_size: int) -> Any:
-    """Return a DeepSpeed engine around the model; ``train`` and ``world_size`` as in :func:`deepspeed_config`.
+    """Return a DeepSpeed engine around the model, from the arguments of :func:`deepspeed_config`.
 
     With the optimizer muon, DeepSpeed applies Muon to the matrices of the blocks, and AdamW to the
     embeddings, the output and all vectors.
