@@ -58,20 +58,28 @@ def runs(config: Path, results: Path) -> None:
 @click.argument("config", type=CONFIG)
 @_RESULTS
 @click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file of the results.")
-def collect(config: Path, results: Path, output: Path) -> None:
+@click.option(
+    "--elsewhere",
+    type=PATH,
+    multiple=True,
+    metavar="FILE",
+    help="Results of the same runs on another machine, written by this command.",
+)
+def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ...]) -> None:
     """Write the results of all finished runs to one table.
 
     CONFIG is a config with a section `study`. Runs without results are named.
 
     \b
-    Example:
+    Examples:
       cadmus study collect config/studies/recipe.yaml --output results/recipe/study.parquet
+      cadmus study collect config/studies/recipe.yaml --elsewhere other.parquet --output both.parquet
     """
     from cadmus.config.study import load_study
     from cadmus.study.results import collect as write
 
     check_results_path(output)
-    for missing in write(load_study(config), results, output):
+    for missing in write(load_study(config), results, output, elsewhere):
         echo(f"missing: {missing.variant}, seed {missing.seed}: {missing.reason}", err=True)
 
 

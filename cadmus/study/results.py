@@ -1,7 +1,7 @@
 """The results of all runs of a study as one tidy table."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -100,13 +100,15 @@ class Results(NamedTuple):
     commit: str
 
 
-def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
+def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[Path] = ()) -> list[Missing]:
     """Write the results of all finished runs to one Parquet file.
 
     Args:
         study: its runs.
         results: directory of all results.
         output: file to write.
+        elsewhere: files of this function, from other machines. A run that is not finished here is taken
+            from the first of them that has one of the same config with the same experiments.
 
     Returns:
         The runs without results.
@@ -115,10 +117,13 @@ def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
         InputError: no run is finished, or a result file is damaged.
     """
     rows, missing = [], []
+    others = [read(path).rows for path in elsewhere]
     for run in study.runs:
         reason = unfinished(study, run, results)
         if reason is None:
             rows.append(_rows(study, run, results))
+        elif (found := _rows_of(study, run, others)) is not None:
+            rows.append(found)
         else:
             missing.append(Missing(run.variant, run.seed, reason))
     if not rows:
@@ -204,19 +209,40 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
         measured = read_results(path, experiments.get(name).columns)
         found += [{"experiment": name, **row} for row in _summary(name, measured)]
     common = {
-        "study": study.name,
-        "variant": run.variant,
-        "seed": run.seed,
+        **_place(study, run),
         "parameters": parameter_count(run.config.model),
         "programs": steps["programs"][-1],
         "flops": steps["flops"][-1],
         "seconds": steps["seconds"][-1],
         "directory": str(training),
-        "config_digest": digest(run.config.model_dump()),
-        **{factor: level_text(run.levels[factor]) for factor in study.factors},
     }
     schema = {**COLUMNS, **dict.fromkeys(study.factors, pl.String)}
     return pl.DataFrame([{**common, **row} for row in found], schema)
+
+
+def _rows_of(study: StudyRuns, run: Run, others: list[pl.DataFrame]) -> pl.DataFrame | None:
+    """Return the rows of a run from the results of other machines, or None if they have none."""
+    place = _place(study, run)
+    for rows in others:
+        found = rows.filter(config_digest=place["config_digest"])
+        if {TRAINING, *study.study.experiments} <= set(found["experiment"]):
+            wanted = found["experiment"].is_in([TRAINING, *study.study.experiments])
+            columns = [
+                pl.lit(value, COLUMNS.get(name, pl.String)).alias(name) for name, value in place.items()
+            ]
+            return found.filter(wanted).with_columns(columns).select(*COLUMNS, *study.factors)
+    return None
+
+
+def _place(study: StudyRuns, run: Run) -> dict[str, Any]:
+    """Return the columns that tell which run of which study a row is of."""
+    return {
+        "study": study.name,
+        "variant": run.variant,
+        "seed": run.seed,
+        "config_digest": digest(run.config.model_dump()),
+        **{factor: level_text(run.levels[factor]) for factor in study.factors},
+    }
 
 
 def _summary(experiment: str, measured: pl.DataFrame) -> Iterator[dict[str, Any]]:
