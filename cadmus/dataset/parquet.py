@@ -47,8 +47,8 @@ class Outcomes(TypedDict):
     sampled: Count
     unfit: Count
     too_long: Count
-    rejected: Count
     other_split: Count
+    rejected: Count
     ood: NotRequired[Count]
     duplicates: Count
     duplicates_kept: Count

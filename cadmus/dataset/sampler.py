@@ -37,10 +37,10 @@ class Counts:
     """Dropped by the template, for example because no answer can be written."""
     too_long: int = 0
     """Longer than dataset.max_length."""
+    other_split: int = 0
+    """In another split by their text, or true but not matched by an OOD rule in the split ood."""
     rejected: int = 0
     """Not true when executed."""
-    other_split: int = 0
-    """True, but in another split."""
     ood: int = 0
     """Excluded by an OOD rule."""
     duplicates: int = 0
@@ -139,12 +139,14 @@ class Sampler:
             counts.too_long += int(np.sum(~short))
             candidates = candidates.take(np.flatnonzero(short))
 
-        true = compiled.verdicts(candidates.programs)
+        # Before the execution, which takes longer: most candidates of a held-out split are in another one.
         hashed = hashes(candidates.programs)
         ours = split_of_hashes(hashed, self.dataset.eval_fraction) == hash_split(self.split)
+        counts.other_split += int(np.sum(~ours))
+        rows = np.flatnonzero(ours)
+        true = compiled.verdicts(candidates.programs.take(rows))
         counts.rejected += int(np.sum(~true))
-        counts.other_split += int(np.sum(true & ~ours))
-        rows = np.flatnonzero(true & ours)
+        rows = rows[true]
 
         if self.rules:
             by_rule = matches(self.rules.values(), candidates.take(rows))
@@ -174,7 +176,7 @@ class Sampler:
             f"{of_window or 'none'} of the last {WINDOW * BATCH} candidates of template {self.template} "
             f"could be kept for {self.split} ({counts.kept} of {count} programs so far; {counts.unfit} "
             f"unfit, {counts.too_long} longer than dataset.max_length {dataset.max_length}, "
-            f"{counts.rejected} not true, {counts.other_split} in another split, {counts.ood} OOD)"
+            f"{counts.other_split} in another split, {counts.rejected} not true, {counts.ood} OOD)"
         )
         if self.split == OOD:
             fields = " and ".join(

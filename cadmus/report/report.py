@@ -77,8 +77,9 @@ def _text(found: Survey) -> str:
             ]
     parts.append(
         "*Distinct* counts over all shards of a template. Duplicates within a split of a template are "
-        "removed, but kept once it has hardly any new programs left. *True* is the fraction of the "
-        "candidates that are true programs of at most dataset.max_length instructions.\n"
+        "removed, but kept once it has hardly any new programs left. *True* is the fraction "
+        "of the candidates that were executed: those of the split with at most dataset.max_length "
+        "instructions.\n"
     )
     if OOD in manifest:
         parts += ["## OOD rules\n", tables.render(_rules_table(manifest))[0]]
@@ -99,14 +100,14 @@ def _split_table(counts: pl.DataFrame, has_rules: bool) -> pl.DataFrame:
     fates = {fate: label for fate, label in FATES.items() if fate != "kept" and (fate != OOD or has_rules)}
     rows = []
     for row in pl.concat([counts.drop("split"), total]).iter_rows(named=True):
-        true = row["sampled"] - row["unfit"] - row["too_long"] - row["rejected"]
+        executed = row["sampled"] - row["unfit"] - row["too_long"] - row["other_split"]
         rows.append(
             {
                 "Template": title(row["template"]),
                 "Programs": f"{row['programs']:,}",
                 "Distinct": f"{row['distinct']:,}",
                 "Candidates": f"{row['sampled']:,}",
-                "True": percent(true / row["sampled"]),
+                "True": percent(1 - row["rejected"] / executed) if executed else "",
                 **{label[0].upper() + label[1:]: f"{row[fate]:,}" for fate, label in fates.items()},
                 "Duplicates, kept": f"{row['duplicates_kept']:,}",
             }

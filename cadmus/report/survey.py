@@ -24,8 +24,8 @@ FATES = {
     "surplus": "surplus",
     "duplicates": "duplicates, removed",
     "ood": "excluded by an OOD rule",
-    "other_split": "in another split",
     "rejected": "not true",
+    "other_split": "in another split",
     "too_long": "too long",
     "unfit": "incomplete",
 }
