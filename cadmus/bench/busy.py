@@ -30,7 +30,7 @@ from cadmus.train.paths import RunPaths
 BUSY = (0, 1, 2)
 """Numbers of processes that compute beside the measured one."""
 REPEATS = 3
-SECONDS = 20.0
+SECONDS = 10.0
 """Length of a measurement."""
 SETTLE = 2.0
 """Seconds after a change of the busy processes in which nothing is measured."""

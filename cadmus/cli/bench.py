@@ -237,7 +237,7 @@ def busy(config: Path, model: Path) -> "Measured":
     """Rates beside other processes that want the cores.
 
     The training of a config, completions of MODEL and its probes run alone and beside one and two processes
-    that never wait, in turn, for about ten minutes. alone is the rate alone: completions and probes of a
+    that never wait, in turn, for about five minutes. alone is the rate alone: completions and probes of a
     batch, or tokens, per second. beside_1 and beside_2 are parts of it, and of_fair_1 and of_fair_2 are those
     over the part that is left if all threads get the same time.
 

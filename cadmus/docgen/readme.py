@@ -34,14 +34,14 @@ FILES = (
     "figures/accuracy_by_length.png",
     "figures/logit_lens.png",
     "figures/patching.png",
+    "figures/pass_at_k.png",
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
-# Files that a run may lack: they need its training or a large language model, or are newer than the run.
+# Files that a run may lack: they need its training or a large language model.
 OPTIONAL = (
     "figures/accuracy_by_compute.png",
     "figures/training_curve.png",
     "figures/output_tokens.png",
-    "figures/pass_at_k.png",
 )
 
 
