@@ -46,11 +46,10 @@ lint: .venv/installed
 	$(BIN)/snakefmt --check workflow
 	$(BIN)/snakemake --lint
 
-# Without --no-compile a third of the time goes to compiling modules that nobody imports.
 .venv/installed: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("make: Cadmus needs Python 3.11 or later, this is " + sys.version.split()[0] + "; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
