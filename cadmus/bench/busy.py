@@ -1,4 +1,4 @@
-"""What other processes that want the cores leave to a training, an evaluation and the probes."""
+"""Rates of a training, completions and probes beside other processes that want the cores."""
 
 import json
 import signal

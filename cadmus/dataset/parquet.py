@@ -143,7 +143,7 @@ def read_shard(
 
 
 def _checked(path: Path, file: pq.ParquetFile, columns: list[str] | None) -> pa.Table:
-    """Read columns of a shard, of which other code relies on what is checked here.
+    """Read columns of a shard and check what other code relies on.
 
     Raises:
         InputError: a program has a character that is no instruction, a prompt is empty or longer than its

@@ -40,14 +40,13 @@ COLUMNS: dict[str, Any] = {
 
 The column template has the question or, of the comparison grid, the region; baseline is the value of the best
 trivial baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds
-are those x
+are those of the training, whose results are in directory. A column per factor, with its levels as text,
+follows.
 """
 TRAINING = "train"
 """Experiment of the losses of a training."""
 LAST_STEPS = 50
 """Steps over which losses are averaged."""
-
-
 _FIX = "collect the study again"
 # Parts of file names.
 _Names = list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@]+$")]]
