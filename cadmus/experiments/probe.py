@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from cadmus.programs import Programs
 
+Group = tuple[np.ndarray, np.ndarray | slice, np.ndarray]
+"""Tokens, their rows, and the programs of each class per row."""
 STATES_BYTES = 2 << 30
 """Memory for hidden states, of as many layers as fit, at least one."""
 STEPS = 200
@@ -191,20 +193,25 @@ def score(
     import torch
 
     from cadmus.evaluate.regressions import Regressions
+    from cadmus.model.parallel import in_parallel, threads_of
 
     known, numbered = np.unique(classes, return_inverse=True)
     fitted = settings.train_programs
     expected = torch.from_numpy(numbered[fitted:]).to(features.device)
     right = np.empty((len(settings.inverse_regularisation), len(features), len(expected)), np.bool_)
-    with torch.inference_mode():
-        for tokens, rows, counts in _groups(prefixes[:, :fitted], numbered[:fitted], len(known)):
-            of_tokens = features[tokens]
-            regressions = Regressions(of_tokens[:, rows], torch.from_numpy(counts).to(features.device))
-            steps = [solver_steps(place) for place in range(len(settings.inverse_regularisation))]
-            fits = regressions.fit(settings.inverse_regularisation, steps, solver_batches(len(counts)))
-            for place, (weights, intercepts) in enumerate(fits):
-                logits = torch.baddbmm(intercepts, of_tokens[:, fitted:], weights)
-                right[place, tokens] = (logits.argmax(-1) == expected).cpu().numpy()
+    steps = [solver_steps(place) for place in range(len(settings.inverse_regularisation))]
+
+    def fit(group: Group) -> None:
+        tokens, rows, counts = group
+        of_tokens = features[tokens]
+        regressions = Regressions(of_tokens[:, rows], torch.from_numpy(counts).to(features.device))
+        fits = regressions.fit(settings.inverse_regularisation, steps, solver_batches(len(counts)))
+        for place, (weights, intercepts) in enumerate(fits):
+            logits = torch.baddbmm(intercepts, of_tokens[:, fitted:], weights)
+            right[place, tokens] = (logits.argmax(-1) == expected).cpu().numpy()
+
+    groups = _groups(prefixes[:, :fitted], numbered[:fitted], len(known), threads_of(features.device))
+    in_parallel(fit, groups, features.device)
     on_validation, on_test = np.split(right, [settings.validation_programs], axis=2)
     best = on_validation.sum(2).argmax(0)
     return (
@@ -225,26 +232,25 @@ def prefix_ids(programs: "Programs") -> np.ndarray:
     return np.stack(ids[1:])
 
 
-def _groups(
-    prefixes: np.ndarray, classes: np.ndarray, known: int
-) -> Iterator[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
+def _groups(prefixes: np.ndarray, classes: np.ndarray, known: int, threads: int) -> Iterator[Group]:
     """Yield tokens fitted together, their distinct rows, and the programs of each class per row.
 
-    At early tokens many programs share a prefix, so that fewer rows, with counts, do.
+    At early tokens many programs share a prefix, so that fewer rows, with counts, do. The late tokens, which
+    take longest, come first, divided among the threads.
     """
-    late = []
-    for token, ids in enumerate(prefixes):
-        _, rows, stands_for = np.unique(ids, return_index=True, return_inverse=True)
-        if len(rows) > len(ids) / 2:
-            late.append(token)
-            continue
+    distinct = [np.unique(ids, return_index=True, return_inverse=True)[1:] for ids in prefixes]
+    late = [token for token, (rows, _) in enumerate(distinct) if len(rows) > len(classes) / 2]
+    programs_of_class = np.eye(known, dtype=np.float32)[classes]
+    for tokens in np.array_split(late, min(threads, len(late)) or 1):
+        if len(tokens):
+            yield tokens.astype(np.int64), slice(len(classes)), programs_of_class
+    for token in sorted(set(range(len(prefixes))) - set(late)):
+        rows, stands_for = distinct[token]
         # The order of the programs is random, that of their prefixes is not.
         order = np.argsort(rows)
         counts = np.zeros((len(rows), known), np.float32)
         np.add.at(counts, (np.argsort(order)[stands_for], classes), 1)
         yield np.array([token]), rows[order], counts
-    if late:
-        yield np.array(late), slice(len(classes)), np.eye(known, dtype=np.float32)[classes]
 
 
 def _states_by_layer(model: Any, programs: "Programs") -> Iterator[tuple[int, int, np.ndarray]]:

@@ -1,5 +1,6 @@
 """Batched inference: next-token logits, completions, hidden states, attention, activation patching."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.model.export import load_export, max_length
 from cadmus.model.gpt import GPT, Cache, last
+from cadmus.model.parallel import in_parallel, threads_of
 from cadmus.model.sampling import Sampler
 from cadmus.model.shipped import named_or_default
 from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
@@ -25,6 +27,8 @@ SHORT = 16
 a cache is as long as its longest row."""
 COMPACT_BELOW = 0.5
 """Fraction of unfinished rows below which the finished ones leave the batch."""
+FEW = 16
+"""Programs that are not divided among threads."""
 Batch = Programs | Iterable[str]
 Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 """Maps next-token logits, shape (n, 65), and the indices of their prompts, int64 of shape (n,), to the next
@@ -94,8 +98,11 @@ class Cadmus:
         """
         prompts = _as_programs(prompts)
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
-        for rows in self._batches_by_length(prompts):
+
+        def compute(rows: np.ndarray) -> None:
             logits[rows] = self._prompt_logits(prompts.take(rows)).cpu().numpy()
+
+        self._in_batches(compute, prompts)
         return logits
 
     @torch.inference_mode()
@@ -117,7 +124,7 @@ class Cadmus:
             max_length: maximum number of instructions of prompt and completion together, for all prompts or
                 per prompt, int64 of shape (n,); by default that of the dataset.
             choose: chooses the next instructions, instead of ``temperature``; answers for a program that has
-                ended are ignored.
+                ended are ignored. Batches may call it from several threads at a time.
             samples: completions per prompt; a prompt is computed once for all of them.
             temperature: divisor of the logits; 0 takes the most likely instruction.
             top_p: cumulative probability of the nucleus; instructions outside are never sampled.
@@ -145,16 +152,20 @@ class Cadmus:
                 raise InputError(f"{name}: must be {range_}, got {value}")
         copies = np.repeat(np.arange(len(prompts)), samples)
         prompts, limits = prompts.take(copies), limits[copies]
-        if choose is None:
-            choose = Sampler(len(prompts), temperature, seed, top_p) if temperature else greedy
+        next_token: Choose = choose or greedy
+        if choose is None and temperature:
+            next_token = Sampler(len(prompts), temperature, seed, top_p)
         room = (limits - prompts.lengths).max(initial=0)
         output = _Completions(
             np.empty((len(prompts), room), np.uint8),
             np.zeros(len(prompts), np.int64),
             np.zeros(len(prompts), np.bool_),
         )
-        for rows in self._batches_by_length(prompts):
-            self._complete_batch(prompts.take(rows), rows, limits[rows], choose, output)
+
+        def compute(rows: np.ndarray) -> None:
+            self._complete_batch(prompts.take(rows), rows, limits[rows], next_token, output)
+
+        self._in_batches(compute, prompts)
         inside = np.arange(room) < output.lengths[:, None]
         return Programs(output.symbols[inside], offsets_of(output.lengths)), output.ended
 
@@ -167,7 +178,7 @@ class Cadmus:
         """
         programs = _as_programs(programs)
         found: list[np.ndarray] = [np.empty(0)] * len(programs)
-        for rows in self._batches_by_length(programs):
+        for rows in self._batches_by_length(programs, self.batch_size):
             for part in _parts_of_few_tokens(programs.lengths[rows]):
                 x = last(self.model.residual_stream(*self._inputs(programs.take(rows[part]))))
                 log_probabilities = self.model.logits(x).log_softmax(-1).cpu().numpy()
@@ -255,9 +266,15 @@ class Cadmus:
             part = slice(start, min(start + self.batch_size, len(programs)))
             yield part, self._inputs(programs.take(np.arange(part.start, part.stop)))
 
-    def _batches_by_length(self, programs: Programs) -> Iterator[np.ndarray]:
+    def _in_batches(self, compute: Callable[[np.ndarray], None], programs: Programs) -> None:
+        """Call ``compute`` with the rows of each batch, at the same time where there are threads."""
+        most = max(FEW, math.ceil(len(programs) / threads_of(self.device)))
+        batches = self._batches_by_length(programs, min(self.batch_size, most))
+        in_parallel(compute, batches, self.device)
+
+    def _batches_by_length(self, programs: Programs, most: int) -> Iterator[np.ndarray]:
         def fits(rows: int, shortest: int, longest: int) -> bool:
-            return rows <= self.batch_size and longest <= max(2 * shortest, SHORT)
+            return rows <= most and longest <= max(2 * shortest, SHORT)
 
         order = np.argsort(programs.lengths, kind="stable")
         for part in _parts(programs.lengths[order], fits):

@@ -24,7 +24,7 @@ class Sampler:
         self.seed = seed
         self.top_p = top_p
         self._steps = np.zeros(prompts, np.int64)
-        self._uniform: list[np.ndarray] = []
+        self._uniform: dict[int, np.ndarray] = {}
 
     def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
         # Logits of at most 0 do not overflow when divided by a small temperature.
@@ -42,10 +42,11 @@ class Sampler:
         """Return the next uniform number of each row: float64, shape (n,), from 0 to below 1."""
         drawn = np.empty(len(rows))
         steps = self._steps[rows]
-        for step in np.unique(steps):
-            if step == len(self._uniform):
+        for step in np.unique(steps).tolist():
+            if step not in self._uniform:
                 # One stream per step, in the order of the prompts: later prompts do not change earlier ones.
-                self._uniform.append(generator(self.seed, int(step)).random(len(self._steps)))
+                # Two threads may both draw it, and draw the same.
+                self._uniform[step] = generator(self.seed, step).random(len(self._steps))
             now = steps == step
             drawn[now] = self._uniform[step][rows[now]]
         self._steps[rows] += 1
