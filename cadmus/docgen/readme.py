@@ -21,8 +21,21 @@ SOLVED = (
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
 # Counts of a training that are published.
 COUNTS = ("parameters", "steps", "programs", "tokens")
-# Those in the README.
-SHOWN = ("grid_regions", "table3_accuracy")
+# Rows of the README: what is asked, the table, and the rows of the table, the model's first.
+SUMMARY: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("order two expressions", "table3_accuracy", {"question": "less_greater", "metric": "solved"}),
+    (
+        "sort, filter, map and fold sequences",
+        "table3_accuracy",
+        {"question": "advanced_sequences", "metric": "solved"},
+    ),
+    (
+        "write a function that fits its examples",
+        "table3_accuracy",
+        {"question": "complete_algorithm", "metric": "fits"},
+    ),
+    ("recognize equal numbers beyond the training range", "grid_regions", {"region": "diagonal"}),
+)
 _FIX = "evaluate the model again"
 # Files copied from a run.
 FILES = (
@@ -112,8 +125,7 @@ def publish(results: Path, root: Path) -> list[Path]:
     readme = root / "README.md"
     with reading(readme, "name the checkout by --root"):
         text = readme.read_text(encoding="utf-8")
-    tables = {name: _table(name, results / "tables") for name in SHOWN}
-    shown = _with_results(text, run, tables, target, root)
+    shown = _with_results(text, run, results / "tables", target, root)
     with replacing_together() as replaced:
         for path, source in copied.items():
             shutil.copyfile(source, replaced(path))
@@ -135,24 +147,37 @@ def with_results(text: str, published: Path, root: Path) -> str:
     Raises:
         InputError: The text has no place for them, or what is published is damaged.
     """
-    tables = {name: _table(name, published) for name in SHOWN}
-    return _with_results(text, _read_published(published), tables, published, root)
+    return _with_results(text, _read_published(published), published, published, root)
 
 
-def _with_results(text: str, run: dict[str, Any], tables: dict[str, str], published: Path, root: Path) -> str:
+def _with_results(text: str, run: dict[str, Any], tables: Path, published: Path, root: Path) -> str:
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise InputError(f"README.md: needs one {BEGIN} and one {END}")
     before, rest = text.split(BEGIN)
     place = published.relative_to(root).as_posix()
-    parts = [
-        before + BEGIN,
-        _image("comparison_grid", published, root),
-        *tables.values(),
-        SOLVED,
-        f"{_origin(run)} More figures of this run are in [{place}]({place}).",
-        END + rest.split(END)[1],
-    ]
-    return "\n\n".join(parts)
+    end = f"[All questions and figures]({place}). [What counts as solved](docs/grading.md)."
+    return "\n\n".join([before + BEGIN, _summary(tables), f"{_origin(run)} {end}", END + rest.split(END)[1]])
+
+
+def _summary(tables: Path) -> str:
+    """Return the rows of the README with their best trivial baseline and the paper's accuracy."""
+    import polars as pl
+
+    from cadmus.common.tables import markdown
+    from cadmus.evaluate.intervals import as_text, percent
+
+    lines = []
+    for title, name, asked in SUMMARY:
+        path = tables / f"{name}.csv"
+        with reading(path, _FIX):
+            found = pl.read_csv(path).filter(**asked).to_dicts()
+        if not found or found[0]["paper"] is None:
+            raise InputError(f"{path}: {', '.join(asked.values())}: is missing; {_FIX}")
+        model, *baselines = found
+        best = max([row["accuracy"] for row in baselines] or [model["best_constant"]])
+        accuracy = as_text(model["accuracy"], model["low"], model["high"])
+        lines.append([title, accuracy, percent(best), percent(model["paper"])])
+    return markdown(["Task", "Solved", "Best trivial baseline", "Paper, 280M parameters"], lines).rstrip()
 
 
 def results_page(published: Path, root: Path) -> str:

@@ -52,7 +52,7 @@ def finished(tmp_path):
     pl.DataFrame({"x": [1]}).write_parquet(results / "experiments/completions.parquet", metadata=origin)
     trained = {"parameters": 7, "steps": 3, "programs": 30, "tokens": 300, "seconds": 90.0, "cores": 2}
     (results / "model/meta.json").write_text(json.dumps(trained))
-    (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nold\n{END}\nrest\n")
+    (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nearlier results\n{END}\nrest\n")
     return results
 
 
@@ -65,7 +65,7 @@ def test_a_finished_run_is_published(finished, tmp_path, monkeypatch):
     assert "commit `0123456789ab`" in text
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
-    assert "old" not in text
+    assert "earlier results" not in text
     assert (tmp_path / "docs/results/quick/comparison_grid.png").is_file()
 
 
@@ -89,7 +89,7 @@ def _edit(results, **changes):
             lambda r: pl.DataFrame({"x": [1]}).write_parquet(r / "experiments/completions.parquet"),
             r"completions\.parquet: config_digest: is missing",
         ),
-        (lambda r: (r / "tables/grid_regions.md").write_bytes(b"\xff"), r"grid_regions\.md: not UTF-8"),
+        (lambda r: (r / "tables/grid_regions.csv").write_bytes(b"\xff"), r"grid_regions\.csv: not"),
         (lambda r: (r.parents[1] / "README.md").unlink(), "cannot read .*README.md: No such file"),
         (lambda r: (r.parents[1] / "README.md").write_text("# Title"), r"README\.md: needs one"),
     ],

@@ -16,19 +16,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-ENVIRONMENT = {
-    "CUDA_VISIBLE_DEVICES": "",
-    "HF_ENDPOINT": "http://127.0.0.1:9",
-    "HF_HUB_OFFLINE": "1",
-    "MPLBACKEND": "agg",
-    "NO_COLOR": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENAI_API_KEY": "sk-none",
-    "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "POLARS_MAX_THREADS": "1",
-}
-"""Nothing leaves the machine, and a fork finds no threads missing."""
+from tests.inputs.targets import ENVIRONMENT
+
 SAVED_EVERY = 50
 """Mutants after which the counts are written."""
 

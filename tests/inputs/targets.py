@@ -4,6 +4,20 @@ from typing import NamedTuple
 
 from tests.inputs.workspace import EXPERIMENTS, TRAIN
 
+ENVIRONMENT = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "HF_ENDPOINT": "http://127.0.0.1:9",
+    "HF_HUB_OFFLINE": "1",
+    "MPLBACKEND": "agg",
+    "NO_COLOR": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENAI_API_KEY": "sk-none",
+    "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+}
+"""Nothing leaves the machine, and a fork finds no threads missing."""
+
 
 class Command(NamedTuple):
     """A command line.

@@ -80,3 +80,11 @@ def test_every_command_is_the_target_of_some_mutant():
     # Checks and benchmarks read no files; `config document` writes a checkout.
     assert set(cadmus.commands) - names == {"bench", "fuzz", "kills"}
     assert ARGUMENTS not in TARGETS
+
+
+def test_interrupted_commands_leave_nothing(tmp_path):
+    output = tmp_path / "counts.json"
+    command = [sys.executable, "-m", "tests.inputs.interrupts", "--interrupts=12", f"--output={output}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5_000:] + done.stderr[-2_000:]
+    assert json.loads(output.read_text())["interrupted"] > 0
