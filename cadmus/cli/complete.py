@@ -3,6 +3,9 @@
 import json
 import reprlib
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,12 +16,14 @@ from cadmus.cli.machine import as_object, verdict
 from cadmus.cli.options import (
     PositiveNumber,
     WholeNumber,
+    device_option,
     heading,
     json_option,
-    map_lines,
+    map_batches,
     model_option,
     print_error,
     program_command,
+    usable_device,
 )
 from cadmus.errors import InputError
 from cadmus.vm import reference
@@ -28,11 +33,15 @@ if TYPE_CHECKING:
     import numpy as np
 
     from cadmus.model.inference import Cadmus
+    from cadmus.model.sampling import Sampler
 
 
-SAMPLES, TEMPERATURE, SEED = 100, 1.0, 0
-"""Defaults of --verified."""
+TRIES, TEMPERATURE, SEED = 100, 1.0, 0
+"""Defaults of the options."""
 SAMPLED_AT_ONCE = 64
+"""Completions of a prefix that --verified samples at once."""
+AT_ONCE = 256
+"""Completions in a batch."""
 
 
 class Completion(NamedTuple):
@@ -43,7 +52,6 @@ class Completion(NamedTuple):
         completion: The instructions that the model added, without the end.
         end: The end ``.`` if the model wrote it; empty if the program was cut off.
         result: The result of executing the whole program.
-        probabilities: Probability of each instruction at each step, float32 of shape (steps, 65).
         tries: Number of completions that were tried until this one, which is the first if none was verified.
     """
 
@@ -51,7 +59,6 @@ class Completion(NamedTuple):
     completion: str
     end: str
     result: Result
-    probabilities: "np.ndarray"
     tries: int = 1
 
     @property
@@ -78,119 +85,189 @@ class Completion(NamedTuple):
     help="Show the K most likely instructions of each step.",
 )
 @click.option(
-    "--verified",
-    is_flag=True,
-    help="Sample until the whole program is true, and the completion ended and drops nothing.",
-)
-@click.option(
+    "-n",
     "--samples",
     type=WholeNumber(1),
     metavar="N",
-    help=f"With --verified, sample at most N completions after the greedy one; {SAMPLES} by default.",
+    help=f"Sample N completions; with --verified, at most N after the greedy one, {TRIES} by default.",
 )
 @click.option(
     "--temperature",
     type=PositiveNumber(),
     metavar="T",
-    help=f"With --verified, divide the logits by T; {TEMPERATURE:g} by default.",
+    help=f"Sample with the logits divided by T; {TEMPERATURE:g} by default.",
 )
 @click.option(
-    "--seed",
-    type=WholeNumber(0),
-    metavar="SEED",
-    help=f"With --verified, decides the samples; {SEED} by default.",
+    "--seed", type=WholeNumber(0), metavar="SEED", help=f"Random seed of the samples; {SEED} by default."
 )
+@click.option(
+    "--verified",
+    is_flag=True,
+    help="Sample until the whole program is true, and the completion ended and drops nothing.",
+)
+@device_option
 @json_option
 def complete(
     prefix: str,
     directory: Path | None,
     max_length: int | None,
     top: int,
-    verified: bool,
     samples: int | None,
     temperature: float | None,
     seed: int | None,
+    verified: bool,
+    device: str | None,
     as_json: bool,
 ) -> None:
     """Complete PREFIX with a model and run the whole program.
 
-    The completion is greedy: each step takes the most likely instruction. The output has the completion, with
-    the end . if the model wrote it, the outputs of the whole program, whether it is true, and the most likely
-    instructions of each step.
+    The completion is greedy by default: each step takes the most likely instruction. -n or --temperature
+    samples instead. The output has the completion, with the end . if the model wrote it, the outputs of the
+    whole program, whether it is true, and the most likely instructions of each step. Several samples give one
+    line each: the whole program, and true or false. Spaces in PREFIX are ignored.
 
     --verified tries the greedy completion first. It then samples until the whole program is true, and the
     completion ended and drops nothing. It prints the number of tries. If all fail, it prints the greedy
     completion and exits with 1.
 
-    If PREFIX is -, each line of standard input is a prefix. Each gives one line: the whole program and true
-    or false or, with --json, an object. With --verified, the number of tries follows, or - if all failed.
+    If PREFIX is -, each line of standard input is a prefix, and each completion gives one line. With
+    --verified, the number of tries follows, or - if all failed.
 
-    An object has the keys prefix, completion (without the end), ended, program, outputs and true as in
-    `cadmus run --json`, and steps: for each step, a list of instruction and probability. --verified adds
-    verified and tries.
+    --json prints an object for each completion, with the keys prefix, completion (without the end), ended,
+    program, outputs and true as in `cadmus run --json`, and steps: for each step, a list of instruction and
+    probability. --verified adds verified and tries.
 
     \b
     Examples:
       cadmus complete '62*4+54*4-'
       cadmus complete 'u1b2b3b$' --model results/quick/model
-      cadmus complete --verified '-4f1-4f4-4f' --samples 1000 --temperature 0.8
+      cadmus complete '34+' -n 5 --temperature 0.8
+      cadmus complete --verified '-4f1-4f4-4f' -n 1000
       cadmus sample equality | cut -c -10 | cadmus complete --json -
     """
     from cadmus.config import LONGEST_PROGRAM
 
     if max_length is not None and max_length > LONGEST_PROGRAM:
         raise InputError(f"--max-length {max_length}: a program has at most {LONGEST_PROGRAM} instructions")
-    for name, value in {"--samples": samples, "--temperature": temperature, "--seed": seed}.items():
-        if value is not None and not verified:
-            raise InputError(f"{name} needs --verified")
-    if prefix != "-":
-        isa.check_prefix(prefix)
+    sampled = not verified and not samples is temperature is None
+    if seed is not None and not (sampled or verified):
+        raise InputError("--seed: the greedy completion is not random; add -n, --temperature or --verified")
+    many = prefix == "-"
+    if not many:
+        prefix = isa.check_prefix(isa.without_spaces(prefix))
     from cadmus.model.inference import Cadmus
+    from cadmus.model.parallel import one_thread
 
-    model = Cadmus.load(directory)
+    model = Cadmus.load(directory, usable_device(device))
     limit = max_length or model.max_length
-    most = samples or SAMPLES
+    count, most = samples or 1, samples or TRIES
+    steps = as_json or not (many or (sampled and count > 1))
 
-    def ask(prefix: str) -> Completion:
-        greedy = greedy_completion(model, prefix, limit)
-        if not verified or greedy.verified:
+    def check(prefix: str) -> str:
+        return check_length(isa.check_prefix(prefix), limit)
+
+    def ask(prefixes: list[str], before: int) -> "Iterator[tuple[Completion, np.ndarray | None]]":
+        found: Iterable[Completion]
+        if sampled:
+            found = samples_of(
+                model, prefixes, limit, count, temperature or TEMPERATURE, seed or SEED, before * count
+            )
+        else:
+            found = complete_all(model, prefixes, limit)
+        if verified:
+            found = map(verify, found)
+        if not steps:
+            yield from ((completion, None) for completion in found)
+            return
+        found = iter(found)
+        # A verified completion may take long, and is shown once it is there.
+        while part := list(islice(found, 1 if verified else AT_ONCE)):
+            yield from zip(part, step_probabilities(model, part), strict=True)
+
+    def verify(greedy: Completion) -> Completion:
+        if greedy.verified:
             return greedy
-        found = sampled_completion(model, prefix, limit, most, temperature or TEMPERATURE, seed or SEED)
+        found = sampled_completion(
+            model, greedy.prefix, limit, most, temperature or TEMPERATURE, seed or SEED
+        )
         return found or greedy._replace(tries=1 + most)
 
-    unverified = asked = 0
-    for _, found in map_lines(ask) if prefix == "-" else [(prefix, ask(prefix))]:
-        asked += 1
-        unverified += not found.verified
-        if as_json:
-            click.echo(_as_json(found, top, verified))
-        elif prefix == "-":
-            click.echo(_as_line(found, verified))
-        else:
-            _show(found, top, verified)
+    asked = unverified = 0
+    # One completion gains nothing from a second thread, which would wait for a core.
+    with nullcontext() if many or samples or verified else one_thread():
+        answers = map_batches(check, ask, max(1, AT_ONCE // count)) if many else ask([check(prefix)], 0)
+        for found, probabilities in answers:
+            asked += 1
+            unverified += not found.verified
+            if probabilities is None:
+                click.echo(_as_line(found, verified))
+            elif as_json:
+                click.echo(_as_json(found, probabilities, top, verified))
+            else:
+                _show(found, probabilities, top, verified)
     if verified and unverified:
-        of = f"for {unverified} of {asked} prefixes" if prefix == "-" else f"of {reprlib.repr(prefix)}"
-        print_error(
-            f"no verified completion {of} in {1 + most} tries; raise --samples or change --temperature"
-        )
+        of = f"for {unverified} of {asked} prefixes" if many else f"of {reprlib.repr(prefix)}"
+        print_error(f"no verified completion {of} in {1 + most} tries; raise -n or change --temperature")
         sys.exit(1)
 
 
-def greedy_completion(model: "Cadmus", prefix: str, max_length: int) -> Completion:
-    """Complete a prefix to a program of at most ``max_length`` instructions.
+def check_length(prefix: str, max_length: int) -> str:
+    """Return ``prefix`` if a program of at most ``max_length`` instructions can begin with it.
 
     Raises:
-        InputError: The prefix is empty, too long or contains an end.
+        InputError: The prefix is too long.
     """
-    isa.check_prefix(prefix)
     if len(prefix) > max_length:
         raise InputError(
             f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most "
             f"{max_length}; --max-length allows more"
         )
-    completions, ended = model.complete([prefix], max_length)
-    (completion,) = completions.to_strings()
-    return _executed(model, prefix, completion, isa.END * bool(ended[0]))
+    return prefix
+
+
+def complete_all(
+    model: "Cadmus", prefixes: list[str], max_length: int, sampler: "Sampler | None" = None
+) -> list[Completion]:
+    """Complete prefixes in a batch, greedily without a sampler.
+
+    Raises:
+        InputError: A prefix is empty or contains an end.
+        ValueError: A prefix has more than ``max_length`` instructions.
+    """
+    completions, ended = model.complete(prefixes, max_length, sampler)
+    return [
+        Completion(prefix, completion, isa.END * end, reference.run(prefix + completion))
+        for prefix, completion, end in zip(prefixes, completions.to_strings(), ended.tolist(), strict=True)
+    ]
+
+
+def samples_of(
+    model: "Cadmus",
+    prefixes: Iterable[str],
+    max_length: int,
+    count: int,
+    temperature: float,
+    seed: int,
+    before: int = 0,
+) -> Iterator[Completion]:
+    """Yield ``count`` sampled completions of each prefix.
+
+    Args:
+        model: The model.
+        prefixes: Each with at least one instruction, at most ``max_length``.
+        max_length: Maximum number of instructions in the whole program.
+        count: Completions per prefix.
+        temperature: Divisor of the logits, above 0.
+        seed: At least 0; decides the samples with the number of those before, whatever the batches.
+        before: Number of completions sampled before.
+    """
+    from cadmus.model.sampling import Sampler
+
+    asked = [prefix for prefix in prefixes for _ in range(count)]
+    for start in range(0, len(asked), AT_ONCE):
+        part = asked[start : start + AT_ONCE]
+        sampler = Sampler(len(part), temperature, seed, first=before + start)
+        yield from complete_all(model, part, max_length, sampler)
 
 
 def sampled_completion(
@@ -220,7 +297,7 @@ def sampled_completion(
             zip(completions.to_strings(), ended.tolist(), strict=True), start=2 + first
         ):
             if is_verified(prefix, completion, end):
-                return _executed(model, prefix, completion, isa.END)._replace(tries=tries)
+                return Completion(prefix, completion, isa.END, reference.run(prefix + completion), tries)
     return None
 
 
@@ -232,11 +309,18 @@ def is_verified(prefix: str, completion: str, ended: bool) -> bool:
     return ended and isa.DROP not in completion and reference.run(prefix + completion).true
 
 
-def _executed(model: "Cadmus", prefix: str, completion: str, end: str) -> Completion:
-    # One step per instruction written, the end included.
-    first = len(prefix) - 1
-    probabilities = next_probabilities(model, prefix + completion)[first : first + len(completion + end)]
-    return Completion(prefix, completion, end, reference.run(prefix + completion), probabilities)
+def step_probabilities(model: "Cadmus", completions: list[Completion]) -> "Iterator[np.ndarray]":
+    """Yield the probability of each instruction at each step of each completion, its end included.
+
+    Yields:
+        float32, shape (steps, 65).
+    """
+    import numpy as np
+
+    log_probabilities = model.log_probabilities([found.prefix + found.completion for found in completions])
+    for found, of_program in zip(completions, log_probabilities, strict=True):
+        first = len(found.prefix) - 1
+        yield np.exp(of_program[first : first + len(found.completion + found.end)])
 
 
 def next_probabilities(model: "Cadmus", program: str) -> "np.ndarray":
@@ -268,13 +352,13 @@ def _as_line(found: Completion, verified: bool) -> str:
     return line
 
 
-def _as_json(found: Completion, top: int, verified: bool) -> str:
+def _as_json(found: Completion, probabilities: "np.ndarray", top: int, verified: bool) -> str:
     steps = [
         [
             {"instruction": symbol, "probability": round(probability, 6)}
             for symbol, probability in top_instructions(row, top)
         ]
-        for row in found.probabilities
+        for row in probabilities
     ]
     answer = {
         "prefix": found.prefix,
@@ -287,7 +371,7 @@ def _as_json(found: Completion, top: int, verified: bool) -> str:
     return json.dumps(answer)
 
 
-def _show(found: Completion, top: int, verified: bool) -> None:
+def _show(found: Completion, probabilities: "np.ndarray", top: int, verified: bool) -> None:
     length = len(found.prefix + found.completion)
     click.echo(f"prefix      {found.prefix}")
     click.echo(f"completion  {found.completion}{found.end or f' (cut off after {length} instructions)'}")
@@ -295,10 +379,10 @@ def _show(found: Completion, top: int, verified: bool) -> None:
     click.echo(f"verdict     {verdict(found.result)}")
     if verified:
         click.echo(f"tries       {found.tries}")
-    if not len(found.probabilities):
+    if not len(probabilities):
         return
     click.echo(heading("\nstep  most likely first"))
-    for step, row in enumerate(found.probabilities, start=1):
+    for step, row in enumerate(probabilities, start=1):
         click.echo(
             f"{step:>4}  {'   '.join(with_probability(*guess) for guess in top_instructions(row, top))}"
         )
