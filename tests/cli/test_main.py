@@ -113,6 +113,9 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "No such file or directory; there are h200, laptop, "),
         (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
+        (["evaluate", "completion"], "no such command 'completion'; did you mean 'completions'? (`cadmus ev"),
+        (["evaluate", "lens", "--modle", "laptop"], "no such option --modle; did you mean --model?"),
+        (["figure", "comparison_gird"], "'comparison_gird'; did you mean 'comparison_grid'?"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
         (
             ["figure", "patchin", "--output", "x"],
