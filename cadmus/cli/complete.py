@@ -4,7 +4,6 @@ import json
 import reprlib
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +15,7 @@ from cadmus.cli.machine import as_object, verdict
 from cadmus.cli.options import (
     PositiveNumber,
     WholeNumber,
+    collecting_no_garbage,
     device_option,
     heading,
     json_option,
@@ -155,74 +155,115 @@ def complete(
     many = prefix == "-"
     if not many:
         prefix = isa.check_prefix(isa.without_spaces(prefix))
-    from cadmus.model.inference import Cadmus
-    from cadmus.model.parallel import one_thread
+    with collecting_no_garbage():
+        from cadmus.model.inference import Cadmus
+        from cadmus.model.parallel import one_thread
 
-    model = Cadmus.load(directory, usable_device(device))
-    limit = max_length or model.max_length
-    count, most = samples or 1, samples or TRIES
-    steps = as_json or not (many or (sampled and count > 1))
-
-    def check(prefix: str) -> str:
-        return check_length(isa.check_prefix(prefix), limit)
-
-    def ask(prefixes: list[str], before: int) -> "Iterator[tuple[Completion, np.ndarray | None]]":
-        found: Iterable[Completion]
-        if sampled:
-            found = samples_of(
-                model, prefixes, limit, count, temperature or TEMPERATURE, seed or SEED, before * count
-            )
-        else:
-            found = complete_all(model, prefixes, limit)
-        if verified:
-            found = map(verify, found)
-        if not steps:
-            yield from ((completion, None) for completion in found)
-            return
-        found = iter(found)
-        # A verified completion may take long, and is shown once it is there.
-        while part := list(islice(found, 1 if verified else AT_ONCE)):
-            yield from zip(part, step_probabilities(model, part), strict=True)
-
-    def verify(greedy: Completion) -> Completion:
-        if greedy.verified:
-            return greedy
-        found = sampled_completion(
-            model, greedy.prefix, limit, most, temperature or TEMPERATURE, seed or SEED
-        )
-        return found or greedy._replace(tries=1 + most)
-
+        # One completion gains nothing from a second thread, which would wait for a core.
+        if not (many or samples or verified):
+            click.get_current_context().with_resource(one_thread())
+        model = Cadmus.load(directory, usable_device(device))
+    completer = Completer(
+        model,
+        max_length or model.max_length,
+        sampled,
+        verified,
+        samples,
+        temperature or TEMPERATURE,
+        seed or SEED,
+        steps=as_json or not (many or (sampled and samples not in (None, 1))),
+    )
+    answers = (
+        map_batches(completer.check, completer.ask, max(1, AT_ONCE // (samples or 1)))
+        if many
+        else completer.ask([completer.check(prefix)])
+    )
     asked = unverified = 0
-    # One completion gains nothing from a second thread, which would wait for a core.
-    with nullcontext() if many or samples or verified else one_thread():
-        answers = map_batches(check, ask, max(1, AT_ONCE // count)) if many else ask([check(prefix)], 0)
-        for found, probabilities in answers:
-            asked += 1
-            unverified += not found.verified
-            if probabilities is None:
-                click.echo(_as_line(found, verified))
-            elif as_json:
-                click.echo(_as_json(found, probabilities, top, verified))
-            else:
-                _show(found, probabilities, top, verified)
+    for found, probabilities in answers:
+        asked += 1
+        unverified += not found.verified
+        if probabilities is None:
+            click.echo(_as_line(found, verified))
+        elif as_json:
+            click.echo(_as_json(found, probabilities, top, verified))
+        else:
+            _show(found, probabilities, top, verified)
     if verified and unverified:
         of = f"for {unverified} of {asked} prefixes" if many else f"of {reprlib.repr(prefix)}"
-        print_error(f"no verified completion {of} in {1 + most} tries; raise -n or change --temperature")
+        tries = 1 + (samples or TRIES)
+        print_error(f"no verified completion {of} in {tries} tries; raise -n or change --temperature")
         sys.exit(1)
 
 
-def check_length(prefix: str, max_length: int) -> str:
-    """Return ``prefix`` if a program of at most ``max_length`` instructions can begin with it.
+class Completer(NamedTuple):
+    """Completes prefixes as the options say.
 
-    Raises:
-        InputError: The prefix is too long.
+    Attributes:
+        model: The model.
+        max_length: Maximum number of instructions in the whole program.
+        sampled: Sample instead of taking the most likely instructions.
+        verified: Sample until a completion is verified.
+        samples: Completions per prefix, 1 by default; with ``verified`` the most after the greedy one.
+        temperature: Divisor of the logits of samples, above 0.
+        seed: Of the samples, at least 0.
+        steps: Also return probabilities.
     """
-    if len(prefix) > max_length:
-        raise InputError(
-            f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most "
-            f"{max_length}; --max-length allows more"
+
+    model: "Cadmus"
+    max_length: int
+    sampled: bool
+    verified: bool
+    samples: int | None
+    temperature: float
+    seed: int
+    steps: bool
+
+    def check(self, prefix: str) -> str:
+        """Return ``prefix`` if it can be completed.
+
+        Raises:
+            InputError: The prefix is empty, too long, no program or contains an end.
+        """
+        if len(isa.check_prefix(prefix)) > self.max_length:
+            raise InputError(
+                f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most "
+                f"{self.max_length}; --max-length allows more"
+            )
+        return prefix
+
+    def ask(self, prefixes: list[str], before: int = 0) -> "Iterator[tuple[Completion, np.ndarray | None]]":
+        """Yield the completions of each prefix, each with the probabilities of :func:`step_probabilities`.
+
+        Args:
+            prefixes: From :meth:`check`.
+            before: Number of prefixes before these, which decides their samples.
+        """
+        found = self._completions(prefixes, before)
+        if not self.steps:
+            yield from ((completion, None) for completion in found)
+            return
+        # A verified completion may take long, and is shown once it is there.
+        while part := list(islice(found, 1 if self.verified else AT_ONCE)):
+            yield from zip(part, step_probabilities(self.model, part), strict=True)
+
+    def _completions(self, prefixes: list[str], before: int) -> Iterator[Completion]:
+        if self.sampled:
+            count = self.samples or 1
+            return samples_of(
+                self.model, prefixes, self.max_length, count, self.temperature, self.seed, before * count
+            )
+        greedy = complete_all(self.model, prefixes, self.max_length)
+        return map(self._verify, greedy) if self.verified else iter(greedy)
+
+    def _verify(self, greedy: Completion) -> Completion:
+        """Return the completion, or a verified sample in its place."""
+        if greedy.verified:
+            return greedy
+        most = self.samples or TRIES
+        found = sampled_completion(
+            self.model, greedy.prefix, self.max_length, most, self.temperature, self.seed
         )
-    return prefix
+        return found or greedy._replace(tries=1 + most)
 
 
 def complete_all(
