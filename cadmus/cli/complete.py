@@ -121,17 +121,17 @@ def complete(
 ) -> None:
     """Complete PREFIX with a model and run the whole program.
 
-    The completion is greedy by default: each step takes the most likely instruction. -n or --temperature
-    samples instead. The output has the completion, with the end . if the model wrote it, the outputs of the
-    whole program, whether it is true, and the most likely instructions of each step. Several samples give one
-    line each: the whole program, and true or false. Spaces in PREFIX are ignored.
+    By default the completion is greedy: each step takes the most likely instruction. With -n or --temperature
+    it is sampled. The command prints the completion, with the end . if the model wrote it, the outputs of the
+    whole program, whether it is true, and the most likely instructions of each step. Of several samples it
+    prints one line each: the whole program, and true or false. Spaces in PREFIX are ignored.
 
     --verified tries the greedy completion first. It then samples until the whole program is true, and the
     completion ended and drops nothing. It prints the number of tries. If all fail, it prints the greedy
     completion and exits with 1.
 
-    If PREFIX is -, each line of standard input is a prefix, and each completion gives one line. With
-    --verified, the number of tries follows, or - if all failed.
+    If PREFIX is -, each line of standard input is a prefix. Prefixes are completed in batches, and each
+    completion is one line. With --verified, the number of tries follows, or - if all failed.
 
     --json prints an object for each completion, with the keys prefix, completion (without the end), ended,
     program, outputs and true as in `cadmus run --json`, and steps: for each step, a list of instruction and

@@ -55,7 +55,8 @@ class _Experiments(click.Group):
 def evaluate() -> None:
     """Run an experiment on a trained model.
 
-    Programs that the model may have been trained on are refused.
+    An experiment writes its results to a Parquet file and prints a summary. Programs that the model may have
+    been trained on are refused.
 
     \b
     Examples:
@@ -162,21 +163,17 @@ class _Figure(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-class _FigureName(click.ParamType):
-    """The name of a figure; an unknown one is refused before a missing option."""
-
-    name = "figure"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in experiments.figures():
-            raise InputError(f"no figure, table or page {value!r}; {suggest(value, experiments.figures())}")
-        return value
+def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    """Refuse an unknown figure, before an option that is missing."""
+    if name not in experiments.figures() and not ctx.resilient_parsing:
+        raise InputError(f"no figure, table or page {name!r}; {suggest(name, experiments.figures())}")
+    return name
 
 
 @click.command(cls=_Figure)
-@click.argument("name", type=_FigureName(), metavar="NAME")
+@click.argument("name", callback=_known_figure)
 @click.option(
-    "--results", type=PATH, multiple=True, metavar="FILE", help="Result file; again for a second one."
+    "--results", type=PATH, multiple=True, metavar="FILE", help="Result file; repeat for a second one."
 )
 @click.option(
     "--output",
@@ -188,7 +185,7 @@ class _FigureName(click.ParamType):
 def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
     """Draw the figure, table or page NAME from result files alone.
 
-    A figure is written as .pdf, .png and .csv, a table as .csv, .md and .tex, a page as .html.
+    A figure is written as .pdf, .png and .csv, a table as .csv, .md and .tex, and a page as .html.
 
     \b
     Examples:

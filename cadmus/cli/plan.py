@@ -23,10 +23,17 @@ CPU_HOURS = 24
 
 @click.command()
 @click.argument("config", type=CONFIG)
-@click.option("--devices", type=PATH, metavar="FILE", help="Devices; by default config/tables/devices.yaml.")
-@click.option("--rates", type=PATH, metavar="FILE", help="Rates; by default config/tables/rates.yaml.")
 @click.option(
-    "--profile", type=PATH, metavar="FILE", help="Profile; by default workflow/profiles/slurm/config.yaml."
+    "--devices", type=PATH, metavar="FILE", help="Table of devices; config/tables/devices.yaml by default."
+)
+@click.option(
+    "--rates", type=PATH, metavar="FILE", help="Table of rates; config/tables/rates.yaml by default."
+)
+@click.option(
+    "--profile",
+    type=PATH,
+    metavar="FILE",
+    help="SLURM profile; workflow/profiles/slurm/config.yaml by default.",
 )
 @click.option("--gpu", metavar="NAME", help="GPU of the cluster; by default the first with ranks in counts.")
 @click.option("--all", "everything", is_flag=True, help="Show all devices, and the workflow on a cluster.")

@@ -27,7 +27,10 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Logit lens: next instruction predicted at every layer."""
+    """Logit lens: next instruction predicted at every layer.
+
+    The output of each layer goes through the final LayerNorm and the output matrix, as if it were the last.
+    """
     config = subject.config
     return logit_lens(
         subject.model(),
@@ -108,7 +111,7 @@ def findings(results: "pl.DataFrame") -> Findings:
         pl.col("accuracy").filter(pl.col("token") == 2 * HALF).first().alias("comparator_accuracy"),
     )
     return Findings(
-        f"next instruction over all tokens of {results['programs'].max():,} programs: loss in nats,\n"
+        f"next instruction over all tokens of {results['programs'][0]:,} programs: loss in nats,\n"
         "agreement with the last layer, accuracy; and accuracy at the comparator",
         by_layer,
     )

@@ -37,7 +37,8 @@ class Settings(Section):
 def measure(subject: Subject) -> "pl.DataFrame":
     """Activation patching at the end of an expression.
 
-    A hidden state is replaced by that of another program; the result is whose comparator follows.
+    The hidden state of a program is replaced by that of another one, the donor. The results count whose
+    comparator the model then predicts.
     """
     config, model = subject.config, subject.model()
     return patching(
@@ -129,7 +130,7 @@ def findings(results: "pl.DataFrame") -> Findings:
         of_token = results.filter(token=token)
         shares = of_token.pivot("outcome", index="layer", values="share")
         table = table.join(shares.rename({name: f"{value}_{name}" for name in OUTCOMES}), "layer")
-        patched.append(f"{value.upper()} (token {token}, {of_token['programs'].max():,} pairs)")
+        patched.append(f"{value.upper()} (token {token}, {of_token['programs'][0]:,} pairs)")
     return Findings(
         f"predicted comparator after patching {' or '.join(patched)}, by layer;\n"
         "own: X and Y original; hybrid: patched value from donor, other original; donor: both from donor",

@@ -63,7 +63,10 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Linear probes for X and Y at every layer and token."""
+    """Linear probes for X and Y at every layer and token.
+
+    A probe is a logistic regression from the hidden state to the value.
+    """
     config, model = subject.config, subject.model()
     return probe(
         model,
@@ -300,7 +303,7 @@ def findings(results: "pl.DataFrame") -> Findings:
     ]
     return Findings(
         f"probes for X and Y after token {2 * HALF}, where the comparator follows: accuracy on "
-        f"{results['programs'].max():,}\ntest programs, and that of probes for permuted values (control)",
+        f"{results['programs'][0]:,}\ntest programs, and that of probes for permuted values (control)",
         at_comparator.group_by("layer", maintain_order=True).agg(columns),
     )
 
