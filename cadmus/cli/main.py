@@ -53,12 +53,12 @@ MODULES = (
 )
 # Commands by the headings of `cadmus --help`; those that people rarely type come last.
 SECTIONS = {
-    "Programs": ("run", "isa", "sample", "repl"),
+    "Programs": ("run", "isa", "sample", "states", "repl"),
     "Trained models": ("complete", "explore", "evaluate", "figure", "serve", "push"),
     "Training": ("config", "plan", "train", "study"),
     "Large language models": ("llm",),
-    "Rarely used: single steps of the workflow": ("shard", "manifest", "states", "report", "card"),
-    "Rarely used: checks of Cadmus itself": ("fuzz", "kills", "bench", "readme"),
+    "Single steps of the workflow, rarely typed": ("shard", "manifest", "report", "card"),
+    "Checks of Cadmus itself, rarely needed": ("fuzz", "kills", "bench", "readme"),
 }
 # Extras with all packages of a command; the other commands need only the base install.
 EXTRAS = {

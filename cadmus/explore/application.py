@@ -70,7 +70,10 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
         return {"program": random.choice(stock(template)) + isa.END}
 
     def inspect(program: str, calls: str) -> dict[str, Any]:
-        return inspection.inspect(model, program, calls == "true")
+        return inspection.inspect(model, isa.without_spaces(program), calls == "true")
+
+    def complete(program: str) -> dict[str, Any]:
+        return inspection.complete(model, isa.without_spaces(program))
 
     def attention(program: str, layer: str) -> dict[str, Any]:
         # Python refuses to read numbers of thousands of digits.
@@ -122,7 +125,7 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
             Route("/api/sample", answering(sample, "template")),
             Route("/api/inspect", answering(inspect, "program", "calls")),
             Route("/api/attention", answering(attention, "program", "layer")),
-            Route("/api/complete", answering(lambda program: inspection.complete(model, program), "program")),
+            Route("/api/complete", answering(complete, "program")),
         ],
         middleware=[Middleware(HostCheck, names=(), refuse=refuse)],
         exception_handlers={

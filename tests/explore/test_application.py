@@ -42,6 +42,11 @@ def test_inspect(client, model):
         np.testing.assert_allclose(array(asked), shares[layer - 1, 0], atol=FLOAT_NOISE)
 
 
+def test_spaces_are_ignored(client):
+    found = client.get("/api/inspect", params={"program": "34 + 7 =", "calls": "false"}).json()
+    assert found["program"] == "34+7="
+
+
 def test_samples_of_every_template(client):
     for template in TEMPLATES:
         program = client.get("/api/sample", params={"template": template}).json()["program"]
@@ -49,7 +54,9 @@ def test_samples_of_every_template(client):
 
 
 def test_complete(client):
-    assert client.get("/api/complete", params={"program": "62*4+54*4-"}).json() == {"program": "62*4+54*4-=."}
+    for program in ("62*4+54*4-", "62* 4+ 54* 4-"):
+        found = client.get("/api/complete", params={"program": program}).json()
+        assert found == {"program": "62*4+54*4-=."}
 
 
 @pytest.mark.parametrize(
