@@ -1,8 +1,11 @@
 """The files around the package: the extras in the documentation, the Dockerfile, the release."""
 
 import re
+import shutil
+import subprocess
 import tomllib
 
+import pytest
 import yaml
 
 from cadmus.cli.main import EXTRAS, cadmus
@@ -50,3 +53,19 @@ def test_the_docker_image_runs_a_make_target_and_ignores_what_git_ignores() -> N
         for name in (".gitignore", ".dockerignore")
     )
     assert ignored <= left_out
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", "-n", "-o", ".venv/installed", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+def test_make_takes_a_config_by_name_and_puts_a_target_right() -> None:
+    for given in ("quick", "config/quick.yaml"):
+        assert "--configfile config/quick.yaml\n" in make("run", f"CONFIG={given}").stdout
+    assert "cadmus config show qiuck >" in make("run", "CONFIG=qiuck").stdout
+    unknown = subprocess.run(["make", "tset"], cwd=ROOT, capture_output=True, text=True)
+    assert unknown.returncode == 2
+    assert unknown.stderr.startswith("make: no target 'tset'; there are run test ")
