@@ -86,6 +86,7 @@ from tests.config.quick import QUICK, VALUES, changed
             "verdict.prompts: must be a multiple of ranks 4, got 6",
         ),
         ("train.verdict", {"fraction": 1.5}, "train.verdict.fraction: must be at most 1, got 1.5"),
+        ("train.verdict", {"questions": ["random"] * 2}, "train.verdict.questions: duplicate 'random'"),
         ("train.verdict", {"samples": 1}, "train.verdict.samples: must be at least 2, got 1"),
         ("train.verdict", {"temperature": 0}, "train.verdict.temperature: must be above 0, got 0"),
         ("train.state_labels", {"top": 0}, "all weights are 0; set state_weight 0"),
