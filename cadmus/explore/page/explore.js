@@ -156,7 +156,7 @@ function drawReferences() {
     + `${programs.toLocaleString("en")} programs of the test split, mixed as in training.`;
   at("probe").textContent = `Probe: the top of the stack, read by a linear probe after block ${layer}`
     + `${supervised ? ", which was trained to predict it" : ""}. Accuracy ${percent(accuracy)}, most frequent value `
-    + `${percent(majority)}. Definitions that come later are unknown to it.`;
+    + `${percent(majority)}. For the probe, a call before its definition leaves NAN.`;
 }
 
 function valueBox(value) {
