@@ -2,17 +2,21 @@
 # Both need Python 3.11 or later, make and the network for packages, and set up .venv themselves.
 
 PYTHON ?= python3
+# A file, or the name of one in config/.
 CONFIG ?= config/quick.yaml
 CORES ?= all
 RANKS ?= 1
 BIN := .venv/bin
 
-.PHONY: run test integrations gpu-check notebook slurm-test docs lint clean
+TARGETS := run test integrations gpu-check notebook slurm-test docs lint clean
+CONFIGFILE = $(firstword $(wildcard $(CONFIG) config/$(CONFIG).yaml) $(CONFIG))
+
+.PHONY: $(TARGETS)
 
 run: .venv/installed
-	@$(BIN)/cadmus config show $(CONFIG) > /dev/null
+	@$(BIN)/cadmus config show $(CONFIGFILE) > /dev/null
 	@$(BIN)/python workflow/scripts/remove_stale_lock.py
-	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIG)
+	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIGFILE)
 
 # Two processes, as most tests leave a core idle; those of a file stay together, as they share what is set up.
 test: .venv/installed
@@ -52,6 +56,9 @@ lint: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
+
+.DEFAULT:
+	@echo "make: no target '$@'; there are $(TARGETS)" >&2; exit 2
 
 clean:
 	rm -rf .venv results site .snakemake

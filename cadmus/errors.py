@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
 
 _LONGEST = 1_200
 """Characters of a message; a value in a file may have any length."""
@@ -69,7 +70,8 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
     except MemoryError:
         raise InputError(f"{path}: needs more memory than there is{fix}") from None
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}{fix}") from None
+        hint = near_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"cannot read {path}: {error.strerror or error}{hint or fix}") from None
     except UnicodeError:
         raise InputError(f"{path}: not UTF-8{fix}") from None
     except Exception as error:
@@ -94,8 +96,36 @@ def suggest(name: str, names: Iterable[str]) -> str:
     >>> suggest("sums", ["equality", "random"])
     'there are equality, random'
     """
+    names = list(names)
+    close = closest(name, names)
+    return f"did you mean {close!r}?" if close else f"there are {', '.join(names)}"
+
+
+def closest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the name that someone who typed ``name`` most likely meant; None if none is close.
+
+    Args:
+        cutoff: smallest similarity of two close names, 1 for equal ones.
+    """
     import difflib
 
-    names = list(names)
-    close = difflib.get_close_matches(str(name), names, 1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+    return next(iter(difflib.get_close_matches(str(name), list(names), 1, cutoff)), None)
+
+
+def near_path(path: PathLike[str] | str) -> str:
+    """Return a hint for a path that does not exist, `; did you mean 'PATH'?`, if a name in it is misspelt."""
+    place, missing = Path(path), list[str]()
+    try:
+        while not place.exists():
+            missing.append(place.name)
+            place = place.parent
+        for name in reversed(missing):
+            names = [entry.name for entry in place.iterdir() if not entry.name.startswith(".")]
+            # A missing file of a model is not one with a similar name.
+            meant = closest(name, names, cutoff=0.75)
+            if meant is None:
+                return ""
+            place /= meant
+    except OSError:
+        return ""
+    return f"; did you mean '{place}'?"

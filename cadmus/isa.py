@@ -218,6 +218,15 @@ def check_program(program: str) -> str:
     return program
 
 
+def without_spaces(program: str) -> str:
+    """Return a program as someone typed it without its spaces and tabs, which no instruction is.
+
+    >>> without_spaces("3 4 + 7 =")
+    '34+7='
+    """
+    return program.replace(" ", "").replace("\t", "")
+
+
 def check_prefix(prefix: str) -> str:
     """Return ``prefix`` if a model can continue it: at least one instruction and no end.
 

@@ -3,12 +3,21 @@
 Samplers build it, the compiled VM runs it, Parquet stores it as strings and training tokenizes it.
 """
 
+import reprlib
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
-import pyarrow as pa
+
+# Numba and Arrow are imported where they are used: a few completions need neither, and Numba takes a second.
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FEW = 1 << 14
+"""Instructions that NumPy copies, in a tenth of a millisecond; more are left to a compiled loop."""
+SHOWN = 3
+"""Programs that a representation shows."""
 
 
 class Programs:
@@ -33,8 +42,10 @@ class Programs:
         return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets_of(lengths))
 
     @classmethod
-    def from_arrow(cls, column: pa.Array | pa.ChunkedArray) -> "Programs":
+    def from_arrow(cls, column: "pa.Array | pa.ChunkedArray") -> "Programs":
         """Wrap the buffers of a string column; only a column of several chunks is copied."""
+        import pyarrow as pa
+
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         column = column.cast(pa.large_string())
@@ -43,12 +54,14 @@ class Programs:
         data = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
         return cls(data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
-    def to_arrow(self) -> pa.Array:
+    def to_arrow(self) -> "pa.Array":
         """Return a string column over the same bytes.
 
         Raises:
             OverflowError: the batch has 2 GiB or more.
         """
+        import pyarrow as pa
+
         if self.offsets[-1] >= 2**31:
             raise OverflowError("a string column must be smaller than 2 GiB")
         offsets = pa.py_buffer(self.offsets.astype(np.int32))
@@ -63,6 +76,11 @@ class Programs:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def __repr__(self) -> str:
+        first = self.take(np.arange(min(len(self), SHOWN))).to_strings()
+        shown = [f"{len(self):,} programs", *map(reprlib.repr, first), *["…"] * (len(self) > SHOWN)]
+        return f"<Programs: {', '.join(shown)}>"
+
     @property
     def lengths(self) -> np.ndarray:
         """Number of instructions in each program: int64, shape (n,)."""
@@ -70,7 +88,9 @@ class Programs:
 
     def contain(self, pieces: "Programs") -> np.ndarray:
         """Tell which programs contain the instructions of their row in ``pieces``: bool, shape (n,)."""
-        found: np.ndarray = _contain(self.data, self.offsets, pieces.data, pieces.offsets)
+        from cadmus import loops
+
+        found: np.ndarray = loops.contain(self.data, self.offsets, pieces.data, pieces.offsets)
         return found
 
     def take(self, rows: np.ndarray) -> "Programs":
@@ -98,8 +118,13 @@ class Programs:
 
     def _pieces(self, starts: np.ndarray, lengths: np.ndarray) -> "Programs":
         offsets = offsets_of(lengths)
+        if offsets[-1] <= FEW:
+            shift = np.repeat(starts - offsets[:-1], lengths)
+            return Programs(self.data[shift + np.arange(offsets[-1])], offsets)
+        from cadmus import loops
+
         data = np.empty(offsets[-1], np.uint8)
-        _copy_pieces(self.data, starts, data, offsets)
+        loops.copy_pieces(self.data, starts, data, offsets)
         return Programs(data, offsets)
 
 
@@ -109,6 +134,8 @@ Piece = Programs | bytes | np.ndarray
 
 def join(*pieces: Piece) -> Programs:
     """Concatenate pieces row by row: row i of the result is row i of each piece, in order."""
+    from cadmus import loops
+
     rows = max(len(piece) for piece in pieces if not isinstance(piece, bytes))
     lengths = np.zeros(rows, np.int64)
     for piece in pieces:
@@ -123,11 +150,11 @@ def join(*pieces: Piece) -> Programs:
     end = offsets[:-1].copy()
     for piece in pieces:
         if isinstance(piece, Programs):
-            _append_pieces(piece.data, piece.offsets, data, end)
+            loops.append_pieces(piece.data, piece.offsets, data, end)
         elif isinstance(piece, bytes):
-            _append_literal(np.frombuffer(piece, np.uint8), data, end)
+            loops.append_literal(np.frombuffer(piece, np.uint8), data, end)
         else:
-            _append_column(piece, data, end)
+            loops.append_column(piece, data, end)
     return Programs(data, offsets)
 
 
@@ -150,66 +177,6 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
-
-
-@numba.njit(cache=True)
-def _copy_pieces(
-    source: np.ndarray, starts: np.ndarray, target: np.ndarray, offsets: np.ndarray
-) -> None:  # pragma: no cover - compiled
-    for i in range(len(starts)):
-        for k in range(offsets[i + 1] - offsets[i]):
-            target[offsets[i] + k] = source[starts[i] + k]
-
-
-@numba.njit(cache=True)
-def _contain(
-    data: np.ndarray, offsets: np.ndarray, pieces: np.ndarray, piece_offsets: np.ndarray
-) -> np.ndarray:  # pragma: no cover - compiled
-    found = np.zeros(len(offsets) - 1, np.bool_)
-    for i in range(len(found)):
-        length = piece_offsets[i + 1] - piece_offsets[i]
-        for start in range(offsets[i], offsets[i + 1] - length + 1):
-            k = 0
-            while k < length and data[start + k] == pieces[piece_offsets[i] + k]:
-                k += 1
-            if k == length:
-                found[i] = True
-                break
-    return found
-
-
-# These append a piece to each row and advance the ends of the rows.
-
-
-@numba.njit(cache=True)
-def _append_pieces(
-    source: np.ndarray, source_offsets: np.ndarray, target: np.ndarray, end: np.ndarray
-) -> None:  # pragma: no cover - compiled
-    for i in range(len(end)):
-        at = end[i]
-        for k in range(source_offsets[i], source_offsets[i + 1]):
-            target[at] = source[k]
-            at += 1
-        end[i] = at
-
-
-@numba.njit(cache=True)
-def _append_literal(
-    literal: np.ndarray, target: np.ndarray, end: np.ndarray
-) -> None:  # pragma: no cover - compiled
-    for i in range(len(end)):
-        for k in range(len(literal)):
-            target[end[i] + k] = literal[k]
-        end[i] += len(literal)
-
-
-@numba.njit(cache=True)
-def _append_column(
-    column: np.ndarray, target: np.ndarray, end: np.ndarray
-) -> None:  # pragma: no cover - compiled
-    for i in range(len(end)):
-        target[end[i]] = column[i]
-        end[i] += 1
 
 
 class Samples:
@@ -240,7 +207,7 @@ class Samples:
         self.template = template
 
     @classmethod
-    def from_arrow(cls, table: pa.Table) -> "Samples":
+    def from_arrow(cls, table: "pa.Table") -> "Samples":
         """Return the rows of a shard, with the columns that were read of it."""
         x, y, template = (
             table[name].to_numpy() if name in table.column_names and not table[name].null_count else None

@@ -2,13 +2,16 @@
 
 import re
 import shlex
+from itertools import takewhile
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from cadmus.cli.main import cadmus
+from cadmus import experiments
+from cadmus.cli.main import cadmus, main
 from cadmus.cli.reference import reference
+from cadmus.config import TEMPLATES
 from cadmus.vm import reference as machine
 from tests.checkout import ROOT
 
@@ -40,6 +43,57 @@ def test_programs_in_tables_are_true(page, number):
     assert len(rows) == number
     for prompt, completion in rows:
         assert machine.run(prompt + completion).true, prompt
+
+
+def commands_of_the_documents():
+    """Yield the arguments of every `cadmus` command in a block of a document."""
+    for page in PAGES:
+        for block in re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                if typed := re.match(r"(?:\$ )?(?:\w+=\S+ )*(?:\.venv/bin/)?cadmus (.*)", line):
+                    words = shlex.shlex(typed[1], posix=True, punctuation_chars=True)
+                    words.whitespace_split = True
+                    yield list(takewhile(lambda word: word[0] not in "|<>;&", words))
+
+
+def misspelt():
+    """Yield commands of the documents with one of their names misspelt, and the name, each pair once."""
+    names = {*TEMPLATES, *experiments.figures(), "quick", "laptop", "paper"}
+    seen = set()
+    for words in commands_of_the_documents():
+        command, context = cadmus, click.Context(cadmus)
+        path = []
+        for place, word in enumerate(words):
+            below = command.get_command(context, word) if isinstance(command, click.Group) else None
+            if isinstance(command, click.Group) and not (below or word.startswith("-")):
+                # An experiment that a page shows how to add.
+                break
+            known = (
+                below or (word.startswith("--") and len(word) > 4) or word in names or (ROOT / word).is_file()
+            )
+            if known and (*path, word) not in seen:
+                seen.add((*path, word))
+                middle = len(word) // 2
+                wrong = word[:middle] + word[middle + 1] + word[middle] + word[middle + 2 :]
+                if wrong == word:
+                    wrong = word[: middle + 1] + word[middle:]
+                yield pytest.param(
+                    [*words[:place], wrong, *words[place + 1 :]], word, id=" ".join([*path, wrong])
+                )
+            if below:
+                command = below
+                path.append(word)
+
+
+@pytest.mark.parametrize(("words", "meant"), list(misspelt()))
+def test_a_misspelt_command_is_put_right(words, meant, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["cadmus", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(rf"did you mean '?{re.escape(meant)}'?\?", line), line
 
 
 def test_reference_has_every_command_and_option():

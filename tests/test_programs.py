@@ -22,6 +22,7 @@ def test_prefixes_and_suffixes_of_a_few_programs() -> None:
     assert empty.suffixes(np.zeros(0, np.int64)).to_strings() == []
 
 
+@settings(deadline=None)  # The first call compiles.
 @given(st.lists(st.tuples(st.text(SYMBOLS, max_size=12), st.floats(0, 1)), max_size=20), st.data())
 def test_prefix_and_suffix_make_the_program(drawn: list[tuple[str, float]], data: st.DataObject) -> None:
     texts = [text for text, _ in drawn]
@@ -48,3 +49,19 @@ def test_all_prefixes_come_program_by_program(texts: list[str]) -> None:
     prefixes, row, length = Programs.from_strings(texts).all_prefixes()
     assert prefixes.to_strings() == [text[:k] for text in texts for k in range(1, len(text) + 1)]
     assert [texts[i][:k] for i, k in zip(row, length, strict=True)] == prefixes.to_strings()
+
+
+def test_few_and_many_instructions_are_copied_alike(monkeypatch) -> None:
+    programs = Programs.from_strings(["34+7=", "", "12<", "u1b2b"])
+    rows, starts = np.array([3, 0, 0, 1]), np.array([1, 0, 2, 5], np.uint8)
+    few = [programs.take(rows).to_strings(), programs.suffixes(starts).to_strings()]
+    monkeypatch.setattr("cadmus.programs.FEW", 0)
+    assert few == [programs.take(rows).to_strings(), programs.suffixes(starts).to_strings()]
+    assert few[1] == ["4+7=", "", "<", ""]
+
+
+def test_the_representation_shows_the_first_programs() -> None:
+    assert repr(Programs.from_strings([])) == "<Programs: 0 programs>"
+    assert repr(Programs.from_strings(["34+7=", ""])) == "<Programs: 2 programs, '34+7=', ''>"
+    many = Programs.from_strings(["1" * 100, *"23456"])
+    assert repr(many) == "<Programs: 6 programs, '111111111111...1111111111111', '2', '3', …>"

@@ -234,12 +234,12 @@ def probe(model: Path) -> "Measured":
 @config_option
 @click.argument("model", type=MODEL)
 def busy(config: Path, model: Path) -> "Measured":
-    """Rates beside other processes that want the cores.
+    """Speed while other processes compete for the cores.
 
-    The training of a config, completions of MODEL and its probes run alone and beside one and two processes
-    that never wait, in turn, for about five minutes. alone is the rate alone: completions and probes of a
-    batch, or tokens, per second. beside_1 and beside_2 are parts of it, and of_fair_1 and of_fair_2 are those
-    over the part that is left if all threads get the same time.
+    The training of a config, completions by MODEL and its probes run in turn: alone, then beside one and two
+    processes that never wait. This takes about five minutes. alone is the rate without these: tokens,
+    batches of completions or fits of probes per second. beside_1 and beside_2 are fractions of it; of_fair_1
+    and of_fair_2 compare them with what is left if all threads get equal time.
 
     \b
     Example:

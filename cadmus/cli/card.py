@@ -17,7 +17,7 @@ from cadmus.cli.options import MODEL, PATH
     help="Results of `cadmus evaluate completions`.",
 )
 @click.option(
-    "--metrics", type=PATH, metavar="FILE", help="Metrics of `cadmus train`; without, no last loss."
+    "--metrics", type=PATH, metavar="FILE", help="Metrics of `cadmus train`, which have the last loss."
 )
 @click.option(
     "--output",
@@ -28,8 +28,8 @@ from cadmus.cli.options import MODEL, PATH
 def card(model: Path, completions: Path, metrics: Path | None, output: Path | None) -> None:
     """Write the model card of the export in MODEL.
 
-    The card is for the Hugging Face Hub; with it the directory can be uploaded as it is. It describes the
-    model, its data and training, the compute, the accuracy and the limits.
+    The Hugging Face Hub shows the card as the page of the model. It describes the model, its data and
+    training, the compute, the accuracy and the limits.
 
     \b
     Example:

@@ -33,7 +33,7 @@ _split_option = click.option(
     help="train, validation, test, or ood if the config has rules.",
 )
 _ranges_option = click.option(
-    "--config", type=CONFIG, metavar="FILE", help="Config file with other ranges and lengths."
+    "--config", type=CONFIG, metavar="FILE", help="Config with other ranges and lengths: a file or a name."
 )
 
 

@@ -8,12 +8,26 @@ from typing import TYPE_CHECKING
 import click
 
 from cadmus import experiments
-from cadmus.cli.options import CONFIG, DIRECTORY, MODEL, PATH, check_results_path, echo, usable_device
+from cadmus.cli.options import (
+    CONFIG,
+    DIRECTORY,
+    MODEL,
+    PATH,
+    check_results_path,
+    echo,
+    echo_table,
+    usable_device,
+)
+from cadmus.errors import InputError, suggest
 
 if TYPE_CHECKING:
     import polars as pl
 
     from cadmus.config import Section
+    from cadmus.experiments.experiment import Findings
+
+SHORT = ("programs", "programs_per_pixel")
+"""Settings whose option is also -n."""
 
 
 class _Experiments(click.Group):
@@ -25,12 +39,24 @@ class _Experiments(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         return _command(name) if name in experiments.NAMES else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            # Click does not know the names, as the commands are not made yet.
+            raise click.exceptions.NoSuchCommand(
+                error.command_name, possibilities=experiments.NAMES, ctx=ctx
+            ) from None
+
 
 @click.group(cls=_Experiments)
 def evaluate() -> None:
     """Run an experiment on a trained model.
 
-    Programs that the model may have been trained on are refused.
+    An experiment writes its results to a Parquet file and prints a summary. Programs that the model may have
+    been trained on are refused.
 
     \b
     Examples:
@@ -51,18 +77,21 @@ def _command(name: str) -> click.Command:
             type=DIRECTORY if experiment.snapshots else MODEL,
             required=True,
             metavar="DIR",
-            help="Snapshots of a training." if experiment.snapshots else "Exported model.",
+            help="Directory with the snapshots of a training."
+            if experiment.snapshots
+            else "Exported model: a directory, or the name of a shipped one.",
         ),
         click.Option(
             ["--config"],
             type=CONFIG,
             metavar="FILE",
-            help="Config; by default that of the model, with default experiments.",
+            help="Config: a file or a name; by default that of the model, with default experiments.",
         ),
         click.Option(
             ["--output"], type=PATH, required=True, metavar="FILE", help="Parquet file of the results."
         ),
-        click.Option(["--device"], metavar="DEVICE", help="torch device; by default a GPU if there is one."),
+        click.Option(["--device"], metavar="DEVICE", help="torch device; the GPU if there is one, else cpu."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print a JSON list."),
     ]
     if experiment.dataset:
         options.append(
@@ -73,10 +102,6 @@ def _command(name: str) -> click.Command:
                 metavar="DIR",
                 help="Dataset with the test split.",
             )
-        )
-    if experiment.summary:
-        options.append(
-            click.Option(["--json", "as_json"], is_flag=True, help="Print the accuracies as a JSON list.")
         )
     options += _settings_options(experiment.settings)
 
@@ -102,6 +127,8 @@ def _command(name: str) -> click.Command:
         write_results(results, output, subject.metadata())
         if experiment.summary:
             _print(experiment.summary(results), as_json)
+        elif experiment.findings:
+            _print_findings(experiment.findings(results), as_json)
 
     arguments = f"--{subject} {'DIR' if experiment.snapshots else 'laptop'} --output {name}.parquet"
     dataset_option = " --dataset DIR" if experiment.dataset else ""
@@ -118,7 +145,7 @@ def _settings_options(settings: "type[Section]") -> list[click.Option]:
     """Return an option for each number in the config section of an experiment; the section checks it."""
     return [
         click.Option(
-            [f"--{key.replace('_', '-')}", key],
+            [*["-n"] * (key in SHORT), f"--{key.replace('_', '-')}", key],
             metavar="N" if field.annotation is int else "NUMBER",
             help=f"{description[:1].upper()}{description[1:]}; by default that of the config.",
         )
@@ -136,10 +163,17 @@ class _Figure(click.Command):
         super().format_epilog(ctx, formatter)
 
 
+def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
+    """Refuse an unknown figure, before an option that is missing."""
+    if name not in experiments.figures() and not ctx.resilient_parsing:
+        raise InputError(f"no figure, table or page {name!r}; {suggest(name, experiments.figures())}")
+    return name
+
+
 @click.command(cls=_Figure)
-@click.argument("name")
+@click.argument("name", callback=_known_figure)
 @click.option(
-    "--results", type=PATH, multiple=True, metavar="FILE", help="Result file; again for a second one."
+    "--results", type=PATH, multiple=True, metavar="FILE", help="Result file; repeat for a second one."
 )
 @click.option(
     "--output",
@@ -151,7 +185,7 @@ class _Figure(click.Command):
 def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
     """Draw the figure, table or page NAME from result files alone.
 
-    A figure is written as .pdf, .png and .csv, a table as .csv, .md and .tex, a page as .html.
+    A figure is written as .pdf, .png and .csv, a table as .csv, .md and .tex, and a page as .html.
 
     \b
     Examples:
@@ -164,6 +198,28 @@ def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
         echo(path)
 
 
+def _print_findings(findings: "Findings", as_json: bool) -> None:
+    """Print findings as text, or their table as JSON."""
+    from cadmus.evaluate.intervals import percent
+    from cadmus.evaluate.questions import title
+
+    if as_json:
+        click.echo(json.dumps(findings.table.to_dicts(), indent=2))
+        return
+
+    def cell(column: str, value: str | float | None) -> str:
+        if value is None or isinstance(value, str):
+            return title(value or "")
+        return (
+            f"{value:,}" if isinstance(value, int) else f"{value:.2f}" if column == "loss" else percent(value)
+        )
+
+    click.echo(f"{findings.title}\n")
+    rows = findings.table.iter_rows(named=True)
+    header = [column.replace("_", " ") for column in findings.table.columns]
+    echo_table([header, *([cell(*named) for named in row.items()] for row in rows)])
+
+
 def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
     """Print accuracies: a line each, named by the first column, or all columns as JSON.
 
@@ -173,6 +229,7 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
 
     from cadmus.evaluate.intervals import as_text, percent
     from cadmus.evaluate.questions import title
+    from cadmus.evaluate.regions import REGIONS
     from cadmus.evaluate.results import best_baseline
 
     if as_json:
@@ -187,11 +244,13 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
     for row in shown.iter_rows(named=True):
         name = next(iter(row.values()))
         accuracy = as_text(row["accuracy"], row["low"], row["high"])
+        if row.get("best_constant") is not None:
+            accuracy += f" correct, best constant answer {percent(row['best_constant'])}"
         if graded:
             best = best_baseline(accuracies.filter(question=name)).row(0, named=True)
             baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"
             accuracy += f" {solved}, best baseline ({baseline})"
-        echo(f"{title(name)}: {accuracy} of {row['programs']:,} programs")
+        echo(f"{REGIONS.get(name, title(name))}: {accuracy} of {row['programs']:,} programs")
 
 
 COMMANDS = (evaluate, figure)

@@ -44,13 +44,13 @@ REPORT_SECONDS = 60.0
 def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
     """Compare the two VMs on random programs.
 
-    The compiled VM has to give the results of the reference VM.
+    The compiled VM has to give the same results as the reference VM.
 
-    The programs are uniform, number programs, programs with definitions and calls, programs that exhaust the
-    call budget, and mutated candidates of the templates. A seed gives the same programs whatever the number
-    of processes. At the first disagreement the command prints the program, the shortest form that still
-    disagrees and both results, and exits with code 1. An interrupted run prints how to resume it and exits
-    with code 1. Without a terminal it prints its progress every minute.
+    The programs are uniformly random ones, number programs, programs with definitions and calls, programs
+    that exhaust the call budget, and mutated candidates of the templates. They depend on the seed, but not on
+    the number of processes. At the first disagreement the command prints the program, the shortest form that
+    still disagrees and both results, and exits with code 1. If it is interrupted, it prints how to resume and
+    exits with code 1. Without a terminal it prints its progress every minute.
 
     \b
     Examples:

@@ -29,14 +29,14 @@ from cadmus.errors import InputError, Interrupted
     "--workflow",
     type=CONFIG,
     metavar="FILE",
-    help="Kill the workflow of this config, in a temporary directory, and not a training.",
+    help="Kill the workflow of this config, in a temporary directory, instead of a training.",
 )
 @click.option(
     "--target",
     "targets",
     multiple=True,
     metavar="PATH",
-    help="With --workflow, make this file; all by default.",
+    help="With --workflow, a file to make; all by default. Repeatable.",
 )
 @click.option("--output", type=PATH, metavar="FILE", help="Also write the result to this JSON file.")
 def kills(
@@ -45,13 +45,13 @@ def kills(
     """Kill trainings or the workflow and compare the results.
 
     A tiny model trains on random programs, once without a kill. Then the same run is killed with SIGKILL at
-    moments drawn uniformly from its duration and resumed after each kill. A run that ends before all kills
-    have happened is followed by another. If losses and weights of a run are not bit-identical to those of the
-    first, or if the command is interrupted, the exit code is 1. A kill takes about a second.
+    random moments and resumed after each kill. If a run ends before all kills have happened, another one
+    starts. The exit code is 1 if the losses or weights of a run differ in any bit from those of the first, or
+    if the command is interrupted. A kill takes about a second.
 
-    With --workflow, the kills hit Snakemake with all its processes and, every other time, one process of a
-    job. Snakemake is unlocked and restarted after each. In the end all files have to be those of an
-    undisturbed run, except for times, and no other file may be left.
+    With --workflow, kills alternate between Snakemake with all its processes and one process of a job.
+    Snakemake is unlocked and restarted after each. At the end, all files must equal those of an undisturbed
+    run, except for times, and no other file may be left.
 
     \b
     Examples:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def llm() -> None:
     """Ask large language models about the comparison grid.
 
-    The steps are prepare, estimate, submit, collect and score. Each can be repeated: nothing that is
-    answered is asked again. The config names the models (llm.models), config/tables/llms.yaml describes them.
+    The steps are prepare, estimate, submit, collect and score. Each can be repeated: answered requests are
+    not sent again. The config names the models (llm.models), and config/tables/llms.yaml describes them.
 
     \b
     Examples:
@@ -55,13 +55,13 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
             "--table",
             type=PATH,
             metavar="FILE",
-            help="Table of language models, if not config/tables/llms.yaml.",
+            help="Table of language models; config/tables/llms.yaml by default.",
         ),
         click.option(
             "--directory",
             type=DIRECTORY,
             metavar="DIR",
-            help="Directory of requests and replies; by default results/NAME/llm for the run NAME.",
+            help="Directory of requests and replies; results/NAME/llm by default, for the run NAME.",
         ),
         config_option,
     ):
@@ -130,16 +130,17 @@ def estimate(run: "Comparison", as_json: bool) -> None:
     "--again",
     type=click.Choice(["malformed"]),
     metavar="KIND",
-    help="Send requests again whose reply is of this KIND: malformed. They are paid for once more.",
+    help="Resend the requests whose reply is of this kind: malformed. They are charged again.",
 )
 def submit(run: "Comparison", only: tuple[str, ...], again: str | None) -> None:
     """Send all requests that are neither answered nor under way.
 
-    The table says whether in batches or one by one. OPENAI_API_KEY is the key, OPENAI_BASE_URL the server if
-    it is not OpenAI's. Nothing is sent that could bring the cost above llm.max_cost_usd. Ctrl-C or SIGTERM
-    stops once the requests under way are answered, with exit code 1; a second one does not wait.
-    A reply of any shape is stored and not asked for again, unless
-    --again says so.
+    The table of models says whether to send batches or single requests. OPENAI_API_KEY is the key;
+    OPENAI_BASE_URL is the server, if it is not OpenAI's. No request is sent that could bring the cost above
+    llm.max_cost_usd. Every reply is stored; requests with a malformed one are resent only with --again.
+
+    On Ctrl-C or SIGTERM the command waits for the requests under way and exits with code 1. A second signal
+    ends it at once.
 
     \b
     Examples:
@@ -175,8 +176,8 @@ def collect(
 ) -> None:
     """Fetch the results of batches, or read them from each FILE.
 
-    A FILE is written by `vllm run-batch`. Lines are matched by request, in any order. The next submit resends
-    what a batch left unanswered.
+    A FILE is an output of `vllm run-batch`. Its lines may be in any order. The next submit resends what a
+    batch left unanswered.
 
     \b
     Examples:

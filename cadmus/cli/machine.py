@@ -7,7 +7,7 @@ import click
 
 from cadmus import isa
 from cadmus.cli.options import echo_table, heading, json_option, map_lines, program_command
-from cadmus.errors import InputError
+from cadmus.errors import InputError, closest
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
 
@@ -15,16 +15,16 @@ from cadmus.vm.reference import Result, show
 @program_command()
 @click.argument("program")
 @click.option("--trace", is_flag=True, help="Show the stack after each top-level instruction.")
-@click.option("--calls", is_flag=True, help="With --trace, also show the instructions inside calls.")
+@click.option("--calls", is_flag=True, help="Like --trace, with the instructions inside calls.")
 @json_option
 def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
     """Execute PROGRAM and print its outputs and whether it is true.
 
     The first line has the outputs, the top of the stack last: 7, 7:3 (with the decoration 3), [1 2:1 3] and
-    NAN. The second line is true or false.
+    NAN. The second line is true or false. Spaces in PROGRAM are ignored.
 
-    If PROGRAM is -, each line of standard input is a program. Each gives one line as soon as it has run: true
-    or false or, with --json, an object.
+    If PROGRAM is -, each line of standard input is a program. Each prints one line as soon as it has run:
+    true or false, or an object with --json.
 
     An object has the keys program, outputs and true. An output is null for NAN, a number, {"value": v,
     "decoration": d} if decorated, or a list of these for a sequence.
@@ -32,18 +32,19 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
     \b
     Examples:
       cadmus run '34+7='
+      cadmus run '3 4 + 7 ='
       cadmus run --trace '\\E*;4Im'
-      cadmus run --trace --calls '4f\\1-ER;'
+      cadmus run --calls '4f\\1-ER;'
       cadmus run --json 'u1b2b'
       printf '34+7=\\n34+8=\\n' | cadmus run --json -
 
     A program may begin with -; put -- before it if it looks like an option:
     cadmus run '-12+', cadmus run -- --json
     """
-    if trace and (as_json or program == "-"):
-        raise InputError("--trace shows one program as text; drop --json and give a program instead of -")
-    if calls and not trace:
-        raise InputError("--calls needs --trace")
+    traced = trace or calls
+    if traced and (as_json or program == "-"):
+        option = "--trace" if trace else "--calls"
+        raise InputError(f"{option} shows one program as text; drop --json and give a program instead of -")
     if program == "-":
         for line, result in map_lines(reference.run):
             if as_json:
@@ -51,11 +52,12 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
             else:
                 click.echo(verdict(result))
         return
+    program = isa.without_spaces(program)
     result = reference.run(program)
     if as_json:
         click.echo(json.dumps(as_object(program, result)))
         return
-    if trace:
+    if traced:
         click.echo(heading("instruction  stack"))
         for step in reference.trace(program, calls=calls):
             # Instructions inside a call come before the calling one, indented.
@@ -79,31 +81,78 @@ def as_object(program: str, result: Result) -> dict[str, Any]:
     }
 
 
-@click.command("isa")
-@click.option("--json", "form", flag_value="json", help="Print the table, the limits and the digest as JSON.")
+@program_command("isa")
+@click.argument("instruction", required=False)
+@click.option(
+    "--json", "form", flag_value="json", help="Print a JSON object, that of the table with limits and digest."
+)
 @click.option("--markdown", "form", flag_value="markdown", help="Print the manual, docs/isa.md.")
-def isa_command(form: str | None) -> None:
-    """Print the table of the 65 instructions.
+@click.pass_context
+def isa_command(context: click.Context, instruction: str | None, form: str | None) -> None:
+    """Print the table of the 65 instructions, or explain one.
 
-    Its columns are the symbol, the effect on the stack, the meaning and the alternate symbol.
+    The columns of the table are the symbol, the effect on the stack, the meaning and the alternate symbol.
+    INSTRUCTION is a symbol or a name.
 
     \b
     Examples:
       cadmus isa
+      cadmus isa '='
+      cadmus isa map --json
       cadmus isa --markdown > docs/isa.md
     """
-    if form == "markdown":
+    if instruction is not None:
+        _explain(_instruction(instruction, context), form)
+    elif form == "markdown":
         from cadmus.docgen.manual import manual
 
         click.echo(manual(), nl=False)
     elif form == "json":
-        keys = ("symbol", "name", "group", "effect", "inputs", "outputs", "meaning", "alternate")
-        rows = [{key: getattr(row, key) for key in keys} for row in isa.INSTRUCTIONS]
+        rows = [_as_dict(row) for row in isa.INSTRUCTIONS]
         table = {"digest": isa.digest(), "limits": isa.LIMITS, "instructions": rows}
         click.echo(json.dumps(table, indent=2, ensure_ascii=False))
     else:
         cells = [(row.symbol, row.effect, row.meaning, row.alternate or "") for row in isa.INSTRUCTIONS]
         echo_table([("symbol", "effect", "meaning", "alternate"), *cells], numbers=False)
+
+
+def _instruction(given: str, context: click.Context) -> isa.Instruction:
+    """Return the instruction with a symbol or a name.
+
+    Raises:
+        click.NoSuchOption: there is none, and it begins with --.
+        InputError: there is none.
+    """
+    found = isa.BY_SYMBOL.get(given) or isa.BY_NAME.get(given)
+    if found is None and given.startswith("--"):
+        raise click.NoSuchOption(given, possibilities=["--json", "--markdown", "--help"], ctx=context)
+    if found is None:
+        near = closest(given, isa.BY_NAME)
+        hint = f"did you mean {near!r}?" if near else "`cadmus isa` lists all"
+        raise InputError(f"no instruction {given!r}; {hint}")
+    return found
+
+
+def _as_dict(row: isa.Instruction) -> dict[str, Any]:
+    keys = ("symbol", "name", "group", "effect", "inputs", "outputs", "meaning", "alternate")
+    return {key: getattr(row, key) for key in keys}
+
+
+def _explain(row: isa.Instruction, form: str | None) -> None:
+    if form == "markdown":
+        raise InputError("--markdown prints the whole manual; drop it or the instruction")
+    if form == "json":
+        click.echo(json.dumps(_as_dict(row), indent=2, ensure_ascii=False))
+        return
+    from cadmus.docgen.manual import EXAMPLES
+
+    for key in ("symbol", "name", "group", "effect", "meaning", "alternate"):
+        if value := getattr(row, key):
+            click.echo(f"{key:<9}  {value}")
+    program = EXAMPLES[row.symbol]
+    click.echo(
+        f"example    {program} leaves {' '.join(map(show, reference.run(program).outputs)) or 'nothing'}"
+    )
 
 
 COMMANDS = (run, isa_command)

@@ -31,16 +31,34 @@ from cadmus.common.files import REFUSALS
 from cadmus.distribution import NAME, VERSION, missing_extra
 from cadmus.errors import InputError, Interrupted
 
-# Modules of the commands in pipeline order, by the headings of `cadmus --help`.
+MODULES = (
+    bench,
+    card,
+    complete,
+    config,
+    dataset,
+    experiments,
+    explore,
+    fuzz,
+    kills,
+    llm,
+    machine,
+    plan,
+    push,
+    readme,
+    repl,
+    serve,
+    study,
+    train,
+)
+# Commands by the headings of `cadmus --help`; those that people rarely type come last.
 SECTIONS = {
-    "The machine": (machine,),
-    "Data": (config, dataset),
-    "Training": (plan, train, study, kills),
-    "A trained model": (repl, explore, complete, serve, card, push),
-    "Experiments": (experiments,),
-    "Large language models": (llm,),
-    "Checks and speed": (fuzz, bench),
-    "This checkout": (readme,),
+    "Programs": ("run", "isa", "sample", "repl"),
+    "Trained models": ("complete", "explore", "evaluate", "figure", "serve", "push"),
+    "Training": ("config", "plan", "train", "study"),
+    "Large language models": ("llm",),
+    "Rarely used: single steps of the workflow": ("shard", "manifest", "states", "report", "card"),
+    "Rarely used: checks of Cadmus itself": ("fuzz", "kills", "bench", "readme"),
 }
 # Extras with all packages of a command; the other commands need only the base install.
 EXTRAS = {
@@ -84,11 +102,10 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, self.commands))
         limit = formatter.width - width - 4
-        for title, modules in SECTIONS.items():
+        for title, names in SECTIONS.items():
             with formatter.section(title):
-                commands = [command for module in modules for command in module.COMMANDS]
                 formatter.write_dl(
-                    [(command.name.ljust(width), command.get_short_help_str(limit)) for command in commands]
+                    [(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names]
                 )
 
 
@@ -143,10 +160,9 @@ def cadmus() -> None:
     """
 
 
-for modules in SECTIONS.values():
-    for module in modules:
-        for command in module.COMMANDS:
-            cadmus.add_command(command)
+for module in MODULES:
+    for command in module.COMMANDS:
+        cadmus.add_command(command)
 
 
 def main() -> None:

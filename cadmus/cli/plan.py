@@ -10,21 +10,33 @@ import click
 from cadmus.cli.options import CONFIG, PATH, echo, echo_table, json_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from cadmus.planning.study import StudyPlan
     from cadmus.planning.training import Choice, Estimate
     from cadmus.planning.workflow import WorkflowPlan
 
 
+CPU_HOURS = 24
+"""A training of at most this time on a CPU is planned for a CPU."""
+
+
 @click.command()
 @click.argument("config", type=CONFIG)
-@click.option("--devices", type=PATH, metavar="FILE", help="Devices; by default config/tables/devices.yaml.")
-@click.option("--rates", type=PATH, metavar="FILE", help="Rates; by default config/tables/rates.yaml.")
 @click.option(
-    "--profile", type=PATH, metavar="FILE", help="Profile; by default workflow/profiles/slurm/config.yaml."
+    "--devices", type=PATH, metavar="FILE", help="Table of devices; config/tables/devices.yaml by default."
+)
+@click.option(
+    "--rates", type=PATH, metavar="FILE", help="Table of rates; config/tables/rates.yaml by default."
+)
+@click.option(
+    "--profile",
+    type=PATH,
+    metavar="FILE",
+    help="SLURM profile; workflow/profiles/slurm/config.yaml by default.",
 )
 @click.option("--gpu", metavar="NAME", help="GPU of the cluster; by default the first with ranks in counts.")
+@click.option("--all", "everything", is_flag=True, help="Show all devices, and the workflow on a cluster.")
 @json_option
 def plan(
     config: Path,
@@ -32,23 +44,30 @@ def plan(
     rates: Path | None,
     profile: Path | None,
     gpu: str | None,
+    everything: bool,
     as_json: bool,
 ) -> None:
     """Estimate compute, time and cost of a run before it starts.
 
-    CONFIG is a config file or its name. The first table is the training, or those of a study: its FLOPs over
-    the rate of the devices, plus a time per step and layer that more devices do not shorten. Token counts
-    come from a small sample of each template. The column basis says whether a rate was measured or estimated;
-    MFU is the fraction of the peak. Numbers of GPUs that do not divide the batch are left out, and
-    train.ranks auto counts as one GPU.
+    CONFIG is the file or the name of a config, or the file of a study.
 
-    The second table, of a single run, is the whole workflow on a cluster: jobs, and the core-hours and
-    GPU-hours they hold.
+    The first table has the time and price of the training on each device. The time is the FLOPs over the
+    rate of the device, plus a fixed time per step and layer that more devices do not shorten. MFU is the
+    fraction of the peak rate; basis says whether the rate was measured or estimated. Counts of GPUs that do
+    not divide the batch are left out, and train.ranks auto counts as one GPU. Numbers of tokens come from a
+    small sample of each template.
+
+    The second table, of a single run, has the jobs of the whole workflow on a cluster, and the core-hours and
+    GPU-hours that they hold.
+
+    The output fits the scale. If a CPU trains the model in a day, it lists CPUs and one GPU; otherwise it
+    lists one type of GPU and the cluster. --all and --json have everything.
 
     \b
     Examples:
       cadmus plan laptop
-      cadmus plan paper --gpu H200 --json
+      cadmus plan paper --gpu H200
+      cadmus plan paper --json
     """
     from cadmus.config import load_config
     from cadmus.config.study import is_study, load_study
@@ -57,7 +76,7 @@ def plan(
     table = devices or training.DEVICES
     if is_study(config):
         of_study = study.plan_study(load_study(config), table)
-        _show_study(of_study, as_json)
+        _show_study(of_study, everything, as_json)
         return
     run = load_config(config)
     planned = training.plan(run, table)
@@ -67,6 +86,7 @@ def plan(
     if as_json:
         click.echo(json.dumps({**asdict(planned), "workflow": asdict(cluster)}, indent=2))
         return
+    small = gpu is None and not everything and _is_small(planned.estimates)
     lines = {
         "model": f"{planned.parameters:,} parameters, {planned.parameters_without_embeddings:,} without "
         "embeddings",
@@ -78,13 +98,40 @@ def plan(
     }
     for title, text in lines.items():
         echo(f"{title:<9} {text}")
-    click.echo()
-    _show_devices(planned.estimates)
-    echo(f"\n{'cheapest':<9} {_choice(cluster.choice, planned.ranks)}\n")
-    _show_workflow(cluster)
+    sizes = ", ".join(f"{name} {_short(size)}B" for name, size in cluster.disk_bytes.items())
+    echo(f"{'disk':<9} at most {_short(sum(cluster.disk_bytes.values()))}B: {sizes}\n")
+    shown = planned.estimates if everything else _relevant(planned.estimates, cluster.gpu, small)
+    _show_devices(shown)
+    if not small:
+        echo(f"\n{'cheapest':<9} {_choice(cluster.choice, planned.ranks)}\n")
+        _show_workflow(cluster)
+    _mention_all(shown, planned.estimates, ", and the workflow on a cluster" if small else "")
 
 
-def _show_study(planned: "StudyPlan", as_json: bool) -> None:
+def _is_small(estimates: "Sequence[Estimate]") -> bool:
+    """Tell whether a CPU trains in at most :data:`CPU_HOURS`."""
+    return any(estimate.hours <= CPU_HOURS for estimate in estimates if not _is_gpu(estimate, estimates))
+
+
+def _is_gpu(estimate: "Estimate", estimates: "Sequence[Estimate]") -> bool:
+    """Tell whether there are estimates for several counts of a device."""
+    return sum(other.device.name == estimate.device.name for other in estimates) > 1
+
+
+def _relevant(estimates: "Sequence[Estimate]", gpu: str, small: bool) -> "list[Estimate]":
+    """Return the estimates to show: of a small training for CPUs and one GPU, else for counts of that GPU."""
+    of_gpu = [estimate for estimate in estimates if estimate.device.name == gpu]
+    if not small:
+        return of_gpu
+    return [estimate for estimate in estimates if not _is_gpu(estimate, estimates)] + of_gpu[:1]
+
+
+def _mention_all(shown: "Sequence[Estimate]", estimates: "Sequence[Estimate]", more: str = "") -> None:
+    if len(shown) < len(estimates):
+        click.echo(f"\n--all adds {len(estimates) - len(shown)} rows of other devices{more}")
+
+
+def _show_study(planned: "StudyPlan", everything: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(asdict(planned), indent=2))
         return
@@ -94,10 +141,15 @@ def _show_study(planned: "StudyPlan", as_json: bool) -> None:
     echo(f"{'study':<9} {planned.name}: {listed}; {', '.join(planned.experiments)} on each model")
     click.echo(f"{'compute':<9} about {planned.flops:.2g} FLOPs")
     click.echo(f"{'disk':<9} at most {_short(planned.disk_bytes)}B\n")
-    _show_devices(planned.estimates)
+    gpus = (each.device.name for each in planned.estimates if _is_gpu(each, planned.estimates))
+    shown: Sequence[Estimate] = planned.estimates
+    if not everything and (gpu := next(gpus, None)):
+        shown = _relevant(shown, gpu, _is_small(shown))
+    _show_devices(shown)
+    _mention_all(shown, planned.estimates)
 
 
-def _show_devices(estimates: "Iterable[Estimate]") -> None:
+def _show_devices(estimates: "Sequence[Estimate]") -> None:
     rows = [("on", "time", "USD", "MFU", "basis")]
     for estimate in estimates:
         device = estimate.device
@@ -128,9 +180,7 @@ def _show_workflow(cluster: "WorkflowPlan") -> None:
     for name, jobs, *hours in (*stages, total):
         rows.append((name, f"{jobs:,}", *(f"{value:,.3f}" if value else "" for value in hours)))
     echo_table(rows)
-    disk = ", ".join(f"{name} {_short(size)}B" for name, size in cluster.disk_bytes.items())
-    echo(f"\n{'disk':<9} at most {_short(sum(cluster.disk_bytes.values()))}B: {disk}")
-    click.echo(f"{'GPU bill':<9} about {cluster.usd:,.2f} USD")
+    click.echo(f"\n{'GPU bill':<9} about {cluster.usd:,.2f} USD")
 
 
 def _short(number: float) -> str:

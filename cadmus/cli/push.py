@@ -17,14 +17,14 @@ from cadmus.cli.options import DIRECTORY, MODEL, echo, echo_table
     help="Snapshots of the training of a model; each becomes a revision such as step1000.",
 )
 @click.option("--private", is_flag=True, help="Make the repository private if there is none yet.")
-@click.option("--yes", is_flag=True, help="Upload; without, only list what would be uploaded.")
+@click.option("--yes", is_flag=True, help="Upload the files; by default they are only listed.")
 def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes: bool) -> None:
     """Upload a model or dataset to the Hugging Face Hub.
 
-    DIRECTORY is a model export or a finished dataset. All its files are uploaded but hidden ones. Without
-    --yes, the command lists them, and needs neither a token nor the network.
+    DIRECTORY is a model export or a finished dataset. Without --yes, the command only lists the files; that
+    needs neither a token nor the network. With --yes it uploads them. Hidden files are left out.
 
-    The token is that of `hf auth login` or in HF_TOKEN.
+    The token comes from `hf auth login` or HF_TOKEN.
 
     \b
     Examples:

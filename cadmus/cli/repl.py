@@ -28,7 +28,7 @@ HISTORY = 1000
 
 @click.command()
 @model_option
-@click.option("--no-model", is_flag=True, help="Run the machine only, without predictions.")
+@click.option("--no-model", is_flag=True, help="Only run programs, without predictions.")
 @seed_option(1, "what ,sample draws")
 def repl(directory: Path | None, no_model: bool, seed: int) -> None:
     """Type a program and see the stack and a model's predictions.
@@ -37,8 +37,8 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
     the model's guess before it saw the instruction, and the probability of the instruction itself. The end .
     or an empty line prints the verdict and starts a new program.
 
-    Lines that begin with a comma are commands; Tab completes them and ,help lists them. Lines may also come
-    through a pipe, without a prompt; the exit code is then 2 if a line was invalid.
+    Lines that begin with a comma are commands; Tab completes them and ,help lists them. If lines come through
+    a pipe, there is no prompt, and an invalid line makes the exit code 2.
 
     \b
     Examples:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from cadmus import isa
-from cadmus.cli.complete import greedy_completion, next_probabilities, top_instructions, with_probability
+from cadmus.cli.complete import complete_all, next_probabilities, top_instructions, with_probability
 from cadmus.cli.machine import verdict
 from cadmus.cli.options import heading
 from cadmus.errors import InputError, suggest
@@ -65,7 +65,7 @@ class Session:
         if line.startswith(MARK):
             yield from self._run_command(line)
         elif line or self.program:
-            yield from self._append(isa.check_program(line) or isa.END)
+            yield from self._append(isa.check_program(isa.without_spaces(line)) or isa.END)
 
     def candidates(self, line: str) -> list[str]:
         """Return the completions of the last word of a line."""
@@ -179,7 +179,7 @@ class Session:
                 f"{MARK}complete: the program has {len(self.program)} instructions; "
                 f"the model was trained on at most {limit}"
             )
-        found = greedy_completion(model, self.program, limit)
+        (found,) = complete_all(model, [self.program], limit)
         yield from self._append(found.completion + found.end)
         if not found.end:
             yield f"cut off after {limit} instructions, the maximum in training"

@@ -11,8 +11,8 @@ from cadmus.cli.options import CONFIG, DIRECTORY, PATH, check_results_path, echo
 def study() -> None:
     """Compare runs that differ in some fields of a config.
 
-    A config with a section `study` describes the runs. Snakemake starts those that are missing, then collect
-    and draw.
+    A config with a section `study` describes the runs. Snakemake starts the missing ones, then collects and
+    draws their results.
 
     \b
     Examples:
@@ -68,7 +68,7 @@ def runs(config: Path, results: Path) -> None:
 def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ...]) -> None:
     """Write the results of all finished runs to one table.
 
-    CONFIG is a config with a section `study`. Runs without results are named.
+    CONFIG is a config with a section `study`. The command names the runs without results.
 
     \b
     Examples:
@@ -109,9 +109,9 @@ def draw(results: Path, output: Path) -> None:
 def publish(results: Path, root: Path) -> None:
     """Publish the results of a study and its page of findings.
 
-    They are in docs/results/studies and docs/findings. RESULTS is a file written by `cadmus study collect`,
-    without missing runs. The text of the page outside of the marked lines is kept; a new page has the
-    question of the study only.
+    The results go to docs/results/studies, the page to docs/findings. RESULTS is a file written by `cadmus
+    study collect` with no run missing. Text outside the marked lines of the page is kept. A new page contains
+    only the question of the study.
 
     \b
     Example:

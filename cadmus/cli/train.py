@@ -28,8 +28,8 @@ LAUNCHED = "CADMUS_LAUNCHED"
     type=DIRECTORY,
     required=True,
     metavar="DIR",
-    help="Directory of this run's checkpoints. Training resumes from the newest, and removes all of them "
-    "once the model is exported.",
+    help="Directory of this run's checkpoints. Training resumes from the newest one, and removes all once "
+    "the model is exported.",
 )
 @click.option(
     "--output", type=DIRECTORY, required=True, metavar="DIR", help="Directory to export the model to."
@@ -45,7 +45,7 @@ LAUNCHED = "CADMUS_LAUNCHED"
     "--snapshots",
     type=DIRECTORY,
     metavar="DIR",
-    help="Directory of exports along the way, as many as train.snapshots; none by default.",
+    help="Directory of train.snapshots exports during training; none by default.",
 )
 @click.option(
     "--ranks",
@@ -72,9 +72,9 @@ def train(
 ) -> None:
     """Train a model on a dataset and export it.
 
-    One process per GPU or, without GPUs, per core trains (see train.ranks). On several nodes, start the
-    command with srun, once per node. SIGTERM or Ctrl-C saves a checkpoint and exits with code 1; the same
-    command resumes from there and gives the same model.
+    Training runs one process per GPU or, without GPUs, per core; train.ranks sets another number. On several
+    nodes, start the command with srun, once per node. SIGTERM or Ctrl-C saves a checkpoint and exits with
+    code 1. The same command then resumes from the checkpoint and gives the same model.
 
     \b
     Example:

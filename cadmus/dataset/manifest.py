@@ -23,7 +23,7 @@ from cadmus.dataset import parquet
 from cadmus.dataset.ood import matches
 from cadmus.dataset.shards import Shard, plan
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
-from cadmus.errors import Defect, InputError, suggest
+from cadmus.errors import Defect, InputError, near_path, suggest
 from cadmus.programs import Samples
 from cadmus.vm import compiled
 
@@ -130,7 +130,9 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
     """
     path = Path(directory) / NAME
     if not path.exists():
-        raise InputError(f"{path}: no such file; {directory} is not a finished dataset")
+        raise InputError(
+            f"{path}: no such file{near_path(path) or f'; {directory} is not a finished dataset'}"
+        )
     manifest = read_json(path, _Manifest, _FIX)
     if manifest["isa_digest"] != isa.digest():
         raise InputError(

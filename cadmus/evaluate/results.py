@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.common.files import replacing
-from cadmus.errors import InputError, reading, suggest
+from cadmus.errors import InputError, near_path, reading, suggest
 from cadmus.evaluate.intervals import bootstrap, gap_interval, wilson
 
 METRICS = {
@@ -279,7 +279,7 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     if path.suffix not in readers:
         raise InputError(f"{path}: not a result file; its suffix must be {' or '.join(readers)}")
     if not path.is_file():
-        raise InputError(f"{path}: no such result file")
+        raise InputError(f"{path}: no such result file{near_path(path)}")
     with reading(path, "write it again"):
         results = readers[path.suffix](path)
     missing = [column for column in columns if column not in results.columns]

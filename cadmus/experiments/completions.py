@@ -26,7 +26,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
     Four trivial baselines are graded as well.
 
-    Table 3, accuracy by length and by examples, and the page of failures are made from them.
+    Table 3, accuracy by length and by examples, and the page of failures are drawn from the results.
     """
     import polars as pl
 

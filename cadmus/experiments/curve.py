@@ -7,7 +7,7 @@ from cadmus.common.progress import progress
 from cadmus.config import Config, Positive, Section
 from cadmus.errors import InputError
 from cadmus.experiments.completions import ask, completed_tokens, grade_model
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,6 +48,24 @@ def measure(subject: Subject) -> "pl.DataFrame":
     return pl.concat(rows)
 
 
+def findings(results: "pl.DataFrame") -> Findings:
+    """Return the accuracy of each snapshot and of the best baseline on each question."""
+    import polars as pl
+
+    from cadmus.evaluate.results import best_baseline
+
+    solved = results.filter(metric="solved")
+    table = solved.filter(policy="model").pivot("step", index="question", values="accuracy")
+    last = solved.filter(pl.col("step") == solved["step"].max())
+    best = pl.concat(best_baseline(of_question) for of_question in last.partition_by("question"))
+    return Findings(
+        "questions solved by the snapshot after each step, and by the best baseline",
+        table.rename({name: f"step_{name}" for name in table.columns[1:]}).join(
+            best.select("question", pl.col("accuracy").alias("best_baseline")), "question"
+        ),
+    )
+
+
 def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
     """Return the compute of a run."""
     from cadmus.train.snapshots import snapshot_steps
@@ -73,6 +91,7 @@ EXPERIMENT = Experiment(
     },
     settings=Settings,
     cost=cost,
+    findings=findings,
     dataset=True,
     snapshots=True,
     figures=(

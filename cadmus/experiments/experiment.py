@@ -50,6 +50,19 @@ class Cost(NamedTuple):
     flops: float = 0.0
 
 
+class Findings(NamedTuple):
+    """What the command of an experiment prints.
+
+    Attributes:
+        title: what is in the table, lines of at most 100 characters.
+        table: a row per line, named by the first column; numbers with a fraction are printed in percent, but
+            those of a column ``loss`` as they are.
+    """
+
+    title: str
+    table: "pl.DataFrame"
+
+
 @dataclass(frozen=True)
 class Experiment:
     """One experiment.
@@ -61,7 +74,8 @@ class Experiment:
         cost: compute of a run, from its config and the mean tokens of a program and of its prompt by
             template.
         figures: drawn from the results.
-        summary: accuracies that the command prints, from the results.
+        summary: accuracies from the results, which the command prints and a study compares.
+        findings: what the command prints of results without a summary.
         dataset: whether it reads the test split.
         snapshots: whether it reads the snapshots of a training instead of one model.
         cores: of its job on a cluster, beside one GPU.
@@ -73,6 +87,7 @@ class Experiment:
     cost: Callable[[Config, Mapping[str, tuple[float, float]]], Cost]
     figures: tuple[Figure, ...] = ()
     summary: Callable[["pl.DataFrame"], "pl.DataFrame"] | None = None
+    findings: Callable[["pl.DataFrame"], Findings] | None = None
     dataset: bool = False
     snapshots: bool = False
     cores: int = 8

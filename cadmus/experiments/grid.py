@@ -37,8 +37,8 @@ class Settings(Section):
 def measure(subject: Subject) -> "pl.DataFrame":
     """Accuracy at the comparator for every pair of values (X, Y).
 
-    The model reads two expressions of a test program. Its most likely next token, of all 65, has to be the
-    comparator that holds.
+    The model reads the two expressions of a test program. It is correct if its most likely next token, of all
+    65, is the comparator that holds.
     """
     config = subject.config
     settings: Settings = config.evaluate.grid

@@ -13,7 +13,7 @@ from cadmus import isa
 from cadmus.common.progress import progress
 from cadmus.common.seeds import generator
 from cadmus.config import Config, ProgramCount, Section, Values
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,10 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Logit lens: next instruction predicted at every layer."""
+    """Logit lens: next instruction predicted at every layer.
+
+    The output of each layer goes through the final LayerNorm and the output matrix, as if it were the last.
+    """
     config = subject.config
     return logit_lens(
         subject.model(),
@@ -94,6 +97,26 @@ def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: i
     )
 
 
+def findings(results: "pl.DataFrame") -> Findings:
+    """Return loss, agreement and accuracy by layer."""
+    import polars as pl
+
+    from cadmus.evaluate.comparisons import HALF
+
+    programs = pl.col("programs").sum()
+    by_layer = results.group_by("layer", maintain_order=True).agg(
+        pl.col("loss").mean(),
+        (pl.col("agreeing").sum() / programs).alias("agreement"),
+        (pl.col("correct").sum() / programs).alias("accuracy"),
+        pl.col("accuracy").filter(pl.col("token") == 2 * HALF).first().alias("comparator_accuracy"),
+    )
+    return Findings(
+        f"next instruction over all tokens of {results['programs'][0]:,} programs: loss in nats,\n"
+        "agreement with the last layer, accuracy; and accuracy at the comparator",
+        by_layer,
+    )
+
+
 def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
     """Return the compute of a run."""
     from cadmus.evaluate.comparisons import TOKENS
@@ -116,6 +139,7 @@ EXPERIMENT = Experiment(
     },
     settings=Settings,
     cost=cost,
+    findings=findings,
     figures=(
         Figure(
             "logit_lens",

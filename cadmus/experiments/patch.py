@@ -15,7 +15,7 @@ from cadmus.common.progress import progress
 from cadmus.common.seeds import generator
 from cadmus.config import Config, ProgramCount, Section, Values
 from cadmus.errors import InputError
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +37,8 @@ class Settings(Section):
 def measure(subject: Subject) -> "pl.DataFrame":
     """Activation patching at the end of an expression.
 
-    A hidden state is replaced by that of another program; the result is whose comparator follows.
+    The hidden state of a program is replaced by that of another one, the donor. The results count whose
+    comparator the model then predicts.
     """
     config, model = subject.config, subject.model()
     return patching(
@@ -119,6 +120,24 @@ def patching(
     )
 
 
+def findings(results: "pl.DataFrame") -> Findings:
+    """Return the fraction of pairs with each outcome by layer, for both tokens."""
+    from cadmus.evaluate.comparisons import HALF
+
+    table = results.select("layer").unique(maintain_order=True)
+    patched = []
+    for value, token in {"x": HALF, "y": 2 * HALF}.items():
+        of_token = results.filter(token=token)
+        shares = of_token.pivot("outcome", index="layer", values="share")
+        table = table.join(shares.rename({name: f"{value}_{name}" for name in OUTCOMES}), "layer")
+        patched.append(f"{value.upper()} (token {token}, {of_token['programs'][0]:,} pairs)")
+    return Findings(
+        f"predicted comparator after patching {' or '.join(patched)}, by layer;\n"
+        "own: X and Y original; hybrid: patched value from donor, other original; donor: both from donor",
+        table,
+    )
+
+
 def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
     """Return the compute of a run."""
     from cadmus.evaluate.comparisons import HALF
@@ -143,6 +162,7 @@ EXPERIMENT = Experiment(
     },
     settings=Settings,
     cost=cost,
+    findings=findings,
     figures=(
         Figure(
             "patching",

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from cadmus.common.progress import progress
 from cadmus.common.seeds import generator
 from cadmus.config import Above0, Config, ProgramCount, Section, Values
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,7 +63,10 @@ class Settings(Section):
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
-    """Linear probes for X and Y at every layer and token."""
+    """Linear probes for X and Y at every layer and token.
+
+    A probe is a logistic regression from the hidden state to the value.
+    """
     config, model = subject.config, subject.model()
     return probe(
         model,
@@ -286,6 +289,25 @@ def solver_batches(rows: int) -> int:
     return int(np.clip(rows // SMALLEST_BATCH, 1, BATCHES))
 
 
+def findings(results: "pl.DataFrame") -> Findings:
+    """Return the accuracy of the probes for both values by layer, where the comparator follows."""
+    import polars as pl
+
+    from cadmus.evaluate.comparisons import HALF
+
+    at_comparator = results.filter(token=2 * HALF)
+    columns = [
+        pl.col(name).filter(pl.col("target") == target).first().alias(alias)
+        for target in ("x", "y")
+        for name, alias in (("accuracy", target), ("control", f"{target}_control"))
+    ]
+    return Findings(
+        f"probes for X and Y after token {2 * HALF}, where the comparator follows: accuracy on "
+        f"{results['programs'][0]:,}\ntest programs, and that of probes for permuted values (control)",
+        at_comparator.group_by("layer", maintain_order=True).agg(columns),
+    )
+
+
 def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
     """Return the compute of a run: passes over the programs, and the regressions.
 
@@ -325,6 +347,7 @@ EXPERIMENT = Experiment(
     },
     settings=Settings,
     cost=cost,
+    findings=findings,
     figures=(
         Figure(
             "probe_final_block",

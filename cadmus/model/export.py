@@ -16,13 +16,14 @@ import torch
 from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from torch.overrides import TorchFunctionMode
 from typing_extensions import TypedDict
 
 from cadmus import config, isa
 from cadmus.common.files import check_writable, replacing_directory
 from cadmus.common.provenance import commit, versions
 from cadmus.config.fields import STRICT, Above0, Count, NonNegative, Positive
-from cadmus.errors import InputError, reading
+from cadmus.errors import InputError, near_path, reading
 from cadmus.model import (
     CARD,
     CONFIG,
@@ -180,7 +181,7 @@ def read_metadata(directory: Path | str) -> dict[str, Any]:
     if not path.exists() and path.with_name(CONFIG).exists():
         return _derived_metadata(path.with_name(CONFIG))
     if not path.exists():
-        raise InputError(f"{directory} is not a model export: {path}: no such file")
+        raise InputError(f"{directory} is not a model export: {path}: no such file{near_path(path)}")
     metadata: dict[str, Any] = {**config.read_json(path, _Metadata, _FIX)}
     _check_isa(path, metadata["isa_digest"])
     if "config" in metadata:
@@ -278,7 +279,7 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
     sizes = config.validate(metadata.get("model"), config.Model, source, _FIX)
     path = Path(directory) / WEIGHTS
     # Sizes that the weights do not have could take all memory.
-    with torch.device("meta"):
+    with torch.device("meta"), _NoInitialValues():
         expected = _named_weights(GPT(sizes), sizes)
     _check_weights(path, {name: tuple(tensor.shape) for name, tensor in expected.items()})
     with reading(path, _FIX):
@@ -287,10 +288,23 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
         for name, tensor in weights.items():
             if not tensor.isfinite().all():
                 raise InputError(f"{path}: {name}: has NaN or infinite weights; train again")
-        model = GPT(sizes)
+        with _NoInitialValues():
+            model = GPT(sizes)
         for name, tensor in _named_weights(model, sizes).items():
             tensor.copy_(weights[name][: len(tensor)])
     return model.to(device).eval().requires_grad_(False)
+
+
+class _NoInitialValues(TorchFunctionMode):
+    """Weights are made without initial values: those on the meta device import torch._dynamo, for 2 s."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        return (
+            kwargs["tensor"] if getattr(func, "__module__", "") == "torch.nn.init" else func(*args, **kwargs)
+        )
 
 
 def _check_weights(path: Path, expected: dict[str, tuple[int, ...]]) -> None:

@@ -1,7 +1,8 @@
 """Independent computations side by side, each on threads of its own."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -42,4 +43,15 @@ def in_parallel(
     finally:
         pool.shutdown(cancel_futures=True)
         # Threads that start later have the number that was set last.
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in the block with one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
         torch.set_num_threads(threads)

@@ -17,12 +17,16 @@ class Sampler:
         temperature: divisor of the logits, above 0.
         seed: at least 0.
         top_p: cumulative probability of the nucleus; instructions outside are never sampled.
+        first: index of the first prompt, if others were completed before.
     """
 
-    def __init__(self, prompts: int, temperature: float, seed: int, top_p: float = 1.0) -> None:
+    def __init__(
+        self, prompts: int, temperature: float, seed: int, top_p: float = 1.0, first: int = 0
+    ) -> None:
         self.temperature = temperature
         self.seed = seed
         self.top_p = top_p
+        self.first = first
         self._steps = np.zeros(prompts, np.int64)
         self._uniform: dict[int, np.ndarray] = {}
 
@@ -46,7 +50,11 @@ class Sampler:
             if step not in self._uniform:
                 # One stream per step, in the order of the prompts: later prompts do not change earlier ones.
                 # Two threads may both draw it, and draw the same.
-                self._uniform[step] = generator(self.seed, step).random(len(self._steps))
+                stream = generator(self.seed, step)
+                if self.first:
+                    assert isinstance(stream.bit_generator, np.random.PCG64)
+                    stream.bit_generator.advance(self.first)
+                self._uniform[step] = stream.random(len(self._steps))
             now = steps == step
             drawn[now] = self._uniform[step][rows[now]]
         self._steps[rows] += 1

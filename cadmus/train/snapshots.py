@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cadmus import config
 from cadmus.common.files import as_input_error
-from cadmus.errors import InputError
+from cadmus.errors import InputError, near_path
 
 FIRST_FRACTION = 0.01
 """Fraction of the steps before which there is no snapshot, however many there are."""
@@ -51,5 +51,6 @@ def find_snapshots(directory: Path) -> list[Path]:
     """
     found = sorted(path for path in directory.glob("step-*") if path.name.removeprefix("step-").isdecimal())
     if not found:
-        raise InputError(f"{directory}: no snapshots; give the directory of `cadmus train --snapshots`")
+        fix = near_path(directory) or "; give the directory of `cadmus train --snapshots`"
+        raise InputError(f"{directory}: no snapshots{fix}")
     return found

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from cadmus import isa
+from cadmus.cli.main import cadmus as command_line
 
 
 def cadmus(*arguments: str, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
@@ -33,6 +35,8 @@ def cadmus(*arguments: str, stdin: str | bytes = "") -> subprocess.CompletedProc
         (["-+h"], "NAN\nfalse\n"),
         (["--", "-h"], "NAN\nfalse\n"),
         (["--", "--"], "NAN\nfalse\n"),
+        (["3 4 + 7 ="], "1\ntrue\n"),
+        (["\t- 1 2 + "], "NAN 3\nfalse\n"),
     ],
 )
 def test_run_prints_outputs_and_verdict(arguments: list[str], printed: str) -> None:
@@ -63,8 +67,14 @@ def test_run_trace_shows_the_stack_after_each_instruction() -> None:
     ]
 
 
+def test_calls_show_a_trace_with_the_instructions_inside_calls() -> None:
+    lines = cadmus("run", "--calls", r"3f\'E2>R;").stdout.splitlines()
+    assert lines[:3] == ["instruction  stack", "3            3", "  '            4"]
+    assert cadmus("run", "--trace", "--calls", r"3f\'E2>R;").stdout.splitlines() == lines
+
+
 def test_run_reads_a_program_from_each_line() -> None:
-    programs = b"34+7=\r\n\n34+8=\nu"
+    programs = b"34+ 7=\r\n\n34+8=\nu"
     done = cadmus("run", "-", stdin=programs)
     assert (done.returncode, done.stdout) == (0, "true\nfalse\nfalse\ntrue\n")
     done = cadmus("run", "--json", "-", stdin=programs)
@@ -103,16 +113,20 @@ def test_run_prints_the_lines_before_a_bad_one(form: list[str]) -> None:
     ("arguments", "stdin", "message"),
     [
         (["run", "3q4"], b"", "unknown symbol 'q' at position 2"),
-        (["run", "1 2"], b"", "unknown symbol ' ' at position 2"),
+        (["run", "1 2 q"], b"", "unknown symbol 'q' at position 3 of the program '12q'"),
         (["run", "1.é"], b"", "unknown symbol 'é' at position 3"),
         (["run", "--json", "3q4"], b"", "unknown symbol 'q' at position 2"),
         (["run", "--trace", "3q4"], b"", "unknown symbol 'q' at position 2"),
         (["run", "-"], b"1\n\xff\n", "line 2: unknown symbol '\ufffd' at position 1"),
         (["run", "--trace", "-"], b"1", "--trace shows one program"),
         (["run", "--trace", "--json", "1"], b"", "--trace shows one program"),
+        (["run", "--calls", "-"], b"1", "--calls shows one program"),
         (["run"], b"", "Missing argument 'PROGRAM'"),
-        (["run", "1", "2"], b"", "a program is one argument"),
+        (["run", "1", "2"], b"", "1 2: PROGRAM is one argument; quote it"),
         (["isa", "--yaml"], b"", "no such option --yaml"),
+        (["isa", "eqaul"], b"", "no instruction 'eqaul'; did you mean 'equal'?"),
+        (["isa", "q"], b"", "no instruction 'q'; `cadmus isa` lists all"),
+        (["isa", "=", "--markdown"], b"", "--markdown prints the whole manual"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, stdin, message) -> None:
@@ -150,6 +164,31 @@ def test_isa_prints_the_table() -> None:
     assert next(line for line in lines if line.startswith("x")).endswith("L")
 
 
+@pytest.mark.parametrize("given", ["-", "subtract"])
+def test_isa_explains_an_instruction(given) -> None:
+    shown = dict(line.split(maxsplit=1) for line in cadmus("isa", given).stdout.splitlines())
+    assert shown == {
+        "symbol": "-",
+        "name": "subtract",
+        "group": "arithmetic",
+        "effect": "a b → c",
+        "meaning": "a - b",
+        "alternate": "/",
+        "example": "34- leaves -1",
+    }
+    (row,) = (
+        row for row in json.loads(cadmus("isa", "--json").stdout)["instructions"] if row["symbol"] == "-"
+    )
+    assert json.loads(cadmus("isa", given, "--json").stdout) == row
+
+
+def test_every_instruction_is_explained() -> None:
+    for row in isa.INSTRUCTIONS:
+        shown = CliRunner().invoke(command_line, ["isa", row.symbol]).stdout.splitlines()
+        assert shown[0] == f"symbol     {row.symbol}"
+        assert " leaves " in shown[-1]
+
+
 def test_isa_json_is_the_table() -> None:
     table = json.loads(cadmus("isa", "--json").stdout)
     assert table["digest"] == isa.digest()
@@ -168,7 +207,7 @@ def test_isa_json_is_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--help"], ["--version"], ["run", "34+7="], ["isa"], ["llm", "-h"]]
+    "arguments", [[], ["--help"], ["--version"], ["run", "34+7="], ["isa"], ["isa", "="], ["llm", "-h"]]
 )
 def test_the_command_starts_without_a_heavy_package(arguments: list[str]) -> None:
     script = (

@@ -68,7 +68,7 @@ def test_a_command_has_examples_and_explains_its_options(path) -> None:
 def test_the_help_lists_every_command_once() -> None:
     shown = CliRunner().invoke(cadmus, ["-h"]).stdout
     listed = [
-        line.split()[0] for line in shown.partition("The machine:")[2].splitlines() if line.startswith("  ")
+        line.split()[0] for line in shown.partition("Programs:")[2].splitlines() if line.startswith("  ")
     ]
     assert sorted(listed) == sorted(cadmus.commands)
     assert [line[:-1] for line in shown.splitlines() if line[:-1] in SECTIONS] == list(SECTIONS)
@@ -93,7 +93,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         ),
         (["isa", "--jsno"], "no such option --jsno; did you mean --json? (`cadmus isa --help` lists them)"),
         (["run", "--trce", "34+7="], "no such option --trce; did you mean --trace? (`cadmus run --help`"),
-        (["run", "34", "+", "7"], "34 + 7: a program is one argument; quote it"),
+        (["run", "34", "+", "7"], "34 + 7: PROGRAM is one argument; quote it"),
         (["complete", "1", "--tpo", "3"], "no such option --tpo; did you mean --top?"),
         (["complete", ""], "the prefix is empty"),
         (["complete", "1", "--top", "0"], "0 is not in the range 1<=x<=65"),
@@ -113,6 +113,9 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "No such file or directory; there are h200, laptop, "),
         (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
+        (["evaluate", "completion"], "no such command 'completion'; did you mean 'completions'? (`cadmus ev"),
+        (["evaluate", "lens", "--modle", "laptop"], "no such option --modle; did you mean --model?"),
+        (["figure", "comparison_gird"], "'comparison_gird'; did you mean 'comparison_grid'?"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
         (
             ["figure", "patchin", "--output", "x"],
@@ -124,7 +127,13 @@ def test_the_version_names_everything_results_depend_on() -> None:
         ),
         (["evaluate", "grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),
         (["card", "lptop", "--completions", "x", "--metrics", "x"], "did you mean 'laptop'?"),
-        (["complete", "1", "--model", "results/lptop"], "Directory 'results/lptop' does not exist (`"),
+        (["complete", "1", "--model", "nowhere/lptop"], "Directory 'nowhere/lptop' does not exist"),
+        (["complete", "1", "--model", "modles/lptop"], "not exist; did you mean 'models/laptop'?"),
+        (["report", "cofig"], "cofig/manifest.json: no such file"),
+        (
+            ["figure", "grid_regions", "--results", "docs/resutls/quick/grid_regions.csv", "--output", "x"],
+            "no such result file; did you mean 'docs/results/quick/grid_regions.csv'?",
+        ),
         (["card"], "Missing argument 'MODEL'"),
     ],
 )

@@ -35,7 +35,7 @@ def test_the_command_mark_is_not_an_instruction() -> None:
 
 def test_instructions_are_appended_and_executed(session) -> None:
     assert answers(session, "34") == [["instruction", "stack"], ["3", "3"], ["4", "3", "4"]]
-    assert answers(session, "+") == [["+", "7"]]
+    assert answers(session, " + ") == [["+", "7"]]
     assert answers(session, "7=.12<") == [
         ["7", "7", "7"],
         ["=", "1"],
@@ -46,7 +46,7 @@ def test_instructions_are_appended_and_executed(session) -> None:
         ["2", "1", "2"],
         ["<", "1"],
     ]
-    assert answers(session, "", "0", "  ") == [[".", "0"], ["0.", "false"]]
+    assert answers(session, "", " 0 ", "  ") == [[".", "0"], ["0.", "false"]]
     assert answers(session, "") == []
 
 

@@ -18,6 +18,7 @@ from cadmus.dataset.writer import write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.parsing import second_expressions
+from cadmus.evaluate.regions import REGIONS
 from cadmus.evaluate.results import accuracy_by
 from cadmus.model import WEIGHTS
 from cadmus.model.export import save_export
@@ -148,12 +149,47 @@ def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, r
     as_json = invoke(place, command, tmp_path / "a.parquet", as_json=True)
     results = json.loads(as_json.stdout)
     assert len(results) == rows
+    names = {title: region for region, title in REGIONS.items()}
     for line in told.stdout.splitlines():
-        name = line.partition(":")[0].replace(",", "").replace(" ", "_")
+        shown = line.partition(":")[0]
+        name = names.get(shown, shown.replace(",", "").replace(" ", "_"))
         (programs,) = {row["programs"] for row in results if name in row.values() and row["programs"]} or {0}
         assert line.endswith(f" of {programs} programs")
     if command == "completions":
         assert all("% [" in line and " solved, best baseline (" in line for line in told.stdout.splitlines())
+    else:
+        assert "] correct, best constant answer " in told.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "rows", "columns"),
+    [
+        ("lens", 2, ["loss", "agreement", "accuracy", "comparator_accuracy"]),
+        (
+            "patch",
+            2,
+            [f"{value}_{outcome}" for value in "xy" for outcome in ("own", "hybrid", "donor", "other")],
+        ),
+        ("probe", 2, ["x", "x_control", "y", "y_control"]),
+        ("curve", 3, ["step_1", "step_2", "best_baseline"]),
+    ],
+)
+def test_findings_are_printed_as_a_table_or_json(place, tmp_path, command, rows, columns) -> None:
+    told = invoke(place, command, tmp_path / "a.parquet").stdout
+    found = json.loads(invoke(place, command, tmp_path / "a.parquet", as_json=True).stdout)
+    assert len(found) == rows
+    assert all(list(row)[1:] == columns for row in found)
+    title, table = told.split("\n\n")
+    header, *lines = table.splitlines()
+    assert header.split() == [word for name in found[0] for word in name.split("_")]
+    assert len(lines) == rows
+    assert max(map(len, told.splitlines())) <= 100
+    if command == "lens":
+        assert "all tokens of 30 programs" in title
+        results = pl.read_parquet(tmp_path / "a.parquet").filter(layer=1)
+        assert found[1]["loss"] == pytest.approx(results["loss"].mean())
+        assert found[1]["accuracy"] == results["correct"].sum() / 330
+        assert found[1]["comparator_accuracy"] == results.filter(token=10)["accuracy"].item()
 
 
 @pytest.mark.parametrize("command", ["completions", "curve"])
@@ -328,3 +364,10 @@ def test_a_model_of_an_earlier_version_is_evaluated(place, tmp_path) -> None:
     assert done.exit_code == 0, done.exception
     done = CliRunner().invoke(cadmus, ["evaluate", "lens", *options])
     assert done.exit_code == 0, done.exception
+
+
+def test_the_number_of_programs_has_a_short_option() -> None:
+    for command in experiments.NAMES:
+        opts = [option.opts for option in cadmus.commands["evaluate"].get_command(None, command).params]
+        named = {"grid": "--programs-per-pixel"}.get(command, "--programs")
+        assert (["-n", named] in opts) == (command != "probe")

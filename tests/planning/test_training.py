@@ -138,9 +138,34 @@ def test_plan_of_every_config(path, tmp_path):
     assert planned.estimates
     shown = CliRunner().invoke(command, [str(path)], catch_exceptions=False).stdout
     assert f"{planned.parameters:,} parameters" in shown
-    training, cluster = shown.split("on a cluster")
-    assert training.count("H100") >= 1
-    assert cluster.startswith(" with H100")
+    assert len(shown.splitlines()) <= 40
+    assert max(map(len, shown.splitlines())) <= 100
+    assert ("on a cluster with H100" in shown) == (path.stem in ("h200", "paper"))
+    assert "H200" not in shown
+
+
+def rows(*arguments):
+    """Return the devices that the command lists."""
+    shown = CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False).stdout
+    return [line.split("  ")[0] for line in shown.split("\n\n")[1].splitlines()[1:]], shown
+
+
+def test_the_devices_are_those_of_the_scale():
+    cpus = ["2 CPU cores", "2 CPU cores without bf16"]
+    small, shown = rows(TINY)
+    assert small == [*cpus, "H100"]
+    assert shown.endswith("\n--all adds 7 rows of other devices, and the workflow on a cluster\n")
+    large, shown = rows("paper")
+    assert large == ["H100", "2 × H100", "4 × H100", "8 × H100"]
+    assert shown.endswith(" USD\n\n--all adds 6 rows of other devices\n")
+    # A GPU that was named is planned for.
+    chosen, shown = rows(TINY, "--gpu", "H200")
+    assert chosen == ["H200", "2 × H200", "4 × H200", "8 × H200"]
+    assert "on a cluster with H200" in shown
+    everything, shown = rows(TINY, "--all")
+    assert everything == [*cpus, *large, *chosen]
+    assert "on a cluster with H100" in shown
+    assert "--all" not in shown
 
 
 def hours_of(planned, name, count):
@@ -217,12 +242,12 @@ def test_compare_counts(tmp_path):
 def test_cheapest_count_is_printed(tmp_path, ranks, line):
     path = tmp_path / "config.yaml"
     path.write_text(TINY.read_text().replace("ranks: 1", f"ranks: {ranks}"))
-    shown = CliRunner().invoke(command, [str(path)], catch_exceptions=False).stdout
+    shown = CliRunner().invoke(command, [str(path), "--all"], catch_exceptions=False).stdout
     assert re.fullmatch(line, CONFIGURED.search(shown)[1])
 
 
 def test_basis_column():
-    shown = CliRunner().invoke(command, [str(TINY)], catch_exceptions=False).stdout
+    shown = CliRunner().invoke(command, [str(TINY), "--all"], catch_exceptions=False).stdout
     basis = dict(re.findall(r"^(.*?)  .* (\S+)$", shown.split("\n\n")[1], re.MULTILINE))
     assert basis["8 × H100"] == "estimate"
     assert basis["2 CPU cores without bf16"] == "measured"
