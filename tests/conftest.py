@@ -1,4 +1,4 @@
-"""Order of the test files (``make test``), and GPUs hidden from all of them but ``gpu.py``."""
+"""Order of the test files (``make test``), GPUs hidden from all of them but ``gpu.py``, and a browser."""
 
 import os
 from pathlib import Path
@@ -30,6 +30,19 @@ def pytest_configure(config: pytest.Config) -> None:
     # Tests with two ranks would need two GPUs.
     if not names_gpu_tests(config.args):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+@pytest.fixture
+def browser() -> str:
+    """Path of a browser."""
+    from cadmus.bench import exploring
+
+    found = exploring.find_browser()
+    if found is None and os.environ.get("CI"):
+        pytest.fail("there is no browser; `.ci/run` installs one")
+    if found is None:
+        pytest.skip(f"there is none of {', '.join(exploring.BROWSERS)}")
+    return found
 
 
 def names_gpu_tests(arguments: list[str]) -> bool:

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 import yaml
 from huggingface_hub import ModelCard
+from playwright.sync_api import expect, sync_playwright
 
 from cadmus import experiments
 from cadmus.config import TEMPLATES, load_config
@@ -184,16 +185,46 @@ def test_every_page_is_valid(results, name):
     assert (results / f"pages/{name}.html").read_text().startswith("<!DOCTYPE html>")
 
 
-def test_the_report_has_captions_and_the_config(checkout, tmp_path):
-    done = snakemake(checkout, "--report", str(tmp_path / "report.html"))
+@pytest.fixture(scope="module")
+def report(checkout, tmp_path_factory):
+    """Return the path of the report of the finished run."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    done = snakemake(checkout, "--report", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
-    text = (tmp_path / "report.html").read_text()
+    return path
+
+
+def test_the_report_has_captions_and_the_config(report):
+    text = report.read_text()
     for name, figure in FIGURES.items():
         assert name in text
         assert figure.caption.split(",")[0] in text, name
     assert "eval_fraction" in text
     # It loads nothing from the network.
     assert not re.search(r"""(src=|<link[^>]* href=)["']https?:""", text)
+
+
+def test_the_report_opens_on_the_results(report, results, browser):
+    table, _, *rows = (results / "tables/table3_accuracy.md").read_text().splitlines()
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+        page = opened.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(report.as_uri())
+        expect(page.get_by_role("heading", name="Results of tiny")).to_be_in_viewport()
+        shown = page.locator("figure tr")
+        titles = [cell.strip() for cell in table.split("|")[1:-1]]
+        assert shown.first.locator("th").all_inner_texts() == titles
+        assert shown.count() == 1 + len(rows)
+        images = page.locator("figure img")
+        assert images.evaluate_all("images => images.map((image) => image.alt)") == sorted(of_kind("figure"))
+        for image in images.all():
+            expect(image).not_to_have_js_property("naturalWidth", 0)
+        config = page.locator("details", has_text="Config")
+        expect(config.locator("pre")).to_be_hidden()
+        config.locator("summary").click()
+        expect(config.locator("pre")).to_contain_text("eval_fraction: 0.05")
+        assert images.last.bounding_box()["y"] < config.bounding_box()["y"]
+        opened.close()
 
 
 def test_the_plan_counts_the_jobs_of_the_workflow(checkout):

@@ -75,6 +75,8 @@ def bench_explore(model: Path | None) -> Measured:
         if address is None:
             raise InputError(server.stderr.read().strip().removeprefix("cadmus: error: "))
         try:
+            # The server fits its baseline and probe once, for seconds.
+            urllib.request.urlopen(f"{address[1]}/api/references").close()
             server_times = [_milliseconds(address[1], program) for program in progress("server", programs)]
             with sync_playwright() as playwright:
                 opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])

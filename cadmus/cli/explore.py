@@ -34,15 +34,13 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
     """
     directory = named_or_default(directory)
     with listening(LOOPBACK, port) as listener:
-        from cadmus.config import Dataset
         from cadmus.explore.application import application
         from cadmus.explore.inspection import inspect
         from cadmus.model.export import trained_config
         from cadmus.model.inference import Cadmus
 
         model = Cadmus.load(directory, usable_device(device))
-        trained = trained_config(directory)
-        app = application(model, directory.resolve().name, trained.dataset if trained else Dataset())
+        app = application(model, directory.resolve().name, trained_config(directory))
         # PyTorch's first run is slow; the first user should not wait for it.
         inspect(model, "0")
         address = address_of(listener, LOOPBACK)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cadmus import isa
-from cadmus.config.fields import Count, Fraction, Interval, Positive, Rate, Section, Value, check_order
+from cadmus.config.fields import Count, Fraction, Interval, Number, Positive, Section, Value, check_order
 from cadmus.config.templates import LONGEST_PROGRAM, TEMPLATES, Templates
 from cadmus.errors import suggest
 
@@ -124,7 +124,7 @@ class Dataset(Section):
     """validation programs per template"""
     test: Count = 2_000
     """test programs per template"""
-    eval_fraction: Annotated[Rate, Field(lt=0.5, serialization_alias="held_out_share")] = 0.05
+    eval_fraction: Annotated[Number, Field(gt=0, lt=0.5, serialization_alias="held_out_share")] = 0.05
     """fraction of all possible programs reserved for validation, and the same again for test; assigned by
     the program's hash"""
     ood: dict[str, OODRule] = {}

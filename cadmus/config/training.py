@@ -125,6 +125,14 @@ class Verdict(Section):
     weight: Above0 = 1.0
     """loss weight of the completions, relative to the programs of the batch"""
 
+    @field_validator("questions")
+    @classmethod
+    def _check_distinct(cls, questions: list[str]) -> list[str]:
+        twice = next((name for name in questions if questions.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"duplicate {twice!r}")
+        return questions
+
 
 class Train(Section):
     """Training."""

@@ -11,10 +11,10 @@ BEGIN, END = "<!-- questions -->", "<!-- /questions -->"
 
 
 def page(root: Path) -> str:
-    """Return the page of a checkout with the current questions.
+    """Return the page of a checkout, with the current questions.
 
     Raises:
-        InputError: the page is missing, or has no place for them.
+        InputError: the page or its markers are missing.
     """
     path = root / PAGE
     text = path.read_text(encoding="utf-8") if path.is_file() else ""

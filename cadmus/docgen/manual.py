@@ -1,4 +1,4 @@
-"""The manual of the instruction set, ``docs/isa.md``, generated from the table."""
+"""Manual of the instruction set, ``docs/isa.md``, generated from the table."""
 
 from itertools import groupby
 
@@ -6,7 +6,7 @@ from cadmus import isa
 from cadmus.common.tables import code, markdown
 from cadmus.vm import reference
 
-# A program for each instruction.
+# One program per instruction.
 EXAMPLES: dict[str, str] = {
     ".": "12.3",
     **{digit: digit for digit in "0123456789"},
@@ -68,7 +68,7 @@ EXAMPLES: dict[str, str] = {
 
 
 def manual() -> str:
-    """Return the manual as Markdown; the reference VM executes its examples."""
+    """Return the manual as Markdown; the reference VM executes the examples."""
     groups = groupby(isa.INSTRUCTIONS, key=lambda row: row.group)
     sections = [f"## {name.capitalize()}\n\n{_table(list(rows))}" for name, rows in groups]
     return "\n".join([_introduction(**isa.LIMITS), *sections])
@@ -88,34 +88,35 @@ def _introduction(
 
 `cadmus isa --markdown` generates this page from the table in `cadmus/isa.py` (digest `{isa.digest()}`).
 
-A program is any sequence of the {isa.VOCABULARY_SIZE} instructions below. One instruction is one character
-and one token. The machine keeps a stack of values; it starts empty, and the values left at the end are the
-outputs.
+A program is any sequence of the {isa.VOCABULARY_SIZE} instructions below. Each instruction is one character
+and one token. The machine works on a stack of values. The stack starts empty, and the values left at the
+end are the outputs.
 
-**Values.** A value is an integer from {integer_min:,} to {integer_max:,} with a
-decoration from 0 to {max_decoration} (0 is none; 7 with the decoration 3 is written `7:3`), a sequence of at
-most {max_sequence_length} such integers, or NAN. An integer outside this range or a longer sequence is NAN.
+**Values.** A value is an integer from {integer_min:,} to {integer_max:,} with a decoration from 0 to
+{max_decoration} (0 means none; 7 with the decoration 3 is shown as `7:3`), a sequence of at most
+{max_sequence_length} such integers, or NAN. Integers outside this range and longer sequences are NAN.
 
-**Effects.** An instruction takes the values before the arrow and leaves those after it; the last one is the
-top of the stack. A missing input is NAN, and a wrong type gives NAN. If any input is NAN, all outputs
-are NAN. The number of outputs of a program therefore depends on its text only, and no program fails.
+**Effects.** An instruction takes the values before the arrow and leaves the values after it, the top of the
+stack last. A missing input is NAN, and an input of the wrong type gives NAN. If any input is NAN, all
+outputs are NAN. So the text of a program determines its number of outputs, and no program fails.
 
-**Truth.** 0 and NAN are false; everything else is true, including an empty sequence. A program is true if it
-leaves at least one value and all its values are true.
+**Truth.** 0 and NAN are false; every other value is true, including the empty sequence. A program is true
+if it leaves at least one value and all its values are true.
 
-**Sequences.** The groups arithmetic, comparison and logic, unary, and decorations work element by element. A
-number is combined with every element; two sequences need the same length. One NAN element makes the whole
-result NAN. The results have no decoration, except those of `:`; instructions that move or select values keep
-it.
+**Sequences.** The groups arithmetic, comparison and logic, unary, and decorations work element by element.
+A number is combined with every element; two sequences must have the same length. One NAN element makes the
+whole result NAN. Results have no decoration, except those of `:`. Instructions that move or select values
+keep decorations.
 
-**Calls.** A definition is between `\\` and `;`, or reaches to the end of the program. The first three are
-the subroutines 0, 1 and 2; calls may come before them. A call has its own stack, which starts with its
-arguments; its value is the top of that stack at the end, NAN if the stack is empty. An undefined subroutine
-gives NAN. `m`, `w` and `l` stop at the first call that makes the whole NAN.
+**Calls.** A definition starts with `\\` and ends with `;` or at the end of the program. The first three
+definitions are the subroutines 0, 1 and 2; calls may come before them. A call has its own stack, which
+starts with its arguments. Its value is the top of that stack at the end, or NAN if the stack is empty. A
+call of an undefined subroutine gives NAN. `m`, `w` and `l` stop at the first call that makes the result
+NAN.
 
-**Limits.** Calls may be nested to a depth of {max_call_depth}; a deeper one gives NAN. A program may execute
-{call_budget:,} instructions inside calls. After that a call that would execute another one, and every new
-call, gives NAN; the top level always finishes.
+**Limits.** Calls can be nested to a depth of {max_call_depth}; deeper calls give NAN. A program can execute
+{call_budget:,} instructions inside calls. After that, a running call that needs another instruction gives
+NAN, and so does every new call. The top level always finishes.
 
 The column *alternate* has the symbols of the paper's Table 2, for programs with changed symbols.
 """

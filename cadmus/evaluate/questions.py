@@ -1,8 +1,8 @@
-"""The questions that programs of each template are asked: the one table that code, documents and cards share.
+"""The questions of each template: one table for code, documents and cards.
 
-A question cuts a program into a prompt and a completion, says which completions solve it, and names the thing
-asked about. Accuracies of one question are clustered by that thing, and a test program is a near-duplicate if
-the training set has a program of its template with the same one.
+A question cuts a program into a prompt and a completion, decides which completions solve it, and names the
+subject asked about: an expression pair, a function, a sequence or the program. Intervals are clustered by
+subject. A test program is a near-duplicate if a training program of its template has the same subject.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     import polars as pl
 
 Cut = Callable[[Samples], tuple[np.ndarray, np.ndarray]]
-"""Returns the rows that are asked the question, and the lengths of their prompts; both int64, shape (k,)."""
+"""Returns the rows that have the question, and the lengths of their prompts; both int64, shape (k,)."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question.
+    """A question about the programs of a template.
 
     Attributes:
-        template: the template of its programs.
-        prompt: where the prompt ends, for documents.
-        solved: what solves it, for documents.
-        about: what it asks about: "expression pair", "function", "sequence" or "program".
+        template: name of the template.
+        prompt: end of the prompt, as text for documents.
+        solved: condition on a completion, as text for documents.
+        about: subject: "expression pair", "function", "sequence" or "program".
         cut: see :data:`Cut`.
-        solves: tells which completions solve it: bool, shape (n,).
-        fits: for induction, which completions fit the examples of the prompt.
+        solves: returns the completions that solve it: bool, shape (n,).
+        fits: for induction, returns the completions that fit the examples of the prompt: bool, shape (n,).
     """
 
     template: str
@@ -71,10 +71,9 @@ def _before_a_definition(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """Cut random programs, nearest to the middle, where the prompt is not true and the rest drops nothing.
+    """Cut random programs near the middle, where the prompt is not true and the rest drops nothing.
 
-    Prompts that leave something come first; prompts that leave nothing, which any literal makes true, are at
-    most as many.
+    At most half of the prompts leave nothing, because any literal makes those true.
     """
     programs = samples.programs
     prefixes, row, length = programs.all_prefixes()
@@ -98,11 +97,11 @@ def _definition_is_last(programs: Programs) -> np.ndarray:
     return closed
 
 
-_COMPARATOR = "it is the one comparator that holds, and nothing else"
+_COMPARATOR = "it is the comparator that holds, and nothing else"
 _ANSWER = (
-    "it writes the value that the prompt leaves and compares the two with `=` or `Y`, leaving the outputs of "
-    "the reference. The value is written with literals, arithmetic, `~`, `u`, `b` and `:`, so that repeating "
-    "the query of the prompt does not count"
+    "it writes the value that the prompt leaves and compares the two with `=` or `Y`, and the outputs are "
+    "those of the reference. Only literals, arithmetic, `~`, `u`, `b` and `:` may write the value, so "
+    "repeating the query of the prompt does not count"
 )
 
 QUESTIONS: dict[str, Question] = {
@@ -117,7 +116,7 @@ QUESTIONS: dict[str, Question] = {
     "equality": Question(
         "equality",
         "after the first expression",
-        "it is an expression and `=`, and leaves one 1. It does not repeat the first expression",
+        "it is an expression and `=`, the program leaves one 1, and the expression does not repeat the first",
         "expression pair",
         _after_the_first_expression,
         criteria.equal_expression,
@@ -125,7 +124,7 @@ QUESTIONS: dict[str, Question] = {
     "equality_comparator": Question(
         "equality",
         "before the comparator",
-        f"{_COMPARATOR}. It is always `=`, as in the paper's example, so a constant is right; the other "
+        f"{_COMPARATOR}. It is always `=`, as in the paper's example, so a constant solves all; the other "
         "comparisons show whether a model calculates",
         "expression pair",
         _before_the_last,
@@ -149,17 +148,17 @@ QUESTIONS: dict[str, Question] = {
     ),
     "subroutines_definition": Question(
         "subroutines",
-        "before the last definition, which follows its call and the comparison",
-        "it is one definition, and the comparison in the prompt holds and leaves one 1. The value of the "
-        "definition depends on its arguments, unless that of the reference does not",
+        "before the last definition, after its call and the comparison",
+        "it is one definition, the comparison in the prompt holds, and the program leaves one 1. The value "
+        "of the definition must depend on its arguments, unless that of the reference does not",
         "function",
         _before_a_definition,
         criteria.definition,
     ),
     "random": Question(
         "random",
-        "near the middle, where the program is not true yet and what follows drops nothing. At most half of "
-        "the prompts leave nothing, the others a false value",
+        "near the middle, where the program is not true yet and the rest drops nothing. At most half of the "
+        "prompts leave nothing; the others leave a false value",
         "the completed program is true",
         "program",
         _where_not_true_yet,
@@ -184,7 +183,7 @@ QUESTIONS: dict[str, Question] = {
     "apply_labels": Question(
         "apply_labels",
         "before the label",
-        f"{_ANSWER}. A reference that is a bare label, nothing or `!`, is solved by that label alone",
+        f"{_ANSWER}. If the reference answers with a bare label (nothing or `!`), only that label solves it",
         "function",
         _as_sampled,
         criteria.written_answer,
@@ -192,8 +191,8 @@ QUESTIONS: dict[str, Question] = {
     "complete_algorithm": Question(
         "complete_algorithm",
         "before the definition",
-        "it is one definition, which gives the results of all examples (*fits examples*), and those of the "
-        f"reference on {criteria.FRESH_INPUTS} fresh inputs drawn as the examples were, or on all 12 single "
+        "it is one definition that gives the results of all examples (*fits examples*) and agrees with the "
+        f"reference on {criteria.FRESH_INPUTS} fresh inputs, drawn as the examples are, or on all 12 single "
         "numbers",
         "function",
         _as_sampled,
@@ -201,11 +200,11 @@ QUESTIONS: dict[str, Question] = {
         criteria.fits_examples,
     ),
 }
-"""Questions by name, in the order of Table 3; templates that are not here ask for a written answer."""
+"""Questions by name, in the order of Table 3; other templates ask for a written answer."""
 
 
 def questions_of(template: str) -> dict[str, Question]:
-    """Return the questions that programs of a template are asked, by name."""
+    """Return the questions of a template by name."""
     found = {name: question for name, question in QUESTIONS.items() if question.template == template}
     return found or {
         template: Question(
@@ -215,7 +214,7 @@ def questions_of(template: str) -> dict[str, Question]:
 
 
 def title(question: str) -> str:
-    """Return the name of a question in tables and figures.
+    """Return the title of a question in tables and figures.
 
     >>> title("equality_comparator"), title("basic_math")
     ('equality, comparator', 'basic math')
@@ -226,21 +225,21 @@ def title(question: str) -> str:
 
 
 def in_order(questions: Iterable[str]) -> "pl.Enum":
-    """Return the type of a column of questions that sorts as in Table 3, those of added templates last."""
+    """Return a column type that sorts questions as in Table 3, with those of added templates last."""
     import polars as pl
 
     return pl.Enum(list(dict.fromkeys([*QUESTIONS, *questions])))
 
 
 def definitions() -> list[list[str]]:
-    """Return a row per question for documents: its title, where the prompt ends, what solves it."""
+    """Return one row per question for documents: title, end of the prompt, condition on a completion."""
     return [[title(name), asked.prompt, asked.solved] for name, asked in QUESTIONS.items()]
 
 
 def things_asked(question: Question, programs: Programs, prompt_length: np.ndarray) -> "pl.Series":
-    """Return what each program asks about, as text: strings, shape (n,).
+    """Return the subject of each program as text: strings, shape (n,).
 
-    Sequences are those of the prompt; an answer may be one as well.
+    Sequences are those of the prompt, because an answer may also be one.
     """
     import polars as pl
 

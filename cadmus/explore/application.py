@@ -3,6 +3,7 @@
 import random
 import re
 import reprlib
+import threading
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
@@ -16,10 +17,11 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from cadmus import isa
-from cadmus.config import TEMPLATES, Dataset
+from cadmus.config import TEMPLATES, Config, Dataset
 from cadmus.dataset import sampler
 from cadmus.errors import InputError
 from cadmus.explore import inspection
+from cadmus.explore.references import References, fit
 from cadmus.model.inference import Cadmus
 from cadmus.web.hosts import HostCheck
 from cadmus.web.work import RETRY, Overloaded, Work
@@ -43,14 +45,15 @@ STOCK = 256
 """Programs sampled per template at its first request."""
 
 
-def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
+def application(model: Cadmus, name: str, config: Config | None) -> Starlette:
     """Return the server of a model's page.
 
     Args:
         model: the model.
         name: the name to show.
-        dataset: the dataset of its training; samples are of its test split.
+        config: the config of its training, if known; samples are of the test split of its dataset.
     """
+    dataset = config.dataset if config else Dataset()
     parameters = sum(tensor.numel() for tensor in model.model.parameters())
     machine = {
         "model": {"name": name, "parameters": parameters, **model.sizes.model_dump()},
@@ -69,8 +72,18 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
     def sample(template: str) -> dict[str, str]:
         return {"program": random.choice(stock(template)) + isa.END}
 
+    fitting = threading.Lock()
+    fitted: list[References] = []
+
+    def references() -> dict[str, Any]:
+        with fitting:
+            if not fitted:
+                fitted.append(fit(model, config))
+        return inspection.references(fitted[0])
+
     def inspect(program: str, calls: str) -> dict[str, Any]:
-        return inspection.inspect(model, isa.without_spaces(program), calls == "true")
+        probe = fitted[0].probe if fitted else None
+        return inspection.inspect(model, isa.without_spaces(program), calls == "true", probe)
 
     def complete(program: str) -> dict[str, Any]:
         return inspection.complete(model, isa.without_spaces(program))
@@ -122,6 +135,7 @@ def application(model: Cadmus, name: str, dataset: Dataset) -> Starlette:
         routes=[
             *(Route(path, file) for path in FILES),
             Route("/api/machine", answering(lambda: machine)),
+            Route("/api/references", answering(references)),
             Route("/api/sample", answering(sample, "template")),
             Route("/api/inspect", answering(inspect, "program", "calls")),
             Route("/api/attention", answering(attention, "program", "layer")),

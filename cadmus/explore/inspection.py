@@ -9,6 +9,7 @@ import torch
 from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
+from cadmus.explore.references import Probe, References
 from cadmus.model.inference import Cadmus
 from cadmus.vm import reference
 
@@ -16,19 +17,21 @@ MAX_VALUES = 50_000
 """Maximum number of values that the stacks of all steps have together."""
 
 
-def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
+def inspect(model: Cadmus, text: str, calls: bool = False, probe: Probe | None = None) -> dict[str, Any]:
     """Execute a program and read it with a model.
 
     Args:
         model: the model.
         text: a program, with or without its end ``.``.
         calls: also list the steps inside calls, before the instruction that calls.
+        probe: also return what it reads.
 
     Returns:
         program (without the end), ended (True if the text had the end), true, outputs (as
         :func:`cadmus.vm.reference.plain` writes them), steps (of each executed instruction: its place from 0,
-        the number of calls around it and the stack after it) and lens, the probability that each instruction
-        comes next at each layer (0 is the embedding, the last is the model's output), shape
+        the number of calls around it and the stack after it), read (as
+        :meth:`cadmus.explore.references.Probe.read` returns it, or None) and lens, the probability that each
+        instruction comes next at each layer (0 is the embedding, the last is the model's output), shape
         (layers + 1, tokens, 65).
 
     Raises:
@@ -54,6 +57,7 @@ def inspect(model: Cadmus, text: str, calls: bool = False) -> dict[str, Any]:
             }
             for step in steps
         ],
+        "read": probe and probe.read(model, program),
         "lens": packed(torch.from_numpy(logits[:, 0]).softmax(-1).numpy()),
     }
 
@@ -73,6 +77,18 @@ def attention(model: Cadmus, text: str, layer: int) -> dict[str, Any]:
         raise InputError(f"layer: must be 1 to {model.sizes.layers}, got {layer}")
     ((_, weights),) = model.attention([read(text)])
     return packed(weights[layer - 1, 0])
+
+
+def references(fitted: References) -> dict[str, Any]:
+    """Return the bigram baseline, and what is known of the probe."""
+    return {
+        "programs": fitted.programs,
+        "bigrams": packed(fitted.bigrams),
+        "layer": fitted.probe.layer,
+        "supervised": fitted.probe.supervised,
+        "accuracy": fitted.probe.accuracy,
+        "majority": fitted.probe.majority,
+    }
 
 
 def complete(model: Cadmus, text: str) -> dict[str, str]:

@@ -94,7 +94,8 @@ def _block(study: Results, drawn: Path) -> str:
 def _caption(study: Results, seeds: int) -> str:
     losses = [name for name in study.compare if name in LOSSES]
     shown = _metric(study).replace("_", " ")
-    loss = f" {losses[0].replace('_', ' ')} in nats," if losses else ""
+    names = [name.replace("_", " ") for name in losses]
+    loss = f" {names[0]} of the last tenth of the steps in nats," if names else ""
     return (
         f"Means over {seeds} seeds:{loss} {shown} in percent. {escape(study.base)} has its mean, the others "
         "the difference to it over the same seeds, in percentage points, with the half-width of the 95% "

@@ -45,8 +45,8 @@ follows.
 """
 TRAINING = "train"
 """Experiment of the losses of a training."""
-LAST_STEPS = 50
-"""Steps over which losses are averaged."""
+LAST = 0.1
+"""Part of the steps, the last ones, over which losses are averaged: as many programs for all batch sizes."""
 _FIX = "collect the study again"
 # Parts of file names.
 _Names = list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@]+$")]]
@@ -198,7 +198,7 @@ def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     training = results / run.training
     steps = read_results(training / "training/metrics.jsonl", (*LOSSES, "programs", "flops", "seconds"))
-    last = steps.tail(LAST_STEPS)
+    last = steps.tail(max(1, round(LAST * len(steps))))
     found = [
         {"experiment": TRAINING, "template": "", "metric": name, "value": last[name].mean(), "n": len(last)}
         for name in LOSSES

@@ -63,11 +63,11 @@ from tests.config.quick import QUICK, VALUES, changed
             20,
             "too short for dataset.max_length 63 and the end token; set at least 64",
         ),
-        ("train.ranks", 3, "batch_size: must be a multiple of ranks 3, got 256"),
+        ("train.ranks", 3, "batch_size: must be a multiple of ranks 3, got 128"),
         ("train.ranks", 0, "train.ranks: must be auto or an integer of at least 1, got 0"),
         ("train.ranks", "all", "train.ranks: must be auto or an integer of at least 1, got 'all'"),
         ("train.ranks", True, "train.ranks: must be auto or an integer of at least 1, got True"),
-        ("train.micro_batch_size", 100, "micro_batch_size: must divide the 256 programs of a rank, got 100"),
+        ("train.micro_batch_size", 100, "micro_batch_size: must divide the 128 programs of a rank, got 100"),
         ("train.recipe", "slow", "train.recipe: must be 'paper' or 'fast', got 'slow'"),
         ("train.recipe", ["fast"], "train.recipe: must be 'paper' or 'fast', got ['fast']"),
         ("train.weight_decay", float("inf"), "train.weight_decay: must be a finite number, got inf"),
@@ -86,6 +86,7 @@ from tests.config.quick import QUICK, VALUES, changed
             "verdict.prompts: must be a multiple of ranks 4, got 6",
         ),
         ("train.verdict", {"fraction": 1.5}, "train.verdict.fraction: must be at most 1, got 1.5"),
+        ("train.verdict", {"questions": ["random"] * 2}, "train.verdict.questions: duplicate 'random'"),
         ("train.verdict", {"samples": 1}, "train.verdict.samples: must be at least 2, got 1"),
         ("train.verdict", {"temperature": 0}, "train.verdict.temperature: must be above 0, got 0"),
         ("train.state_labels", {"top": 0}, "all weights are 0; set state_weight 0"),
@@ -113,7 +114,7 @@ def test_renamed_fields(name):
 
 
 def test_recipes_are_defaults():
-    paper = parse_config(changed("train.recipe", "paper"), "x.yaml").train
+    paper = parse_config(changed("train", {"recipe": "paper", "steps": 2}), "x.yaml").train
     assert paper.learning_rate == RECIPES["paper"]["learning_rate"] == 1e-4
     assert (paper.optimizer, paper.schedule, paper.betas) == ("adam", "cosine", [0.9, 0.95])
     overridden = parse_config(changed("train.learning_rate", "5e-4"), "x.yaml").train
@@ -146,7 +147,7 @@ def test_dataset_digest_ignores_the_order_of_operators():
 
 @pytest.mark.parametrize(
     ("name", "digest"),
-    [("quick", "3e6d5dc250cf7378"), ("laptop", "117053c9a6926cdf"), ("paper", "3c48063ad757d02e")],
+    [("quick", "c9633d0062827f9d"), ("laptop", "59d3701d8f733c19"), ("paper", "3c48063ad757d02e")],
 )
 def test_dataset_digests_of_shipped_configs(name, digest):
     assert load_config(QUICK.with_stem(name)).dataset_digest() == digest

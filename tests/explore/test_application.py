@@ -6,10 +6,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from cadmus import isa, run
-from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset
-from cadmus.explore import inspection
+from cadmus.config import LONGEST_PROGRAM, TEMPLATES
+from cadmus.explore import inspection, references
 from cadmus.explore.application import PAGE, application
 from cadmus.explore.inspection import read
+from cadmus.model.export import trained_config
+from cadmus.model.shipped import DEFAULT_MODEL
+from cadmus.programs import Programs
 from tests.model.models import FLOAT_NOISE
 
 PROGRAM = r"\3*;5f72:bE2<i15="
@@ -17,7 +20,7 @@ PROGRAM = r"\3*;5f72:bE2<i15="
 
 @pytest.fixture(scope="module")
 def client(model):
-    app = application(model, "laptop", Dataset())
+    app = application(model, "laptop", None)
     with TestClient(app, base_url="http://127.0.0.1") as test_client:
         yield test_client
 
@@ -45,6 +48,33 @@ def test_inspect(client, model):
 def test_spaces_are_ignored(client):
     found = client.get("/api/inspect", params={"program": "34 + 7 =", "calls": "false"}).json()
     assert found["program"] == "34+7="
+
+
+def test_references(model):
+    program = "62*4+54*4-="
+    asked = {"program": program, "calls": "false"}
+    app = application(model, "laptop", trained_config(DEFAULT_MODEL))
+    with TestClient(app, base_url="http://127.0.0.1") as fresh:
+        assert fresh.get("/api/inspect", params=asked).json()["read"] is None
+        found = fresh.get("/api/references").json()
+        rows = fresh.get("/api/inspect", params=asked).json()["read"]
+    assert found["programs"] == pytest.approx(references.PROGRAMS, abs=len(TEMPLATES))
+    of_row = array(found["bigrams"]).sum(1)
+    assert of_row[isa.END_ID] == 0
+    np.testing.assert_allclose(np.delete(of_row, isa.END_ID), 1, atol=1e-6)
+    assert (found["layer"], found["supervised"]) == (model.sizes.layers - 2, True)
+    assert 0.95 < found["accuracy"] <= 1
+    assert 0.05 < found["majority"] < 0.5
+    values = ["6", "2", "12", "4", "16", "5", "4", "20", "4", "16", "1"]
+    assert [row["true"] for row in rows] == [row["label"] for row in rows] == values
+
+
+def test_bigrams():
+    found = references._bigrams(Programs.from_strings(["12", "1", "112"]))
+    one, two = isa.TOKEN_ID["1"], isa.TOKEN_ID["2"]
+    assert [found[one, token] for token in (one, two, isa.END_ID)] == [0.25, 0.5, 0.25]
+    assert found[two, isa.END_ID] == 1
+    assert found.sum() == 2
 
 
 def test_samples_of_every_template(client):
@@ -109,7 +139,7 @@ def test_stacks_too_large_to_show(client, monkeypatch):
 
 def test_full_queue(model, monkeypatch):
     monkeypatch.setattr("cadmus.explore.application.MAX_REQUESTS", 0)
-    with TestClient(application(model, "laptop", Dataset()), base_url="http://127.0.0.1") as busy:
+    with TestClient(application(model, "laptop", None), base_url="http://127.0.0.1") as busy:
         answer = busy.get("/api/machine")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     assert "try again later" in answer.json()["error"]

@@ -42,6 +42,8 @@ def page(address, browser):
         opened.on("request", lambda asked: asked.url.startswith(address) or troubles.append(asked.url))
         opened.goto(f"{address}/#34%2B7%3D.")
         opened.wait_for_selector("#lens td")
+        # The page is drawn again when the server has fitted the baseline and the probe.
+        expect(opened.locator("#probe")).to_contain_text("Accuracy", timeout=1000 * TIMEOUT)
         yield opened
         started.close()
     assert [trouble for trouble in troubles if not trouble.startswith("data:")] == []
@@ -49,6 +51,22 @@ def page(address, browser):
 
 def texts(page, selector):
     return page.locator(selector).all_inner_texts()
+
+
+def test_opening(address, page, model):
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.locator("#probe")).to_contain_text("Accuracy", timeout=1000 * TIMEOUT)
+    program, prompt = page.input_value("#program"), page.locator("#after code").first.inner_text()
+    completions, ended = model.complete([prompt])
+    assert prompt + completions.to_strings()[0] + isa.END * bool(ended[0]) == program
+    assert page.locator("#verdict").inner_text().startswith("true")
+    symbol, assigned, bigram = texts(page, "#expected li")[0].split()
+    assert symbol == program[len(prompt)]
+    assert float(bigram.rstrip("%")) < 50 < 95 < float(assigned.rstrip("%"))
+    # The probe reads what is on top of the stack, which is shown last.
+    for row in page.locator("#trace tbody tr").all():
+        assert row.locator(".right").inner_text().split()[0] == row.locator(".value").last.inner_text()
 
 
 def test_steps(page, model):
@@ -63,10 +81,10 @@ def test_steps(page, model):
         page.keyboard.press("ArrowRight")
     assert page.locator("#meaning").inner_text().startswith("f call 0")
     assert texts(page, "#stack .value") == ["15"]
-    assert texts(page, "#trace tr.chosen td") == ["f", "15"]
+    assert texts(page, "#trace tr.chosen td:is(:nth-child(2), :last-child)") == ["f", "15"]
     page.check("#calls")
     expect(page.locator("#trace tr.inside td:nth-child(2)")).to_have_text(["3", "*"])
-    assert texts(page, "#trace tr.chosen td") == ["f", "15"]
+    assert texts(page, "#trace tr.chosen td:is(:nth-child(2), :last-child)") == ["f", "15"]
     # The predictions match the model.
     (found,) = model.log_probabilities([PROGRAM])
     shown = [line.split() for line in texts(page, "#expected li")]
@@ -93,13 +111,16 @@ def test_layers_and_heads(page, model):
     assert page.locator("#heads canvas").first.evaluate(drawn) > 0
 
 
-def test_probabilities_below_a_tenth_of_a_percent_are_not_listed(page, model):
+def test_probabilities_below_a_tenth_of_a_percent_are_listed_for_the_baseline(page, model):
     page.fill("#program", "62*4+54*4-=.")
     expect(page.locator("#tokens li")).to_have_count(12)
     page.click("#last")
     (found,) = model.log_probabilities(["62*4+54*4-="])
-    listed = int((np.exp(found[-1]) >= 0.0005).sum())
-    assert page.locator("#expected li").count() == min(8, listed)
+    listed = min(8, int((np.exp(found[-1]) >= 0.0005).sum()))
+    assigned, bigrams = (texts(page, f"#expected .share:nth-last-child({place})") for place in (2, 1))
+    assert len(assigned) == 8
+    assert assigned[listed:] == ["<0.1%"] * (8 - listed)
+    assert "<0.1%" not in assigned[:listed] + bigrams[listed:]
     assert "0.0%" not in page.locator("main").inner_text()
 
 

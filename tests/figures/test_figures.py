@@ -254,7 +254,7 @@ def test_failures_have_verdicts_and_traces() -> None:
     of = {"policy": pl.lit("model"), "question": pl.lit("basic_math")}
     baseline = pl.DataFrame(rows[:1]).with_columns(policy=pl.lit("constant"), question=pl.lit("basic_math"))
     text = page(pl.concat([pl.DataFrame(rows).with_columns(**of), baseline]))
-    assert "<h2>basic math: 4 of 5 failed</h2><p>Solved: it is the one comparator" in text
+    assert "<h2>basic math: 4 of 5 failed</h2><p>Solved: it is the comparator" in text
     assert "<h2>random: not tested</h2>" in text
     assert text.count("<article>") == 4
     assert "34+7<mark>&lt;.</mark>" in text

@@ -123,7 +123,7 @@ def test_the_results_are_tidy(config, results, tmp_path):
     assert row["value"] == 0.9
     losses = found.rows.filter(metric="completion_loss", seed=2)
     assert losses["value"].round(6).unique().sort().to_list() == [0.2, 0.4]
-    assert losses["n"].unique().to_list() == [50]
+    assert losses["n"].unique().to_list() == [6]
 
 
 def test_the_comparison_pairs_seeds(config, results, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from cadmus.checks import kills
 from cadmus.config import StateLabels
 from cadmus.programs import Programs
-from cadmus.train.labels import CLASSES, ELEMENTS, NO_TARGET, columns, state_labels
+from cadmus.train.labels import CLASSES, ELEMENTS, NO_TARGET, columns, label_names, state_labels
 from cadmus.vm.reference import Sequence, Value, run
 
 NO_VALUE, EMPTY, OTHER, DECORATION_1, ZERO = 0, 1, 8, 9, 58
@@ -71,3 +71,22 @@ def test_labels_are_what_every_prefix_leaves(name) -> None:
     found = state_labels(Programs.from_strings(texts), only(name))
     assert found.tolist() == wanted
     assert set(found.flat) <= {NO_TARGET, *range(CLASSES)}
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("f", "none or NAN"),
+        ("u", "sequence of 0"),
+        ("u" + "1b" * 5, "sequence of 5"),
+        ("u" + "1b" * 9, "sequence of 6 or more"),
+        ("77*", "integer beyond ±40"),
+        ("32:", "decorated with 2"),
+        ("04-", "-4"),
+        ("85*", "40"),
+    ],
+)
+def test_label_names(program, name):
+    labels = state_labels(Programs.from_strings([program]), StateLabels())
+    assert len(label_names()) == CLASSES
+    assert label_names()[labels[-1, 0]] == name

@@ -42,7 +42,8 @@ def read_values():
     # Unlike Snakemake, read_yaml rejects duplicate keys.
     for path in paths:
         read_yaml(path)
-    values = extended(config, paths[-1] if paths else Path("config"))
+    # A copy, as `config` gets another key below.
+    values = extended(dict(config), paths[-1] if paths else Path("config"))
     return values, ", ".join(map(str, paths)) or "config"
 
 

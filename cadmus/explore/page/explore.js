@@ -2,8 +2,9 @@
 
 const at = (id) => document.getElementById(id);
 const END = ".";
-const SHOWN = 8; // most likely instructions in the list
-const LEAST = 0.0005; // probability that still rounds to 0.1%; less is not listed
+const SHOWN = 8; // instructions in the list of predictions
+const LEAST = 0.0005; // probability that still rounds to 0.1%; less is listed only for the baseline's sake
+const OPENING = { program: "62*4+54*4-=.", place: 9 }; // the model completes it from this instruction on
 const SIDE = 585; // pixels of the enlarged head, less on a narrow screen
 const READABLE = 8; // pixels per instruction below which the attention labels only the chosen one
 const TYPING = 40; // ms after the last key press until a program is sent
@@ -11,6 +12,7 @@ const TYPING = 40; // ms after the last key press until a program is sent
 let machine; // reply of /api/machine
 let seen = null; // reply of /api/inspect
 let lens = null; // probabilities: {shape: [layers + 1, tokens, 65], data}
+let references = null; // reply of /api/references, with the bigrams unpacked; the server takes seconds
 let heads = null; // attention of the chosen block: {shape: [heads, tokens, tokens], data}
 let chosen = { place: 0, layer: 1, head: 0 };
 let asked = new AbortController();
@@ -61,7 +63,7 @@ function likeliestOne(layer, place) {
 
 // ---- asking
 
-async function look(text) {
+async function look(text, place = Infinity) {
   asked.abort();
   const mine = (asked = new AbortController());
   history.replaceState(null, "", text ? `#${encodeURIComponent(text)}` : location.pathname);
@@ -78,7 +80,7 @@ async function look(text) {
     seen = found;
     lens = unpacked(found.lens);
     heads = unpacked(shares);
-    chosen.place = Math.min(fresh ? Infinity : chosen.place, seen.program.length - 1);
+    chosen.place = Math.min(fresh ? place : chosen.place, seen.program.length - 1);
     say("");
     draw();
   } catch (error) {
@@ -94,6 +96,17 @@ async function lookAtLayer() {
     drawAttention();
   } catch (error) {
     say(error.message);
+  }
+}
+
+// The server fits them once; the next replies have what the probe reads.
+async function compare() {
+  try {
+    const fitted = await ask("references");
+    references = { ...fitted, bigrams: unpacked(fitted.bigrams) };
+    look(at("program").value.trim());
+  } catch (error) {
+    at("probe").textContent = at("bigrams").textContent = `Neither baseline nor probe: ${error.message}`;
   }
 }
 
@@ -122,6 +135,7 @@ function say(message) {
 
 function draw() {
   drawVerdict();
+  drawReferences();
   drawTrace();
   drawLens();
   drawHeads();
@@ -133,6 +147,16 @@ function drawVerdict() {
   at("verdict").replaceChildren(
     element("span", { className: String(seen.true), textContent: String(seen.true) }), " · leaves ", ...values,
   );
+}
+
+function drawReferences() {
+  if (!references) return;
+  const { programs, layer, supervised, accuracy, majority } = references;
+  at("bigrams").textContent = "Bigram: how often the instruction follows the one before it, counted in "
+    + `${programs.toLocaleString("en")} programs of the test split, mixed as in training.`;
+  at("probe").textContent = `Probe: the top of the stack, read by a linear probe after block ${layer}`
+    + `${supervised ? ", which was trained to predict it" : ""}. Accuracy ${percent(accuracy)}, most frequent value `
+    + `${percent(majority)}. For the probe, a call before its definition leaves NAN.`;
 }
 
 function valueBox(value) {
@@ -176,12 +200,22 @@ function drawTrace() {
     const stack = element("td");
     step.stack.forEach((value, k) => stack.append(k ? "  " : "", valueBox(value)));
     const symbol = element("td", { textContent: seen.program[step.place] });
-    const row = element("tr", {}, element("th", { textContent: i + 1 }), symbol, stack);
+    const row = element("tr", {}, element("th", { textContent: i + 1 }), symbol, readCell(step), stack);
     row.classList.toggle("inside", step.depth > 0);
     for (const cell of [symbol, stack]) cell.style.paddingLeft = `${1.2 * step.depth}em`;
     row.addEventListener("click", () => choose(step.place));
     return row;
   }));
+}
+
+// Steps inside calls have no instruction of the program, and so no hidden state.
+function readCell(step) {
+  const read = step.depth === 0 && seen.read?.[step.place];
+  if (!read) return element("td");
+  return element("td", {
+    textContent: `${read.label} ${percent(read.probability)}${read.label === read.true ? "" : ` ≠ ${read.true}`}`,
+    className: read.label === read.true ? "right" : "wrong",
+  });
 }
 
 // The last executed step up to a place; instructions of a definition are not executed.
@@ -200,13 +234,14 @@ function drawMachine() {
   for (const [i, row] of [...at("trace").tBodies[0].rows].entries()) {
     const current = seen.steps[i] === step;
     row.classList.toggle("chosen", current);
-    if (current) scrollInside(row.firstChild, row.closest(".scroll"));
+    if (current) scrollInside(row.firstChild, row.closest(".scroll"), at("trace").tHead.offsetHeight);
   }
 }
 
-function scrollInside(child, box) {
+// Scroll a child into the box, below its sticky header.
+function scrollInside(child, box, header = 0) {
   const [inner, outer] = [child.getBoundingClientRect(), box.getBoundingClientRect()];
-  if (inner.top < outer.top) box.scrollTop -= outer.top - inner.top;
+  if (inner.top < outer.top + header) box.scrollTop -= outer.top + header - inner.top;
   if (inner.bottom > outer.bottom) box.scrollTop += inner.bottom - outer.bottom;
   if (inner.left < outer.left || inner.right > outer.right) box.scrollLeft += inner.left - outer.left - outer.width / 2;
 }
@@ -214,21 +249,29 @@ function scrollInside(child, box) {
 function drawExpected() {
   const own = follows(chosen.place);
   const last = lens.shape[0] - 1;
-  const rows = likeliest(last, chosen.place, SHOWN).filter(([, share]) => share >= LEAST);
-  if (own !== null && !rows.some(([token]) => symbolOf(token) === own)) {
-    rows.push([tokenOf(own), probability(last, chosen.place, tokenOf(own))]);
+  const tokens = likeliest(last, chosen.place, SHOWN).filter(([, share]) => share >= LEAST).map(([token]) => token);
+  if (own !== null && !tokens.includes(tokenOf(own))) tokens.push(tokenOf(own));
+  const before = tokenOf(seen.program[chosen.place]);
+  const bigram = (token) => references.bigrams.data[before * machine.instructions.length + token];
+  if (references) {
+    const frequent = machine.instructions.map((_, token) => token).filter((token) => bigram(token) >= LEAST && !tokens.includes(token));
+    tokens.push(...frequent.sort((a, b) => bigram(b) - bigram(a)).slice(0, Math.max(0, SHOWN - tokens.length)));
   }
   at("after").replaceChildren(
     "After ", element("code", { textContent: seen.program.slice(0, chosen.place + 1) }),
     own === null ? "" : ". The program continues with ", own === null ? "" : element("code", { textContent: own }),
   );
-  at("expected").replaceChildren(...rows.map(([token, share]) => {
-    const bar = element("span", { className: "bar" });
-    bar.style.width = `${100 * share}%`;
+  at("expected").replaceChildren(...tokens.map((token) => {
+    const shares = [probability(last, chosen.place, token), ...(references ? [bigram(token)] : [])];
+    const bars = shares.map((share) => {
+      const bar = element("span", { className: "bar" });
+      bar.style.width = `${100 * share}%`;
+      return bar;
+    });
     const { symbol, name } = machine.instructions[token];
     return element(
       "li", { title: name }, element("span", { textContent: symbol, className: symbol === own ? "own" : "" }),
-      element("span", {}, bar), element("span", { textContent: percent(share) }),
+      element("span", {}, ...bars), ...shares.map((share) => element("span", { textContent: percent(share), className: "share" })),
     );
   }));
 }
@@ -412,10 +455,11 @@ async function begin() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => seen && draw());
   window.addEventListener("resize", () => seen && drawEnlarged());
   window.addEventListener("hashchange", () => show(location.hash));
-  show(location.hash || `#${encodeURIComponent("941-*55*2+=.")}`);
+  await show(location.hash || `#${encodeURIComponent(OPENING.program)}`, location.hash ? Infinity : OPENING.place);
+  compare();
 }
 
-function show(hash) {
+function show(hash, place) {
   let text;
   try {
     text = decodeURIComponent(hash.slice(1));
@@ -423,7 +467,7 @@ function show(hash) {
     text = hash.slice(1); // a % typed into the address bar
   }
   at("program").value = text;
-  look(text);
+  return look(text, place);
 }
 
 begin();

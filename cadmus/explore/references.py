@@ -1,0 +1,154 @@
+"""What the page shows beside the model: a bigram baseline, and a probe for the top of the stack."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from cadmus import isa
+from cadmus.common.seeds import generator
+from cadmus.config import TEMPLATES, Config, Dataset, StateLabels
+from cadmus.dataset.sampler import sample
+from cadmus.evaluate.regressions import Regressions
+from cadmus.model.inference import Cadmus
+from cadmus.model.tokens import padded_tokens
+from cadmus.programs import Programs, stack
+from cadmus.train.labels import CLASSES, label_names, state_labels
+
+PROGRAMS = 20_000
+"""Programs whose bigrams are counted, about the least that the templates sample at once."""
+FITTED = 400
+"""Of them, those that the probe is fitted to: half a second of one core."""
+SCORED = 200
+"""Of the others, those that the probe is scored on."""
+STEPS = 200
+"""Steps of the probe's solver."""
+BATCHES = 20
+"""Minibatches of the solver."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A logistic regression from the output of a block to the label of the top of the stack.
+
+    The labels are those of :mod:`cadmus.train.labels`: of what the program up to a token leaves.
+
+    Attributes:
+        layer: the block, from 1.
+        supervised: the block was trained to predict the label.
+        accuracy: fraction of the scored tokens whose label is the most likely one.
+        majority: fraction of the scored tokens with the most frequent label of the fitted ones.
+    """
+
+    layer: int
+    supervised: bool
+    weights_DK: torch.Tensor
+    intercepts_K: torch.Tensor
+    accuracy: float
+    majority: float
+
+    def read(self, model: Cadmus, program: str) -> list[dict[str, Any]]:
+        """Return what the probe reads after each instruction.
+
+        Returns:
+            Of each instruction: label, the name of the most likely label; probability; true, the name of the
+            true label.
+        """
+        programs = Programs.from_strings([program])
+        features, labels = _tokens(model, self.layer, programs)
+        probabilities, read = (features @ self.weights_DK + self.intercepts_K).softmax(-1).max(-1)
+        names = label_names()
+        return [
+            {"label": names[label], "probability": round(probability, 4), "true": names[true]}
+            for label, probability, true in zip(
+                read.tolist(), probabilities.tolist(), labels.tolist(), strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class References:
+    """Fitted to programs of the test split, with the templates in the proportions of the training set.
+
+    Attributes:
+        programs: their number.
+        bigrams: fraction of the programs' instructions after each instruction that are each instruction, the
+            end included: float64, shape (65, 65); 0 for what follows none.
+        probe: of the model.
+    """
+
+    programs: int
+    bigrams: np.ndarray
+    probe: Probe
+
+
+def fit(model: Cadmus, config: Config | None) -> References:
+    """Sample programs, count their bigrams and fit the probe; seconds.
+
+    The block is the one that state supervision trains, two before the last by default.
+
+    Args:
+        model: the model.
+        config: the config of its training, if known.
+
+    Raises:
+        InputError: a template of the dataset finds too few programs.
+    """
+    programs = _mixture(config.dataset if config else Dataset())
+    train = config.train if config else None
+    layer = (train and train.state_layer) or max(1, model.sizes.layers - 2)
+    supervised = train is not None and train.state_weight > 0 and train.state_labels.top > 0
+    return References(len(programs), _bigrams(programs), _fit_probe(model, layer, supervised, programs))
+
+
+def _mixture(dataset: Dataset) -> Programs:
+    """Return about :data:`PROGRAMS` programs in random order."""
+    counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
+    total = sum(counts.values())
+    wanted = {name: round(PROGRAMS * count / total) for name, count in counts.items()}
+    parts = [sample(dataset, 1, name, "test", 0, count).programs for name, count in wanted.items() if count]
+    programs = stack(parts)
+    return programs.take(generator(1, "references").permutation(len(programs)))
+
+
+def _bigrams(programs: Programs) -> np.ndarray:
+    tokens = padded_tokens(programs)
+    # Every program is followed by the end, the padding.
+    after = np.pad(tokens[:, 1:], ((0, 0), (0, 1)), constant_values=isa.END_ID)
+    inside = np.arange(tokens.shape[1]) < programs.lengths[:, None]
+    counts = np.zeros((isa.VOCABULARY_SIZE, isa.VOCABULARY_SIZE))
+    np.add.at(counts, (tokens[inside], after[inside]), 1)
+    fractions: np.ndarray = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    return fractions
+
+
+def _fit_probe(model: Cadmus, layer: int, supervised: bool, programs: Programs) -> Probe:
+    features, labels = _tokens(model, layer, programs.take(np.arange(FITTED)))
+    order = torch.from_numpy(generator(1, "probe").permutation(len(labels)))
+    counts = torch.nn.functional.one_hot(labels, CLASSES).float()
+    regressions = Regressions(features[None, order], counts[order])
+    ((weights, intercepts),) = regressions.fit([1.0], [STEPS], BATCHES)
+    features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
+    right = (features @ weights[0] + intercepts[0, 0]).argmax(-1) == expected
+    majority = expected == counts.sum(0).argmax()
+    return Probe(
+        layer,
+        supervised,
+        weights[0],
+        intercepts[0, 0],
+        accuracy=float(right.float().mean()),
+        majority=float(majority.float().mean()),
+    )
+
+
+def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the output of a block at every instruction, shape (tokens, width), and the labels."""
+    labels = state_labels(programs, StateLabels())[:, 0]
+    features = np.empty((len(labels), model.sizes.width), np.float32)
+    for length in np.unique(programs.lengths):
+        rows = np.flatnonzero(programs.lengths == length)
+        tokens = programs.offsets[rows, None] + np.arange(length)
+        for part, states in model.hidden_states(programs.take(rows)):
+            features[tokens[part]] = states[layer]
+    return torch.from_numpy(features), torch.from_numpy(labels)
