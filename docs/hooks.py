@@ -1,4 +1,4 @@
-"""What MkDocs does beside its own for the site: pages that are written when it is built, links out of docs/.
+"""Hooks of MkDocs for the site: pages that are written when it is built, links out of docs/.
 
 A page links to a file by its path in the repository, as GitHub shows it.  On the site such a link leads to
 the page that is made of the file or, if there is none, into the ``repository`` of mkdocs.yml; without one it

@@ -98,7 +98,7 @@ def kills(
 
 
 _Result = tuple[dict[str, object], list[str], bool]
-"""What the file gets, the lines to print, and whether there is a difference."""
+"""Values for the file, lines to print, True if there is a difference."""
 
 
 def _of_trainings(kills: int, seed: int, directory: Path, done: Callable[[], None]) -> _Result:

@@ -146,14 +146,14 @@ def _checked(path: Path, file: pq.ParquetFile, columns: list[str] | None) -> pa.
     """Read columns of a shard and check what other code relies on.
 
     Raises:
-        InputError: a program has a character that is no instruction, a prompt is empty or longer than its
+        InputError: a program has a character that is not an instruction, a prompt is empty or longer than its
             program, or only some programs have compared values.
     """
     table = file.read(columns)
     if {"program", "prompt_length"} <= set(table.column_names):
         programs, prompts = Programs.from_arrow(table["program"]), table["prompt_length"].to_numpy()
         if not _IS_INSTRUCTION[programs.data].all():
-            raise InputError(f"{path}: program: has characters that are no instructions; {_FIX}")
+            raise InputError(f"{path}: program: has characters that are not instructions; {_FIX}")
         if ((prompts < 1) | (prompts > programs.lengths)).any():
             raise InputError(f"{path}: prompt_length: must be 1 to the length of the program; {_FIX}")
     nulls = {table[name].null_count for name in ("x", "y") if name in table.column_names}

@@ -69,7 +69,7 @@ class _Results(TypedDict):
 
 
 class _Training(TypedDict):
-    """What is published of the ``meta.json`` of a model."""
+    """Published fields of the ``meta.json`` of a model."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
 

@@ -98,7 +98,7 @@ def by_distance(grid: pl.DataFrame) -> pl.DataFrame:
 def predicted(grid: pl.DataFrame) -> pl.DataFrame:
     """Add ``predicted``, the comparator that was predicted for most programs of each pair.
 
-    It is the first of ``<``, ``=`` and ``>`` among equals, ``other`` if most predictions are no comparator,
+    It is the first of ``<``, ``=`` and ``>`` among equals, ``other`` if most predictions are other tokens,
     and null without a program.
     """
     most = pl.max_horizontal(*PREDICTIONS)

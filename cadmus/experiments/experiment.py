@@ -51,7 +51,7 @@ class Cost(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What the command of an experiment prints.
+    """Findings that the command of an experiment prints.
 
     Attributes:
         title: what is in the table, lines of at most 100 characters.

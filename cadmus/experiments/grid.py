@@ -63,7 +63,7 @@ def comparison_grid(model: Any, settings: Settings, dataset: Dataset, seed: int)
 
     Returns:
         One row per pair: x, y, programs, correct, in_distribution, and the number of programs for which
-        each comparator was predicted: less, equal, greater (int64). The other predictions are no comparator.
+        each comparator was predicted: less, equal, greater (int64). The other predictions are other tokens.
         correct, less, equal and greater are null where no test program exists.
     """
     import polars as pl

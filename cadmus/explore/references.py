@@ -1,4 +1,4 @@
-"""What the page shows beside the model: a bigram baseline, and a probe for the top of the stack."""
+"""References beside the model: a bigram baseline, and a probe for the top of the stack."""
 
 from dataclasses import dataclass
 from typing import Any

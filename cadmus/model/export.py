@@ -58,7 +58,7 @@ class _Config(TypedDict):
 
 
 class _Metadata(TypedDict):
-    """What other code reads of ``meta.json``; only a training writes all of it."""
+    """Fields of ``meta.json`` that other code reads; only a training writes all of it."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
 
@@ -79,7 +79,7 @@ class _Metadata(TypedDict):
 
 
 class _TransformersConfig(TypedDict):
-    """What is read of ``config.json``, beside the sizes."""
+    """Fields of ``config.json`` that are read, beside the sizes."""
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
 

@@ -67,7 +67,7 @@ def _published(study: Results) -> list[str]:
 
 
 def _block(study: Results, drawn: Path) -> str:
-    """Return the part of the page that is written from the results, of which ``drawn`` has the tables."""
+    """Return the part of the page that is written from the results and from the tables in ``drawn``."""
     files = f"../results/studies/{study.name}"
     runs = study.rows.unique(["variant", "seed"], maintain_order=True)
     trainings = study.rows.unique("directory")

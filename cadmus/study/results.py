@@ -234,7 +234,7 @@ def _rows_of(study: StudyRuns, run: Run, others: list[pl.DataFrame]) -> pl.DataF
 
 
 def _place(study: StudyRuns, run: Run) -> dict[str, Any]:
-    """Return the columns that tell which run of which study a row is of."""
+    """Return the columns that name the study and the run of a row."""
     return {
         "study": study.name,
         "variant": run.variant,

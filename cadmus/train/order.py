@@ -15,7 +15,7 @@ _DECAY = 0.95
 
 
 class Pace(NamedTuple):
-    """What the programs of a step depend on besides seed and step.
+    """State on which the programs of a step depend, besides seed and step.
 
     Attributes:
         drawn: programs drawn of each template before it.

@@ -21,7 +21,7 @@ except ModuleNotFoundError:
 
 @dataclass
 class CadmusConfig:
-    """Which programs to ask about.
+    """Programs to ask about.
 
     Attributes:
         template, question, split, dataset: as for :func:`cadmus.tasks`; ``dataset`` sets the difficulty.

@@ -57,7 +57,7 @@ class CadmusTask(vf.Task[CadmusData]):
 
 
 class CadmusConfig(vf.TasksetConfig):
-    """Which programs to ask about, as for :func:`cadmus.tasks`; ``dataset`` sets the difficulty."""
+    """Programs to ask about, as for :func:`cadmus.tasks`; ``dataset`` sets the difficulty."""
 
     template: str = "less_greater"
     question: str | None = None

@@ -1,4 +1,4 @@
-"""What solves each question: references, mutated references, cases by hand and anything at all."""
+"""Completions that solve each question: references, mutated references, cases by hand and anything at all."""
 
 import re
 from functools import cache

@@ -69,7 +69,7 @@ class Mutant(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """What a command did.
+    """A command that ended.
 
     Attributes:
         status: exit code, or minus the number of the signal that ended it.
@@ -253,7 +253,7 @@ def find_problems(mutant: Mutant, ended: Ended) -> list[str]:
             # The arguments may name other outputs.
             continue
         elif not _is_output(name, command.outputs):
-            problems.append(f"{kind} {name}, which is no output")
+            problems.append(f"{kind} {name}, which is not an output")
         elif status and not command.resumable and not _is_history(name):
             problems.append(f"{kind} {name} although it failed")
     if status == 0 and "--json" in ended.words and not problems:
@@ -279,7 +279,7 @@ def _line_problems(mutant: Mutant, ended: Ended) -> list[str]:
         # `cadmus study` without a subcommand prints its help.
         if "Usage: " in ended.stderr:
             return []
-        return [f"the last line is no error: {lines[-1:]}"]
+        return [f"the last line is not an error: {lines[-1:]}"]
     if len(lines) > 1 and not mutant.command.resumable:
         return [f"prints {len(lines)} lines"]
     message = lines[-1]

@@ -81,7 +81,7 @@ MALFORMED: dict[str, Callable[[bytes], bytes]] = {
 }
 """Kinds that have no known shape."""
 UNPARSED = {"a lone surrogate": with_content(lambda text: text + "\ud800")}
-"""Kinds that hold a text which is no answer."""
+"""Kinds that hold a text that is not an answer."""
 UNCOUNTED = {
     "1e999 tokens": with_tokens("1e999"),
     "-5 tokens": with_tokens("-5"),

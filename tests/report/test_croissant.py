@@ -1,4 +1,4 @@
-"""Croissant metadata; mlcroissant itself is no dependency, so its rules are checked by hand."""
+"""Croissant metadata; its rules are checked by hand, without the package mlcroissant."""
 
 import json
 

@@ -116,7 +116,7 @@ def test_a_rank_sets_its_gpu_before_the_first_collective(two_gpus, monkeypatch):
 
 @pytest.fixture
 def stances(monkeypatch) -> list[str]:
-    """What torch.compile is told."""
+    """Options of torch.compile."""
     given: list[str] = []
     monkeypatch.setattr(torch.compiler, "set_stance", given.append)
     monkeypatch.delenv("CC", raising=False)

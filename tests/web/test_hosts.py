@@ -1,4 +1,4 @@
-"""Which values of Host and Origin reach the application."""
+"""Values of Host and Origin that reach the application."""
 
 import asyncio
 

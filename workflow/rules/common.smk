@@ -218,7 +218,7 @@ def experiment_options(wildcards, input):
 
 
 def training_cores():
-    """Return the cores of a training on this machine: as many of a study as possible run at once.
+    """Return the cores of a training on this machine: a study runs as many at once as possible.
 
     A GPU serves one job at a time.
     """
