@@ -119,6 +119,8 @@ def near_path(path: PathLike[str] | str) -> str:
         while not place.exists():
             missing.append(place.name)
             place = place.parent
+        if not missing:
+            return ""
         for name in reversed(missing):
             names = [entry.name for entry in place.iterdir() if not entry.name.startswith(".")]
             # A missing file of a model is not one with a similar name.

@@ -551,7 +551,7 @@ def test_an_experiment_is_added_with_one_file_and_one_line(checkout, results):
         assert found["programs"].sum() == 300
         assert found["entropy"].is_between(0, np.log(65)).all()
         assert figure.read_bytes().startswith(b"%PDF")
-        command = [sys.executable, "-m", "cadmus", "plan", "tests/tiny.yaml"]
+        command = [sys.executable, "-m", "cadmus", "plan", "--all", "tests/tiny.yaml"]
         planned = subprocess.run(
             command, cwd=checkout, env=environment_of(checkout), capture_output=True, text=True
         )

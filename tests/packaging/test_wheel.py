@@ -33,7 +33,7 @@ COMMANDS = {
     "sample": {
         "sample equality -n 2": "=",
         "config show quick": "name: quick",
-        "plan quick": "GPU-hours",
+        "plan quick": "2 CPU cores",
         "fuzz --programs 1000 --seed 1": "1,000",
     },
     "model": {"complete 12+3=": "verdict"},
