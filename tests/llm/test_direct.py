@@ -191,7 +191,7 @@ def test_killed_submission_loses_no_reply(make_run, slow_server):
     while True:
         process = run.start("submit")
         try:
-            output, _ = process.communicate(timeout=2.0 + 0.37 * kills)
+            output, _ = process.communicate(timeout=1.0 + 0.25 * kills)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
