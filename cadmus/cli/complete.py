@@ -149,7 +149,7 @@ def complete(
 
     if max_length is not None and max_length > LONGEST_PROGRAM:
         raise InputError(f"--max-length {max_length}: a program has at most {LONGEST_PROGRAM} instructions")
-    sampled = not verified and not samples is temperature is None
+    sampled = not verified and (samples is not None or temperature is not None)
     if seed is not None and not (sampled or verified):
         raise InputError("--seed: the greedy completion is not random; add -n, --temperature or --verified")
     many = prefix == "-"

@@ -37,8 +37,8 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
     the model's guess before it saw the instruction, and the probability of the instruction itself. The end .
     or an empty line prints the verdict and starts a new program.
 
-    Lines that begin with a comma are commands; Tab completes them and ,help lists them. If lines come through
-    a pipe, there is no prompt, and an invalid line makes the exit code 2.
+    Lines that begin with a comma are commands; Tab completes them and ,help lists them. Lines from a pipe
+    are read without a prompt; an invalid one makes the exit code 2.
 
     \b
     Examples:

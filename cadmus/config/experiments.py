@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 
-from cadmus.config.fields import Above0, NonNegative, Positive, Section
+from cadmus.config.fields import Above0, NonNegative, Positive, Section, check_distinct
 
 Tokens = Annotated[Positive, Field(le=1_000_000)]
 
@@ -28,11 +28,20 @@ class Llm(Section):
     Requests are sent only if `models` names a model and OPENAI_API_KEY is set; see docs/llm.md.
     """
 
-    models: list[str] = []
+    models: Annotated[list[str], AfterValidator(check_distinct)] = []
     """names of models in config/tables/llms.yaml"""
-    symbols: Annotated[list[Literal["normal", "alternate"]], Field(min_length=1)] = ["normal", "alternate"]
+    symbols: Annotated[
+        list[Literal["normal", "alternate"]], Field(min_length=1), AfterValidator(check_distinct)
+    ] = ["normal", "alternate"]
     """symbol sets of the programs"""
-    max_output_tokens: Annotated[list[Tokens], Field(min_length=1)] = [256, 512, 1024, 2048, 4096, 8192]
+    max_output_tokens: Annotated[list[Tokens], Field(min_length=1), AfterValidator(check_distinct)] = [
+        256,
+        512,
+        1024,
+        2048,
+        4096,
+        8192,
+    ]
     """output token limits, including reasoning; one point of the figure each"""
     programs_per_pair: Positive = 1
     """programs per pair of values"""
@@ -46,12 +55,3 @@ class Llm(Section):
     """concurrent requests; does not apply to batches"""
     requests_per_minute: Above0 | None = None
     """rate limit; none when null; does not apply to batches"""
-
-    @model_validator(mode="after")
-    def _check(self) -> "Llm":
-        for field in ("models", "symbols", "max_output_tokens"):
-            given = getattr(self, field)
-            twice = next((value for value in given if given.count(value) > 1), None)
-            if twice is not None:
-                raise ValueError(f"{field}: duplicate {twice!r}")
-        return self

@@ -42,6 +42,14 @@ def check_order(interval: list[int]) -> list[int]:
     return interval
 
 
+def check_distinct(values: list[Any]) -> list[Any]:
+    """Return the values, or raise ValueError if one is there twice."""
+    twice = next((value for value in values if values.count(value) > 1), None)
+    if twice is not None:
+        raise ValueError(f"duplicate {twice!r}")
+    return values
+
+
 def within(low: int, high: int) -> AfterValidator:
     """Return a check that an interval is in order and within ``[low, high]``."""
 

@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cadmus.config.fields import (
     Above0,
@@ -15,6 +15,7 @@ from cadmus.config.fields import (
     Positive,
     Rate,
     Section,
+    check_distinct,
     whole_number,
 )
 
@@ -109,7 +110,7 @@ class Verdict(Section):
 
     fraction: Fraction = 0.0
     """fraction of the steps, the last ones, that do so beside the programs of their batches"""
-    questions: Annotated[list[str], Field(min_length=1)] = [
+    questions: Annotated[list[str], Field(min_length=1), AfterValidator(check_distinct)] = [
         "equality",
         "subroutines_definition",
         "random",
@@ -124,14 +125,6 @@ class Verdict(Section):
     """divisor of the logits"""
     weight: Above0 = 1.0
     """loss weight of the completions, relative to the programs of the batch"""
-
-    @field_validator("questions")
-    @classmethod
-    def _check_distinct(cls, questions: list[str]) -> list[str]:
-        twice = next((name for name in questions if questions.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"duplicate {twice!r}")
-        return questions
 
 
 class Train(Section):

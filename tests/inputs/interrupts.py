@@ -36,7 +36,7 @@ LATE = 1.1
 ENDED = 60.0
 """Seconds within which an interrupted command has to end."""
 COMMANDS = tuple(
-    dict.fromkeys(command for target in TARGETS.values() for command in (*target.commands, *OTHER))
+    dict.fromkeys([*(command for target in TARGETS.values() for command in target.commands), *OTHER])
 )
 
 
