@@ -221,19 +221,24 @@ def _print_findings(findings: "Findings", as_json: bool) -> None:
 
 
 def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
-    """Print accuracies: a line each, named by the first column, or all columns as JSON.
+    """Print accuracies or losses: a line each, named by the first column, or all columns as JSON.
 
     Of pass@k, the largest k is printed.
     """
     import polars as pl
 
-    from cadmus.evaluate.intervals import as_text, percent
+    from cadmus.evaluate.intervals import as_text, loss_as_text, percent
     from cadmus.evaluate.questions import title
     from cadmus.evaluate.regions import REGIONS
     from cadmus.evaluate.results import best_baseline
 
     if as_json:
         click.echo(json.dumps(accuracies.to_dicts(), indent=2))
+        return
+    if "loss" in accuracies.columns:
+        for row in accuracies.iter_rows(named=True):
+            loss = loss_as_text(row["loss"], row["low"], row["high"])
+            echo(f"{title(row['template'])}: {loss} nats per token of {row['programs']:,} completions")
         return
     graded = "metric" in accuracies.columns
     solved = "solved"

@@ -18,8 +18,12 @@ STUDY = "study"
 """Key of the section; a config without it describes one run."""
 VARIANTS = "variants"
 """Name of the factor whose levels are ``study.variants``."""
-LOSSES = ("loss", "completion_loss")
-"""Metrics of a training that are losses in nats; all others are accuracies."""
+TRAINING_LOSSES = ("loss", "completion_loss")
+"""Metrics of a training."""
+HELD_OUT_LOSS = "held_out_loss"
+"""Metric of the experiment ``loss``, over all its programs."""
+LOSSES = (HELD_OUT_LOSS, *TRAINING_LOSSES)
+"""Metrics that are losses in nats; all others are accuracies."""
 LAW_VARIANTS = 6
 """A scaling law has five coefficients."""
 SHARED = "_shared"

@@ -116,6 +116,15 @@ def as_text(accuracy: float | None, low: float, high: float) -> str:
     return f"{percent(accuracy)} [{percent(low, '')}, {percent(high, '')}]"
 
 
+def loss_as_text(loss: float, low: float, high: float) -> str:
+    """Format a loss and its interval in nats.
+
+    >>> loss_as_text(0.59204, 0.5871, 0.597)
+    '0.5920 [0.5871, 0.5970]'
+    """
+    return f"{loss:.4f} [{low:.4f}, {high:.4f}]"
+
+
 def gap_as_text(gap: float, low: float, high: float) -> str:
     """Format a gap and its interval in percentage points.
 

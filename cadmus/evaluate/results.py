@@ -10,7 +10,7 @@ import polars as pl
 
 from cadmus.common.files import replacing
 from cadmus.errors import InputError, near_path, reading, suggest
-from cadmus.evaluate.intervals import bootstrap, gap_interval, wilson
+from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
 
 METRICS = {
     "solved": "Solved",
@@ -198,6 +198,27 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
         rows.append((*group, best, gap, *gap_interval(correct, programs)))
     fractions = dict.fromkeys(("gap", "low", "high"), pl.Float64)
     return _frame(rows, completions, keys, {"baseline": pl.String, **fractions})
+
+
+def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Compute the mean loss per token.
+
+    Args:
+        losses: from :func:`cadmus.experiments.loss.completion_losses`.
+        keys: columns to group by; none for all rows together.
+
+    Returns:
+        The keys, programs, tokens, loss (nats), low, high: the 95% bootstrap interval over programs.
+    """
+    rows = []
+    for group, part in _groups(losses, keys):
+        tokens = part["tokens"].to_numpy()
+        total = part["loss"].to_numpy() * tokens
+        low, high = np.quantile(resampled(total[None, :, None], tokens[None]), [0.025, 0.975])
+        n = int(tokens.sum())
+        rows.append((*group, len(part), n, float(total.sum()) / n, float(low), float(high)))
+    columns = {"programs": pl.Int64, "tokens": pl.Int64}
+    return _frame(rows, losses, keys, {**columns, **dict.fromkeys(("loss", "low", "high"), pl.Float64)})
 
 
 def best_baseline(accuracies: pl.DataFrame, metric: str = "solved") -> pl.DataFrame:

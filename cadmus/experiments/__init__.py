@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 NAMES = (
     "completions",
+    "loss",
     "pass_at_k",
     "curve",
     "grid",

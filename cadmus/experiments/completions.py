@@ -104,21 +104,27 @@ def completed_tokens(
     config: Config, lengths: Mapping[str, tuple[float, float]], most: int, samples: int = 1
 ) -> float:
     """Count the tokens that ``samples`` completions of at most ``most`` programs per template take."""
-    from cadmus.dataset.shards import plan
     from cadmus.evaluate.questions import questions_of
 
-    programs: Counter[str] = Counter()
-    for shard in plan(config):
-        if shard.split == config.evaluate.split:
-            programs[shard.template] += shard.rows
     total = 0.0
-    for template, count in programs.items():
+    for template, count in programs_by_template(config).items():
         tokens, prompt = lengths[template]
         # A program that is completed from two places counts twice, unless its form decides which.
         times = 1 if template == "subroutines" else len(questions_of(template))
         # A prompt is computed once for all its completions.
         total += times * min(most, count) * (prompt + samples * (tokens - 1 - prompt))
     return total
+
+
+def programs_by_template(config: Config) -> Counter[str]:
+    """Count the programs of the split that is evaluated."""
+    from cadmus.dataset.shards import plan
+
+    programs: Counter[str] = Counter()
+    for shard in plan(config):
+        if shard.split == config.evaluate.split:
+            programs[shard.template] += shard.rows
+    return programs
 
 
 ASKED = {

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.config.study import LOSSES
-from cadmus.evaluate.intervals import as_text, gap_as_text, percent
+from cadmus.evaluate.intervals import as_text, gap_as_text, loss_as_text, percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.seeds import mean_interval
 from cadmus.study.results import Results
@@ -99,7 +99,7 @@ def _cell(row: dict[str, Any] | None, is_base: bool, is_loss: bool) -> str:
     if is_base:
         mean, low, high = row["mean"], row["low"], row["high"]
         if is_loss:
-            return f"{mean:.4f}" if low is None else f"{mean:.4f} [{low:.4f}, {high:.4f}]"
+            return f"{mean:.4f}" if low is None else loss_as_text(mean, low, high)
         return percent(mean) if low is None else as_text(mean, max(low, 0.0), min(high, 1.0))
     gap, low, high = (row[f"difference{name}"] for name in ("", "_low", "_high"))
     if gap is None:

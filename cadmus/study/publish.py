@@ -7,7 +7,7 @@ import polars as pl
 
 from cadmus.common.files import removing, replacing_together
 from cadmus.common.tables import escape, markdown
-from cadmus.config.study import LOSSES
+from cadmus.config.study import HELD_OUT_LOSS, LOSSES
 from cadmus.errors import InputError
 from cadmus.evaluate.questions import title
 from cadmus.study import COMPARISON, LAW, LAW_FIGURE
@@ -94,8 +94,10 @@ def _block(study: Results, drawn: Path) -> str:
 def _caption(study: Results, seeds: int) -> str:
     losses = [name for name in study.compare if name in LOSSES]
     shown = _metric(study).replace("_", " ")
-    names = [name.replace("_", " ") for name in losses]
-    loss = f" {names[0]} of the last tenth of the steps in nats," if names else ""
+    loss = ""
+    if losses:
+        of = "test programs" if losses[0] == HELD_OUT_LOSS else "the last tenth of the steps"
+        loss = f" {losses[0].replace('_', ' ')} of {of} in nats,"
     return (
         f"Means over {seeds} seeds:{loss} {shown} in percent. {escape(study.base)} has its mean, the others "
         "the difference to it over the same seeds, in percentage points, with the half-width of the 95% "

@@ -13,10 +13,10 @@ from cadmus import experiments
 from cadmus.common.provenance import commit
 from cadmus.config import digest, parse_json
 from cadmus.config.fields import STRICT, Above0
-from cadmus.config.study import LOSSES, Run, StudyRuns, level_text
+from cadmus.config.study import HELD_OUT_LOSS, TRAINING_LOSSES, Run, StudyRuns, level_text
 from cadmus.errors import InputError, reading, suggest
 from cadmus.evaluate.grading import MODEL
-from cadmus.evaluate.results import read_results, write_results
+from cadmus.evaluate.results import loss_by, read_results, write_results
 from cadmus.model.flops import parameter_count
 
 COLUMNS: dict[str, Any] = {
@@ -197,11 +197,13 @@ def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
 
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     training = results / run.training
-    steps = read_results(training / "training/metrics.jsonl", (*LOSSES, "programs", "flops", "seconds"))
+    steps = read_results(
+        training / "training/metrics.jsonl", (*TRAINING_LOSSES, "programs", "flops", "seconds")
+    )
     last = steps.tail(max(1, round(LAST * len(steps))))
     found = [
-        {"experiment": TRAINING, "template": "", "metric": name, "value": last[name].mean(), "n": len(last)}
-        for name in LOSSES
+        {"experiment": TRAINING, **_row("", name, last[name].to_numpy().mean(), len(last))}
+        for name in TRAINING_LOSSES
     ]
     for name in study.study.experiments:
         path = results / run.evaluation / f"experiments/{name}.parquet"
@@ -246,12 +248,17 @@ def _place(study: StudyRuns, run: Run) -> dict[str, Any]:
 
 def _summary(experiment: str, measured: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield template, metric, value, n and baseline from the summary of an experiment."""
+    if experiment == "loss":
+        (found,) = loss_by(measured).iter_rows(named=True)
+        yield _row("", HELD_OUT_LOSS, found["loss"], found["programs"])
+        return
     summarize = experiments.get(experiment).summary
     assert summarize is not None
     summary = summarize(measured)
     if "policy" not in summary.columns:
         for row in summary.filter(pl.col("programs") > 0).iter_rows(named=True):
-            yield _row(row[summary.columns[0]], "accuracy", row, row.get("best_constant"))
+            region = row[summary.columns[0]]
+            yield _row(region, "accuracy", row["accuracy"], row["programs"], row.get("best_constant"))
         return
     metric = pl.col("metric")
     if "k" in summary.columns:
@@ -259,14 +266,8 @@ def _summary(experiment: str, measured: pl.DataFrame) -> Iterator[dict[str, Any]
     of_baselines = summary.filter(pl.col("policy") != MODEL)
     best = of_baselines.group_by("question", "metric").agg(pl.col("accuracy").max().alias("baseline"))
     for row in summary.filter(policy=MODEL).join(best, ["question", "metric"], "left").iter_rows(named=True):
-        yield _row(row["question"], row["metric"], row, row["baseline"])
+        yield _row(row["question"], row["metric"], row["accuracy"], row["programs"], row["baseline"])
 
 
-def _row(template: str, metric: str, row: dict[str, Any], baseline: float | None) -> dict[str, Any]:
-    return {
-        "template": template,
-        "metric": metric,
-        "value": row["accuracy"],
-        "n": row["programs"],
-        "baseline": baseline,
-    }
+def _row(template: str, metric: str, value: float, n: int, baseline: float | None = None) -> dict[str, Any]:
+    return {"template": template, "metric": metric, "value": value, "n": n, "baseline": baseline}

@@ -78,6 +78,7 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
     [
         # Questions, policies, programs; snapshots, questions, policies, metrics.
         ("completions", 3 * 5 * 30),
+        ("loss", 2 * 30),
         ("pass_at_k", 3 * 2 * 30),
         ("curve", 2 * 3 * 5 * 4),
         ("grid", 9),

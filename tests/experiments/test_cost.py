@@ -15,6 +15,7 @@ from cadmus.experiments.patch import patching
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT, Block
 from cadmus.model.inference import Cadmus
+from cadmus.model.parallel import one_thread
 from cadmus.vm.reference import run as execute
 from tests.config.tiny import TINY, tiny
 
@@ -78,7 +79,8 @@ def test_declared_operations_match_counted_ones():
         "grid": lambda: comparison_grid(model, run.evaluate.grid, run.dataset, run.seed),
     }
     for name, way in ways.items():
-        with FlopCounterMode(display=False) as counter:
+        # The counter sees the operations of its own thread.
+        with one_thread(), FlopCounterMode(display=False) as counter:
             way()
         counted = training_flops(run.model, tokens_of(name, run), pairs=0) / 3
         assert counted == pytest.approx(counter.get_total_flops(), rel=0.15), name

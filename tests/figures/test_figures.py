@@ -122,6 +122,12 @@ def lens(layers: int = 3) -> pl.DataFrame:
     )
 
 
+def losses() -> pl.DataFrame:
+    """Return the losses of completions of two to five tokens."""
+    rows = [(name, 2 + k % 4, 0.1 * (k % 5)) for name in ("equality", "random") for k in range(40)]
+    return pl.DataFrame(rows, schema=["template", "tokens", "loss"], orient="row")
+
+
 def patches() -> pl.DataFrame:
     """Return results of the first token; no pair counts for the second."""
     shares = {
@@ -167,6 +173,7 @@ RESULTS = {
     "accuracy_by_examples": completions,
     "near_duplicates": completions,
     "logit_lens": lens,
+    "loss_by_template": losses,
     "pass_at_k": samples,
     "patching": patches,
     "failures": completions,
@@ -368,6 +375,16 @@ def test_tables_of_completions(tmp_path) -> None:
     assert examples["Examples"].to_list() == ["0"]
     assert examples["Best baseline, solved"].to_list() == ["25.0%"]
     assert accuracy_by_examples.table(completions().filter(question="random")).is_empty()
+
+
+def test_the_last_row_of_the_losses_is_all_templates() -> None:
+    from cadmus.figures import loss_by_template
+
+    table = loss_by_template.table(losses())
+    assert table["Sub-problem"].to_list() == ["equality", "random", "all"]
+    assert table["Programs"].to_list() == ["40", "40", "80"]
+    assert table["Tokens"].to_list() == ["140", "140", "280"]
+    assert table["Loss"][2].startswith("0.2000 [0.1")
 
 
 def test_a_file_of_an_older_version_is_one_line(tmp_path) -> None:

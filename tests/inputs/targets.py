@@ -189,6 +189,7 @@ TARGETS = {
     "results": Target(
         tuple(f"experiments/{name}.parquet" for name in EXPERIMENTS[1:]),
         (
+            _figure("loss_by_template", "experiments/loss.parquet"),
             _figure("pass_at_k", "experiments/pass_at_k.parquet"),
             _figure("accuracy_by_compute", "experiments/curve.parquet"),
             _figure("comparison_grid", "experiments/grid.parquet"),

@@ -73,7 +73,7 @@ LANGUAGE_MODELS = {
         "source": "none",
     }
 }
-EXPERIMENTS = ("completions", "pass_at_k", "grid", "probe", "lens", "patch", "curve")
+EXPERIMENTS = ("completions", "loss", "pass_at_k", "grid", "probe", "lens", "patch", "curve")
 READ_FIGURES = ("comparison_grid", "probe_final_block", "probe_layers", "accuracy_by_distance")
 TRAIN = (
     "train --config config.yaml --dataset dataset --checkpoints checkpoints --output trained "

@@ -126,6 +126,30 @@ def test_the_results_are_tidy(config, results, tmp_path):
     assert losses["n"].unique().to_list() == [6]
 
 
+def test_a_study_compares_the_loss_on_test_programs(config, results, tmp_path):
+    config.write_text(
+        TEXT.replace("experiments: [", "experiments: [loss, ").replace("[completion_loss,", "[held_out_loss,")
+    )
+    study = load_study(config)
+    for run in study.runs:
+        path = results / run.evaluation / "experiments/loss.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        programs = {"template": "equality", "program": "3;=", "prompt_length": 2}
+        rows = [{**programs, "tokens": tokens, "loss": 0.1 * run.seed} for tokens in (1, 3)]
+        write_results(pl.DataFrame(rows), path, {})
+    assert collect(study, results, tmp_path / "study.parquet") == []
+    found = read(tmp_path / "study.parquet")
+    (row,) = found.rows.filter(metric="held_out_loss", variant="tied, steps=20", seed=2).to_dicts()
+    assert (row["experiment"], row["template"], row["n"]) == ("loss", "", 2)
+    assert row["value"] == pytest.approx(0.2)
+    assert (
+        tables(found)["held_out_loss"].columns == found.rows["variant"].unique(maintain_order=True).to_list()
+    )
+    assert (
+        "held out loss of test programs in nats" in publish(tmp_path / "study.parquet", tmp_path).read_text()
+    )
+
+
 def test_the_comparison_pairs_seeds(config, results, tmp_path):
     collect(load_study(config), results, tmp_path / "study.parquet")
     compared = compare(read(tmp_path / "study.parquet"))

@@ -1,0 +1,105 @@
+"""Loss on the completions of test programs."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.common.progress import progress
+from cadmus.config import Config, Positive, Section
+from cadmus.experiments.completions import programs_by_template
+from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cadmus.programs import Samples
+
+_PROGRAMS_AT_ONCE = 2_048
+
+
+class Settings(Section):
+    """Loss on the completions of test programs."""
+
+    programs: Positive = 2_000
+    """maximum number of programs per template"""
+
+
+def measure(subject: Subject) -> "pl.DataFrame":
+    """Loss on the completions of test programs.
+
+    It is that of the training on completions: the mean over the instructions after the prompt, with the end.
+    """
+    samples = subject.test_programs()
+    templates = np.asarray(samples.template)
+    most = subject.config.evaluate.loss.programs
+    rows = [np.flatnonzero(templates == name)[:most] for name in dict.fromkeys(templates.tolist())]
+    return completion_losses(subject.model(), samples.take(np.concatenate(rows)))
+
+
+def completion_losses(model: Any, samples: "Samples") -> "pl.DataFrame":
+    """Measure the loss on the completion of each program.
+
+    Args:
+        model: has ``log_probabilities(programs)``, as :class:`cadmus.model.inference.Cadmus`.
+        samples: n programs with their templates.
+
+    Returns:
+        One row per program: template, program (without its end), prompt_length, tokens (of the completion,
+        with the end), loss (mean over them, in nats).
+    """
+    import polars as pl
+
+    programs, prompts = samples.programs, samples.prompt_length.astype(np.int64)
+    completions = programs.suffixes(prompts).to_strings()
+    losses = np.empty(len(programs))
+    for first in progress("loss", range(0, len(programs), _PROGRAMS_AT_ONCE)):
+        rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))
+        for row, found in zip(rows, model.log_probabilities(programs.take(rows)), strict=True):
+            following = [isa.TOKEN_ID[symbol] for symbol in completions[row] + isa.END]
+            # The last instruction of the prompt predicts the first one of the completion.
+            losses[row] = -found[prompts[row] - 1 + np.arange(len(following)), following].mean(
+                dtype=np.float64
+            )
+    return pl.DataFrame(
+        {
+            "template": samples.template,
+            "program": programs.to_strings(),
+            "prompt_length": prompts,
+            "tokens": programs.lengths - prompts + 1,
+            "loss": losses,
+        },
+        schema_overrides={"template": pl.String},
+    )
+
+
+def summary(results: "pl.DataFrame") -> "pl.DataFrame":
+    """Return the loss by template."""
+    from cadmus.evaluate.results import loss_by
+
+    return loss_by(results, "template")
+
+
+def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
+    """Return the compute of a run."""
+    most = config.evaluate.loss.programs
+    counts = programs_by_template(config)
+    return Cost(sum(min(most, count) * (lengths[name][0] - 1) for name, count in counts.items()))
+
+
+EXPERIMENT = Experiment(
+    measure=measure,
+    columns={"template": str, "program": str, "prompt_length": int, "tokens": int, "loss": float},
+    settings=Settings,
+    cost=cost,
+    summary=summary,
+    dataset=True,
+    figures=(
+        Figure(
+            "loss_by_template",
+            "Loss on the completions of test programs in nats per token, with 95% bootstrap intervals.",
+            "table",
+        ),
+    ),
+)
