@@ -37,24 +37,31 @@ SUMMARY: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("recognize equal numbers beyond the training range", "grid_regions", {"region": "diagonal"}),
 )
 _FIX = "evaluate the model again"
+# Figures of a run; each is published with the data drawn in it.
+FIGURES = (
+    "comparison_grid",
+    "probe_final_block",
+    "probe_layers",
+    "accuracy_by_distance",
+    "accuracy_by_length",
+    "logit_lens",
+    "patching",
+    "pass_at_k",
+)
 # Files copied from a run.
 FILES = (
-    "figures/comparison_grid.png",
-    "figures/comparison_grid.csv",
-    "figures/probe_final_block.png",
-    "figures/probe_layers.png",
-    "figures/accuracy_by_distance.png",
-    "figures/accuracy_by_length.png",
-    "figures/logit_lens.png",
-    "figures/patching.png",
-    "figures/pass_at_k.png",
+    *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
-# Files that a run may lack: they need its training or a large language model.
+# Files that a run may lack: they need its training or a large language model. The data of the training curve are
+# left out: they have a row per step.
 OPTIONAL = (
-    "figures/accuracy_by_compute.png",
+    *(
+        f"figures/{name}{suffix}"
+        for name in ("accuracy_by_compute", "output_tokens")
+        for suffix in (".png", ".csv")
+    ),
     "figures/training_curve.png",
-    "figures/output_tokens.png",
 )
 
 
