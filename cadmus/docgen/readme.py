@@ -53,8 +53,8 @@ FILES = (
     *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
-# Files that a run may lack: they need its training or a large language model. The data of the training curve are
-# left out: they have a row per step.
+# Files that a run may lack: they need its training or a large language model. The data of the training curve
+# have a row per step and are left out.
 OPTIONAL = (
     *(
         f"figures/{name}{suffix}"
