@@ -38,7 +38,7 @@ LOCK = "lock"
 UNFINISHED = "unfinished-"
 VISIBLE_SECONDS = 120
 """Time that a shared file system may take to show a checkpoint to another node."""
-FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "compile"}
+FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "micro_batch_size", "compile"}
 """Fields of the section train that a resumed run may change: losses change by rounding at most."""
 
 

@@ -53,6 +53,15 @@ def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, fields):
     assert_same_model(tmp_path / "parts", tmp_path / "whole")
 
 
+def test_a_run_short_of_memory_goes_on_in_smaller_micro_batches(tmp_path):
+    fields = {"precision": "fp32"}
+    assert train(tmp_path / "whole", run_config(**fields)) == 0
+    assert train(tmp_path / "parts", run_config(**fields)) == 0
+    go_back(tmp_path / "parts", 5)
+    assert train(tmp_path / "parts", run_config(**fields, micro_batch_size=8)) == 0
+    assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), abs=NO_DIFFERENCE)
+
+
 def two_templates(order, **train):
     values = run_config(order=order, **train)
     values["dataset"]["templates"]["equality"] = {"train": 1}
