@@ -1,30 +1,11 @@
 """The entry point: the list of commands, and one-line errors."""
 
+import importlib
 import sys
 from typing import Any
 
 import click
 
-from cadmus.cli import (
-    bench,
-    card,
-    complete,
-    config,
-    dataset,
-    experiments,
-    explore,
-    fuzz,
-    kills,
-    llm,
-    machine,
-    plan,
-    push,
-    readme,
-    repl,
-    serve,
-    study,
-    train,
-)
 from cadmus.cli.options import color_mode, echo, print_error
 from cadmus.common import interrupts
 from cadmus.common.files import REFUSALS
@@ -32,25 +13,26 @@ from cadmus.distribution import NAME, VERSION, missing_extra
 from cadmus.errors import InputError, Interrupted
 
 MODULES = (
-    bench,
-    card,
-    complete,
-    config,
-    dataset,
-    experiments,
-    explore,
-    fuzz,
-    kills,
-    llm,
-    machine,
-    plan,
-    push,
-    readme,
-    repl,
-    serve,
-    study,
-    train,
+    "bench",
+    "card",
+    "complete",
+    "config",
+    "dataset",
+    "experiments",
+    "explore",
+    "fuzz",
+    "kills",
+    "llm",
+    "machine",
+    "plan",
+    "push",
+    "readme",
+    "repl",
+    "serve",
+    "study",
+    "train",
 )
+"""Modules of this package with commands, listed in their ``COMMANDS``."""
 # Commands by the headings of `cadmus --help`; those that people rarely type come last.
 SECTIONS = {
     "Programs": ("run", "isa", "sample", "states", "repl"),
@@ -161,7 +143,7 @@ def cadmus() -> None:
 
 
 for module in MODULES:
-    for command in module.COMMANDS:
+    for command in importlib.import_module(f"cadmus.cli.{module}").COMMANDS:
         cadmus.add_command(command)
 
 
