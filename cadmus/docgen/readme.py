@@ -197,7 +197,9 @@ def results_page(published: Path, root: Path) -> str:
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             title = name.replace("_", " ").capitalize()
-            parts += [f"## {title}", _image(name, published, root), figure.caption]
+            data = published / f"{name}.csv"
+            link = f" [Data]({data.relative_to(root).as_posix()})." if data.is_file() else ""
+            parts += [f"## {title}", _image(name, published, root), f"{figure.caption}{link}"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cadmus.docgen.readme import BEGIN, END, FILES, publish, with_results
+from cadmus.docgen.readme import BEGIN, END, FILES, publish, results_page, with_results
 from cadmus.errors import InputError
 from tests.checkout import ROOT
 
@@ -26,6 +26,13 @@ def test_every_link_has_a_target():
         for link in re.findall(r"\]\(([^)#]+)\)", text):
             if not link.startswith("http"):
                 assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def test_the_page_of_a_run_links_the_data_of_its_figures():
+    page = results_page(ROOT / "docs/results/quick", ROOT)
+    assert "[Data](docs/results/quick/comparison_grid.csv)" in page
+    for link in re.findall(r"\]\(([^)#]+)\)", page):
+        assert (ROOT / link).exists(), link
 
 
 def test_an_unfinished_run_is_an_error(tmp_path):
