@@ -114,6 +114,7 @@ RANGES = {
     **dict.fromkeys(("layer", "token", "prompt_length"), (0, 1_000)),
     **dict.fromkeys(("accuracy", "low", "high", "share"), (0, 1)),
     "samples": (1, 1_000_000),
+    "tokens": (1, 10**18),
 }
 """Smallest and largest values; other numbers are at least 0."""
 

@@ -33,6 +33,7 @@ CONFIG = {
     "train": {"steps": 4, "batch_size": 16, "checkpoint_every": 2, "snapshots": 2, "ranks": 1},
     "evaluate": {
         "completions": {"programs": 20},
+        "loss": {"programs": 20},
         "pass_at_k": {"programs": 5, "samples": 2},
         "curve": {"programs": 5},
         "grid": {"low": -11, "high": 11, "programs_per_pixel": 1},
@@ -140,9 +141,11 @@ def _train() -> None:
 
 
 def _evaluate() -> None:
+    from cadmus import experiments
+
     for name in EXPERIMENTS:
         subject = "--snapshots finished/snapshots" if name == "curve" else "--model model"
-        dataset = " --dataset dataset" if name in ("completions", "pass_at_k", "curve") else ""
+        dataset = " --dataset dataset" if experiments.get(name).dataset else ""
         run(f"evaluate {name} {subject}{dataset} --config config.yaml --output experiments/{name}.parquet")
 
 
