@@ -74,7 +74,7 @@ class Experiment:
         cost: compute of a run, from its config and the mean tokens of a program and of its prompt by
             template.
         figures: drawn from the results.
-        summary: accuracies from the results, which the command prints and a study compares.
+        summary: accuracies or losses from the results, which the command prints and a study compares.
         findings: what the command prints of results without a summary.
         dataset: whether it reads the test split.
         snapshots: whether it reads the snapshots of a training instead of one model.
