@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import polars as pl
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -16,7 +17,7 @@ from cadmus.config.fields import STRICT, Above0
 from cadmus.config.study import HELD_OUT_LOSS, TRAINING_LOSSES, Run, StudyRuns, level_text
 from cadmus.errors import InputError, reading, suggest
 from cadmus.evaluate.grading import MODEL
-from cadmus.evaluate.results import loss_by, read_results, write_results
+from cadmus.evaluate.results import read_results, write_results
 from cadmus.model.flops import parameter_count
 
 COLUMNS: dict[str, Any] = {
@@ -248,13 +249,13 @@ def _place(study: StudyRuns, run: Run) -> dict[str, Any]:
 
 def _summary(experiment: str, measured: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield template, metric, value, n and baseline from the summary of an experiment."""
-    if experiment == "loss":
-        (found,) = loss_by(measured).iter_rows(named=True)
-        yield _row("", HELD_OUT_LOSS, found["loss"], found["programs"])
-        return
     summarize = experiments.get(experiment).summary
     assert summarize is not None
     summary = summarize(measured)
+    if "loss" in summary.columns:
+        losses, tokens, programs = (summary[name].to_numpy() for name in ("loss", "tokens", "programs"))
+        yield _row("", HELD_OUT_LOSS, np.average(losses, weights=tokens), programs.sum())
+        return
     if "policy" not in summary.columns:
         for row in summary.filter(pl.col("programs") > 0).iter_rows(named=True):
             region = row[summary.columns[0]]
