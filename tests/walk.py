@@ -1,0 +1,102 @@
+"""Time a newcomer's way through the README (`python -m tests.walk --output docs/results/walk_bf16.json`).
+
+The committed state of this checkout is cloned into an empty folder. Commands of the README run there one
+after another, each in a new shell with nothing installed but Python. The result is a JSON file with the
+seconds of each command; together they take as long as two runs of config/quick.yaml.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from cadmus.common.files import replacing
+from cadmus.common.provenance import commit
+from tests.checkout import ROOT
+
+README = (
+    "pip install '.[model]'",
+    "cadmus complete '62*4+54*4-'",
+    "cadmus run --trace '\\41-*;9f55*2+='",
+    "make run",
+)
+"""Commands that the README must have."""
+OWN = "sed 's/^name: quick/name: mine\\nseed: 7/' config/quick.yaml > config/mine.yaml"
+"""The reader's own config: another seed changes the data and the model."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
+    parser.add_argument("--keep", action="store_true", help="keep the clone with its results")
+    arguments = parser.parse_args()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    if missing := [command for command in README if command not in readme]:
+        sys.exit(f"walk: README.md lacks {', '.join(missing)}")
+    folder = Path(tempfile.mkdtemp(prefix="walk-"))
+    print(f"walk: working in {folder}", file=sys.stderr)
+    text = json.dumps(walk(folder), indent=2) + "\n"
+    if arguments.output:
+        with replacing(arguments.output) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    print(text, end="")
+    if not arguments.keep:
+        shutil.rmtree(folder)
+
+
+def walk(folder: Path) -> dict[str, Any]:
+    """Run the commands in a new clone in ``folder``; return the machine and the seconds.
+
+    Raises:
+        subprocess.CalledProcessError: a command fails.
+    """
+    install, complete, run, everything = README
+    steps = {
+        "clone": f"git clone --quiet {ROOT} {folder}/cadmus",
+        # A virtual environment, as Debian's pip installs nowhere else.
+        "install": f"python3 -m venv {folder}/venv && cd cadmus && {folder}/venv/bin/{install}",
+        "first completion": f"{folder}/venv/bin/{complete}",
+        "first program": f"{folder}/venv/bin/{run}",
+        "make run": f"cd cadmus && {everything}",
+        "own config": f"cd cadmus && {OWN} && {everything} CONFIG=config/mine.yaml",
+    }
+    # No package of this checkout or of its environment.
+    path = os.pathsep.join(
+        part for part in os.environ["PATH"].split(os.pathsep) if not Path(part).is_relative_to(sys.prefix)
+    )
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    seconds: dict[str, float] = {}
+    for name, command in steps.items():
+        started = time.monotonic()
+        subprocess.run(
+            ["bash", "-c", command], cwd=folder, env={**kept, "PATH": path}, stdout=sys.stderr, check=True
+        )
+        seconds[name] = round(time.monotonic() - started, 1)
+        print(f"walk: {name} took {seconds[name]} s", file=sys.stderr, flush=True)
+    training = json.loads((folder / "cadmus/results/quick/model/meta.json").read_text())
+    return {
+        "commit": commit(),
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": _processor(),
+        "precision": training["config"]["train"]["precision"],
+        "seconds": seconds,
+    }
+
+
+def _processor() -> str:
+    """Return the name of the processor."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+if __name__ == "__main__":
+    main()
