@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,103 +20,54 @@ METRICS = {
     "verified": "Verified",
 }
 """Metrics, which are columns of :func:`cadmus.evaluate.grading.grade`, and their titles in tables."""
-TEXTS = {
-    "policy",
-    "template",
-    "question",
-    "asked",
-    "metric",
-    "target",
-    "model",
-    "symbols",
-    "program",
-    "completion",
-    "outcome",
-    "region",
-    "study",
-    "variant",
-    "experiment",
-    "directory",
-    "config_digest",
+
+
+class Column(NamedTuple):
+    """What a column may hold.
+
+    Attributes:
+        kind: of its values; a metric is a flag or, with several samples, a count.
+        gaps: whether it may be null in some rows.
+        low: smallest number.
+        high: largest number.
+    """
+
+    kind: Literal["text", "true and false", "whole numbers", "numbers"]
+    gaps: bool = False
+    low: float = 0
+    high: float = np.inf
+
+
+# fmt: off
+COLUMNS = {
+    name: column
+    for column, names in {
+        Column("text"): [
+            "policy", "template", "question", "asked", "metric", "target", "model", "symbols", "program",
+            "completion", "outcome", "region", "study", "variant", "experiment", "directory", "config_digest",
+        ],
+        Column("true and false"): ["ended", "uses_drop", "seen", "in_distribution"],
+        Column("true and false", gaps=True): ["in_grid", "greedy_solved"],
+        Column("whole numbers", low=-1_000, high=1_000): ["x", "y"],
+        Column("whole numbers", high=1_000): ["layer", "token", "prompt_length"],
+        Column("whole numbers", low=1, high=1_000_000): ["samples"],
+        Column("whole numbers", low=1, high=10**18): ["tokens"],
+        Column("whole numbers"): ["step", "programs", "max_output_tokens", "seed"],
+        Column("whole numbers", gaps=True): [
+            *METRICS, "correct", "training_programs", "distinct_solved", "less", "equal", "greater",
+            "agreeing", "predicted", "output_tokens", "n", "parameters",
+        ],
+        Column("numbers"): ["loss", "completion_loss", "flops", "seconds", "value"],
+        Column("numbers", gaps=True): [
+            "baseline", "usd", "mean_length", "majority", "control", "inverse_regularisation",
+            "prefix_optimum",
+        ],
+        Column("numbers", gaps=True, high=1): ["accuracy", "low", "high", "share"],
+    }.items()
+    for name in names
 }
-"""Text columns without gaps."""
-FLAGS = {"ended", "uses_drop", "seen", "in_distribution", "in_grid", "greedy_solved"}
-"""Boolean columns; a metric is boolean or, with several samples, a count."""
-FRACTIONAL = {
-    "accuracy",
-    "low",
-    "high",
-    "share",
-    "loss",
-    "completion_loss",
-    "flops",
-    "seconds",
-    "value",
-    "baseline",
-    "usd",
-    "mean_length",
-    "majority",
-    "control",
-    "inverse_regularisation",
-    "prefix_optimum",
-}
-"""Columns of numbers."""
-WHOLE = {
-    "x",
-    "y",
-    "layer",
-    "token",
-    "step",
-    "tokens",
-    "programs",
-    "correct",
-    "training_programs",
-    "samples",
-    "distinct_solved",
-    "less",
-    "equal",
-    "greater",
-    "agreeing",
-    "predicted",
-    "prompt_length",
-    "max_output_tokens",
-    "output_tokens",
-    "seed",
-    "n",
-    "parameters",
-}
-"""Columns of whole numbers."""
-COMPLETE = {
-    "x",
-    "y",
-    "layer",
-    "token",
-    "step",
-    "tokens",
-    "loss",
-    "completion_loss",
-    "flops",
-    "seconds",
-    "programs",
-    "samples",
-    "prompt_length",
-    "max_output_tokens",
-    "in_distribution",
-    "seed",
-    "value",
-    "ended",
-    "uses_drop",
-    "seen",
-}
-"""Columns without gaps, besides the text."""
-RANGES = {
-    **dict.fromkeys(("x", "y"), (-1_000, 1_000)),
-    **dict.fromkeys(("layer", "token", "prompt_length"), (0, 1_000)),
-    **dict.fromkeys(("accuracy", "low", "high", "share"), (0, 1)),
-    "samples": (1, 1_000_000),
-    "tokens": (1, 10**18),
-}
-"""Smallest and largest values; other numbers are at least 0."""
+# fmt: on
+"""Known columns; an experiment that was added may write others."""
 
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
@@ -328,28 +279,24 @@ def _check_column(column: pl.Series, path: Path) -> None:
     Raises:
         InputError: one of them is wrong.
     """
-    name, kind = column.name, column.dtype
-    if name in TEXTS:
-        fits, wanted = kind == pl.String, "text"
-    elif name in FLAGS:
-        fits, wanted = kind == pl.Boolean, "true and false"
-    elif name in METRICS:
-        fits, wanted = kind.is_integer() or kind == pl.Boolean, "whole numbers"
-    elif name in WHOLE:
-        fits, wanted = kind.is_integer(), "whole numbers"
-    elif name in FRACTIONAL:
-        fits, wanted = kind.is_numeric(), "numbers"
-    else:  # A column of an experiment that was added.
+    name, found = column.name, column.dtype
+    if name not in COLUMNS:
         return
-    if not fits and column.null_count() < len(column):
-        raise InputError(f"{path}: column {name!r} holds {kind}, not {wanted}; write it again")
-    if column.has_nulls() and name in TEXTS | COMPLETE:
+    kind, gaps, low, high = COLUMNS[name]
+    fits = {
+        "text": found == pl.String,
+        "true and false": found == pl.Boolean,
+        "whole numbers": found.is_integer() or (name in METRICS and found == pl.Boolean),
+        "numbers": found.is_numeric(),
+    }
+    if not fits[kind] and column.null_count() < len(column):
+        raise InputError(f"{path}: column {name!r} holds {found}, not {kind}; write it again")
+    if column.has_nulls() and not gaps:
         raise InputError(f"{path}: {name}: is missing in some rows; write it again")
-    if kind.is_numeric():
-        low, high = RANGES.get(name, (0, np.inf))
+    if found.is_numeric():
         wrong = column.filter(~(column.is_between(low, high) & column.cast(pl.Float64).is_finite()))
         if len(wrong):
-            allowed = f"{low} to {high}" if name in RANGES else "at least 0 and finite"
+            allowed = "at least 0 and finite" if high == np.inf else f"{low} to {high}"
             raise InputError(f"{path}: {name}: must be {allowed}, got {wrong[0]}; write it again")
 
 
