@@ -89,19 +89,31 @@ def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: d
     }
     table = pa.table(
         [
-            pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), pa.array([shard.template])),
+            pa.DictionaryArray.from_arrays(_to_arrow(np.zeros(n, np.int8)), _one_text(shard.template)),
             samples.programs.to_arrow(),
-            pa.array(samples.prompt_length),
+            _to_arrow(samples.prompt_length),
             *(
-                pa.nulls(n, pa.int16()) if column is None else pa.array(column)
+                pa.nulls(n, pa.int16()) if column is None else _to_arrow(column)
                 for column in (samples.x, samples.y)
             ),
-            pa.array(np.full(n, shard.number, np.int32)),
+            _to_arrow(np.full(n, shard.number, np.int32)),
         ],
         schema=SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}),
     )
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
+
+
+# In place of pa.array, which imports pandas: 0.3 s of each shard's job.
+def _to_arrow(values: np.ndarray) -> pa.Array:
+    """Convert an array of integers."""
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def _one_text(text: str) -> pa.Array:
+    """Return an array of one string."""
+    offsets = np.array([0, len(text)], np.int32)
+    return pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(text.encode()))
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
