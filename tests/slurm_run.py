@@ -6,7 +6,6 @@ training then runs a third time, on two nodes. A study of two variants with two 
 All outputs are compared with the local run; the result is a JSON file.
 """
 
-import argparse
 import hashlib
 import json
 import re
@@ -23,11 +22,11 @@ from typing import Any
 
 import polars as pl
 
-from cadmus.common.files import replacing
 from cadmus.common.provenance import commit
 from cadmus.config import load_config
 from cadmus.planning.training import plan
 from cadmus.planning.workflow import plan_workflow
+from tests import measured
 from tests.checkout import copy_checkout, environment_of
 from tests.slurm_cluster import SlurmCluster, ask, wait_for
 
@@ -52,10 +51,9 @@ AWAY_SECONDS = 25
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
-    parser.add_argument("--keep", action="store_true", help="keep the working directory")
-    arguments = parser.parse_args()
+    options = measured.parser(__doc__)
+    options.add_argument("--keep", action="store_true", help="keep the working directory")
+    arguments = options.parse_args()
     # SystemExit stops the cluster.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("slurm-test: stopped by SIGTERM"))
     directory = Path(tempfile.mkdtemp(prefix="slurm-test-"))
@@ -65,11 +63,7 @@ def main() -> None:
     except BaseException:
         say(f"failed; see {directory}")
         raise
-    text = json.dumps(result, indent=2) + "\n"
-    if arguments.output:
-        with replacing(arguments.output) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    print(text, end="")
+    measured.report(result, arguments.output)
     if not arguments.keep:
         shutil.rmtree(directory)
     if result["different"]:

@@ -6,8 +6,6 @@ training that are neither in the jobs of the dataset, nor in trainings or experi
 workflow itself, which reads the rules, starts jobs and waits, and for figures and the page.
 """
 
-import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -15,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from cadmus.common.files import replacing
 from cadmus.common.provenance import commit
+from tests import measured
 from tests.checkout import copy_checkout
 from tests.test_study import STUDY, snakemake
 
@@ -24,15 +22,9 @@ CORES = 2
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
-    arguments = parser.parse_args()
+    arguments = measured.parser(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        text = json.dumps(measure(copy_checkout(Path(folder) / "cadmus")), indent=2) + "\n"
-    if arguments.output:
-        with replacing(arguments.output) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    print(text, end="")
+        measured.report(measure(copy_checkout(Path(folder) / "cadmus")), arguments.output)
 
 
 def measure(directory: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ after another, each in a new shell with nothing installed but Python. The result
 seconds of each command; together they take as long as two runs of config/quick.yaml.
 """
 
-import argparse
 import json
 import os
 import platform
@@ -17,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cadmus.common.files import replacing
 from cadmus.common.provenance import commit
+from tests import measured
 from tests.checkout import ROOT
 
 README = (
@@ -33,20 +32,15 @@ OWN = "sed 's/^name: quick/name: mine\\nseed: 7/' config/quick.yaml > config/min
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
-    parser.add_argument("--keep", action="store_true", help="keep the clone with its results")
-    arguments = parser.parse_args()
+    options = measured.parser(__doc__)
+    options.add_argument("--keep", action="store_true", help="keep the clone with its results")
+    arguments = options.parse_args()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     if missing := [command for command in README if command not in readme]:
         sys.exit(f"walk: README.md lacks {', '.join(missing)}")
     folder = Path(tempfile.mkdtemp(prefix="walk-"))
     print(f"walk: working in {folder}", file=sys.stderr)
-    text = json.dumps(walk(folder), indent=2) + "\n"
-    if arguments.output:
-        with replacing(arguments.output) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    print(text, end="")
+    measured.report(walk(folder), arguments.output)
     if not arguments.keep:
         shutil.rmtree(folder)
 

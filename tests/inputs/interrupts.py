@@ -9,8 +9,6 @@ A command keeps the promise if it
 * leaves no process, no temporary file, and all of its outputs or none, except where it can be resumed.
 """
 
-import argparse
-import json
 import os
 import random
 import shutil
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cadmus.common.interrupts import session_of
+from tests import measured
 from tests.checkout import ROOT, environment_of
 from tests.inputs.targets import ENVIRONMENT, OTHER, TARGETS, Command
 
@@ -192,10 +191,9 @@ def names_of(directory: Path) -> set[str]:
 
 def main() -> None:
     """Interrupt commands, print the counts and exit with 1 if one broke the promise."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = measured.parser(__doc__)
     parser.add_argument("--interrupts", type=int, default=100, help="number of interrupts, 100 by default")
     parser.add_argument("--seed", type=int, default=0, help="of commands, signals and moments")
-    parser.add_argument("--output", type=Path, help="JSON file for the counts")
     given = parser.parse_args()
 
     from cadmus.common.provenance import commit
@@ -238,10 +236,7 @@ def main() -> None:
             for failed in failures
         ],
     }
-    text = json.dumps(record, indent=1) + "\n"
-    if given.output:
-        given.output.write_text(text, encoding="utf-8")
-    print(text, end="")
+    measured.report(record, given.output)
     if not failures:
         shutil.rmtree(directory)
     sys.exit(1 if failures else 0)
