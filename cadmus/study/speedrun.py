@@ -52,7 +52,8 @@ _TEXT = """\
 How few FLOPs reach {target:.0%} next-token accuracy on the validation split? It is the mean over eight
 questions, one of each template whose next token is determined ({questions}),
 and over at least {seeds} seeds. The record counts the FLOPs of the training by formula, as machines differ;
-the time is that of one training on the machine of the record.
+the time is that of one training on the machine of the record. On two cores, two seeds train at once, each on
+one core.
 
 {table}
 A row that does not reach the target is a step on the way, not a record. To repeat the last one, and to
