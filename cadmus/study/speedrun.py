@@ -10,7 +10,7 @@ import polars as pl
 from cadmus.common.files import replacing_together
 from cadmus.common.tables import escape, markdown
 from cadmus.errors import InputError, reading
-from cadmus.evaluate.intervals import as_text
+from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.seeds import mean_interval
 from cadmus.study.results import read
@@ -40,9 +40,11 @@ COLUMNS = {
     "next_token": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
+    "baseline": pl.Float64,
     "reached": pl.Boolean,
+    **dict.fromkeys(QUESTIONS, pl.Float64),
 }
-"""Columns of the records."""
+"""Columns of the records; the last are the means of each question."""
 PAGE = "docs/speedrun.md"
 RECORDS = "docs/results/speedrun.csv"
 
@@ -56,6 +58,10 @@ the time is that of one training on the machine of the record. On two cores, two
 one core.
 
 {table}
+The best trivial baseline of each question is chosen by its accuracy there, and averaged like the model.
+By question, in percent:
+
+{by_question}
 A row that does not reach the target is a step on the way, not a record. To repeat the last one, and to
 write a row:
 
@@ -77,8 +83,8 @@ def add_record(results: Path, change: str, root: Path) -> dict[str, Any]:
         root: the checkout.
 
     Returns:
-        The row: date, commit, change, seeds, flops and seconds (of one training, means), next_token, low,
-        high (95% interval over the seeds), reached.
+        The row, see :data:`COLUMNS`: flops and seconds are of one training, means over the seeds; low and
+        high are the 95% interval over the seeds.
 
     Raises:
         InputError: the study has several variants, fewer than three seeds, or lacks a question; or the
@@ -94,6 +100,7 @@ def add_record(results: Path, change: str, root: Path) -> dict[str, Any]:
             f"{results}: a record needs next_token of {len(QUESTIONS)} questions for at least {SEEDS} seeds"
         )
     mean, low, high = mean_interval(by_seed["value"].to_numpy())
+    by_question = dict(asked.group_by("template").agg(pl.col("value").mean()).iter_rows())
     row = {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": study.commit,
@@ -104,7 +111,9 @@ def add_record(results: Path, change: str, root: Path) -> dict[str, Any]:
         "next_token": mean,
         "low": low,
         "high": high,
+        "baseline": asked["baseline"].mean(),
         "reached": mean >= TARGET,
+        **by_question,
     }
     path = root / RECORDS
     records = pl.concat([_read_records(path), pl.DataFrame([row], COLUMNS)])
@@ -128,7 +137,7 @@ def _read_records(path: Path) -> pl.DataFrame:
 def page(rows: list[dict[str, Any]]) -> str:
     """Return the page of the records, the oldest first."""
     table = markdown(
-        ["date", "commit", "change", "seeds", "FLOPs", "minutes", "next token", "target"],
+        ["date", "commit", "change", "seeds", "FLOPs", "minutes", "next token", "best baseline", "target"],
         [
             [
                 str(row["date"]),
@@ -138,12 +147,18 @@ def page(rows: list[dict[str, Any]]) -> str:
                 f"{row['flops']:.2g}",
                 f"{row['seconds'] / 60:.0f}",
                 as_text(row["next_token"], row["low"], row["high"]),
+                percent(row["baseline"]),
                 "reached" if row["reached"] else "missed",
             ]
             for row in rows
         ],
     )
+    by_question = markdown(
+        ["commit", *map(title, QUESTIONS)],
+        [[str(row["commit"])[:7], *(f"{100 * row[question]:.1f}" for question in QUESTIONS)] for row in rows],
+    )
     return _TEXT.format(
+        by_question=by_question,
         target=TARGET,
         questions=", ".join(map(title, QUESTIONS)),
         seeds=SEEDS,

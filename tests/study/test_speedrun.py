@@ -59,8 +59,11 @@ def test_records_are_rows_of_a_table(tmp_path):
     assert not add_record(results(tmp_path, 0.9), "worse | narrower", tmp_path)["reached"]
     records = pl.read_csv(tmp_path / RECORDS)
     assert records["reached"].to_list() == [True, False]
+    assert records["less_greater"].to_list() == pytest.approx([0.981, 0.901])
     page = (tmp_path / PAGE).read_text()
     assert "| 0123456 | first | 3 | 5e+13 | 10 | 98.1% [" in page
+    assert "] | 50.0% | reached |" in page
+    assert "| 0123456 | " + " | ".join(["98.1"] * 8) + " |" in page
     assert "worse \\| narrower" in page
     assert page.count("missed") == 1
 
