@@ -255,7 +255,7 @@ class Scenario:
             RuntimeError: it resumed after another step than it stopped.
         """
         # Snakemake overwrites the log of the rule, but not that of the job.
-        (log,) = (self.directory / ".snakemake/slurm_logs/rule_train").glob("*.log")
+        (log,) = (self.directory / ".snakemake/slurm_logs/rule_train").rglob("*.log")
 
         def found(text: str) -> list[str]:
             return re.findall(text, log.read_text(encoding="utf-8", errors="replace"))
