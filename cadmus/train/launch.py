@@ -69,8 +69,6 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
     # The agent logs a traceback if the first node leaves first; these modules set their own levels.
     for name in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    # Of the signals, these two alone: torch loses track of a rank if its handler interrupts the start.
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGHUP,SIGQUIT"
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", f"{SAVE_SECONDS:.0f}")
     if nodes is None:
         loopback.use_interface()
@@ -85,6 +83,8 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
         rdzv_endpoint=nodes.endpoint,
         rdzv_configs={"rank": nodes.rank},
         max_restarts=0,
+        # Not SIGTERM and SIGINT: torch loses track of a rank if its handler interrupts the start.
+        signals_to_handle="SIGHUP,SIGQUIT",
     )
     try:
         with interrupts.waiting_for_children(SAVE_SECONDS):

@@ -30,7 +30,11 @@ def test_ranks_fail_and_stop_together(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for arguments, code in ((["fail"], 2), ([], 1)):
         process = subprocess.Popen(
-            [sys.executable, "-c", launcher, *arguments], cwd=tmp_path, env=environment
+            [sys.executable, "-c", launcher, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         deadline = time.monotonic() + 300
         while not arguments and len(list(tmp_path.glob("started-*"))) < 2:
@@ -39,7 +43,9 @@ def test_ranks_fail_and_stop_together(tmp_path):
         if not arguments:
             process.terminate()
         try:
-            assert process.wait(300) == code
+            errors = process.communicate(timeout=300)[1]
+            assert process.returncode == code
+            assert errors == "", "a rank says what happened"
         finally:
             process.kill()
             process.wait()
