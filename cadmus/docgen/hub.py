@@ -21,7 +21,7 @@ BIBTEX = """\
 CITATION = f"""\
 ## Citation
 
-Cadmus reproduces the system of this [paper]({PAPER}):
+Cadmus is an independent implementation of the system in this [paper]({PAPER}):
 
 ```bibtex
 {BIBTEX}
