@@ -173,7 +173,8 @@ def draw(runs: pl.DataFrame, law: Law, laws: list[Law], flops: list[float]) -> F
     for amount in flops:
         right.axvline(amount, color=style.GREY, ls=":", lw=0.8)
     right.set(xscale="log", yscale="log", xlabel="FLOPs", ylabel="parameters")
-    right.legend()
+    # On white, as dotted lines cross it.
+    right.legend(frameon=True, framealpha=1, edgecolor="none")
     return figure
 
 

@@ -74,7 +74,10 @@ def _block(study: Results, drawn: Path) -> str:
     seeds = runs["seed"].n_unique()
     parts = []
     if study.law_flops:
-        parts += [f"![Scaling law]({files}/{LAW_FIGURE}.png)\n", _law_table(pl.read_csv(drawn / LAW))]
+        parts += [
+            f"![Scaling law]({files}/{LAW_FIGURE}.png)\n",
+            _law_text(pl.read_csv(drawn / LAW), study, files),
+        ]
     for factor in study.factors:
         parts.append(f"![All metrics by {escape(factor)}]({files}/{factor}.png)\n")
     parts += [f"{_caption(study, seeds)}\n", summary(study)]
@@ -149,6 +152,31 @@ def _cell(row: dict[str, object] | None) -> str:
     return f"**{text}**" if not is_base and low * high > 0 else text
 
 
-def _law_table(table: pl.DataFrame) -> str:
-    rows = [[name, *(f"{value:.3g}" for value in values)] for name, *values in table.iter_rows()]
-    return markdown(["scaling law", "fit", "low", "high"], rows)
+def _law_text(table: pl.DataFrame, study: Results, files: str) -> str:
+    """Return the law as a formula, and a table of the optimal size for each number of FLOPs."""
+    rows = {name: (value, low, high) for name, value, low, high in table.iter_rows()}
+    fits = {name: f"{value:.3g}" for name, (value, _, _) in rows.items()}
+    formula = "loss = {E} + {A} / N^{alpha} + {B} / D^{beta}".format_map(fits)
+
+    def cell(name: str, amount: float, digits: int | None) -> str:
+        parts = (
+            f"{float(f'{value:.2g}'):,.0f}" if digits is None else f"{value:.{digits}f}"
+            for value in rows[f"{name} at {amount:.2g}"]
+        )
+        return "{} [{}, {}]".format(*parts)
+
+    optimal = [
+        [
+            f"{amount:.2g}",
+            cell("parameters", amount, None),
+            cell("programs", amount, None),
+            cell("loss", amount, 3),
+        ]
+        for amount in study.law_flops
+    ]
+    exponent, low, high = rows["exponent"]
+    return (
+        f"With N parameters and D programs, `{formula}`. The optimal N grows as FLOPs to the power of "
+        f"{exponent:.2f} [{low:.2f}, {high:.2f}] ([all coefficients]({files}/{Path(LAW).name})).\n\n"
+        + markdown(["FLOPs", "optimal parameters", "programs", "loss in nats"], optimal)
+    )
