@@ -85,7 +85,7 @@ def run(directory: Path) -> dict[str, Any]:
         say("study")
         events |= {"study": study(cluster, local)}
         say("errors of users")
-        events |= {"complaints": error_messages(slurm, directory / "wrong")}
+        events |= {"error_messages": error_messages(slurm, directory / "wrong")}
     slurm_seconds = time.monotonic() - started
     say("local run")
     started = time.monotonic()
@@ -230,7 +230,7 @@ class Scenario:
 
     def restart_the_controller(self, snakemake: Snakemake) -> None:
         """Stop and restart the controller while experiments run."""
-        snakemake.wait(lambda: running(snakemake.jobs("completions")), 600, "the experiments")
+        snakemake.wait(lambda: running(snakemake.jobs("experiment")), 600, "the experiments")
         say("the controller is down")
         self.slurm.stop_controller()
         time.sleep(AWAY_SECONDS)
@@ -266,7 +266,7 @@ class Scenario:
         say(f"the training stopped after step {stopped[-1]} and resumed after step {resumed[-1]}")
         if stopped != resumed or len(found("put back in the queue")) != times:
             raise RuntimeError(f"stopped after steps {stopped}, resumed after {resumed}: {log}")
-        return {"stopped_after_step": int(stopped[-1]), "went_on_after_step": int(resumed[-1])}
+        return {"stopped_after_step": int(stopped[-1]), "resumed_after_step": int(resumed[-1])}
 
 
 def cluster_arguments(profile: str, *configs: str) -> list[str]:
