@@ -91,7 +91,7 @@ def survive(
             counts[everything] += 1
             done()
         workflow.finish(killed)
-        files, different = difference(whole, killed)
+        files, different = difference(whole / "results", killed / "results")
         shutil.rmtree(killed)
     return Outcome(counts[True], counts[False], runs, files, different)
 
@@ -208,14 +208,14 @@ def _end(directory: Path) -> str:
 
 
 def difference(one: Path, other: Path) -> tuple[int, list[str]]:
-    """Compare the results of two runs, clocks aside.
+    """Compare two directories of results, clocks aside.
 
     Returns:
         Number of files of the first, and the paths that differ or that only one of them has.
     """
     files = [
-        {str(path.relative_to(run)): path for path in (run / "results").rglob("*") if not path.is_dir()}
-        for run in (one, other)
+        {str(path.relative_to(directory)): path for path in directory.rglob("*") if not path.is_dir()}
+        for directory in (one, other)
     ]
     names = files[0].keys() | files[1].keys()
     different = [
