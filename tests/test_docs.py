@@ -31,7 +31,7 @@ def test_examples_print_the_shown_output(typed, command, printed):
     done = CliRunner().invoke(cadmus, shlex.split(command), input=f"{typed}\n")
     assert done.exit_code == 0
     # Split at percentages: their last digit depends on the CPU.
-    shown, expected = (re.split(r" *(\d+\.\d) %", text) for text in (done.output, printed))
+    shown, expected = (re.split(r" *(\d+\.\d)%", text) for text in (done.output, printed))
     assert shown[::2] == expected[::2]
     assert list(map(float, shown[1::2])) == pytest.approx(list(map(float, expected[1::2])), abs=0.11)
 

@@ -28,7 +28,7 @@ def test_outputs_are_current(tmp_path):
     stored, made = nbformat.read(NOTEBOOK, as_version=4), executed(tmp_path)
     for old, new in zip(texts(stored), texts(made), strict=True):
         # Alternating: text, percentage.
-        old, new = (re.split(r" *(\d+) %", text) for text in (old, new))
+        old, new = (re.split(r" *(\d+)%", text) for text in (old, new))
         assert new[::2] == old[::2], "run `make notebook`"
         assert [int(share) for share in new[1::2]] == pytest.approx(
             [int(share) for share in old[1::2]], abs=POINTS

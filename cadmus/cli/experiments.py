@@ -85,7 +85,7 @@ def _command(name: str) -> click.Command:
             ["--config"],
             type=CONFIG,
             metavar="FILE",
-            help="Config: a file or a name; by default that of the model, with default experiments.",
+            help="Config: a file or a name; by default that of the model, with default settings.",
         ),
         click.Option(
             ["--output"], type=PATH, required=True, metavar="FILE", help="Parquet file of the results."

@@ -122,8 +122,11 @@ def cadmus() -> None:
     """Cadmus: true programs, a model trained on them, and experiments.
 
     `cadmus COMMAND --help` explains a command with examples. Results go to standard output, errors and
-    progress to standard error. NO_COLOR turns colors off. For completion on Tab in bash (zsh, fish), put
-    `eval "$(_CADMUS_COMPLETE=bash_source cadmus)"` into ~/.bashrc.
+    progress to standard error. The environment variable NO_COLOR turns colors off.
+
+    \b
+    Tab completion in bash, a line for ~/.bashrc (zsh: zsh_source, ~/.zshrc):
+      eval "$(_CADMUS_COMPLETE=bash_source cadmus)"
 
     \b
     Exit codes:

@@ -35,7 +35,11 @@ CPU_HOURS = 24
     metavar="FILE",
     help="SLURM profile; workflow/profiles/slurm/config.yaml by default.",
 )
-@click.option("--gpu", metavar="NAME", help="GPU of the cluster; by default the first with ranks in counts.")
+@click.option(
+    "--gpu",
+    metavar="NAME",
+    help="GPU of the cluster; by default the first in the table of devices whose counts have train.ranks.",
+)
 @click.option("--all", "everything", is_flag=True, help="Show all devices, and the workflow on a cluster.")
 @json_option
 def plan(

@@ -16,7 +16,9 @@ from cadmus.cli.options import DIRECTORY, MODEL, echo, echo_table
     metavar="DIR",
     help="Snapshots of the training of a model; each becomes a revision such as step1000.",
 )
-@click.option("--private", is_flag=True, help="Make the repository private if there is none yet.")
+@click.option(
+    "--private", is_flag=True, help="If the repository does not exist yet, create it as a private one."
+)
 @click.option("--yes", is_flag=True, help="Upload the files; by default they are only listed.")
 def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes: bool) -> None:
     """Upload a model or dataset to the Hugging Face Hub.

@@ -109,7 +109,7 @@ class Verdict(Section):
     """Training against the verdict: the model learns from completions that it samples and that are graded."""
 
     fraction: Fraction = 0.0
-    """fraction of the steps, the last ones, that do so beside the programs of their batches"""
+    """fraction of the steps, at the end, that also train on graded completions; 0 for none"""
     questions: Annotated[list[str], Field(min_length=1), AfterValidator(check_distinct)] = [
         "equality",
         "subroutines_definition",
@@ -119,7 +119,7 @@ class Verdict(Section):
     """questions that training programs are asked"""
     prompts: Positive = 32
     """prompts per question and step, over all ranks"""
-    samples: Annotated[Positive, Field(ge=2)] = 8
+    samples: Annotated[Integer, Field(ge=2)] = 8
     """completions per prompt"""
     temperature: Above0 = 1.0
     """divisor of the logits"""

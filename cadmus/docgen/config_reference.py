@@ -57,6 +57,8 @@ The rules call the Python package of that checkout. If the path is a URL, as aft
 `--sdm conda` does not install it.
 """
 
+BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+"""pydantic's names of bounds, which it keeps for fields with a validator, and those of JSON Schema."""
 EXTENDS_MEANING = "config to extend: name of a file in config/, or a path relative to this file"
 
 
@@ -74,7 +76,11 @@ def schema() -> str:
     described["properties"][STUDY] = of_study
     required = described.pop("required")
     described["anyOf"] = [{"required": required}, {"required": ["extends", "name"]}]
-    return json.dumps(described, indent=1) + "\n"
+    standard = json.loads(
+        json.dumps(described),
+        object_pairs_hook=lambda pairs: {BOUNDS.get(name, name): value for name, value in pairs},
+    )
+    return json.dumps(standard, indent=1) + "\n"
 
 
 def readme(root: Path) -> str:

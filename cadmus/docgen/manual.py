@@ -98,7 +98,8 @@ end are the outputs.
 
 **Effects.** An instruction takes the values before the arrow and leaves the values after it, the top of the
 stack last. A missing input is NAN, and an input of the wrong type gives NAN. If any input is NAN, all
-outputs are NAN. So the text of a program determines its number of outputs, and no program fails.
+outputs are NAN. So the text of a program determines its number of outputs, and no program fails. In the
+tables, s, z and q are sequences and k is a number.
 
 **Truth.** 0 and NAN are false; every other value is true, including the empty sequence. A program is true
 if it leaves at least one value and all its values are true.

@@ -177,7 +177,7 @@ EXPERIMENT = Experiment(
         Figure(
             "near_duplicates",
             "Test programs whose expression pair, function or sequence is in a training program, and the "
-            "accuracy with and without them.",
+            "accuracy on these and on the others.",
             "table",
         ),
         Figure("failures", "Failed completions, each with a trace of its execution.", "page"),

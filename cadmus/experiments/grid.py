@@ -147,8 +147,8 @@ EXPERIMENT = Experiment(
         ),
         Figure(
             "output_tokens",
-            "Accuracy on the comparison against the most output tokens that a large language model may use; "
-            "Cadmus uses one. The dashed line is the best constant answer.",
+            "Accuracy on the comparison against the limit on output tokens of a large language model; Cadmus "
+            "uses one token. The dashed line is the best constant answer.",
             sources=("llm",),
         ),
     ),

@@ -29,7 +29,8 @@ class Settings(Section):
 def measure(subject: Subject) -> "pl.DataFrame":
     """Loss on the completions of test programs.
 
-    It is that of the training on completions: the mean over the instructions after the prompt, with the end.
+    The mean over the tokens of a completion, its end included, in nats. The training reports the same loss
+    as completion_loss.
     """
     samples = subject.test_programs()
     templates = np.asarray(samples.template)

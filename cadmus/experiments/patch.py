@@ -37,8 +37,8 @@ class Settings(Section):
 def measure(subject: Subject) -> "pl.DataFrame":
     """Activation patching at the end of an expression.
 
-    The hidden state of a program is replaced by that of another one, the donor. The results count whose
-    comparator the model then predicts.
+    The hidden state of a program is replaced by that of another one, the donor. The results count how often
+    the model then predicts the comparator of the program, of the donor, or of one value from each.
     """
     config, model = subject.config, subject.model()
     return patching(

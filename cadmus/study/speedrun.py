@@ -160,7 +160,7 @@ def page(rows: list[dict[str, Any]]) -> str:
     return _TEXT.format(
         by_question=by_question,
         target=TARGET,
-        questions=", ".join(map(title, QUESTIONS)),
+        questions="; ".join(map(title, QUESTIONS)),
         seeds=SEEDS,
         table=table,
         records=RECORDS.removeprefix("docs/"),
