@@ -1,5 +1,6 @@
 """The entry point: the list of commands, and one-line errors."""
 
+import errno
 import importlib
 import sys
 from typing import Any
@@ -162,6 +163,10 @@ def main() -> None:
 
 
 def _run() -> None:
+    for argument in sys.argv[1:]:
+        # Bytes that are not UTF-8; most libraries take no such path.
+        if not argument.isascii() and argument != argument.encode(errors="replace").decode():
+            _exit(f"argument {argument!a}: not UTF-8", 2)
     try:
         sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False, color=color_mode()))
     except InputError as error:
@@ -188,6 +193,9 @@ def _run() -> None:
     except MemoryError as error:
         _exit(f"out of memory{f' ({error})' if str(error) else ''}; ask for less at a time", 2)
     except OSError as error:
+        # Of a path on the command line or in a file; its other problems are found where it is opened.
+        if error.errno == errno.ENAMETOOLONG:
+            _exit(f"{error.filename}: {error.strerror}", 2)
         if error.errno not in REFUSALS:
             raise
         place = error.filename or "standard output, or a temporary file"

@@ -65,6 +65,8 @@ def within(low: int, high: int) -> AfterValidator:
 # Strict: true is not a number.
 Integer = Annotated[int, BeforeValidator(whole_number), Field(strict=True)]
 Count = Annotated[Integer, Field(ge=0)]
+Tally = Annotated[Count, Field(le=10**15)]
+"""A count in a file that Cadmus wrote; sums of them fit into 64 bits."""
 Positive = Annotated[Integer, Field(ge=1)]
 ProgramCount = Annotated[Positive, Field(le=1_000_000)]
 Value = Annotated[Integer, Field(ge=-1_000, le=1_000)]

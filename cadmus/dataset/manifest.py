@@ -18,7 +18,7 @@ from cadmus.common.cores import cores
 from cadmus.common.files import replacing
 from cadmus.common.progress import progress
 from cadmus.config import OOD, TEMPLATES, Config, digest, read_json
-from cadmus.config.fields import STRICT, Count
+from cadmus.config.fields import STRICT, Count, Tally
 from cadmus.dataset import parquet
 from cadmus.dataset.ood import matches
 from cadmus.dataset.shards import Shard, plan
@@ -44,15 +44,15 @@ class _File(TypedDict):
     file: Annotated[str, Field(pattern=r"^[a-z]+/[a-z_]+-[0-9]+\.parquet$")]
     template: Annotated[str, AfterValidator(_known)]
     split: str
-    rows: Count
+    rows: Tally
     sha256: str
     counts: parquet.Outcomes
-    ood: NotRequired[dict[str, Count]]
+    ood: NotRequired[dict[str, Tally]]
 
 
 class _Described(parquet.Outcomes):
-    programs: Count
-    distinct: Count
+    programs: Tally
+    distinct: Tally
 
 
 def _with_train(splits: dict[str, Any]) -> dict[str, Any]:
@@ -73,8 +73,8 @@ class _Manifest(TypedDict):
     splits: Annotated[
         dict[str, dict[Annotated[str, AfterValidator(_known)], _Described]], AfterValidator(_with_train)
     ]
-    ood: NotRequired[dict[str, dict[str, Count]]]
-    shared_between_splits: dict[str, Count]
+    ood: NotRequired[dict[str, dict[str, Tally]]]
+    shared_between_splits: dict[str, Tally]
     files: list[_File]
 
 

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from cadmus import isa
 from cadmus.common.files import replacing
 from cadmus.config import OOD, Config, parse_json
-from cadmus.config.fields import STRICT, Count
+from cadmus.config.fields import STRICT, Tally
 from cadmus.dataset.shards import Shard
 from cadmus.errors import InputError, reading
 from cadmus.programs import Programs, Samples
@@ -44,16 +44,16 @@ class Outcomes(TypedDict):
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
 
-    sampled: Count
-    unfit: Count
-    too_long: Count
-    other_split: Count
-    rejected: Count
-    ood: NotRequired[Count]
-    duplicates: Count
-    duplicates_kept: Count
-    surplus: Count
-    kept: Count
+    sampled: Tally
+    unfit: Tally
+    too_long: Tally
+    other_split: Tally
+    rejected: Tally
+    ood: NotRequired[Tally]
+    duplicates: Tally
+    duplicates_kept: Tally
+    surplus: Tally
+    kept: Tally
 
 
 class Metadata(TypedDict):
@@ -63,11 +63,11 @@ class Metadata(TypedDict):
 
     template: str
     split: str
-    shard: Count
+    shard: Tally
     isa_digest: str
     config_digest: str
     counts: Outcomes
-    ood: NotRequired[dict[str, Count]]
+    ood: NotRequired[dict[str, Tally]]
 
 
 def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from cadmus.common.files import replacing_together
 from cadmus.config import read_json, validate
-from cadmus.config.fields import STRICT, Above0, Count, Positive
+from cadmus.config.fields import STRICT, Above0, Positive, Tally
 from cadmus.errors import InputError, reading
 
 BEGIN, END = "<!-- results: written by `cadmus readme` -->", "<!-- /results -->"
@@ -97,12 +97,12 @@ class _Published(TypedDict):
     config_digest: str
     model_digest: str
     commit: str
-    parameters: Count
-    steps: Count
-    programs: Count
-    tokens: Count
+    parameters: Tally
+    steps: Tally
+    programs: Tally
+    tokens: Tally
     training_seconds: float
-    cores: Count
+    cores: Tally
 
 
 def publish(results: Path, root: Path) -> list[Path]:
@@ -132,6 +132,10 @@ def publish(results: Path, root: Path) -> list[Path]:
     readme = root / "README.md"
     with reading(readme, "name the checkout by --root"):
         text = readme.read_text(encoding="utf-8")
+    for path in copied.values():
+        if path.suffix != ".png":
+            with reading(path, _FIX):
+                path.read_text(encoding="utf-8")
     shown = _with_results(text, run, results / "tables", target, root)
     with replacing_together() as replaced:
         for path, source in copied.items():

@@ -22,6 +22,17 @@ METRICS = {
 """Metrics, which are columns of :func:`cadmus.evaluate.grading.grade`, and their titles in tables."""
 
 
+TYPES: dict[str, type[pl.DataType]] = {
+    "text": pl.String,
+    "true and false": pl.Boolean,
+    "whole numbers": pl.Int64,
+    "numbers": pl.Float64,
+}
+"""Types of columns by the kind of their values."""
+COUNT = 1e12
+"""Largest count; sums of larger ones could overflow."""
+
+
 class Column(NamedTuple):
     """What a column may hold.
 
@@ -52,8 +63,9 @@ COLUMNS = {
         Column("whole numbers", high=1_000): ["layer", "token", "prompt_length"],
         Column("whole numbers", low=1, high=1_000_000): ["samples"],
         Column("whole numbers", low=1, high=10**18): ["tokens"],
-        Column("whole numbers"): ["step", "programs", "max_output_tokens", "seed"],
-        Column("whole numbers", gaps=True): [
+        Column("whole numbers"): ["seed"],
+        Column("whole numbers", high=COUNT): ["step", "programs", "max_output_tokens"],
+        Column("whole numbers", gaps=True, high=COUNT): [
             *METRICS, "correct", "training_programs", "distinct_solved", "less", "equal", "greater",
             "agreeing", "predicted", "output_tokens", "n", "parameters",
         ],
@@ -237,7 +249,7 @@ def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, s
 def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     """Read a result file (Parquet, CSV or JSON lines, by its suffix) that has at least ``columns``.
 
-    Columns of lists or structs are left out.
+    Columns of lists, structs or bytes are left out, such as the verdict of metrics.jsonl.
 
     Raises:
         InputError: the file is missing, damaged or empty, a column is missing or has a wrong type, gaps or
@@ -245,7 +257,8 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     """
     path = Path(path)
     readers: dict[str, Callable[[Path], pl.DataFrame]] = {
-        ".parquet": pl.read_parquet,
+        # The reader of polars panics on some damaged files.
+        ".parquet": partial(pl.read_parquet, use_pyarrow=True),
         ".csv": partial(pl.read_csv, infer_schema_length=None),
         ".jsonl": partial(pl.read_ndjson, infer_schema_length=None),
     }
@@ -264,8 +277,12 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
         raise InputError(f"{path}: has no rows; write it again")
     for column in columns:
         _check_column(results[column], path)
-    # Others, such as the verdict of metrics.jsonl, cannot be written as CSV.
-    results = results.drop(name for name, kind in results.schema.items() if kind.is_nested())
+    # A column without any value has no type.
+    absent = [name for name in columns if name in COLUMNS and results[name].dtype == pl.Null]
+    results = results.cast({name: TYPES[COLUMNS[name].kind] for name in absent})
+    # They cannot be written as CSV.
+    unfit = [name for name, kind in results.schema.items() if kind.is_nested() or kind == pl.Binary]
+    results = results.drop(unfit)
     if {"programs", "correct"} <= set(columns):
         _check_counts(results, path)
     if {"policy", "question", "solved"} <= set(columns):
@@ -296,7 +313,7 @@ def _check_column(column: pl.Series, path: Path) -> None:
     if found.is_numeric():
         wrong = column.filter(~(column.is_between(low, high) & column.cast(pl.Float64).is_finite()))
         if len(wrong):
-            allowed = "at least 0 and finite" if high == np.inf else f"{low} to {high}"
+            allowed = "at least 0 and finite" if high == np.inf else f"{low} to {high:g}"
             raise InputError(f"{path}: {name}: must be {allowed}, got {wrong[0]}; write it again")
 
 
@@ -328,15 +345,18 @@ def _check_completions(completions: pl.DataFrame, path: Path) -> None:
     if "model" not in completions["policy"]:
         raise InputError(f"{path}: policy: has no completions of the model; evaluate again")
     metrics = [metric for metric in METRICS if metric in completions.columns]
+    sampled = "samples" in completions.columns
     for metric in metrics:
         found, defined_for = completions.schema[metric], completions[metric].count()
         # With several samples, a metric is how many of them are right.
-        if found != pl.Boolean and defined_for and "samples" not in completions.columns:
-            raise InputError(f"{path}: {metric}: must be true or false, got {found}; evaluate again")
-    for metric in metrics if "samples" in completions.columns else ():
-        if len(wrong := completions.filter(pl.col(metric) > pl.col("samples"))):
-            counts = wrong.select(metric, "samples").row(0)
-            raise InputError(f"{path}: {metric}: must be at most samples {counts[1]}, got {counts[0]}")
+        if defined_for and (found == pl.Boolean) == sampled:
+            kind = "counts" if sampled else "true or false"
+            raise InputError(f"{path}: {metric}: must be {kind}, got {found}; evaluate again")
+    for metric in metrics if sampled else ():
+        for most in ("samples", "verified") if metric == "solved" else ("samples",):
+            if len(wrong := completions.filter(pl.col(metric) > pl.col(most))):
+                counts = wrong.select(metric, most).row(0)
+                raise InputError(f"{path}: {metric}: must be at most {most} {counts[1]}, got {counts[0]}")
     if "asked" in completions.columns:
         for (question,), of_question in completions.group_by(["question"]):
             asked = [part["asked"] for part in of_question.partition_by("policy")]

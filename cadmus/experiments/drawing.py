@@ -1,6 +1,8 @@
 """Figures, tables and pages as files."""
 
 import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from cadmus.common.files import replacing_together
@@ -46,13 +48,28 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
         if figure.kind == "figure":
             from cadmus.figures import style
 
-            style.save(style.styled(module.draw)(*frames), temporary[:2])
-            module.data(*frames).write_csv(temporary[2])
+            with _naming(results):
+                drawn, data = style.styled(module.draw)(*frames), module.data(*frames)
+            style.save(drawn, temporary[:2])
+            data.write_csv(temporary[2])
         elif figure.kind == "table":
             from cadmus.figures import tables
 
-            table = module.table(*frames)
-            tables.save(table, module.data(*frames) if hasattr(module, "data") else table, temporary)
+            with _naming(results):
+                table = module.table(*frames)
+                data = module.data(*frames) if hasattr(module, "data") else table
+            tables.save(table, data, temporary)
         else:
-            temporary[0].write_text(module.page(*frames), encoding="utf-8")
+            with _naming(results):
+                page = module.page(*frames)
+            temporary[0].write_text(page, encoding="utf-8")
     return paths
+
+
+@contextmanager
+def _naming(results: Sequence[Path]) -> Iterator[None]:
+    """Name the result files in an error about what is in them."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{', '.join(map(str, results))}: {error}") from None

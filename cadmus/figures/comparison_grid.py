@@ -72,7 +72,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             image = _accuracies(axes, part)
         _frame(axes, part, square)
         axes.set_title(title)
-        empty |= part["accuracy"].has_nulls() or len(part) < len(set(part["x"])) ** 2
+        first, last = _ends(part)
+        empty |= part["accuracy"].has_nulls() or len(part) < (last - first + 1) ** 2
     for axes in axes_of_panels.flat[len(panels) :]:
         axes.set_axis_off()
     # The lowest panel of each column: the last row may be incomplete.
@@ -128,8 +129,8 @@ def _square_of(pixels: pl.DataFrame, values: pl.Series) -> np.ndarray:
 
 
 def _ends(pixels: pl.DataFrame) -> tuple[int, int]:
-    x = pixels["x"].to_numpy()
-    return int(x.min()), int(x.max())
+    ends = pixels.select("x", "y").to_numpy()
+    return int(ends.min()), int(ends.max())
 
 
 def _extent(pixels: pl.DataFrame) -> dict[str, Any]:

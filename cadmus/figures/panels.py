@@ -165,6 +165,9 @@ def layer_map(
         smallest: minimum of the color scale.
         colors: color map; the default is dark for low values and bright for high ones.
     """
+    if rows.is_empty():
+        style.not_tested(axes)
+        return axes.imshow([[np.nan]], vmin=smallest, vmax=largest, cmap=colors)
     layers, tokens = style.largest(rows["layer"]) + 1, style.largest(rows["token"])
     cells = np.full((layers, tokens), np.nan)
     cells[rows["layer"], rows["token"] - 1] = rows[column]

@@ -72,7 +72,7 @@ def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
         "Paper": "" if model["paper"] is None else percent(model["paper"]),
         "Gap to the best": gap,
         **{heading: accuracy.get(f"{policy} {metric}", "") for policy, heading in BASELINES.items()},
-        "Exact": accuracy["model exact"] if solved else "",
-        "Next token": accuracy["model next_token"] if solved else "",
-        "Verified": accuracy["model verified"] if solved else "",
+        "Exact": accuracy.get("model exact", "") if solved else "",
+        "Next token": accuracy.get("model next_token", "") if solved else "",
+        "Verified": accuracy.get("model verified", "") if solved else "",
     }

@@ -65,8 +65,10 @@ class Comparison:
         """Lock the ledgers of some models and open them for appending.
 
         Raises:
-            InputError: another process has locked one.
+            InputError: no requests are prepared, or another process has locked a ledger.
         """
+        # Read before a ledger is created.
+        _ = self.index
         with ExitStack() as stack:
             for name in names:
                 stack.enter_context(self.replies[name].writing())

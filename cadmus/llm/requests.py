@@ -191,9 +191,12 @@ def read_index(config: Config, models: Sequence[LanguageModel], directory: Path)
         raise InputError(f"{path}: no requests are prepared there; {again}")
     with reading(path, again):
         prepared = pl.read_parquet_metadata(path).get(_DIGEST)
-        index = pl.read_parquet(path)
+        # The reader of polars panics on some damaged files.
+        index = pl.read_parquet(path, use_pyarrow=True)
     if prepared != prepared_from(config, models):
         raise InputError(f"{path}: prepared from another config, model table or prompt; {again}")
+    if index.is_empty():
+        raise InputError(f"{path}: has no requests; {again}")
     missing = [name for name, kind in _COLUMNS.items() if not _holds(index, name, kind)]
     if missing:
         raise InputError(f"{path}: {missing[0]}: missing or damaged; {again}")

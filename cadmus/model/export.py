@@ -38,6 +38,8 @@ from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_
 _VOCABULARY_WEIGHTS = ("gpt_neox.embed_in.weight", "lm_head.weight")
 MAX_POSITIONS = 256
 """For ``transformers``; rotary positions have no limit."""
+LARGEST = 1e4
+"""Magnitude of the largest weight: far above trained ones, and far below those whose activations overflow."""
 FLOATS = ("F32", "BF16", "F16")
 """Types of weights that can be loaded, as safetensors calls them; exports are fp32."""
 
@@ -286,8 +288,11 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
         weights = load_file(path)
     with torch.no_grad():
         for name, tensor in weights.items():
-            if not tensor.isfinite().all():
-                raise InputError(f"{path}: {name}: has NaN or infinite weights; train again")
+            # Also of NaN.
+            if not (tensor.abs() <= LARGEST).all():
+                raise InputError(
+                    f"{path}: {name}: has weights that are NaN or above {LARGEST:g}; train again"
+                )
         with _NoInitialValues():
             model = GPT(sizes)
         for name, tensor in _named_weights(model, sizes).items():

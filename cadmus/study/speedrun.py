@@ -99,6 +99,9 @@ def add_record(results: Path, change: str, root: Path) -> dict[str, Any]:
         raise InputError(
             f"{results}: a record needs next_token of {len(QUESTIONS)} questions for at least {SEEDS} seeds"
         )
+    gaps = [name for name in ("baseline", "flops", "seconds") if asked[name].has_nulls()]
+    if gaps:
+        raise InputError(f"{results}: {gaps[0]}: is missing in some rows; collect the study again")
     mean, low, high = mean_interval(by_seed["value"].to_numpy())
     by_question = dict(asked.group_by("template").agg(pl.col("value").mean()).iter_rows())
     row = {
@@ -129,7 +132,12 @@ def _read_records(path: Path) -> pl.DataFrame:
         return pl.DataFrame(schema=COLUMNS)
     with reading(path, "restore it from the repository"):
         records = pl.read_csv(path, schema_overrides=COLUMNS)
-    if records.columns != [*COLUMNS] or any(column.has_nulls() for column in records):
+    numbers = records.select(pl.selectors.float())
+    if (
+        records.columns != [*COLUMNS]
+        or any(column.has_nulls() for column in records)
+        or not np.isfinite(numbers.to_numpy()).all()
+    ):
         raise InputError(f"{path}: must have {', '.join(COLUMNS)} in every row")
     return records
 

@@ -228,3 +228,16 @@ def test_config_show_json_is_the_config() -> None:
     arguments = ["config", "show", "config/quick.yaml"]
     shown = CliRunner().invoke(cadmus, [*arguments, "--json"]).stdout
     assert json.loads(shown) == yaml.safe_load(CliRunner().invoke(cadmus, arguments).stdout)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [("a" * 5_000, "File name too long"), (b"\xff", "argument '\\udcff': not UTF-8")],
+)
+def test_impossible_paths_are_one_line(argument: str | bytes, message: str) -> None:
+    command = [sys.executable, "-m", "cadmus", "plan", argument]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("cadmus: error: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -36,7 +36,7 @@ def test_results_without_rows_are_an_error(tmp_path) -> None:
         ("results.csv", b"step,loss\n1.5,2\n", "column 'step' holds Float64, not whole numbers"),
         ("results.csv", b"step,loss\n,2\n3,2\n", "step: is missing in some rows"),
         ("results.csv", b"step,loss\n1,-2\n", "loss: must be at least 0 and finite, got -2"),
-        ("results.csv", b"step,loss\n-1,2\n", "step: must be at least 0 and finite, got -1"),
+        ("results.csv", b"step,loss\n-1,2\n", "step: must be 0 to 1e.12, got -1"),
     ],
 )
 def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes | None, message: str) -> None:
@@ -55,7 +55,7 @@ COUNTED = pl.DataFrame({"programs": [5, 0], "correct": [3, None]})
     ("changed", "message"),
     [
         ({"correct": [6, 0]}, "correct: must be 0 to programs 5, got 6"),
-        ({"correct": [-1, 0]}, "correct: must be at least 0 and finite, got -1"),
+        ({"correct": [-1, 0]}, "correct: must be 0 to 1e.12, got -1"),
         ({"correct": [None, 0]}, "correct: must be 0 to programs 5, got None"),
         ({"programs": [None, 0]}, "programs: is missing in some rows"),
     ],
@@ -258,3 +258,10 @@ def test_nested_columns_that_nobody_asked_for_are_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "loss": 2.5, "verdict": {"equality": {"solved": 0.5}}}\n')
     assert read_results(path, ("step", "loss")).columns == ["step", "loss"]
+
+
+def test_columns_without_values_have_a_type_and_bytes_are_left_out(tmp_path) -> None:
+    path = tmp_path / "results.parquet"
+    rows = {"step": [1], "in_grid": [None], "low": [b"x"]}
+    pl.DataFrame(rows, {"step": pl.Int64, "in_grid": pl.Null, "low": pl.Binary}).write_parquet(path)
+    assert read_results(path, ["step", "in_grid"]).schema == {"step": pl.Int64, "in_grid": pl.Boolean}

@@ -256,7 +256,7 @@ def find_problems(mutant: Mutant, ended: Ended) -> list[str]:
             problems.append(f"{kind} {name}, which is not an output")
         elif status and not command.resumable and not _is_history(name):
             problems.append(f"{kind} {name} although it failed")
-    if status == 0 and "--json" in ended.words and not problems:
+    if status == 0 and _asks_for_json(ended.words) and not problems:
         problems += _json_problems(ended.stdout, lines="sample" in ended.words or "-" in ended.words)
     return problems
 
@@ -296,6 +296,14 @@ def _line_problems(mutant: Mutant, ended: Ended) -> list[str]:
         *(folder.as_posix() for folder in path.parents if folder != Path()),
     }
     return [] if any(name in message for name in names) else [f"does not name {path}: {message[:300]}"]
+
+
+def _asks_for_json(words: list[str]) -> bool:
+    """Tell whether ``--json`` is an option of a command, and not the value of the option before it."""
+    given = zip(words[1:], words, strict=False)
+    return "--help" not in words and any(
+        word == "--json" and not before.startswith("--") for word, before in given
+    )
 
 
 def _json_problems(text: str, lines: bool) -> list[str]:

@@ -103,6 +103,7 @@ TARGETS = {
             _evaluate("grid", "model model"),
         ),
         ("dataset", "model"),
+        ("the config says",),
     ),
     "study config": Target(
         ("study.yaml",),

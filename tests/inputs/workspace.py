@@ -157,6 +157,9 @@ def _publish() -> None:
         path = Path("results/demo", name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("a,b\n1,2\n" if path.suffix == ".csv" else "| a |\n|---|\n| 1 |\n")
+    # Those that the README quotes.
+    for name, source in (("table3_accuracy", "completions"), ("grid_regions", "grid")):
+        run(f"figure {name} --output results/demo/tables --results experiments/{source}.parquet")
     shutil.copytree("model", "results/demo/model")
     Path("results/demo/experiments").mkdir()
     shutil.copy("experiments/completions.parquet", "results/demo/experiments")
