@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.common.files import replacing
+from cadmus.common.parquet import read_parquet
 from cadmus.errors import InputError, near_path, reading, suggest
 from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
 
@@ -257,8 +258,7 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
     """
     path = Path(path)
     readers: dict[str, Callable[[Path], pl.DataFrame]] = {
-        # The reader of polars panics on some damaged files.
-        ".parquet": partial(pl.read_parquet, use_pyarrow=True),
+        ".parquet": read_parquet,
         ".csv": partial(pl.read_csv, infer_schema_length=None),
         ".jsonl": partial(pl.read_ndjson, infer_schema_length=None),
     }

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from cadmus import isa
 from cadmus.common.files import replacing_together
+from cadmus.common.parquet import read_parquet
 from cadmus.common.progress import progress
 from cadmus.config import Config, Llm, digest
 from cadmus.errors import InputError, reading
@@ -165,7 +166,7 @@ def _models_of(path: Path) -> set[str]:
     """Return the models of an index; none if there is none, or it is damaged."""
     try:
         with reading(path):
-            names = pl.read_parquet(path, columns=["model"])["model"].to_list()
+            names = read_parquet(path)["model"].to_list()
     except InputError:
         return set()
     return {name for name in names if isinstance(name, str) and re.fullmatch(NAME, name)}
@@ -191,8 +192,7 @@ def read_index(config: Config, models: Sequence[LanguageModel], directory: Path)
         raise InputError(f"{path}: no requests are prepared there; {again}")
     with reading(path, again):
         prepared = pl.read_parquet_metadata(path).get(_DIGEST)
-        # The reader of polars panics on some damaged files.
-        index = pl.read_parquet(path, use_pyarrow=True)
+        index = read_parquet(path)
     if prepared != prepared_from(config, models):
         raise InputError(f"{path}: prepared from another config, model table or prompt; {again}")
     if index.is_empty():
