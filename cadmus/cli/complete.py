@@ -26,6 +26,7 @@ from cadmus.cli.options import (
     usable_device,
 )
 from cadmus.errors import InputError
+from cadmus.model import GENERATION_CONFIG
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
 
@@ -225,9 +226,11 @@ class Completer(NamedTuple):
             InputError: The prefix is empty, too long, no program or contains an end.
         """
         if len(isa.check_prefix(prefix)) > self.max_length:
+            limit = f"{self.max_length} (--max-length)"
+            if self.max_length == self.model.max_length:
+                limit = f"{self.max_length} ({GENERATION_CONFIG} of the model); --max-length allows more"
             raise InputError(
-                f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most "
-                f"{self.max_length}; --max-length allows more"
+                f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most {limit}"
             )
         return prefix
 

@@ -137,7 +137,6 @@ def read_shard(
     path = directory / shard.path
     expected = {
         "isa_digest": isa.digest(),
-        "config_digest": config.dataset_digest(),
         "template": shard.template,
         "split": shard.split,
         "shard": shard.number,
@@ -148,6 +147,10 @@ def read_shard(
     with _open(path) as file:
         found = parse_json(file.metadata.metadata[METADATA_KEY], Metadata, str(path), _FIX)
         metadata = {**found, "rows": file.metadata.num_rows}
+        if metadata["config_digest"] != config.dataset_digest():
+            raise InputError(
+                f"{path}: sampled with another seed or section dataset than the config says; {_FIX}"
+            )
         for key, value in expected.items():
             if metadata[key] != value:
                 raise InputError(f"{path}: {key}: expected {value}, got {metadata[key]}; {_FIX}")

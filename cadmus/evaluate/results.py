@@ -345,6 +345,10 @@ def _check_completions(completions: pl.DataFrame, path: Path) -> None:
     if "model" not in completions["policy"]:
         raise InputError(f"{path}: policy: has no completions of the model; evaluate again")
     metrics = [metric for metric in METRICS if metric in completions.columns]
+    induction = completions.filter(question="complete_algorithm")
+    for metric, tested in (("solved", completions), ("verified", completions), ("fits", induction)):
+        if metric in metrics and len(tested) and not tested[metric].count():
+            raise InputError(f"{path}: {metric}: is missing for {tested['question'][0]}; evaluate again")
     sampled = "samples" in completions.columns
     for metric in metrics:
         found, defined_for = completions.schema[metric], completions[metric].count()

@@ -61,7 +61,7 @@ class _Described(TypedDict):
     name: str
     question: str
     base: str
-    compare: _Names
+    compare: Annotated[_Names, Field(min_length=1)]
     factors: _Names
     law_flops: list[Above0]
     # JSON has no tuples.

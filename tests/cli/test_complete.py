@@ -263,7 +263,7 @@ def test_invalid_options_of_verified_are_errors(export, option, value):
         ("", "the prefix is empty"),
         ("34€7", "unknown symbol '€' at position 3"),
         ("34+7=.", "the prefix '34+7=.' has its end . at position 6"),
-        ("1" * 13, "has 13 instructions, a program at most 12"),
+        ("1" * 13, "has 13 instructions, a program at most 12 (generation_config.json of the model)"),
     ],
 )
 def test_an_invalid_prefix_is_an_error(export, prefix, message):

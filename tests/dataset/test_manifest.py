@@ -45,7 +45,7 @@ def test_a_truncated_shard_is_an_error(copy):
 def test_a_shard_of_another_config_is_rejected(copy):
     other = CONFIG.model_copy(update={"seed": 2})
     write_shard(other, copy, "random", "train", 0)
-    with pytest.raises(InputError, match=r"random-0000\.parquet: config_digest: expected"):
+    with pytest.raises(InputError, match=r"random-0000\.parquet: sampled with another seed"):
         write_manifest(CONFIG, copy)
 
 

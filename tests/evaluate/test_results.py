@@ -235,6 +235,10 @@ def test_completions_are_read_from_every_format_and_checked(tmp_path, suffix: st
     assert len(read(given.head(200))) == 200
     with pytest.raises(InputError, match="policy: has no completions of the model"):
         read(given.with_columns(policy=pl.lit("constant")))
+    with pytest.raises(InputError, match="solved: is missing for "):
+        read(given.with_columns(solved=pl.lit(None)))
+    with pytest.raises(InputError, match="fits: is missing for complete_algorithm"):
+        read(given.with_columns(question=pl.lit("complete_algorithm"), fits=pl.lit(None)))
     with pytest.raises(InputError, match="solved: is missing for some programs of random"):
         read(
             given.with_columns(

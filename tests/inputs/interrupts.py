@@ -74,7 +74,7 @@ class Interrupter:
 
     def __init__(self, workspace: Path, directory: Path, environment: dict[str, str]) -> None:
         self.workspace, self.directory, self.environment = workspace, directory, environment
-        self._undisturbed: dict[Command, tuple[float, set[str]]] = {}
+        self._undisturbed: dict[Command, tuple[float, set[str], set[str]]] = {}
 
     def interrupt(self, command: Command, name: str, everything: bool, moment: float) -> Interrupted:
         """Interrupt a command after a part of its duration.
@@ -85,7 +85,7 @@ class Interrupter:
             everything: send it to all processes of the command, or to the first alone.
             moment: part of the time until :data:`LATE`, from 0 to 1.
         """
-        seconds, outputs = self._finish(command)
+        seconds, outputs, removed = self._finish(command)
         seconds *= moment * LATE
         work, process = self._start(command)
         with process:
@@ -105,7 +105,9 @@ class Interrupter:
         outcome, found = _judge(command, process.returncode, stderr)
         problems += found
         before, after = names_of(self.workspace), names_of(work)
-        problems += [f"removed {name}" for name in before - after]
+        # A finished training removes its checkpoints, after it has written the model.
+        finished = outputs <= after
+        problems += [f"removed {name}" for name in before - after if not (finished and name in removed)]
         problems += [f"left the temporary file {name}" for name in after - before if _temporary(name)]
         made = {name for name in after - before if not _temporary(name)}
         if not command.resumable and made and made != outputs:
@@ -116,17 +118,18 @@ class Interrupter:
         status = process.returncode
         return Interrupted(command.line, name, everything, seconds, status, outcome, problems, stderr)
 
-    def _finish(self, command: Command) -> tuple[float, set[str]]:
-        """Return the duration of an undisturbed command, and the names of the files that it adds."""
+    def _finish(self, command: Command) -> tuple[float, set[str], set[str]]:
+        """Return the duration of an undisturbed command, and the files that it adds and removes."""
         if command.line.split()[0] in SERVERS:
-            return SERVING, set()
+            return SERVING, set(), set()
         if command not in self._undisturbed:
             start = time.perf_counter()
             work, process = self._start(command)
             if process.wait():
                 raise RuntimeError(f"{command.line}: {work.with_suffix('.err').read_text()}")
-            added = names_of(work) - names_of(self.workspace)
-            self._undisturbed[command] = time.perf_counter() - start, added
+            seconds = time.perf_counter() - start
+            before, after = names_of(self.workspace), names_of(work)
+            self._undisturbed[command] = seconds, after - before, before - after
             shutil.rmtree(work)
         return self._undisturbed[command]
 

@@ -39,7 +39,7 @@ def results(directory, accuracy=0.98, seeds=3, variants=("record",), questions=Q
         "name": "speedrun",
         "question": "",
         "base": "record",
-        "compare": [],
+        "compare": ["next_token"],
         "factors": [],
         "law_flops": [],
         "missing": [],
