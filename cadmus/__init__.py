@@ -9,8 +9,9 @@ Names are imported at first use, so that ``import cadmus`` and the command line 
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# As typing has it, whose import takes milliseconds in which Ctrl-C would print a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cadmus.api import Reason, Task, Verdict, sample, tasks, verify
     from cadmus.model.inference import Cadmus
@@ -47,7 +48,7 @@ _MODULES = {
 _EXTRAS = {name: "model" if name == "Cadmus" else "sample" for name in _MODULES.keys() - {"run", "trace"}}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "__version__":
         from cadmus.distribution import VERSION
 

@@ -5,7 +5,7 @@ python -m tests.inputs.interrupts --interrupts 500 --seed 1 --output docs/result
 A command keeps the promise if it
 
 * ends with 1 and one line on standard error, or with 0 if it had finished;
-* or is ended by the signal, with nothing printed: Python starts, and has not yet come to its first line;
+* or is ended while Python starts, before its first line, with nothing printed but that importing site failed;
 * leaves no process, no temporary file, and all of its outputs or none, except where it can be resumed.
 """
 
@@ -158,6 +158,8 @@ class Interrupter:
 def _judge(command: Command, status: int, stderr: str) -> tuple[str, list[str]]:
     """Return the outcome of a command and what is wrong with its end."""
     lines = [line for line in stderr.splitlines() if line.strip()]
+    if stderr.startswith("Fatal Python error: init_import_site"):
+        return "before Python", []
     if "Traceback" in stderr:
         return "failed", [f"traceback: {lines[-1][:200]}"]
     if status in (-signal.SIGINT, -signal.SIGTERM) and not lines:
