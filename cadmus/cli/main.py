@@ -195,7 +195,7 @@ def _run() -> None:
     except OSError as error:
         # Of a path on the command line or in a file; its other problems are found where it is opened.
         if error.errno == errno.ENAMETOOLONG:
-            _exit(f"{error.filename}: {error.strerror}", 2)
+            _exit(str(InputError(f"{error.filename}: {error.strerror}")), 2)
         if error.errno not in REFUSALS:
             raise
         place = error.filename or "standard output, or a temporary file"

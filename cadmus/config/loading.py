@@ -148,6 +148,8 @@ def parse_json(content: bytes, model: type[T], source: str, fix: str) -> T:
             values = json.loads(content.decode("utf-8"))
         except json.JSONDecodeError as error:
             raise InputError(f"{source}: not valid JSON ({error}); {fix}") from None
+        # JSON can escape half of a surrogate pair, which cannot be printed.
+        json.dumps(values, ensure_ascii=False).encode("utf-8")
     return validate(values, model, source, fix)
 
 
@@ -173,8 +175,7 @@ def with_current_names(values: Any) -> Any:
 
 def find_config(name: str) -> Path | None:
     """Return the file of a shipped config, such as ``quick``; None if there is none."""
-    path = CONFIGS / f"{name}.yaml"
-    return path if path.is_file() and path.parent == CONFIGS else None
+    return CONFIGS / f"{name}.yaml" if name in _names() else None
 
 
 def _names() -> list[str]:
@@ -217,7 +218,7 @@ def _base(named: Any, path: Path) -> Path:
         return path.parent / named
     found = find_config(named)
     if found is None:
-        raise InputError(f"{path}: {EXTENDS}: no config {named!r}; {suggest(named, _names())}")
+        raise InputError(f"{path}: {EXTENDS}: no config {_shown(named)}; {suggest(named, _names())}")
     return found
 
 

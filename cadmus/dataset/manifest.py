@@ -224,7 +224,11 @@ def _describe(
         described[split][template] = {
             "programs": len(hashed),
             "distinct": int(np.sum(hashed[1:] != hashed[:-1])) + min(1, len(hashed)),
-            **{key: sum(count[key] for count in counts) for key in counts[0]},
+            **{
+                key: sum(count.get(key, 0) for count in counts)
+                for key in parquet.Outcomes.__annotations__
+                if any(key in count for count in counts)
+            },
         }
     return described
 

@@ -34,6 +34,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
     dataset = subject.config.dataset
     tasks = ask(subject, subject.config.evaluate.completions.programs)
+    trained = subject.training_programs({task.question.template for task in tasks})
     graded = grade_model(subject.model(), tasks, dataset)
     learned = Learned(subject.dataset_directory(), tasks)
     completions = pl.concat([graded, grade_baselines(tasks, learned, dataset)])
@@ -44,9 +45,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     )
     return completions.join(seen, ["question", "asked"], "left", maintain_order="left").with_columns(
         pl.col("seen").fill_null(False),
-        pl.col("template")
-        .replace_strict(subject.training_programs(), return_dtype=pl.Int64)
-        .alias("training_programs"),
+        pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
     )
 
 

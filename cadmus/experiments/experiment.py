@@ -1,6 +1,6 @@
 """The declaration of an experiment, and the trained model it is run on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -199,12 +199,20 @@ class Subject:
             )
         return table
 
-    def training_programs(self) -> dict[str, int]:
-        """Count the training programs of each template, from the manifest of the dataset."""
-        from cadmus.dataset.manifest import read_manifest
+    def training_programs(self, templates: Set[str]) -> dict[str, int]:
+        """Count the training programs of each of ``templates``, from the manifest of the dataset.
+
+        Raises:
+            InputError: the manifest is damaged.
+        """
+        from cadmus.dataset.manifest import NAME, read_manifest
 
         counts = read_manifest(self.dataset_directory())["splits"]["train"]
-        return {name: count["programs"] for name, count in counts.items()}
+        missing = sorted(templates - counts.keys())
+        if missing:
+            path = self.dataset_directory() / NAME
+            raise InputError(f"{path}: splits.train: {', '.join(missing)}: missing; write it again")
+        return {name: counts[name]["programs"] for name in templates}
 
     def metadata(self) -> dict[str, str]:
         """Return the origin of results: digests of config, model and dataset (if read), commit, split."""

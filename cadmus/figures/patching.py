@@ -3,6 +3,7 @@
 import polars as pl
 from matplotlib.figure import Figure
 
+from cadmus.errors import InputError
 from cadmus.figures import style
 
 COLUMNS = (("token", "layer", "outcome", "programs", "share", "low", "high"),)
@@ -24,6 +25,8 @@ def draw(patches: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(style.PAGE, 2.9))
     patches = data(patches)
     tokens = patches["token"].unique().sort().to_list()
+    if len(tokens) != 2:
+        raise InputError(f"token: must be two, those of X and of Y, got {len(tokens)}; evaluate patch again")
     panels = figure.subplots(1, len(tokens), sharey=True, squeeze=False)[0]
     layers = style.largest(patches["layer"]) + 1
     shown = style.layer_names(layers, -(-layers // 10))

@@ -46,6 +46,7 @@ MERGE_BOMB = "".join(f"  a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in 
         ("[name]: x", "line 1: not valid YAML: a list or a mapping as a key"),
         ("{a: 1}: x", "line 1: not valid YAML: a list or a mapping as a key"),
         ("extends: quick\nname: a\ntrain: !!set {a}", "train: must be a mapping, got {'a'}"),
+        ("name: a\nextends: " + "a" * 5000, "extends: no config 'aaaaa"),
         ("name: 2020-99-99", "not readable (month must be in 1..12)"),
         ("seed: !!int abc", "not readable (invalid literal for int() with base 10: 'abc')"),
         ("seed: !!bool abc", "not readable"),

@@ -119,6 +119,16 @@ def _edit_metadata(table, **changes):
     return table.replace_schema_metadata({b"cadmus": json.dumps(noted)})
 
 
+def test_counts_of_unknown_outcomes_are_left_out(copy):
+    path = copy / "train/equality-0000.parquet"
+    table = pq.read_table(path)
+    counts = json.loads(table.schema.metadata[b"cadmus"])["counts"]
+    pq.write_table(_edit_metadata(table, counts={**counts, "lost": {}}), path)
+    described = write_manifest(CONFIG, copy)["splits"]["train"]["equality"]
+    assert described["kept"] == described["programs"]
+    assert "lost" not in described
+
+
 def _with_column(table, name, values):
     index = table.column_names.index(name)
     return table.set_column(index, table.schema.field(name), pa.array(values, table.schema.field(name).type))
@@ -129,6 +139,7 @@ def _with_column(table, name, values):
     [
         (lambda t: t.replace_schema_metadata({b"cadmus": b"{"}), "not valid JSON"),
         (lambda t: t.replace_schema_metadata({b"cadmus": b"\xff"}), "not UTF-8"),
+        (lambda t: _edit_metadata(t, template="\ud800"), "not UTF-8"),
         (lambda t: t.replace_schema_metadata({b"cadmus": b"[" * 100_000}), "nested too deeply"),
         (lambda t: t.replace_schema_metadata({b"cadmus": b"[]"}), "must be a mapping"),
         (lambda t: _edit_metadata(t, counts={"kept": 1}), r"counts\.sampled: is missing"),

@@ -1,6 +1,7 @@
 """Commands of the experiments, on untrained models."""
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -106,6 +107,17 @@ def test_training_programs_come_from_the_manifest(place, tmp_path) -> None:
     results = pl.read_parquet(tmp_path / "a.parquet")
     assert set(results["training_programs"]) == {40}
     assert dict(results.group_by("template").len().rows()) == {"equality": 2 * 5 * 30, "less_greater": 5 * 30}
+
+
+def test_a_manifest_without_a_template_of_the_test_programs_is_an_error(place, tmp_path) -> None:
+    shutil.copytree(place / "dataset", tmp_path / "dataset")
+    path = tmp_path / "dataset/manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["splits"]["train"]["equality"]
+    path.write_text(json.dumps(manifest))
+    refused = invoke(place, "completions", tmp_path / "a.parquet", dataset=tmp_path / "dataset")
+    assert isinstance(refused.exception, InputError)
+    assert f"{path}: splits.train: equality: missing; write it again" in str(refused.exception)
 
 
 def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path) -> None:

@@ -476,6 +476,12 @@ def test_bright_is_good_in_both_panels_of_the_logit_lens() -> None:
     assert [tick.get_text() for tick in losses.get_yticklabels()] == ["0", "1", "2", "3", "4.2"]
 
 
+def test_patching_of_one_token_is_an_error(tmp_path) -> None:
+    write_results(patches().filter(pl.col("token") == patches()["token"].min()), tmp_path / "p.parquet", {})
+    with pytest.raises(InputError, match=r"p\.parquet: token: must be two, those of X and of Y, got 1"):
+        produce("patching", [tmp_path / "p.parquet"], tmp_path)
+
+
 def test_patching_shows_the_predictions_without_patching() -> None:
     from cadmus.figures.patching import LABELS, draw
 
