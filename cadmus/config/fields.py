@@ -20,6 +20,8 @@ class Section(BaseModel):
 
 STRICT = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 """For the TypedDicts of files that Cadmus wrote: the keys that it reads, in the types that it wrote."""
+CLOSED = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+"""As :data:`STRICT`, without all other keys: for mappings that are summed or printed key by key."""
 
 
 def whole_number(value: Any) -> Any:

@@ -18,7 +18,7 @@ from cadmus.common.cores import cores
 from cadmus.common.files import replacing
 from cadmus.common.progress import progress
 from cadmus.config import OOD, TEMPLATES, Config, digest, read_json
-from cadmus.config.fields import STRICT, Count, Tally
+from cadmus.config.fields import CLOSED, STRICT, Count, Tally
 from cadmus.dataset import parquet
 from cadmus.dataset.ood import matches
 from cadmus.dataset.shards import Shard, plan
@@ -51,6 +51,8 @@ class _File(TypedDict):
 
 
 class _Described(parquet.Outcomes):
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+
     programs: Tally
     distinct: Tally
 
@@ -225,6 +227,7 @@ def _describe(
             "programs": len(hashed),
             "distinct": int(np.sum(hashed[1:] != hashed[:-1])) + min(1, len(hashed)),
             **{
+                # Without OOD rules there is no count of ood.
                 key: sum(count.get(key, 0) for count in counts)
                 for key in parquet.Outcomes.__annotations__
                 if any(key in count for count in counts)

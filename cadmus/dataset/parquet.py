@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from cadmus import isa
 from cadmus.common.files import replacing
 from cadmus.config import OOD, Config, parse_json
-from cadmus.config.fields import STRICT, Tally
+from cadmus.config.fields import CLOSED, STRICT, Tally
 from cadmus.dataset.shards import Shard
 from cadmus.errors import InputError, reading
 from cadmus.programs import Programs, Samples
@@ -42,7 +42,7 @@ _IS_INSTRUCTION[[ord(symbol) for symbol in isa.BY_SYMBOL if symbol != isa.END]] 
 class Outcomes(TypedDict):
     """Outcome counts of the candidates of a shard; see :class:`cadmus.dataset.sampler.Counts`."""
 
-    __pydantic_config__ = STRICT  # type: ignore[misc]
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
 
     sampled: Tally
     unfit: Tally

@@ -119,6 +119,14 @@ def _edit_metadata(table, **changes):
     return table.replace_schema_metadata({b"cadmus": json.dumps(noted)})
 
 
+def test_unknown_keys_of_an_edited_manifest_are_not_reported(copy):
+    path = copy / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["splits"]["train"]["equality"]["lost"] = 10**40
+    path.write_text(json.dumps(manifest))
+    assert "lost" not in read_manifest(copy)["splits"]["train"]["equality"]
+
+
 def test_counts_of_unknown_outcomes_are_left_out(copy):
     path = copy / "train/equality-0000.parquet"
     table = pq.read_table(path)
