@@ -28,6 +28,8 @@ LAW_VARIANTS = 6
 """A scaling law has five coefficients."""
 SHARED = "_shared"
 """Directory of what studies share; no run can have this name."""
+LONGEST_NAME = 300
+"""Characters of the name of a variant; figures show it."""
 
 
 class Study(Section):
@@ -138,6 +140,11 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
     runs: list[Run] = []
     same: dict[str, str] = {}
     for variant, levels, changes in _variants(study, source):
+        if len(variant) > LONGEST_NAME:
+            raise InputError(
+                f"{source}: {STUDY}: {variant[:40]}...: a variant's name must have at most {LONGEST_NAME} "
+                f"characters, got {len(variant):,}; shorten it, or name long levels in {STUDY}.{VARIANTS}"
+            )
         place = f"{source}: {STUDY}: {variant}"
         if any(run.variant == variant for run in runs):
             raise InputError(f"{place}: is named twice; remove one")

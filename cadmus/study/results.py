@@ -14,7 +14,7 @@ from cadmus import experiments
 from cadmus.common.provenance import commit
 from cadmus.config import digest, parse_json
 from cadmus.config.fields import STRICT, Above0
-from cadmus.config.study import HELD_OUT_LOSS, TRAINING_LOSSES, Run, StudyRuns, level_text
+from cadmus.config.study import HELD_OUT_LOSS, LONGEST_NAME, TRAINING_LOSSES, Run, StudyRuns, level_text
 from cadmus.errors import InputError, reading, suggest
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import read_results, write_results
@@ -159,6 +159,9 @@ def read(path: Path) -> Results:
     for factor in described["factors"]:
         if rows.schema.get(factor) != pl.String or rows[factor].has_nulls():
             raise InputError(f"{path}: {factor}: must be a column of text without gaps; {_FIX}")
+    for name, length in rows.select(pl.col(pl.String).str.len_chars().max()).row(0, named=True).items():
+        if (length or 0) > LONGEST_NAME:
+            raise InputError(f"{path}: {name}: length must be at most {LONGEST_NAME}, got {length:,}; {_FIX}")
     found = sorted(rows["metric"].unique())
     for metric in described["compare"]:
         if metric not in found:

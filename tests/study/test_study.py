@@ -310,6 +310,17 @@ def test_damaged_metadata_are_one_line(config, results, tmp_path, described, mes
     assert not (tmp_path / "drawn").exists()
 
 
+def test_long_text_in_results_is_an_error(config, results, tmp_path):
+    path = tmp_path / "study.parquet"
+    collect(load_study(config), results, path)
+    rows = pl.read_parquet(path).with_columns(pl.lit("1" * 100_000).alias("variants"))
+    write_results(rows, path, pl.read_parquet_metadata(path))
+    with pytest.raises(
+        InputError, match=r"study\.parquet: variants: length must be at most 300, got 100,000"
+    ):
+        read(path)
+
+
 def test_other_results_are_refused(tmp_path):
     path = tmp_path / "other.parquet"
     values = {name: ["1"] for name in COLUMNS}
