@@ -79,6 +79,15 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
         raise InputError(f"{path}: not readable ({reason}){fix}") from None
 
 
+@contextmanager
+def naming(source: PathLike[str] | str) -> Iterator[None]:
+    """Begin the message of an :class:`InputError` with ``source``, which the block does not know."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
 def printable(text: str) -> str:
     r"""Escape control and formatting characters, which could change what a terminal shows.
 

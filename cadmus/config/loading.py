@@ -13,7 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 from cadmus.config.experiments import Evaluate
 from cadmus.config.schema import Config
 from cadmus.distribution import DATA
-from cadmus.errors import InputError, reading, suggest
+from cadmus.errors import InputError, naming, reading, suggest
 
 T = TypeVar("T")
 
@@ -203,7 +203,9 @@ def extended(values: Any, path: Path) -> Any:
         if base.resolve() in seen:
             raise InputError(f"{path}: {EXTENDS}: {base} extends this config; remove one of the two keys")
         seen.append(base.resolve())
-        path, given = base, read_yaml(base)
+        with naming(f"{path}: {EXTENDS}"):
+            given = read_yaml(base)
+        path = base
         if not isinstance(given, dict):
             raise InputError(f"{path}: must be a mapping, got {_shown(given)}")
         values = merged(given, {key: value for key, value in values.items() if key != EXTENDS})

@@ -12,7 +12,7 @@ from cadmus import isa
 from cadmus.common.files import replacing
 from cadmus.config import TEMPLATES, Config
 from cadmus.docgen import hub
-from cadmus.errors import InputError
+from cadmus.errors import InputError, naming, reading
 from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.questions import definitions, title
 from cadmus.evaluate.results import METRICS, accuracy_by, read_results
@@ -139,7 +139,9 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
     graded = _completions(completions, directory)
     flops, seconds = noted["flops"], noted["seconds"]
     trained_on = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
-    solved = table3_accuracy.data(graded).filter(policy="model", metric="solved")
+    with naming(completions):
+        accuracies = table3_accuracy.data(graded)
+    solved = accuracies.filter(policy="model", metric="solved")
     if solved["gap"].has_nulls():
         raise InputError(f"{completions}: policy: has no baselines; evaluate again")
     # Where a constant is always right, no gap is above 0.
@@ -193,7 +195,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         gap=percent(worst["gap"], "", signed=True),
         isa_digest=noted["isa_digest"],
     )
-    return hub.card(_front_matter(config, graded, pl.read_parquet_metadata(completions).get("split")), text)
+    return hub.card(_front_matter(config, graded, _origin(completions).get("split")), text)
 
 
 def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> ModelCardData:
@@ -226,10 +228,18 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
     )
 
 
+def _origin(path: Path) -> dict[str, str]:
+    """Return the metadata of results; none of those in CSV."""
+    if path.suffix != ".parquet":
+        return {}
+    with reading(path, "evaluate again"):
+        return pl.read_parquet_metadata(path)
+
+
 def _completions(path: Path, directory: Path) -> pl.DataFrame:
     """Return the results of ``cadmus evaluate completions``, checked to be of this model and its dataset."""
     graded = read_results(path, table3_accuracy.COLUMNS[0])
-    origin = pl.read_parquet_metadata(path) if path.suffix == ".parquet" else {}
+    origin = _origin(path)
     ours = weights_digest(directory)
     if origin.get("model_digest") != ours:
         raise InputError(

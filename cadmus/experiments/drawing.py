@@ -1,12 +1,10 @@
 """Figures, tables and pages as files."""
 
 import importlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from cadmus.common.files import replacing_together
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError, naming, suggest
 from cadmus.evaluate.results import read_results
 from cadmus.experiments import FORMATS, figures
 
@@ -48,28 +46,19 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
         if figure.kind == "figure":
             from cadmus.figures import style
 
-            with _naming(results):
+            with naming(", ".join(map(str, results))):
                 drawn, data = style.styled(module.draw)(*frames), module.data(*frames)
             style.save(drawn, temporary[:2])
             data.write_csv(temporary[2])
         elif figure.kind == "table":
             from cadmus.figures import tables
 
-            with _naming(results):
+            with naming(", ".join(map(str, results))):
                 table = module.table(*frames)
                 data = module.data(*frames) if hasattr(module, "data") else table
             tables.save(table, data, temporary)
         else:
-            with _naming(results):
+            with naming(", ".join(map(str, results))):
                 page = module.page(*frames)
             temporary[0].write_text(page, encoding="utf-8")
     return paths
-
-
-@contextmanager
-def _naming(results: Sequence[Path]) -> Iterator[None]:
-    """Name the result files in an error about what is in them."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{', '.join(map(str, results))}: {error}") from None

@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
 from cadmus.evaluate.questions import title
@@ -19,6 +20,11 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
         null if the paper has none), and for the model gap, gap_low and gap_high (accuracy minus that of the
         best baseline).
     """
+    asked = completions.group_by("question").agg(pl.col("template").n_unique()).filter(pl.col("template") > 1)
+    if len(asked):
+        raise InputError(
+            f"template: must be one for {asked['question'].min()!r}, got several; evaluate again"
+        )
     gaps = pl.concat(
         gaps_by(completions, "question", metric=metric).select(
             "question",

@@ -75,7 +75,8 @@ def survey(directory: Path | str) -> Survey:
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
-    validate(manifest["dataset"], Dataset, f"{directory / NAME}: dataset", "write it again")
+    dataset = validate(manifest["dataset"], Dataset, f"{directory / NAME}: dataset", "write it again")
+    manifest["dataset"] = dataset.model_dump()
     zeros = defaultdict[tuple[str, ...], Any](int)
     lengths, values, symbols = zeros.copy(), zeros.copy(), zeros.copy()
     examples: dict[str, list[Example]] = {}

@@ -89,7 +89,7 @@ def test_extends(tmp_path):
     ("text", "message"),
     [
         ("extends: quik\nname: a", r"mine\.yaml: extends: no config 'quik'; did you mean 'quick'\?"),
-        ("extends: other.yaml\nname: a", r"cannot read .*other\.yaml: No such file"),
+        ("extends: other.yaml\nname: a", r"mine\.yaml: extends: cannot read .*other\.yaml: No such"),
         ("extends: mine.yaml\nname: a", r"mine\.yaml: extends: .*mine\.yaml extends this config; remove one"),
         ("extends: [quick]\nname: a", r"extends: must be the name or the path of a config, got \['quick'\]"),
         (

@@ -476,6 +476,14 @@ def test_bright_is_good_in_both_panels_of_the_logit_lens() -> None:
     assert [tick.get_text() for tick in losses.get_yticklabels()] == ["0", "1", "2", "3", "4.2"]
 
 
+def test_a_question_of_several_templates_is_an_error(tmp_path) -> None:
+    asked = completions()
+    odd = pl.Series("template", ["x", *asked["template"][1:]])
+    write_results(asked.with_columns(odd), tmp_path / "c.parquet", {})
+    with pytest.raises(InputError, match=r"c\.parquet: template: must be one for '.*', got several"):
+        produce("table3_accuracy", [tmp_path / "c.parquet"], tmp_path)
+
+
 def test_patching_of_one_token_is_an_error(tmp_path) -> None:
     write_results(patches().filter(pl.col("token") == patches()["token"].min()), tmp_path / "p.parquet", {})
     with pytest.raises(InputError, match=r"p\.parquet: token: must be two, those of X and of Y, got 1"):

@@ -5,7 +5,7 @@ python -m tests.inputs.interrupts --interrupts 500 --seed 1 --output docs/result
 A command keeps the promise if it
 
 * ends with 1 and one line on standard error, or with 0 if it had finished;
-* or is ended while Python starts, before its first line, with nothing printed but that importing site failed;
+* or is ended while Python starts, before its first line, with nothing printed but Python's own modules;
 * leaves no process, no temporary file, and all of its outputs or none, except where it can be resumed.
 """
 
@@ -158,7 +158,10 @@ class Interrupter:
 def _judge(command: Command, status: int, stderr: str) -> tuple[str, list[str]]:
     """Return the outcome of a command and what is wrong with its end."""
     lines = [line for line in stderr.splitlines() if line.strip()]
-    if stderr.startswith("Fatal Python error: init_import_site"):
+    # An interrupt of `import site`, or of runpy, which looks for the module: no frame is of a file of ours.
+    if stderr.startswith("Fatal Python error: init_import_site") or (
+        "KeyboardInterrupt" in stderr and 'File "/' not in stderr
+    ):
         return "before Python", []
     if "Traceback" in stderr:
         return "failed", [f"traceback: {lines[-1][:200]}"]

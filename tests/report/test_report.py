@@ -102,3 +102,13 @@ def test_a_missing_dataset_or_a_truncated_shard_is_named(ruled, tmp_path):
     with pytest.raises(InputError, match=r"equality-0000\.parquet: .*truncated"):
         write_report(tmp_path)
     assert not (tmp_path / "report.md").exists()
+
+
+def test_a_manifest_without_a_default_has_a_report(tiny, tmp_path):
+    shutil.copytree(tiny, tmp_path / "dataset")
+    path = tmp_path / "dataset/manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["dataset"]["eval_fraction"]
+    path.write_text(json.dumps(manifest))
+    write_report(tmp_path / "dataset")
+    assert "5%" in (tmp_path / "dataset/README.md").read_text()
