@@ -96,7 +96,7 @@ def test_a_missing_dataset_or_a_truncated_shard_is_named(ruled, tmp_path):
         target = tmp_path / path.relative_to(ruled)
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(path.read_bytes())
-    (tmp_path / "report.md").unlink()
+    (tmp_path / "report.md").unlink(missing_ok=True)
     shard = tmp_path / "test/equality-0000.parquet"
     shard.write_bytes(shard.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"equality-0000\.parquet: .*truncated"):
