@@ -52,6 +52,8 @@ def walk(folder: Path) -> dict[str, Any]:
         subprocess.CalledProcessError: a command fails.
     """
     install, complete, run, everything = README
+    # The checkout may change while the commands run in the clone.
+    walked = commit()
     steps = {
         "clone": f"git clone --quiet {ROOT} {folder}/cadmus",
         # A virtual environment, as Debian's pip installs nowhere else.
@@ -76,7 +78,7 @@ def walk(folder: Path) -> dict[str, Any]:
         print(f"walk: {name} took {seconds[name]} s", file=sys.stderr, flush=True)
     training = json.loads((folder / "cadmus/results/quick/model/meta.json").read_text())
     return {
-        "commit": commit(),
+        "commit": walked,
         "cores": len(os.sched_getaffinity(0)),
         "processor": _processor(),
         "precision": training["config"]["train"]["precision"],
