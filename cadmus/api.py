@@ -86,7 +86,7 @@ class Verdict(NamedTuple):
         return self.solved
 
 
-_GRADES = tuple(Reason)[:6]
+_GRADES = (*tuple(Reason)[:6], Reason.BAD_TASK)
 _VERIFIED = (Reason.SOLVED, Reason.FITS, Reason.UNANSWERED)
 _VERDICTS = {reason: Verdict(reason is Reason.SOLVED, reason in _VERIFIED, reason) for reason in Reason}
 
@@ -296,14 +296,24 @@ def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: 
     try:
         solved = question.solves(of)
         fits = np.zeros(len(rows), np.bool_) if question.fits is None else question.fits(of)
+        # The answer of a program without the form of the question, as one of another question, is not wrong.
+        bad = ~solved
+        bad[bad] = ~question.solves(_own(of, np.flatnonzero(bad)))
     except Defect:
         # A reference does not have the form of the question; find it.
         half = len(rows) // 2
         if not half:
             return [Reason.BAD_TASK]
         return _grade(question, rows[:half], dataset) + _grade(question, rows[half:], dataset)
-    index = np.select([solved, fits, of.verified, ~of.ended, of.uses_drop], [0, 1, 2, 3, 4], 5)
+    index = np.select([bad, solved, fits, of.verified, ~of.ended, of.uses_drop], [6, 0, 1, 2, 3, 4], 5)
     return [_GRADES[i] for i in index.tolist()]
+
+
+def _own(of: Completed, rows: np.ndarray) -> Completed:
+    """Return some programs with their own completions."""
+    programs, prompt_length = of.references.take(rows), of.prompt_length[rows]
+    ended = np.ones(len(rows), np.bool_)
+    return Completed(programs, prompt_length, programs.suffixes(prompt_length), ended, of.dataset)
 
 
 def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, number: int) -> Iterator[Task]:

@@ -14,6 +14,7 @@ from cadmus.distribution import NAME, VERSION, missing_extra
 from cadmus.errors import InputError, Interrupted
 
 MODULES = (
+    "attack",
     "bench",
     "card",
     "complete",
@@ -41,10 +42,11 @@ SECTIONS = {
     "Training": ("config", "plan", "train", "study"),
     "Large language models": ("llm",),
     "Single steps of the workflow, rarely typed": ("shard", "manifest", "report", "card"),
-    "Checks of Cadmus itself, rarely needed": ("fuzz", "kills", "bench", "readme"),
+    "Checks of Cadmus itself, rarely needed": ("fuzz", "attack", "kills", "bench", "readme"),
 }
 # Extras with all packages of a command; the other commands need only the base install.
 EXTRAS = {
+    "attack": "model",
     "bench": "dev",
     "card": "model",
     "complete": "model",

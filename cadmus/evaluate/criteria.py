@@ -21,10 +21,23 @@ from cadmus.vm.outcome import NUMBER
 
 FRESH_INPUTS = 32
 """Inputs besides the examples on which an induced function must agree with the reference."""
-_WRITTEN = set("0123456789tZ+-*/%xn~ub:")
-"""Instructions that write a value out; none reads what the prompt asks about."""
-_ONE_DEFINITION = re.compile(r";*\\[^;]*;*")
+COMPARATOR = re.compile(r"[<=>]")
+"""The completion of a comparison."""
+EXPRESSION = re.compile(r"[0-9tZ+\-*/%xn~]+=")
+"""Literals, arithmetic and ``=``: no definition can stand in for a literal, nothing reads the first value."""
+_NUMERAL = r"(?:t(?:[1-9]\+)?|[0-9]|Z)(?:t\*(?:[1-9]\+)?)*~?"
+WRITTEN_VALUE = rf"(?:{_NUMERAL}|u(?:{_NUMERAL}(?:[0-9]:)?b)*)"
+"""A number in decimal (Horner's rule), or a sequence of such numbers. Other arithmetic could repeat the query
+of the prompt instead of answering it: ``u1b2b4+`` is ``u14+b24+b``."""
+_COMPARED = rf"{WRITTEN_VALUE}[=Y]"
+ANSWER = re.compile(rf"{_COMPARED}|!?")
+"""A written value and the comparison with it or, where the reference is one, a bare label."""
+DEFINITION = re.compile(r";*\\[^;]*;*")
 """One definition and stray ``;``, which do nothing."""
+ANYTHING = re.compile(r".*")
+"""Any completion."""
+RUN = 3
+"""Instructions in a row that an expression may not share with the one it equals."""
 _BARE_LABELS = {"", "!"}
 _ONE_ARGUMENT = tuple("0123456789tZ")
 _TWO_ARGUMENTS = ("00", "01", "10", "25", "52", "37", "73", "48", "84", "99", "tt", "Z1")
@@ -110,33 +123,45 @@ def comparator(of: Completed) -> np.ndarray:
 
 
 def equal_expression(of: Completed) -> np.ndarray:
-    """The completion is an expression that does not repeat the first one, and ``=``."""
+    """The completion is an expression in its own right, which does not copy the first one, and ``=``."""
     starts = second_expressions(of.references)
     firsts = of.references.prefixes(starts).to_strings()
     shaped = [
-        text[-1:] == "=" and is_expression(text[:-1]) and not _repeats(text[:-1], first)
+        EXPRESSION.fullmatch(text) is not None and is_expression(text[:-1]) and not copies(text[:-1], first)
         for text, first in zip(of.texts, firsts, strict=True)
     ]
     return _all(of.verified, of.same_outputs, np.array(shaped, np.bool_))
 
 
+def copies(second: str, first: str) -> bool:
+    """Tell whether an expression could be the first one with changes that do not alter its value.
+
+    It may be no longer, as ``0+`` and double negation make it; share no :data:`RUN` instructions in a row;
+    and not use all literals, as expressions with swapped or regrouped operands do.
+
+    >>> copies("33+", "29x6n"), copies("29x60+n", "29x6n"), copies("692xn", "29x6n")
+    (False, True, True)
+    """
+    if len(second) > len(first) or any(first[i : i + RUN] in second for i in range(len(first) - RUN + 1)):
+        return True
+    literals = [symbol for symbol in first if symbol in _ONE_ARGUMENT]
+    return all(second.count(symbol) >= literals.count(symbol) for symbol in literals)
+
+
 def written_answer(of: Completed) -> np.ndarray:
     """The completion writes the value that the prompt leaves, and ``=`` or ``Y``."""
     shaped = [
-        text == reference if reference in _BARE_LABELS else _writes_a_value(text)
+        text == reference if reference in _BARE_LABELS else re.fullmatch(_COMPARED, text) is not None
         for text, reference in zip(of.texts, of.reference_texts, strict=True)
     ]
     return _all(of.verified, of.same_outputs, np.array(shaped, np.bool_))
 
 
 def definition(of: Completed) -> np.ndarray:
-    """The completion is one definition, and the comparison in the prompt holds.
-
-    Its value depends on its arguments, unless that of the reference does not.
-    """
+    """The completion is one definition that is not constant, and the comparison in the prompt holds."""
     solved = _all(of.verified, of.same_outputs, _one_definition(of))
     rows = np.flatnonzero(solved & ~of.exact)
-    solved[rows] = _varies(of.full.take(rows)) | ~_varies(of.references.take(rows))
+    solved[rows] = varies(of.full.take(rows))
     return solved
 
 
@@ -186,25 +211,16 @@ def true_program(of: Completed) -> np.ndarray:
     return of.verified
 
 
-def _repeats(second: str, first: str) -> bool:
-    # A single literal is in many expressions without repeating it.
-    return second == first if len(first) == 1 else first in second
-
-
 def _all(*conditions: np.ndarray) -> np.ndarray:
     met: np.ndarray = np.logical_and.reduce(conditions)
     return met
 
 
-def _writes_a_value(text: str) -> bool:
-    return text[-1:] in ("=", "Y") and set(text[:-1]) <= _WRITTEN and is_expression(text[:-1])
-
-
 def _one_definition(of: Completed) -> np.ndarray:
-    return np.array([_ONE_DEFINITION.fullmatch(text) is not None for text in of.texts], np.bool_)
+    return np.array([DEFINITION.fullmatch(text) is not None for text in of.texts], np.bool_)
 
 
-def _varies(programs: Programs) -> np.ndarray:
+def varies(programs: Programs) -> np.ndarray:
     """Tell whether the value of the last subroutine depends on its arguments: bool, shape (n,).
 
     It is called with twelve arguments, or pairs of them if the program calls it with two.

@@ -5,6 +5,7 @@ subject asked about: an expression pair, a function, a sequence or the program. 
 subject. A test program is a near-duplicate if a training program of its template has the same subject.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +37,9 @@ class Question:
         about: subject: "expression pair", "function", "sequence" or "program".
         cut: see :data:`Cut`.
         solves: returns the completions that solve it: bool, shape (n,).
+        form: pattern of all completions that can solve it.
+        open: whether a prompt has many right answers. If it has one, to execute completions until one is true
+            is to be told the answer.
         fits: for induction, returns the completions that fit the examples of the prompt: bool, shape (n,).
     """
 
@@ -45,7 +49,18 @@ class Question:
     about: str
     cut: Cut
     solves: Callable[[Completed], np.ndarray]
+    form: re.Pattern[str]
+    open: bool = False
     fits: Callable[[Completed], np.ndarray] | None = None
+
+
+def _where_not_written(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    """Leave out prompts that are their own answers, such as ``u1b2b`` and a literal appended."""
+    import polars as pl
+
+    prompts = pl.Series("prompt", samples.programs.prefixes(samples.prompt_length).to_arrow())
+    rows = np.flatnonzero(~prompts.str.contains(f"^{criteria.WRITTEN_VALUE}$").to_numpy())
+    return rows, samples.prompt_length[rows].astype(np.int64)
 
 
 def _as_sampled(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +72,13 @@ def _before_the_last(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _after_the_first_expression(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    return np.arange(len(samples)), second_expressions(samples.programs)
+    """Leave out programs whose own second expression looks like a copy of the first."""
+    starts = second_expressions(samples.programs)
+    firsts = samples.programs.prefixes(starts).to_strings()
+    seconds = samples.programs.suffixes(starts).to_strings()
+    pairs = zip(seconds, firsts, strict=True)
+    rows = np.flatnonzero([not criteria.copies(second[:-1], first) for second, first in pairs])
+    return rows, starts[rows]
 
 
 def _before_a_comparator(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
@@ -66,7 +87,9 @@ def _before_a_comparator(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _before_a_definition(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    """Leave out constant functions, which copy the value that is asked for."""
     rows = np.flatnonzero(_definition_is_last(samples.programs))
+    rows = rows[criteria.varies(samples.programs.take(rows))]
     return rows, samples.prompt_length[rows].astype(np.int64)
 
 
@@ -99,10 +122,11 @@ def _definition_is_last(programs: Programs) -> np.ndarray:
 
 _COMPARATOR = "it is the comparator that holds, and nothing else"
 _ANSWER = (
-    "it writes the value that the prompt leaves and compares the two with `=` or `Y`, and the outputs are "
-    "those of the reference. Only literals, arithmetic, `~`, `u`, `b` and `:` may write the value, so "
-    "repeating the query of the prompt does not count"
+    "it writes the value that the prompt leaves, a decimal number or a sequence of them, and compares the "
+    "two with `=` or `Y`, and the outputs are those of the reference. No other arithmetic is allowed, because "
+    "it could repeat the query of the prompt"
 )
+_BEFORE_THE_ANSWER = "before the answer, unless the prompt is its own answer"
 
 QUESTIONS: dict[str, Question] = {
     "basic_math": Question(
@@ -112,14 +136,19 @@ QUESTIONS: dict[str, Question] = {
         "expression pair",
         _as_sampled,
         criteria.comparator,
+        criteria.COMPARATOR,
     ),
     "equality": Question(
         "equality",
-        "after the first expression",
-        "it is an expression and `=`, the program leaves one 1, and the expression does not repeat the first",
+        "after the first expression, unless the second looks like a copy of it",
+        "it is an expression of literals and arithmetic and `=`, the program leaves one 1, and the "
+        "expression is not a copy: it is no longer than the first, shares no "
+        f"{criteria.RUN} instructions in a row with it and does not use all its literals",
         "expression pair",
         _after_the_first_expression,
         criteria.equal_expression,
+        criteria.EXPRESSION,
+        open=True,
     ),
     "equality_comparator": Question(
         "equality",
@@ -129,6 +158,7 @@ QUESTIONS: dict[str, Question] = {
         "expression pair",
         _before_the_last,
         criteria.comparator,
+        criteria.COMPARATOR,
     ),
     "less_greater": Question(
         "less_greater",
@@ -137,6 +167,7 @@ QUESTIONS: dict[str, Question] = {
         "expression pair",
         _as_sampled,
         criteria.comparator,
+        criteria.COMPARATOR,
     ),
     "subroutines": Question(
         "subroutines",
@@ -145,15 +176,19 @@ QUESTIONS: dict[str, Question] = {
         "function",
         _before_a_comparator,
         criteria.comparator,
+        criteria.COMPARATOR,
     ),
     "subroutines_definition": Question(
         "subroutines",
-        "before the last definition, after its call and the comparison",
-        "it is one definition, the comparison in the prompt holds, and the program leaves one 1. The value "
-        "of the definition must depend on its arguments, unless that of the reference does not",
+        "before the last definition, after its call and the comparison, unless its value is constant",
+        "it is one definition, the comparison in the prompt holds, the program leaves one 1, and the value "
+        "of the definition depends on its arguments. One call leaves the function open: `\\A-V+;` solves "
+        "`AfV=`",
         "function",
         _before_a_definition,
         criteria.definition,
+        criteria.DEFINITION,
+        open=True,
     ),
     "random": Question(
         "random",
@@ -163,30 +198,35 @@ QUESTIONS: dict[str, Question] = {
         "program",
         _where_not_true_yet,
         criteria.true_program,
+        criteria.ANYTHING,
+        open=True,
     ),
     "basic_sequences": Question(
         "basic_sequences",
-        "before the answer",
+        _BEFORE_THE_ANSWER,
         _ANSWER,
         "sequence",
-        _as_sampled,
+        _where_not_written,
         criteria.written_answer,
+        criteria.ANSWER,
     ),
     "advanced_sequences": Question(
         "advanced_sequences",
-        "before the answer",
+        _BEFORE_THE_ANSWER,
         _ANSWER,
         "sequence",
-        _as_sampled,
+        _where_not_written,
         criteria.written_answer,
+        criteria.ANSWER,
     ),
     "apply_labels": Question(
         "apply_labels",
         "before the label",
         f"{_ANSWER}. If the reference answers with a bare label (nothing or `!`), only that label solves it",
         "function",
-        _as_sampled,
+        _where_not_written,
         criteria.written_answer,
+        criteria.ANSWER,
     ),
     "complete_algorithm": Question(
         "complete_algorithm",
@@ -197,7 +237,9 @@ QUESTIONS: dict[str, Question] = {
         "function",
         _as_sampled,
         criteria.induced,
-        criteria.fits_examples,
+        criteria.DEFINITION,
+        open=True,
+        fits=criteria.fits_examples,
     ),
 }
 """Questions by name, in the order of Table 3; other templates ask for a written answer."""
@@ -208,7 +250,13 @@ def questions_of(template: str) -> dict[str, Question]:
     found = {name: question for name, question in QUESTIONS.items() if question.template == template}
     return found or {
         template: Question(
-            template, "before the answer", _ANSWER, "program", _as_sampled, criteria.written_answer
+            template,
+            _BEFORE_THE_ANSWER,
+            _ANSWER,
+            "program",
+            _where_not_written,
+            criteria.written_answer,
+            criteria.ANSWER,
         )
     }
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cadmus import isa
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.dataset.sampler import sample
-from cadmus.evaluate.criteria import _ONE_DEFINITION, FRESH_INPUTS, fresh_calls
+from cadmus.evaluate.criteria import DEFINITION, FRESH_INPUTS, fresh_calls
 from cadmus.evaluate.grading import Task, grade, tasks_of
 from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
 from cadmus.programs import Programs
@@ -393,4 +393,4 @@ def test_random_programs_are_cut_where_they_are_not_true_yet() -> None:
 @given(st.text("\\;;1+f", max_size=9))
 def test_one_definition_is_one_body_and_nothing_at_the_top_level(text):
     top, bodies = isa.split_definitions(text)
-    assert bool(_ONE_DEFINITION.fullmatch(text)) == (not top and len(bodies) == 1)
+    assert bool(DEFINITION.fullmatch(text)) == (not top and len(bodies) == 1)

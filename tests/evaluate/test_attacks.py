@@ -1,0 +1,75 @@
+"""Policies that answer nothing solve nothing, and the search finds those that are right by chance."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from cadmus.config import TEMPLATES, Dataset
+from cadmus.dataset.sampler import sample
+from cadmus.evaluate import attacks
+from cadmus.evaluate.grading import Task, tasks_of
+from cadmus.evaluate.questions import QUESTIONS
+
+DATASET = Dataset(eval_fraction=0.49)
+
+
+@cache
+def tasks() -> dict[str, Task]:
+    found = {}
+    for template in TEMPLATES:
+        samples = sample(DATASET, 1, template, "test", 0, 1_000)
+        samples.template = np.full(len(samples), template, object)
+        found |= {task.name: task for task in tasks_of(samples)}
+    return found
+
+
+def test_the_list_is_well_formed() -> None:
+    lines = attacks.attacks()
+    assert len(lines) > 300
+    assert {line.kind for line in lines} == {"fails", "guesses"}
+    assert {line.question for line in lines} == {*QUESTIONS, "*"}
+    assert all(line.policy.isascii() and line.why for line in lines[1:])
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_policies_that_answer_nothing_solve_nothing(question: str) -> None:
+    policies = attacks.policies_for(question, "fails")
+    solved = attacks.solved_by(policies, tasks()[question], DATASET)
+    assert solved.shape == (len(policies), len(tasks()[question].programs))
+    assert {policies[k]: int(solved[k].sum()) for k in np.flatnonzero(solved.any(1))} == {}
+
+
+@pytest.mark.parametrize("question", ["equality", "basic_sequences", "advanced_sequences", "apply_labels"])
+def test_no_listed_policy_solves_a_quarter(question: str) -> None:
+    """Of the questions that ask for a value, whichever question the policy was listed for."""
+    every = list(dict.fromkeys(line.policy for line in attacks.attacks()))
+    solved = attacks.solved_by(every, tasks()[question], DATASET).mean(1)
+    assert solved.max() < 0.35, every[int(solved.argmax())]
+
+
+def test_a_policy_copies_from_the_prompt() -> None:
+    assert attacks.apply("0{-1}{1:3}{4:}=", ["12345", "6789"]) == ["05235=", "0978="]
+    assert attacks.apply("1=", ["12", "34"]) == ["1=", "1="]
+    assert attacks.apply("{9}{:1}", ["12"]) == ["1"]
+
+
+def test_the_search_finds_the_best_constant_and_copy() -> None:
+    less_greater, labels = tasks()["less_greater"], tasks()["apply_labels"]
+    assert attacks.best_constant(less_greater, DATASET, 2) in "<>"
+    assert attacks.best_constant(labels, DATASET, 2) == "0="
+    equality = tasks()["equality"]
+    found = attacks.solved_by([attacks.best_copy(equality, DATASET, 1), "0="], equality, DATASET).mean(1)
+    assert found[0] >= found[1] > 0
+
+
+def test_a_constant_longer_than_the_list_is_found() -> None:
+    random = tasks()["random"]
+    shares = attacks.solved_by([attacks.best_constant(random, DATASET, 3), "1"], random, DATASET).mean(1)
+    assert shares[0] > shares[1]
+
+
+def test_completions_longer_than_a_program_may_be_solve_nothing() -> None:
+    equality = tasks()["equality"]
+    short = Dataset(eval_fraction=0.49, max_length=6)
+    assert not attacks.solved_by(["0="], equality, short).any()
