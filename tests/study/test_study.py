@@ -18,7 +18,7 @@ from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare, tables
 from cadmus.study.drawing import write_all
-from cadmus.study.publish import publish
+from cadmus.study.publish import publish, summary
 from cadmus.study.results import COLUMNS, collect, read
 from tests.checkout import ROOT
 
@@ -252,6 +252,13 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(config, results, tmp
     publish(tmp_path / "study.parquet", tmp_path / "root")
     assert page.read_text() == first.replace("\n\n<!--", "\n\nIt does.\n\n<!--", 1)
     assert not list((tmp_path / "root").rglob(".*"))
+
+
+def test_no_published_width_is_0(config, results, tmp_path):
+    collect(load_study(config), results, tmp_path / "study.parquet")
+    study = read(tmp_path / "study.parquet")
+    many = study._replace(rows=study.rows.with_columns(n=pl.lit(10**12, pl.Int64)))
+    assert "| tied, steps=10 | -0.2000 | **+20.0 ± 0.1** |" in summary(many)
 
 
 def test_a_page_without_marks_and_missing_runs_are_not_published(config, results, tmp_path):
