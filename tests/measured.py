@@ -2,10 +2,12 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from cadmus.common.files import replacing
+from tests.checkout import ROOT
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -16,8 +18,12 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def report(result: dict[str, Any], output: Path | None) -> None:
-    """Print a result as JSON and write it to ``output``, if there is one."""
+    """Print a result as JSON and write it to ``output``, if there is one.
+
+    Paths in the checkout are relative to it, and those in the environment begin with its name.
+    """
     text = json.dumps(result, indent=2) + "\n"
+    text = text.replace(f"{ROOT}/", "").replace(sys.prefix, Path(sys.prefix).name)
     if output:
         with replacing(output) as temporary:
             temporary.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Confidence intervals of accuracies, and their text."""
 
 from collections.abc import Iterator
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ RESAMPLES = 2_000
 _WEIGHTS_AT_ONCE = 1 << 22
 
 
-def wilson(successes: np.ndarray | int, n: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
+def wilson(successes: np.ndarray | float, n: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of the Wilson 95% interval of the fraction ``successes / n``.
 
     Arguments and results have the same shape; the results are float64. The interval is (0, 1) where ``n`` is
@@ -89,19 +89,20 @@ def gap_interval(correct: np.ndarray, programs: np.ndarray) -> tuple[float, floa
     return float(low), float(high)
 
 
-def percent(fraction: float, sign: str = "%", signed: bool = False) -> str:
-    """Format a fraction in percent with one digit, rounded half up.
+def percent(fraction: float, sign: str = "%", signed: bool = False, rounding: str = ROUND_HALF_UP) -> str:
+    """Format a fraction in percent with one digit.
 
     Args:
         fraction: rounded from its shortest decimal form, so that 0.9925 is 99.3%.
         sign: what follows the number.
         signed: write a + before positive numbers.
+        rounding: of :mod:`decimal`.
 
     >>> percent(0.9925), percent(0.0005, ""), percent(0.25, signed=True)
     ('99.3%', '0.1', '+25.0%')
     """
     # Adding 0 makes -0.0 positive.
-    number = (100 * Decimal(repr(float(fraction)))).quantize(Decimal("0.1"), ROUND_HALF_UP) + 0
+    number = (100 * Decimal(repr(float(fraction)))).quantize(Decimal("0.1"), rounding) + 0
     return f"{number:{'+' if signed and number else ''}}{sign}"
 
 
@@ -113,7 +114,7 @@ def as_text(accuracy: float | None, low: float, high: float) -> str:
     """
     if accuracy is None:
         return "none tested"
-    return f"{percent(accuracy)} [{percent(low, '')}, {percent(high, '')}]"
+    return f"{percent(accuracy)} {_bounds_as_text(low, high)}"
 
 
 def loss_as_text(loss: float, low: float, high: float) -> str:
@@ -131,8 +132,15 @@ def gap_as_text(gap: float, low: float, high: float) -> str:
     >>> gap_as_text(0.327, 0.308, 0.348)
     '+32.7 [+30.8, +34.8]'
     """
-    middle, *bounds = (percent(value, "", signed=True) for value in (gap, low, high))
-    return f"{middle} [{', '.join(bounds)}]"
+    return f"{percent(gap, '', signed=True)} {_bounds_as_text(low, high, signed=True)}"
+
+
+def _bounds_as_text(low: float, high: float, signed: bool = False) -> str:
+    """Format the bounds of an interval, which has a width as text, too."""
+    below, above = (percent(bound, "", signed) for bound in (low, high))
+    if below == above:
+        below, above = percent(low, "", signed, ROUND_FLOOR), percent(high, "", signed, ROUND_CEILING)
+    return f"[{below}, {above}]"
 
 
 def _parts(clusters: int) -> Iterator[slice]:

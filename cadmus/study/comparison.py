@@ -8,7 +8,7 @@ import polars as pl
 from cadmus.config.study import LOSSES
 from cadmus.evaluate.intervals import as_text, gap_as_text, loss_as_text, percent
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.seeds import mean_interval
+from cadmus.evaluate.seeds import mean_interval, programs_error
 from cadmus.study.results import Results
 
 _COLUMNS: dict[str, Any] = {
@@ -30,10 +30,11 @@ def compare(results: Results) -> pl.DataFrame:
     """Compare the variants by each metric of ``study.compare``.
 
     Returns:
-        metric, template, variant, seeds (number of them), mean, low, high (95% interval by Student's t),
-        difference (variant minus base, mean over the seeds of both), difference_low, difference_high,
-        baseline (mean of the best trivial baseline). Bounds are null for a single seed, differences for the
-        base and without a common seed. Variants in the order of the study.
+        metric, template, variant, seeds (number of them), mean, low, high (95% interval), difference (variant
+        minus base, mean over the seeds of both), difference_low, difference_high, baseline (mean of the best
+        trivial baseline). Intervals of accuracies are over seeds and programs, those of losses over seeds;
+        see :func:`cadmus.evaluate.seeds.mean_interval`. Bounds are null for the loss of a single seed,
+        differences for the base and without a common seed. Variants in the order of the study.
 
     """
     rows: list[dict[str, Any]] = []
@@ -46,18 +47,25 @@ def compare(results: Results) -> pl.DataFrame:
                 for (variant,), of_variant in part.group_by(["variant"], maintain_order=True)
             }
             base = values.get(results.base, {})
-            baselines = dict(part.group_by("variant").agg(pl.col("baseline").mean()).iter_rows())
+            of_variants = part.group_by("variant").agg(pl.col("baseline", "value").mean(), pl.col("n").min())
+            baselines = dict(of_variants.select("variant", "baseline").iter_rows())
+            errors = {
+                variant: [] if metric in LOSSES or n is None else [programs_error(accuracy, n)]
+                for variant, accuracy, n in of_variants.select("variant", "value", "n").iter_rows()
+            }
             for variant, by_seed in values.items():
                 row = {"metric": metric, "template": template, "variant": variant, "seeds": len(by_seed)}
-                row |= _bounds("mean", "", list(by_seed.values()))
+                row |= _bounds("mean", "", list(by_seed.values()), errors[variant])
                 common = [] if variant == results.base else sorted(by_seed.keys() & base.keys())
-                row |= _bounds("difference", "difference_", [by_seed[seed] - base[seed] for seed in common])
+                differences = [by_seed[seed] - base[seed] for seed in common]
+                of_both = errors[variant] + errors.get(results.base, [])
+                row |= _bounds("difference", "difference_", differences, of_both)
                 rows.append({**row, "baseline": baselines[variant]})
     return pl.DataFrame(rows, _COLUMNS)
 
 
-def _bounds(name: str, prefix: str, values: list[float]) -> dict[str, float | None]:
-    bounds = mean_interval(np.array(values)) if values else (None, None, None)
+def _bounds(name: str, prefix: str, values: list[float], errors: list[float]) -> dict[str, float | None]:
+    bounds = mean_interval(np.array(values), *errors) if values else (None, None, None)
     names = (name, f"{prefix}low", f"{prefix}high")
     return {
         key: None if bound is None or np.isnan(bound) else bound

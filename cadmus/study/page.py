@@ -92,7 +92,8 @@ def _figure(name: str, path: Path) -> str:
         "A scaling law fitted to the loss of the variants, with 95% intervals over variants; numbers are in "
         f"{LAW}."
         if name == LAW_FIGURE
-        else f"Means over seeds by {escape(name)}, with 95% intervals."
+        else f"Means over seeds by {escape(name)}, with 95% intervals; those of accuracies are over seeds "
+        "and test programs."
     )
     image = base64.b64encode(path.read_bytes()).decode()
     return (
@@ -106,7 +107,7 @@ def _table(metric: str, table: pl.DataFrame, results: Results) -> str:
     cells = html(table.columns, table.rows())
     return (
         f"<h2>{escape(metric.replace('_', ' '))}</h2>"
-        f"<p>{escape(results.base)}, and differences to it over the same seeds, {unit}, with 95% intervals."
-        "</p>"
+        f"<p>{escape(results.base)}, and differences to it over the same seeds, {unit}, with 95% intervals "
+        f"over seeds{'' if metric in LOSSES else ' and test programs'}.</p>"
         f"<div>{cells}</div>"
     )

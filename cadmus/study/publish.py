@@ -103,8 +103,9 @@ def _caption(study: Results, seeds: int) -> str:
         loss = f" {losses[0].replace('_', ' ')} of {of} in nats,"
     return (
         f"Means over {seeds} seeds:{loss} {shown} in percent. {escape(study.base)} has its mean, the others "
-        "the difference to it over the same seeds, in percentage points, with the half-width of the 95% "
-        "interval. Bold: the interval excludes 0; of many such cells, one in twenty does by chance."
+        "the difference to it over the same seeds, in percentage points. ± is the half-width of the 95% "
+        "interval, over seeds and test programs for accuracies and over seeds for losses. Bold: the interval "
+        "excludes 0; of many such cells, up to one in twenty does by chance."
     )
 
 
@@ -148,7 +149,7 @@ def _cell(row: dict[str, object] | None) -> str:
     text = f"{scale * mean:{'' if is_base else '+'}.{digits}f}"
     if not isinstance(low, float) or not isinstance(high, float):
         return text
-    text += f" ± {scale * (high - low) / 2:.{digits}f}"
+    text += f" ± {max(scale * (high - low) / 2, 0.1**digits):.{digits}f}"
     return f"**{text}**" if not is_base and low * high > 0 else text
 
 

@@ -14,7 +14,15 @@ from cadmus import experiments
 from cadmus.common.provenance import commit
 from cadmus.config import digest, parse_json
 from cadmus.config.fields import STRICT, Above0
-from cadmus.config.study import HELD_OUT_LOSS, LONGEST_NAME, TRAINING_LOSSES, Run, StudyRuns, level_text
+from cadmus.config.study import (
+    HELD_OUT_LOSS,
+    LONGEST_NAME,
+    LOSSES,
+    TRAINING_LOSSES,
+    Run,
+    StudyRuns,
+    level_text,
+)
 from cadmus.errors import InputError, reading, suggest
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import read_results, write_results
@@ -41,8 +49,8 @@ COLUMNS: dict[str, Any] = {
 
 The column template has the question or, of the comparison grid, the region; baseline is the value of the best
 trivial baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds
-are those of the training, whose results are in directory. A column per factor, with its levels as text,
-follows.
+are those of the training, whose results are in directory, a path in the directory of all results. A column
+per factor, with its levels as text, follows.
 """
 TRAINING = "train"
 """Experiment of the losses of a training."""
@@ -162,6 +170,9 @@ def read(path: Path) -> Results:
     for name, length in rows.select(pl.col(pl.String).str.len_chars().max()).row(0, named=True).items():
         if (length or 0) > LONGEST_NAME:
             raise InputError(f"{path}: {name}: length must be at most {LONGEST_NAME}, got {length:,}; {_FIX}")
+    accuracies = rows.filter(~pl.col("metric").is_in(LOSSES))["value"]
+    if (accuracies > 1).any():
+        raise InputError(f"{path}: value: accuracies must be at most 1, got {accuracies.max()!r}; {_FIX}")
     found = sorted(rows["metric"].unique())
     for metric in described["compare"]:
         if metric not in found:
@@ -219,7 +230,7 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
         "programs": steps["programs"][-1],
         "flops": steps["flops"][-1],
         "seconds": steps["seconds"][-1],
-        "directory": str(training),
+        "directory": run.training,
     }
     schema = {**COLUMNS, **dict.fromkeys(study.factors, pl.String)}
     return pl.DataFrame([{**common, **row} for row in found], schema)

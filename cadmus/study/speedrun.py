@@ -12,7 +12,7 @@ from cadmus.common.tables import escape, markdown
 from cadmus.errors import InputError, reading
 from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.seeds import mean_interval
+from cadmus.evaluate.seeds import mean_interval, programs_error
 from cadmus.study.results import read
 
 TARGET = 0.97
@@ -84,7 +84,7 @@ def add_record(results: Path, change: str, root: Path) -> dict[str, Any]:
 
     Returns:
         The row, see :data:`COLUMNS`: flops and seconds are of one training, means over the seeds; low and
-        high are the 95% interval over the seeds.
+        high are the 95% interval over seeds and programs.
 
     Raises:
         InputError: the study has several variants, fewer than three seeds, or lacks a question; or the
@@ -99,11 +99,13 @@ def add_record(results: Path, change: str, root: Path) -> dict[str, Any]:
         raise InputError(
             f"{results}: a record needs next_token of {len(QUESTIONS)} questions for at least {SEEDS} seeds"
         )
-    gaps = [name for name in ("baseline", "flops", "seconds") if asked[name].has_nulls()]
+    gaps = [name for name in ("n", "baseline", "flops", "seconds") if asked[name].has_nulls()]
     if gaps:
         raise InputError(f"{results}: {gaps[0]}: is missing in some rows; collect the study again")
-    mean, low, high = mean_interval(by_seed["value"].to_numpy())
-    by_question = dict(asked.group_by("template").agg(pl.col("value").mean()).iter_rows())
+    of_questions = asked.group_by("template").agg(pl.col("value").mean(), pl.col("n").min())
+    errors = (programs_error(accuracy, n) / len(QUESTIONS) for _, accuracy, n in of_questions.iter_rows())
+    mean, low, high = mean_interval(by_seed["value"].to_numpy(), *errors)
+    by_question = dict(of_questions.select("template", "value").iter_rows())
     row = {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": study.commit,

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadmus.evaluate.intervals import RESAMPLES, as_text, bootstrap, gap_interval, percent, resampled, wilson
+from cadmus.evaluate.intervals import (
+    RESAMPLES,
+    as_text,
+    bootstrap,
+    gap_as_text,
+    gap_interval,
+    percent,
+    resampled,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +85,9 @@ def test_accuracy_as_text() -> None:
     assert as_text(0.5, 0.25, 1.0) == "50.0% [25.0, 100.0]"
     assert as_text(0.8605, 0.84449, 0.9925) == "86.1% [84.4, 99.3]"
     assert as_text(None, 0.0, 1.0) == "none tested"
+    # An interval has a width as text, too.
+    assert as_text(0.0, 0.0, 0.0004) == "0.0% [0.0, 0.1]"
+    assert gap_as_text(0.1, 0.0999, 0.1001) == "+10.0 [+9.9, +10.1]"
 
 
 def single(right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,11 +13,12 @@ from cadmus.cli.study import study as command
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
 from cadmus.evaluate.results import write_results
+from cadmus.evaluate.seeds import programs_error
 from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare, tables
 from cadmus.study.drawing import write_all
-from cadmus.study.publish import publish
+from cadmus.study.publish import publish, summary
 from cadmus.study.results import COLUMNS, collect, read
 from tests.checkout import ROOT
 
@@ -117,6 +118,7 @@ def test_the_results_are_tidy(config, results, tmp_path):
     assert (row["template"], row["value"], row["n"], row["baseline"]) == ("equality", 0.75, 40, 0.0)
     assert (row["flops"], row["seconds"], row["programs"]) == (60e9, 60.0, 480)
     assert row["parameters"] == parameter_count(study.runs[-1].config.model)
+    assert row["directory"] == study.runs[-2].training
     (row,) = found.rows.filter(
         variant="base, steps=10", seed=0, experiment="grid", template="inside"
     ).to_dicts()
@@ -157,9 +159,11 @@ def test_the_comparison_pairs_seeds(config, results, tmp_path):
     assert row["seeds"] == 3
     assert row["mean"] == pytest.approx(0.75)
     assert row["low"] < 0.7 < 0.8 < row["high"]
-    # All seeds differ by the same amount, so the paired interval has no width.
-    bounds = row["difference_low"], row["difference"], row["difference_high"]
-    assert bounds == pytest.approx((0.2, 0.2, 0.2))
+    # All seeds differ by the same amount, so the interval is that of the 40 programs alone.
+    assert row["difference"] == pytest.approx(0.2)
+    half = np.hypot(programs_error(0.55, 40), programs_error(0.75, 40))
+    assert row["difference_high"] - 0.2 == pytest.approx(half)
+    assert 0.2 - row["difference_low"] == pytest.approx(half)
     (base,) = compared.filter(variant="base, steps=10", metric="solved").to_dicts()
     assert base["difference"] is None
 
@@ -200,9 +204,11 @@ def test_missing_runs_are_named_and_the_others_compared(config, results, tmp_pat
     found = read(tmp_path / "study.parquet")
     assert found.missing == missing
     compared = compare(found).filter(metric="solved", variant="tied, steps=20")
-    # Seeds 1 of both.
     assert compared["seeds"].to_list() == [2]
-    assert compared["difference_low"].to_list() == [None]
+    # One common seed has the interval of the programs, and a loss none.
+    assert compared["difference_low"].to_list() == pytest.approx([-0.017], abs=1e-3)
+    losses = compare(found).filter(metric="completion_loss", variant="tied, steps=20")
+    assert losses["difference_low"].to_list() == [None]
     write_all(tmp_path / "study.parquet", tmp_path / "demo")
     page = (tmp_path / "demo" / PAGE).read_text()
     assert "tied, steps=20, seed 2: train: NaN loss" in page
@@ -234,8 +240,9 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(config, results, tmp
     assert page == tmp_path / "root/docs/findings/demo.md"
     first = page.read_text()
     assert first.startswith("# Does it <learn>?\n\n<!-- results")
-    assert "| base, steps=10 | 0.4500 ± 0.1242 | 55.0 ± 12.4 |" in first
-    assert "| tied, steps=10 | **-0.2000 ± 0.0000** | **+20.0 ± 0.0** |" in first
+    assert "| base, steps=10 | 0.4500 ± 0.1242 | 55.0 ± 19.6 |" in first
+    # The seeds differ by the same amount: this says nothing about a loss, and 40 programs are few.
+    assert "| tied, steps=10 | -0.2000 | +20.0 ± 21.5 |" in first
     assert "| best baseline |  | 0.0 |" in first
     linked = re.findall(r"\(\.\./(results/\S+)\)", first)
     assert len(linked) == 4
@@ -245,6 +252,13 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(config, results, tmp
     publish(tmp_path / "study.parquet", tmp_path / "root")
     assert page.read_text() == first.replace("\n\n<!--", "\n\nIt does.\n\n<!--", 1)
     assert not list((tmp_path / "root").rglob(".*"))
+
+
+def test_no_published_width_is_0(config, results, tmp_path):
+    collect(load_study(config), results, tmp_path / "study.parquet")
+    study = read(tmp_path / "study.parquet")
+    many = study._replace(rows=study.rows.with_columns(n=pl.lit(10**12, pl.Int64)))
+    assert "| tied, steps=10 | -0.2000 | **+20.0 ± 0.1** |" in summary(many)
 
 
 def test_a_page_without_marks_and_missing_runs_are_not_published(config, results, tmp_path):
@@ -275,7 +289,7 @@ def test_the_table_has_the_base_and_differences_to_it(config, results, tmp_path)
         "tied, steps=20",
         "best baseline",
     ]
-    assert solved["tied, steps=10"].to_list() == ["+20.0 [+20.0, +20.0]"]
+    assert solved["tied, steps=10"].to_list() == ["+20.0 [-1.5, +41.5]"]
     assert solved["base, steps=10"][0].startswith("55.0% [")
     assert solved["best baseline"].to_list() == ["0.0%"]
 
@@ -318,6 +332,15 @@ def test_long_text_in_results_is_an_error(config, results, tmp_path):
     with pytest.raises(
         InputError, match=r"study\.parquet: variants: length must be at most 300, got 100,000"
     ):
+        read(path)
+
+
+def test_an_accuracy_above_1_is_an_error(config, results, tmp_path):
+    path = tmp_path / "study.parquet"
+    collect(load_study(config), results, path)
+    rows = pl.read_parquet(path).with_columns(value=pl.col("value") + 1)
+    write_results(rows, path, pl.read_parquet_metadata(path))
+    with pytest.raises(InputError, match=r"study\.parquet: value: accuracies must be at most 1, got 1\.9"):
         read(path)
 
 
