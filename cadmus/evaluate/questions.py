@@ -123,8 +123,8 @@ def _definition_is_last(programs: Programs) -> np.ndarray:
 _COMPARATOR = "it is the comparator that holds, and nothing else"
 _ANSWER = (
     "it writes the value that the prompt leaves, a decimal number or a sequence of them, and compares the "
-    "two with `=` or `Y`, and the outputs are those of the reference. No other arithmetic is allowed, because "
-    "it could repeat the query of the prompt"
+    "two with `=` or `Y`, and the outputs are those of the reference. No other arithmetic is allowed, as it "
+    "could repeat the query of the prompt"
 )
 _BEFORE_THE_ANSWER = "before the answer, unless the prompt is its own answer"
 
