@@ -24,13 +24,14 @@ class Settings(Section):
 def measure(subject: Subject) -> "pl.DataFrame":
     """Complete test programs and grade them by execution.
 
-    Four trivial baselines are graded as well.
+    The baselines are graded as well.
 
     Table 3, accuracy by length and by examples, and the page of failures are drawn from the results.
     """
     import polars as pl
 
-    from cadmus.evaluate.baselines import Learned, grade_baselines
+    from cadmus.evaluate.baselines import grade_baselines
+    from cadmus.evaluate.learned import Learned
 
     dataset = subject.config.dataset
     tasks = ask(subject, subject.config.evaluate.completions.programs)
