@@ -13,6 +13,7 @@ from cadmus.common.files import replacing
 from cadmus.config import TEMPLATES, Config
 from cadmus.docgen import hub
 from cadmus.errors import InputError, naming, reading
+from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.questions import definitions, title
 from cadmus.evaluate.results import METRICS, accuracy_by, read_results
@@ -93,17 +94,16 @@ when executed, the model ended it, the completion drops nothing from the stack, 
 
 $questions
 
-The baselines are graded alike: nothing at all, the one instruction that solves most, the most frequent
-completion in training, and a 5-gram model. *Gap*: points between the model and the best of them. *Exact*:
-the completion is that of the test program. *Next token*: its first instruction is. *Verified*, the lenient
-figure: everything but the answer.
+${below}The baselines are graded alike: $baselines. *Gap*: points between the model and the best of them.
+*Exact*: the completion is that of the test program. *Next token*: its first instruction is. *Verified*, the
+lenient figure: everything but the answer.
 
 $accuracy
 
 ## Limits
 
 - A likely program need not be true; `cadmus complete` and `cadmus run` execute it to find out.
-- Least above the best baseline: *$weakest*, $worst solved, a gap of $gap points.
+- Smallest gap to the best baseline: *$weakest*, $worst solved, a gap of $gap points.
 - Never seen: compared values outside [$low, $high] and programs of more than $max_length instructions.
 - It knows the instruction set `$isa_digest` only: no other language, and no text.
 - A random program has many true completions, so its next token is hardly predictable.
@@ -144,7 +144,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
     solved = accuracies.filter(policy="model", metric="solved")
     if solved["gap"].has_nulls():
         raise InputError(f"{completions}: policy: has no baselines; evaluate again")
-    # Where a constant is always right, no gap is above 0.
+    # Where a baseline is always right, no gap is above 0.
     beatable = solved.filter(pl.col("accuracy") - pl.col("gap") < 1)
     worst = (beatable if len(beatable) else solved).sort("gap").row(0, named=True)
     ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
@@ -190,6 +190,8 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         questions="\n".join(
             f"- *{name}*, the prompt ends {prompt}: {condition}." for name, prompt, condition in definitions()
         ),
+        below=f"{sentence}\n\n" if (sentence := table3_accuracy.below(accuracies)) else "",
+        baselines=", ".join(name.lower() for name in BASELINES.values()),
         weakest=title(worst["question"]),
         worst=as_text(worst["accuracy"], worst["low"], worst["high"]),
         gap=percent(worst["gap"], "", signed=True),

@@ -14,7 +14,7 @@ from cadmus.errors import InputError, reading
 
 BEGIN, END = "<!-- results: written by `cadmus readme` -->", "<!-- /results -->"
 SOLVED = (
-    "*Solved* programs are true and answer the question; the gap is to the best of four trivial baselines. "
+    "*Solved* programs are true and answer the question; the gap is to the best baseline. "
     "[What counts as solved](docs/grading.md) defines both."
 )
 # Tables, in the order of the page of a run.
@@ -167,11 +167,24 @@ def _with_results(text: str, run: dict[str, Any], tables: Path, published: Path,
     before, rest = text.split(BEGIN)
     place = published.relative_to(root).as_posix()
     end = f"[All questions and figures]({place}). [What counts as solved](docs/grading.md)."
-    return "\n\n".join([before + BEGIN, _summary(tables), f"{_origin(run)} {end}", END + rest.split(END)[1]])
+    parts = [before + BEGIN, *_below(tables), _summary(tables), f"{_origin(run)} {end}"]
+    return "\n\n".join([*parts, END + rest.split(END)[1]])
+
+
+def _below(tables: Path) -> list[str]:
+    """Return the sentence on questions below the best baseline, if there are any."""
+    import polars as pl
+
+    from cadmus.figures import table3_accuracy
+
+    path = tables / "table3_accuracy.csv"
+    with reading(path, _FIX):
+        sentence = table3_accuracy.below(pl.read_csv(path))
+    return [sentence] if sentence else []
 
 
 def _summary(tables: Path) -> str:
-    """Return the rows of the README with their best trivial baseline and the paper's accuracy."""
+    """Return the rows of the README with their best baseline and the paper's accuracy."""
     import polars as pl
 
     from cadmus.common.tables import markdown
@@ -185,17 +198,19 @@ def _summary(tables: Path) -> str:
         if not found or found[0]["paper"] is None:
             raise InputError(f"{path}: {', '.join(asked.values())}: is missing; {_FIX}")
         model, *baselines = found
-        best = max([row["accuracy"] for row in baselines] or [model["best_constant"]])
+        best = max(
+            [row["accuracy"] for row in baselines if row["accuracy"] is not None] or [model["best_constant"]]
+        )
         accuracy = as_text(model["accuracy"], model["low"], model["high"])
         lines.append([title, accuracy, percent(best), percent(model["paper"])])
-    return markdown(["Task", "Solved", "Best trivial baseline", "Paper, 280M parameters"], lines).rstrip()
+    return markdown(["Task", "Solved", "Best baseline", "Paper, 280M parameters"], lines).rstrip()
 
 
 def results_page(published: Path, root: Path) -> str:
     """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
     from cadmus.experiments import figures
 
-    parts = [f"# The run {published.name}", _origin(_read_published(published)), SOLVED]
+    parts = [f"# The run {published.name}", _origin(_read_published(published)), *_below(published), SOLVED]
     for name in TABLES:
         parts += [figures()[name].caption, _table(name, published)]
     for name, figure in figures().items():

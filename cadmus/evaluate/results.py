@@ -190,10 +190,11 @@ def best_baseline(accuracies: pl.DataFrame, metric: str = "solved") -> pl.DataFr
     """Return the rows of the baseline with the highest accuracy over all rows: none without baselines.
 
     Args:
-        accuracies: from :func:`accuracy_by`, of one question.
+        accuracies: from :func:`accuracy_by`, of one question; null for absent baselines.
         metric: one of :data:`METRICS`, whose rows are returned.
     """
-    of_baselines = accuracies.filter(pl.col("policy") != "model", metric=metric)
+    present = pl.col("accuracy").is_not_null()
+    of_baselines = accuracies.filter(pl.col("policy") != "model", present, metric=metric)
     best = (
         of_baselines.group_by("policy", maintain_order=True)
         .agg((pl.col("correct").sum() / pl.col("programs").sum()).alias("accuracy"))

@@ -3,11 +3,10 @@
 import polars as pl
 
 from cadmus.errors import InputError
-from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.results import METRICS, accuracy_by, gaps_by
-from cadmus.figures import reported
+from cadmus.evaluate.results import METRICS, accuracy_by, best_baseline, gaps_by
+from cadmus.figures import reported, tables
 
 COLUMNS = (("policy", "template", "question", "asked", "training_programs", *METRICS),)
 
@@ -18,7 +17,7 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
     Returns:
         question, policy, metric, programs, correct, accuracy, low, high, training_programs, paper (accuracy,
         null if the paper has none), and for the model gap, gap_low and gap_high (accuracy minus that of the
-        best baseline).
+        best baseline). Of a baseline that is absent from a question, the counts and accuracies are null.
     """
     asked = completions.group_by("question").agg(pl.col("template").n_unique()).filter(pl.col("template") > 1)
     if len(asked):
@@ -38,8 +37,14 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
     )
     trained = dict(completions.group_by("template").agg(pl.col("training_programs").max()).iter_rows())
     paper = {name: accuracy for name, (_, accuracy) in reported.TABLE3.items()}
+    accuracies = accuracy_by(completions, "template", "question")
+    policies = accuracies.select(pl.col("policy").unique(maintain_order=True))
+    asked_of_all = accuracies.select("template", "question", "metric").unique(maintain_order=True)
+    absent = asked_of_all.join(policies, how="cross").join(
+        accuracies, ["question", "policy", "metric"], "anti", maintain_order="left"
+    )
     return (
-        accuracy_by(completions, "template", "question")
+        pl.concat([accuracies, absent], how="diagonal")
         .with_columns(
             pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
             pl.col("template").replace_strict(paper, default=None, return_dtype=pl.Float64).alias("paper"),
@@ -64,21 +69,45 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
+def below(results: pl.DataFrame) -> str:
+    """Return a sentence that names the questions on which the model is below the best baseline.
+
+    Args:
+        results: from :func:`data`.
+
+    Returns:
+        An empty text if no interval of a gap is below 0.
+    """
+    found = results.filter(pl.col("gap_high") < 0, pl.col("metric").is_in(["solved", "fits"]))
+    if found.is_empty():
+        return ""
+    texts = [
+        f"*{_name(row['question'], row['metric'])}*, {percent(row['accuracy'])} against "
+        + tables.best_accuracy(best_baseline(results.filter(question=row["question"]), row["metric"]))
+        for row in found.iter_rows(named=True)
+    ]
+    return f"The model is below the best baseline on {'; '.join(texts)}."
+
+
+def _name(question: str, metric: str) -> str:
+    return title(question) if metric == "solved" else f"{title(question)}, {METRICS[metric].lower()}"
+
+
 def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
-    """Return a row of the table: one metric of a question beside that of the baselines."""
-    (model,) = results.filter(policy="model", metric=metric).to_dicts()
-    keys = results.select(pl.concat_str("policy", "metric", separator=" ")).to_series()
-    accuracy = dict(zip(keys, map(percent, results["accuracy"]), strict=True))
-    gap = "" if model["gap"] is None else gap_as_text(model["gap"], model["gap_low"], model["gap_high"])
-    solved = metric == "solved"
+    """Return a row of the table: one metric of a question, with the best baseline."""
+    model = {row["metric"]: row for row in results.filter(policy="model").iter_rows(named=True)}
+    shown = model[metric]
+    gap = ""
+    if shown["gap"] is not None:
+        gap = gap_as_text(shown["gap"], shown["gap_low"], shown["gap_high"])
+        gap += ", below" if shown["gap_high"] < 0 else ""
+    also = ("exact", "next_token", "verified")
     return {
-        "Sub-problem": title(question) if solved else f"{title(question)}, {METRICS[metric].lower()}",
-        "Tested": f"{model['programs']:,}",
-        "Solved": as_text(model["accuracy"], model["low"], model["high"]),
-        "Paper": "" if model["paper"] is None else percent(model["paper"]),
-        "Gap to the best": gap,
-        **{heading: accuracy.get(f"{policy} {metric}", "") for policy, heading in BASELINES.items()},
-        "Exact": accuracy.get("model exact", "") if solved else "",
-        "Next token": accuracy.get("model next_token", "") if solved else "",
-        "Verified": accuracy.get("model verified", "") if solved else "",
+        "Sub-problem": _name(question, metric),
+        "Tested": f"{shown['programs']:,}",
+        "Solved": as_text(shown["accuracy"], shown["low"], shown["high"]),
+        "Paper": "" if shown["paper"] is None else percent(shown["paper"]),
+        "Best baseline": tables.best_accuracy(best_baseline(results, metric)),
+        "Gap": gap,
+        **{METRICS[name]: percent(model[name]["accuracy"]) if metric == "solved" else "" for name in also},
     }

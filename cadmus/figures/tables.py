@@ -7,6 +7,7 @@ import polars as pl
 
 from cadmus.common.files import replacing
 from cadmus.common.tables import escape, latex, markdown, plain
+from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.intervals import percent
 
 
@@ -26,8 +27,11 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def best_accuracy(best: pl.DataFrame) -> str:
-    """Return the accuracy of a best baseline in percent: empty without baselines."""
-    return percent(best["accuracy"][0]) if len(best) else ""
+    """Return the accuracy of a best baseline in percent, and its name: "none" without baselines."""
+    if best.is_empty():
+        return "none"
+    name = BASELINES.get(best["policy"][0], best["policy"][0])
+    return f"{percent(best['accuracy'][0])} ({name.lower()})"
 
 
 def save(table: pl.DataFrame, data: pl.DataFrame, paths: Sequence[Path]) -> None:

@@ -15,11 +15,16 @@ from cadmus.dataset.reader import read_split
 from cadmus.dataset.shards import plan
 from cadmus.dataset.writer import write_shard
 from cadmus.errors import InputError
-from cadmus.evaluate import baselines
-from cadmus.evaluate.baselines import BASELINES, Learned, grade_baselines
+from cadmus.evaluate import learned as learning
+from cadmus.evaluate.baselines import BASELINES, grade_baselines
 from cadmus.evaluate.grading import Task, tasks_of
+from cadmus.evaluate.learned import Learned
+from cadmus.evaluate.linear import Linear
+from cadmus.evaluate.lookup import first_that_holds, leaves_ones
 from cadmus.evaluate.ngrams import NGrams
 from cadmus.programs import Programs, Samples
+from cadmus.vm.compiled import verdicts
+from cadmus.vm.reference import Number, run
 
 CONFIG = """
 name: tiny
@@ -32,6 +37,9 @@ dataset:
 model: {layers: 1, width: 8, heads: 2, mlp: 16}
 train: {steps: 1}
 """
+
+
+COMPARISONS = {"equality_comparator", "less_greater", "subroutines"}
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +69,8 @@ def learned(monkeypatch: pytest.MonkeyPatch, tasks: list[Task], *shards: Samples
         assert (directory, split) == (Path("dataset"), "train")
         return [*shards]
 
-    monkeypatch.setattr(baselines, "read_manifest", lambda _: {"files": files})
-    monkeypatch.setattr(baselines, "stream_split", stream)
+    monkeypatch.setattr(learning, "read_manifest", lambda _: {"files": files})
+    monkeypatch.setattr(learning, "stream_split", stream)
     return Learned(Path("dataset"), tasks)
 
 
@@ -79,12 +87,12 @@ def test_the_most_frequent_completion_of_each_question(monkeypatch) -> None:
     ]
     tasks = tasks_of(Samples.concat(test))
     found = learned(monkeypatch, tasks, *train)
-    assert found.most_frequent == {
-        "equality": "5=",
-        "equality_comparator": "=",
+    assert found.frequent == {
+        "equality": ["5=", "7="],
+        "equality_comparator": ["="],
         # Of equals the first in the alphabet; without training programs nothing.
-        "less_greater": "<",
-        "apply_labels": "",
+        "less_greater": ["<", ">"],
+        "apply_labels": [],
     }
     expected = NGrams()
     expected.count(Programs.from_strings(text for shard in train for text in shard.programs.to_strings()))
@@ -130,7 +138,6 @@ def test_baselines_complete_as_they_say(monkeypatch) -> None:
     train = [samples_of("less_greater", "43>", "53>", "23<", prompt_length=2)]
     tasks = tasks_of(Samples.concat(test))
     graded = grade_baselines(tasks, learned(monkeypatch, tasks, *train), Dataset())
-    assert graded["policy"].unique(maintain_order=True).to_list() == list(BASELINES)
     by_question = graded.group_by("question", "policy", maintain_order=True).agg("completion", "solved")
     rows = {(question, policy): rest for question, policy, *rest in by_question.rows()}
     assert rows["less_greater", "ends_at_once"] == [[""] * 4, [False] * 4]
@@ -142,6 +149,85 @@ def test_baselines_complete_as_they_say(monkeypatch) -> None:
     assert rows["apply_labels", "constant"] == [["!"] * 3, [True, False, False]]
     # No instruction solves it; then the first is taken.
     assert rows["complete_algorithm", "constant"] == [["0"], [False]]
+    # Of the questions without training programs, nothing is learned.
+    assert {policy for question, policy in rows if question != "less_greater"} == {
+        "ends_at_once",
+        "constant",
+        "ngram",
+    }
+    assert {policy for question, policy in rows if question == "less_greater"} == {*BASELINES} - {"lookup"}
+
+
+def test_lookup_takes_the_most_frequent_completion_that_makes_the_program_true(monkeypatch) -> None:
+    # The rarest solves the second; after the third only what drops is true; the fourth is too long.
+    test = samples_of(
+        "complete_algorithm", r"2f4=\2*;", r"2f5=\3+;", r"2f9=\7+;", r"22f4=\2*;", prompt_length=[4, 4, 4, 5]
+    )
+    train = samples_of(
+        "complete_algorithm",
+        *[r"3f5=\2+;"] * 3,
+        *[r"1f2=\2*;"] * 2,
+        r"1f4=\3+;",
+        r"2f9=\_9;",
+        prompt_length=4,
+    )
+    tasks = tasks_of(test)
+    graded = grade_baselines(tasks, learned(monkeypatch, tasks, train), Dataset(max_length=8))
+    lookup = graded.filter(policy="lookup")
+    assert lookup["completion"].to_list() == [r"\2+;", r"\3+;", r"\2+;", r"\2+"]
+    assert lookup["ended"].to_list() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("holds", [verdicts, leaves_ones])
+def test_the_first_candidate_that_holds_is_that_of_a_search_one_by_one(monkeypatch, holds) -> None:
+    monkeypatch.setattr("cadmus.evaluate.lookup._AT_ONCE", 10)
+    rng = np.random.default_rng(0)
+    prompts, candidates = (
+        Programs.from_strings("".join(rng.choice([*"123+-=<!"], rng.integers(1, 5))) for _ in range(40))
+        for _ in range(2)
+    )
+    found = first_that_holds(prompts, candidates, 7, holds)
+    assert (found < 0).any()
+    assert (found > 0).any()
+
+    def right(text: str) -> bool:
+        result = run(text)
+        return result.true and (holds is verdicts or set(result.outputs) == {Number(1)})
+
+    for prompt, row in zip(prompts.to_strings(), found, strict=True):
+        full = [prompt + candidate for candidate in candidates.to_strings()]
+        assert row == next((i for i, text in enumerate(full) if len(text) <= 7 and right(text)), -1)
+
+
+def test_the_linear_baseline_reads_tokens_by_place() -> None:
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice([*"0123456789+*"], rng.integers(2, 7))) for _ in range(3_000)]
+    prompts = Programs.from_strings(texts)
+    # The last token but one decides; the first class is an operator's.
+    completions = Programs.from_strings("<" if text[-2] in "+*" else ">=" for text in texts)
+    for operators_only in (False, True):
+        fitted = Linear(prompts, completions, operators_only)
+        assert fitted.complete(prompts).to_strings() == completions.to_strings()
+    # Literals are all alike to the operators, and a prompt may be longer than those of training.
+    assert fitted.complete(Programs.from_strings(["1" * 20 + "+1", "77"])).to_strings() == ["<", ">="]
+    parity = Programs.from_strings("=" if text[-1] in "02468" else "<" for text in texts)
+    digits = [i for i, text in enumerate(texts) if text[-1].isdigit()]
+    for operators_only, least, most in ((False, 1, 1), (True, 0.4, 0.7)):
+        fitted = Linear(prompts.take(np.array(digits)), parity.take(np.array(digits)), operators_only)
+        ours = fitted.complete(prompts.take(np.array(digits))).to_strings()
+        right = np.mean(
+            [a == b for a, b in zip(ours, parity.take(np.array(digits)).to_strings(), strict=True)]
+        )
+        assert least <= right <= most
+
+
+def test_answers_are_cut_off_at_the_maximum_length(monkeypatch) -> None:
+    test = samples_of("less_greater", "12+12+<", "12<", prompt_length=[6, 2])
+    train = samples_of("less_greater", "12<", prompt_length=2)
+    tasks = tasks_of(test)
+    graded = grade_baselines(tasks, learned(monkeypatch, tasks, train), Dataset(max_length=6))
+    for policy in ("constant", "most_frequent", "linear", "operators"):
+        assert graded.filter(policy=policy)["ended"].to_list() == [False, True]
 
 
 def test_learning_reads_the_training_split_alone(dataset, tmp_path) -> None:
@@ -160,13 +246,20 @@ def test_learning_reads_the_training_split_alone(dataset, tmp_path) -> None:
         rows, lengths = task.question.cut(shard)
         texts = [programs[of[row]][length:] for row, length in zip(rows, lengths, strict=True)]
         counts = Counter(texts)
-        assert counts[learned.most_frequent[task.name]] == max(counts.values())
+        assert [counts[text] for text in learned.frequent[task.name]] == sorted(counts.values(), reverse=True)
+        prompts = [programs[of[row]][:length] for row, length in zip(rows, lengths, strict=True)]
+        assert learned.prompts[task.name].to_strings() == prompts
+        assert learned.completions[task.name].to_strings() == texts
     expected = NGrams()
     expected.count(train.programs)
     for left, right in zip(learned.ngrams.likeliest(), expected.likeliest(), strict=True):
         np.testing.assert_array_equal(left, right)
     graded = grade_baselines(tasks, learned, run.dataset)
-    assert graded.height == len(BASELINES) * sum(len(task.programs) for task in tasks)
+    answered = graded.group_by("policy").agg(pl.len()).rows()
+    everyone = sum(len(task.programs) for task in tasks)
+    comparisons = sum(len(task.programs) for task in tasks if task.name in COMPARISONS)
+    less = {"operators": comparisons, "lookup": everyone - comparisons}
+    assert dict(answered) == {**dict.fromkeys(BASELINES, everyone), **less}
     accuracy = dict(
         graded.filter(question="equality_comparator").group_by("policy").agg(pl.col("solved").mean()).rows()
     )

@@ -1,6 +1,7 @@
 """Figures, tables and pages, drawn from tiny results: valid and reproducible."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -349,8 +350,8 @@ def test_table3_has_baselines_and_the_accuracies_of_the_paper(tmp_path) -> None:
     assert list(rows)[-2:] == ["complete algorithm", "complete algorithm, fits examples"]
     assert rows["complete algorithm"]["Paper"] == "96.0%"
     assert rows["random"]["Solved"].startswith("75.0% [")
-    assert {rows["random"][heading] for heading in BASELINES.values()} == {"25.0%"}
-    assert rows["random"]["Gap to the best"].startswith("+50.0 [+")
+    assert rows["random"]["Best baseline"] == "25.0% (ends at once)"
+    assert rows["random"]["Gap"].startswith("+50.0 [+")
     numbers = pl.read_csv(tmp_path / "table3_accuracy.csv")
     names = ("question", "policy", "metric")
     assert all(numbers.schema[column].is_numeric() for column in numbers.columns if column not in names)
@@ -358,6 +359,28 @@ def test_table3_has_baselines_and_the_accuracies_of_the_paper(tmp_path) -> None:
     assert (random["programs"], random["correct"], random["accuracy"]) == (400, 300, 0.75)
     assert (random["gap"], random["paper"], random["training_programs"]) == (0.5, 0.92, 1000)
     assert set(numbers.filter(metric="fits")["question"]) == {"complete_algorithm"}
+
+
+def test_table3_names_what_is_below_the_best_baseline_and_what_is_absent() -> None:
+    from cadmus.figures import table3_accuracy
+
+    # Lookup solves all random programs and is absent elsewhere.
+    lookup = (pl.col("policy") == "lookup") & (pl.col("question") == "random")
+    graded = (
+        completions()
+        .filter((pl.col("policy") != "lookup") | lookup)
+        .with_columns(solved=pl.col("solved") | lookup)
+    )
+    results = table3_accuracy.data(graded)
+    absent = results.filter(policy="lookup", question="equality", metric="solved")
+    assert absent.select("programs", "correct", "accuracy").row(0) == (None, None, None)
+    (row,) = table3_accuracy.table(graded).filter(pl.col("Sub-problem") == "random").to_dicts()
+    assert row["Best baseline"] == "100.0% (lookup)"
+    assert re.fullmatch(r"-25\.0 \[-.*, -.*\], below", row["Gap"])
+    assert table3_accuracy.below(results) == (
+        "The model is below the best baseline on *random*, 75.0% against 100.0% (lookup)."
+    )
+    assert table3_accuracy.below(table3_accuracy.data(completions())) == ""
 
 
 def test_tables_of_completions(tmp_path) -> None:
@@ -373,7 +396,7 @@ def test_tables_of_completions(tmp_path) -> None:
     assert set(unseen["Solved, seen"]) == {"none tested"}
     examples = accuracy_by_examples.table(completions())
     assert examples["Examples"].to_list() == ["0"]
-    assert examples["Best baseline, solved"].to_list() == ["25.0%"]
+    assert examples["Best baseline, solved"].to_list() == ["25.0% (ends at once)"]
     assert accuracy_by_examples.table(completions().filter(question="random")).is_empty()
 
 

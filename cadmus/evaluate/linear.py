@@ -1,0 +1,86 @@
+"""Multinomial logistic regression from the tokens of a prompt to its completion: it executes nothing.
+
+A feature is a token at a place, counted from either end of the prompt, so that prompts of several lengths
+line up. A class is one of the most frequent completions. The regression is fitted by Adam without a penalty.
+
+Shape suffixes: N prompts, P places, C classes.
+"""
+
+from collections import Counter
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy, embedding_bag
+
+from cadmus import isa
+from cadmus.model.parallel import one_thread
+from cadmus.model.tokens import TOKEN_OF_BYTE
+from cadmus.programs import Programs
+
+CLASSES = 100
+"""Most frequent completions that a regression distinguishes."""
+_EPOCHS = 5
+_BATCHES = 50
+_LEARNING_RATE = 0.1
+"""At first; it decays to 0."""
+_LITERALS = np.array([row.group == "literals" for row in isa.INSTRUCTIONS])
+
+
+class Linear:
+    """A fitted regression.
+
+    Args:
+        prompts: of training programs, at least one.
+        completions: theirs; programs with another than the :data:`CLASSES` most frequent are dropped.
+        operators_only: whether all literals are one token, which leaves only the other instructions.
+    """
+
+    def __init__(self, prompts: Programs, completions: Programs, operators_only: bool = False) -> None:
+        texts = completions.to_strings()
+        self._classes = [text for text, _ in Counter(texts).most_common(CLASSES)]
+        class_of = {text: number for number, text in enumerate(self._classes)}
+        classes_N = torch.tensor([class_of.get(text, -1) for text in texts])
+        kept = np.flatnonzero(classes_N >= 0)
+        self._places = int(prompts.lengths.max(initial=1))
+        self._operators_only = operators_only
+        self._weights_FC = torch.zeros(self._padding + 1, len(self._classes), requires_grad=True)
+        self._intercepts_C = torch.zeros(len(self._classes), requires_grad=True)
+        with one_thread():
+            self._fit(self._features(prompts.take(kept)), classes_N[kept])
+
+    def complete(self, prompts: Programs) -> Programs:
+        """Return the likeliest completion of each prompt."""
+        with torch.inference_mode(), one_thread():
+            rows = self._logits(self._features(prompts)).argmax(1).numpy()
+        return Programs.from_strings(self._classes).take(rows)
+
+    def _fit(self, features_NP: torch.Tensor, classes_N: torch.Tensor) -> None:
+        optimizer = torch.optim.Adam([self._weights_FC, self._intercepts_C], fused=True)
+        steps, batches = _EPOCHS * _BATCHES, min(_BATCHES, len(classes_N))
+        for step in range(steps):
+            batch = slice(step % batches, None, batches)
+            loss = cross_entropy(self._logits(features_NP[batch]), classes_N[batch])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.param_groups[0]["lr"] = _LEARNING_RATE * (1 - step / steps)
+            optimizer.step()
+
+    @property
+    def _padding(self) -> int:
+        return 2 * self._places * isa.VOCABULARY_SIZE
+
+    def _logits(self, features_NP: torch.Tensor) -> torch.Tensor:
+        bags_NC = embedding_bag(features_NP, self._weights_FC, mode="sum", padding_idx=self._padding)
+        return bags_NC + self._intercepts_C
+
+    def _features(self, prompts: Programs) -> torch.Tensor:
+        """Return the feature of each place, ``_padding`` beyond a prompt: int64, shape (n, 2 * places)."""
+        place = np.arange(self._places)
+        inside = place < prompts.lengths[:, None]
+        features: list[np.ndarray] = []
+        for at in (prompts.offsets[:-1, None] + place, prompts.offsets[1:, None] - 1 - place):
+            tokens = TOKEN_OF_BYTE[prompts.data[np.where(inside, at, 0)]]
+            if self._operators_only:
+                tokens[_LITERALS[tokens]] = isa.TOKEN_ID["0"]
+            features.append(tokens + isa.VOCABULARY_SIZE * (place + self._places * len(features)))
+        return torch.from_numpy(np.where(np.tile(inside, 2), np.hstack(features), self._padding))
