@@ -51,6 +51,18 @@ def test_other_files_beside_the_checkpoints_stay(tmp_path):
     assert [path.name for path in paths.checkpoints.iterdir()] == ["notes"]
 
 
+def test_metrics_for_a_device_are_kept_beside_the_checkpoints(tmp_path):
+    paths = RunPaths(tmp_path / "ck", tmp_path / "model", tmp_path / "device")
+    paths.metrics.symlink_to("/dev/null")
+    partial = paths.partial()
+    assert partial.metrics == tmp_path / "ck-metrics.partial.jsonl"
+    partial.metrics.write_text("new")
+    make(paths.checkpoints / "step-00000002")
+    paths.publish()
+    assert list(tmp_path.iterdir()) == [paths.metrics]
+    assert paths.metrics.is_char_device()
+
+
 def test_a_leftover_of_a_killed_export_does_not_stop_publishing(tmp_path):
     paths = RunPaths(*(tmp_path / name for name in ("checkpoints", "model", "metrics.jsonl", "snapshots")))
     partial = paths.partial()
