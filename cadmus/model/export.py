@@ -27,6 +27,7 @@ from cadmus.errors import InputError, near_path, reading
 from cadmus.model import (
     CARD,
     CONFIG,
+    FILES,
     GENERATION_CONFIG,
     METADATA,
     TOKENIZER,
@@ -106,7 +107,8 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
     Raises:
         InputError: ``directory`` contains something other than an export, or cannot be written.
     """
-    directory = Path(directory).absolute()
+    # A link to an export stays.
+    directory = Path(directory).resolve()
     check_export(directory)
     weights = {
         name: tensor.detach().float().cpu().contiguous()
@@ -166,6 +168,10 @@ def check_export(directory: Path | str) -> None:
     files = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     if files - {CARD} and METADATA not in files:
         raise InputError(f"{directory}: not empty and not a model export; choose another directory")
+    if others := sorted(files - {CARD, *FILES}):
+        raise InputError(
+            f"{directory / others[0]}: not part of a model export, which would be replaced; move it"
+        )
 
 
 def read_metadata(directory: Path | str) -> dict[str, Any]:
