@@ -347,9 +347,14 @@ def test_names_in_results_stay_in_the_directory(config, results, tmp_path):
     collect(load_study(config), results, table)
     metadata = pl.read_parquet_metadata(table)
     described = json.loads(metadata["study"])
-    for key in ("factors", "compare"):
-        changed = {**metadata, "study": json.dumps({**described, key: ["../../evil"]})}
+    for key, evil in (
+        ("factors", ["../../evil"]),
+        ("compare", ["../../evil"]),
+        ("name", ".."),
+        ("name", "a/b"),
+    ):
+        changed = {**metadata, "study": json.dumps({**described, key: evil})}
         changed.pop("ARROW:schema", None)
         pl.read_parquet(table).write_parquet(tmp_path / "evil.parquet", metadata=changed)
-        with pytest.raises(InputError, match=r"must match .*, got '../../evil'; collect the study"):
+        with pytest.raises(InputError, match=r"must match .*, got '.*[./].*'; collect the study"):
             read(tmp_path / "evil.parquet")
