@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from cadmus import config, isa
 from cadmus.common.files import check_writable, replacing_directory
 from cadmus.common.provenance import commit, versions
-from cadmus.config.fields import STRICT, Above0, Count, NonNegative, Positive
+from cadmus.config.fields import STRICT, Above0, Count, NonNegative, PlainText, Positive
 from cadmus.errors import InputError, near_path, reading
 from cadmus.model import (
     CARD,
@@ -68,16 +68,16 @@ class _Metadata(TypedDict):
     isa_digest: str
     model: NotRequired[Any]
     parameters: NotRequired[Count]
-    versions: NotRequired[dict[str, str]]
-    commit: NotRequired[str]
+    versions: NotRequired[dict[PlainText, PlainText]]
+    commit: NotRequired[PlainText]
     config: NotRequired[_Config]
-    data_digest: NotRequired[str]
+    data_digest: NotRequired[PlainText]
     steps: NotRequired[Positive]
     programs: NotRequired[Count]
     tokens: NotRequired[Count]
     flops: NotRequired[NonNegative]
     seconds: NotRequired[Above0]
-    device: NotRequired[str]
+    device: NotRequired[PlainText]
     cores: NotRequired[Positive]
 
 

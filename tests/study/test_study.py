@@ -233,7 +233,7 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(config, results, tmp
     page = publish(tmp_path / "study.parquet", tmp_path / "root")
     assert page == tmp_path / "root/docs/findings/demo.md"
     first = page.read_text()
-    assert first.startswith("# Does it <learn>?\n\n<!-- results")
+    assert first.startswith("# Does it &lt;learn&gt;?\n\n<!-- results")
     assert "| base, steps=10 | 0.4500 ± 0.1242 | 55.0 ± 12.4 |" in first
     assert "| tied, steps=10 | **-0.2000 ± 0.0000** | **+20.0 ± 0.0** |" in first
     assert "| best baseline |  | 0.0 |" in first
