@@ -68,7 +68,7 @@ def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
 
     Raises:
         InputError: ``name`` cannot be that of a repository, ``directory`` is neither, a file is missing or
-            damaged, or ``snapshots`` has none or is given for a dataset.
+            damaged or a link, or ``snapshots`` has none or is given for a dataset.
     """
     try:
         validate_repo_id(name)
@@ -127,12 +127,21 @@ def push(planned: Plan, private: bool = False, log: Callable[[str], None] = prin
 
 
 def _files(directory: Path) -> dict[str, Path]:
-    found = {path.relative_to(directory): path for path in sorted(directory.rglob("*")) if path.is_file()}
-    return {
-        relative.as_posix(): path
-        for relative, path in found.items()
-        if not any(part.startswith(".") for part in relative.parts)
-    }
+    """Return the files of a directory but hidden ones, by their paths in it.
+
+    Raises:
+        InputError: one is a link, which may lead to any file of this machine.
+    """
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        relative = path.relative_to(directory)
+        if any(part.startswith(".") for part in relative.parts):
+            continue
+        if path.is_symlink():
+            raise InputError(f"{path}: is a link to {path.readlink()}; remove it, or copy the file here")
+        if path.is_file():
+            found[relative.as_posix()] = path
+    return found
 
 
 @contextmanager

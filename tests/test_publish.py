@@ -141,6 +141,15 @@ def test_damaged_files_are_not_uploaded(hub, place, tmp_path):
     assert f"{shard}: changed since the manifest" in invoke(copy / "dataset", "--to", "me/it").error
 
 
+@pytest.mark.parametrize("link", ["model/README.md", "model/more", "dataset/notes.txt"])
+def test_links_are_not_uploaded(hub, place, tmp_path, link):
+    copy = shutil.copytree(place, tmp_path / "copy")
+    (copy / link).symlink_to("/etc")
+    error = invoke(copy / Path(link).parts[0], "--to", "me/it", "--yes").error
+    assert error == f"{copy / link}: is a link to /etc; remove it, or copy the file here"
+    assert not hub.commits
+
+
 def test_other_files_beside_snapshots_stay(hub, place, tmp_path):
     snapshots = shutil.copytree(place / "snapshots", tmp_path / "snapshots")
     (snapshots / "step-old").mkdir()

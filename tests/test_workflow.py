@@ -300,6 +300,18 @@ def test_a_dry_run_in_a_new_checkout_writes_no_results(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+def test_a_checkout_can_have_a_name_with_shell_syntax(tmp_path):
+    directory = copy_checkout(tmp_path / "a $(touch pwned) `touch pwned` \"'%")
+    table = "results/tiny/tables/table2_instructions.csv"
+    done = snakemake(directory, "--", table)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (directory / table).exists()
+    assert not list(tmp_path.rglob("pwned"))
+    braces = snakemake(directory.rename(tmp_path / "{run}"), "--dry-run")
+    assert braces.returncode == 2
+    assert braces.stderr.splitlines()[-1].startswith(f"cadmus: error: {tmp_path}/{{run}}: Snakemake takes")
+
+
 def test_an_unwritable_config_gives_a_one_line_error(tmp_path):
     copy_checkout(tmp_path)
     (tmp_path / "results/tiny/config.yaml").mkdir(parents=True)

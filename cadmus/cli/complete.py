@@ -307,11 +307,12 @@ def samples_of(
     """
     from cadmus.model.sampling import Sampler
 
-    asked = [prefix for prefix in prefixes for _ in range(count)]
-    for start in range(0, len(asked), AT_ONCE):
-        part = asked[start : start + AT_ONCE]
-        sampler = Sampler(len(part), temperature, seed, first=before + start)
+    # Never all at once: the count has no limit.
+    asked = (prefix for prefix in prefixes for _ in range(count))
+    while part := list(islice(asked, AT_ONCE)):
+        sampler = Sampler(len(part), temperature, seed, first=before)
         yield from complete_all(model, part, max_length, sampler)
+        before += len(part)
 
 
 def sampled_completion(

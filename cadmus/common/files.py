@@ -27,12 +27,18 @@ REFUSALS = {
 def replacing(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` and move it there if the block ends without an error.
 
-    A killed process leaves it behind; the next one that writes ``path`` removes it.
+    A killed process leaves it behind; the next one that writes ``path`` removes it. A character device such
+    as ``/dev/null`` is yielded itself.
 
     Raises:
-        InputError: no permission or no space.
+        InputError: no permission, no space, or ``path`` is a link, a FIFO or the like.
     """
     path = Path(path)
+    with as_input_error(path):
+        check_kind(path)
+        if path.is_char_device():
+            yield path
+            return
     temporary = temporary_path(path)
     with removing(temporary), as_input_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,15 +123,32 @@ def as_input_error(path: Path) -> Iterator[None]:
         raise InputError(f"cannot write {path}: {refusal}") from None
 
 
+def check_kind(path: Path, directory: bool = False) -> None:
+    """Check that writing a file, or a directory, replaces nothing else.
+
+    Raises:
+        InputError: the path is of another kind; for a file also a link, unless to a character device.
+    """
+    if path.exists() and path.is_dir() != directory:
+        raise InputError(f"cannot write {path}: it is {'a file' if directory else 'a directory'}")
+    if directory or path.is_char_device():
+        return
+    if path.is_symlink():
+        raise InputError(f"cannot write {path}: it is a link; give its target, {path.resolve()}")
+    if path.exists() and not path.is_file():
+        raise InputError(f"cannot write {path}: it is not a regular file; give another name")
+
+
 def check_writable(path: Path | str, directory: bool = False) -> None:
     """Check before a long run that a file, or a directory, can be written; creates nothing.
 
     Raises:
-        InputError: the path is of the other kind, or its nearest existing parent cannot be written to.
+        InputError: as of :func:`check_kind`, or its nearest existing parent cannot be written to.
     """
     path = Path(path)
-    if path.exists() and path.is_dir() != directory:
-        raise InputError(f"cannot write {path}: it is {'a file' if directory else 'a directory'}")
+    check_kind(path, directory)
+    if path.is_char_device():
+        return
     refusal = _refusal(path)
     if refusal is not None:
         raise InputError(f"cannot write {path}: {refusal}")

@@ -1,6 +1,7 @@
 """Tables as text for the terminal, as Markdown, as LaTeX and as HTML."""
 
 import html as web
+import re
 from collections.abc import Iterable, Sequence
 
 from cadmus.errors import printable
@@ -24,6 +25,11 @@ _LATEX = str.maketrans(
         "]": "{]}",
         **{symbol: f"\\{symbol}" for symbol in "&%$#_{}"},
     }
+)
+
+# Not every reader of Markdown takes a backslash before the brackets of HTML.
+_MARKDOWN = str.maketrans(
+    {"<": "&lt;", ">": "&gt;", "&": "&amp;", **{symbol: f"\\{symbol}" for symbol in "\\|*_`"}}
 )
 
 
@@ -79,10 +85,9 @@ def code(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return a Markdown cell for plain text, or for code if ``text`` starts with a backtick."""
-    if text.startswith("`"):
-        return text.replace("|", "\\|")
-    return "".join(f"\\{symbol}" if symbol in "\\|<>*_`" else symbol for symbol in text)
+    """Return Markdown for plain text; if it starts with a backtick, the parts between backticks are code."""
+    parts = re.split("`([^`]*)`", text) if text.startswith("`") else [text]
+    return "".join(code(part) if index % 2 else part.translate(_MARKDOWN) for index, part in enumerate(parts))
 
 
 def _latex(cell: str) -> str:

@@ -5,7 +5,17 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cadmus import isa
-from cadmus.config.fields import Count, Fraction, Interval, Number, Positive, Section, Value, check_order
+from cadmus.config.fields import (
+    Count,
+    Fraction,
+    Interval,
+    Number,
+    PlainText,
+    Positive,
+    Section,
+    Value,
+    check_order,
+)
 from cadmus.config.templates import LONGEST_PROGRAM, TEMPLATES, Templates
 from cadmus.errors import suggest
 
@@ -127,7 +137,7 @@ class Dataset(Section):
     eval_fraction: Annotated[Number, Field(gt=0, lt=0.5, serialization_alias="held_out_share")] = 0.05
     """fraction of all possible programs reserved for validation, and the same again for test; assigned by
     the program's hash"""
-    ood: dict[str, OODRule] = {}
+    ood: dict[PlainText, OODRule] = {}
     """rules, by name, that exclude programs from train, validation and test"""
     ood_programs: Count = 2_000
     """programs per template in the ood split"""

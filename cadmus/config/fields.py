@@ -64,6 +64,10 @@ def within(low: int, high: int) -> AfterValidator:
     return AfterValidator(check)
 
 
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+"""Name of a run or study, which is part of paths."""
+PlainText = Annotated[str, Field(pattern=r"^[\w.:+@ -]*$")]
+"""Text without markup, which pages show as it is: a commit, a digest, a name."""
 # Strict: true is not a number.
 Integer = Annotated[int, BeforeValidator(whole_number), Field(strict=True)]
 Count = Annotated[Integer, Field(ge=0)]

@@ -6,13 +6,13 @@ sections' docstrings.
 
 import hashlib
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from cadmus.config.dataset import Dataset
 from cadmus.config.experiments import Evaluate, Llm
-from cadmus.config.fields import Count, Section
+from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.templates import TEMPLATES
 from cadmus.config.training import Model, Train
 
@@ -20,7 +20,7 @@ from cadmus.config.training import Model, Train
 class Config(Section):
     """One run: its name, scale and data."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+    name: RunName
     """name of the run; results are in results/<name>"""
     seed: Count = 1
     """seed of all random choices"""

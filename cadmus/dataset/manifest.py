@@ -18,7 +18,7 @@ from cadmus.common.cores import cores
 from cadmus.common.files import replacing
 from cadmus.common.progress import progress
 from cadmus.config import OOD, TEMPLATES, Config, digest, read_json
-from cadmus.config.fields import CLOSED, STRICT, Count, Tally
+from cadmus.config.fields import CLOSED, STRICT, Count, PlainText, RunName, Tally
 from cadmus.dataset import parquet
 from cadmus.dataset.ood import matches
 from cadmus.dataset.shards import Shard, plan
@@ -43,7 +43,7 @@ class _File(TypedDict):
     # Never a path out of the dataset.
     file: Annotated[str, Field(pattern=r"^[a-z]+/[a-z_]+-[0-9]+\.parquet$")]
     template: Annotated[str, AfterValidator(_known)]
-    split: str
+    split: PlainText
     rows: Tally
     sha256: str
     counts: parquet.Outcomes
@@ -66,17 +66,17 @@ def _with_train(splits: dict[str, Any]) -> dict[str, Any]:
 class _Manifest(TypedDict):
     __pydantic_config__ = STRICT  # type: ignore[misc]
 
-    name: str
-    digest: str
+    name: RunName
+    digest: PlainText
     isa_digest: str
-    config_digest: str
+    config_digest: PlainText
     seed: Count
     dataset: dict[str, Any]
     splits: Annotated[
-        dict[str, dict[Annotated[str, AfterValidator(_known)], _Described]], AfterValidator(_with_train)
+        dict[PlainText, dict[Annotated[str, AfterValidator(_known)], _Described]], AfterValidator(_with_train)
     ]
-    ood: NotRequired[dict[str, dict[str, Tally]]]
-    shared_between_splits: dict[str, Tally]
+    ood: NotRequired[dict[PlainText, dict[str, Tally]]]
+    shared_between_splits: dict[PlainText, Tally]
     files: list[_File]
 
 

@@ -10,6 +10,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from cadmus import isa
 from cadmus.common.files import replacing
+from cadmus.common.tables import escape
 from cadmus.config import TEMPLATES, Config
 from cadmus.docgen import hub
 from cadmus.errors import InputError, naming, reading
@@ -192,7 +193,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         ),
         below=f"{sentence}\n\n" if (sentence := table3_accuracy.below(accuracies)) else "",
         baselines=", ".join(name.lower() for name in BASELINES.values()),
-        weakest=title(worst["question"]),
+        weakest=escape(title(worst["question"])),
         worst=as_text(worst["accuracy"], worst["low"], worst["high"]),
         gap=percent(worst["gap"], "", signed=True),
         isa_digest=noted["isa_digest"],

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from cadmus.common.files import replacing_together
 from cadmus.config import read_json, validate
-from cadmus.config.fields import STRICT, Above0, Positive, Tally
+from cadmus.config.fields import STRICT, Above0, PlainText, Positive, RunName, Tally
 from cadmus.errors import InputError, reading
 
 BEGIN, END = "<!-- results: written by `cadmus readme` -->", "<!-- /results -->"
@@ -70,9 +70,9 @@ class _Results(TypedDict):
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
 
-    config_digest: str
-    model_digest: str
-    commit: str
+    config_digest: PlainText
+    model_digest: PlainText
+    commit: PlainText
 
 
 class _Training(TypedDict):
@@ -93,10 +93,10 @@ class _Published(TypedDict):
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
 
-    name: str
-    config_digest: str
-    model_digest: str
-    commit: str
+    name: RunName
+    config_digest: PlainText
+    model_digest: PlainText
+    commit: PlainText
     parameters: Tally
     steps: Tally
     programs: Tally

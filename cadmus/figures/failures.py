@@ -65,7 +65,7 @@ def page(completions: pl.DataFrame) -> str:
         # The test split of a small template repeats programs.
         distinct = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
         asked = f"<p>Solved: {escape(QUESTIONS[name].solved)}.</p>" if name in QUESTIONS else ""
-        sections.append(f"<h2>{title(name)}: {count}</h2>{asked}")
+        sections.append(f"<h2>{escape(title(name))}: {count}</h2>{asked}")
         sample = random.Random(name).sample(distinct, min(SHOWN, len(distinct)))
         sections += map(_article, sample)
     return _PAGE.substitute(shown=SHOWN, sections="\n".join(sections))

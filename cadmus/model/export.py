@@ -22,11 +22,12 @@ from typing_extensions import TypedDict
 from cadmus import config, isa
 from cadmus.common.files import check_writable, replacing_directory
 from cadmus.common.provenance import commit, versions
-from cadmus.config.fields import STRICT, Above0, Count, NonNegative, Positive
+from cadmus.config.fields import STRICT, Above0, Count, NonNegative, PlainText, Positive
 from cadmus.errors import InputError, near_path, reading
 from cadmus.model import (
     CARD,
     CONFIG,
+    FILES,
     GENERATION_CONFIG,
     METADATA,
     TOKENIZER,
@@ -67,16 +68,16 @@ class _Metadata(TypedDict):
     isa_digest: str
     model: NotRequired[Any]
     parameters: NotRequired[Count]
-    versions: NotRequired[dict[str, str]]
-    commit: NotRequired[str]
+    versions: NotRequired[dict[PlainText, PlainText]]
+    commit: NotRequired[PlainText]
     config: NotRequired[_Config]
-    data_digest: NotRequired[str]
+    data_digest: NotRequired[PlainText]
     steps: NotRequired[Positive]
     programs: NotRequired[Count]
     tokens: NotRequired[Count]
     flops: NotRequired[NonNegative]
     seconds: NotRequired[Above0]
-    device: NotRequired[str]
+    device: NotRequired[PlainText]
     cores: NotRequired[Positive]
 
 
@@ -106,7 +107,8 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
     Raises:
         InputError: ``directory`` contains something other than an export, or cannot be written.
     """
-    directory = Path(directory).absolute()
+    # A link to an export stays.
+    directory = Path(directory).resolve()
     check_export(directory)
     weights = {
         name: tensor.detach().float().cpu().contiguous()
@@ -166,6 +168,10 @@ def check_export(directory: Path | str) -> None:
     files = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     if files - {CARD} and METADATA not in files:
         raise InputError(f"{directory}: not empty and not a model export; choose another directory")
+    if others := sorted(files - {CARD, *FILES}):
+        raise InputError(
+            f"{directory / others[0]}: not part of a model export, which would be replaced; move it"
+        )
 
 
 def read_metadata(directory: Path | str) -> dict[str, Any]:

@@ -44,7 +44,11 @@ def publish(results: Path, root: Path) -> Path:
             f"{run.reason}; finish the study first"
         )
     page = root / FINDINGS / f"{study.name}.md"
-    text = page.read_text(encoding="utf-8") if page.is_file() else f"# {study.question}\n\n{BEGIN}\n{END}\n"
+    text = (
+        page.read_text(encoding="utf-8")
+        if page.is_file()
+        else f"# {escape(study.question)}\n\n{BEGIN}\n{END}\n"
+    )
     if not (0 <= text.find(BEGIN) < text.find(END)):
         raise InputError(f"{page}: lacks the lines {BEGIN} and {END}, between which results are written")
     directory = root / PUBLISHED / study.name
@@ -84,7 +88,7 @@ def _block(study: Results, drawn: Path) -> str:
     hours = trainings["seconds"].sum() / 3600
     parts.append(
         f"{len(trainings)} trainings, {trainings['flops'].sum():.2g} FLOPs, {hours:.2g} h of training; "
-        f"commit {study.commit[:7]}. Files: [study.parquet]({files}/{_FILE}), "
+        f"commit {escape(study.commit[:7])}. Files: [study.parquet]({files}/{_FILE}), "
         f"[comparison.csv]({files}/{Path(COMPARISON).name}). To repeat it:\n\n"
         "```sh\n"
         f"snakemake --cores all --configfile config/studies/{study.name}.yaml\n"
@@ -132,7 +136,7 @@ def summary(study: Results) -> str:
             *("" if baselines[column] is None else f"{100 * baselines[column]:.1f}" for column in columns),
         ]
     )
-    return markdown(["", *titles], rows)
+    return markdown(["", *map(escape, titles)], rows)
 
 
 def _cell(row: dict[str, object] | None) -> str:

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from cadmus import experiments
 from cadmus.common.provenance import commit
 from cadmus.config import digest, parse_json
-from cadmus.config.fields import STRICT, Above0
+from cadmus.config.fields import STRICT, Above0, RunName
 from cadmus.config.study import (
     HELD_OUT_LOSS,
     LONGEST_NAME,
@@ -66,7 +66,7 @@ class _Described(TypedDict):
 
     __pydantic_config__ = STRICT  # type: ignore[misc]
 
-    name: str
+    name: RunName
     question: str
     base: str
     compare: Annotated[_Names, Field(min_length=1)]

@@ -150,8 +150,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         ["date", "commit", "change", "seeds", "FLOPs", "minutes", "next token", "best baseline", "target"],
         [
             [
-                str(row["date"]),
-                str(row["commit"])[:7],
+                escape(str(row["date"])),
+                escape(str(row["commit"])[:7]),
                 escape(row["change"]),
                 f"{row['seeds']}",
                 f"{row['flops']:.2g}",
@@ -165,7 +165,10 @@ def page(rows: list[dict[str, Any]]) -> str:
     )
     by_question = markdown(
         ["commit", *map(title, QUESTIONS)],
-        [[str(row["commit"])[:7], *(f"{100 * row[question]:.1f}" for question in QUESTIONS)] for row in rows],
+        [
+            [escape(str(row["commit"])[:7]), *(f"{100 * row[question]:.1f}" for question in QUESTIONS)]
+            for row in rows
+        ],
     )
     return _TEXT.format(
         by_question=by_question,

@@ -9,7 +9,7 @@ import errno
 import fcntl
 import json
 import os
-import shutil
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -182,7 +182,8 @@ def save(
                 _write(writing, checkpoint, tensors, metadata)
         except InputError:
             # Free the space of an incomplete checkpoint.
-            shutil.rmtree(writing, ignore_errors=True)
+            with suppress(OSError):
+                _delete(writing)
             raise
         for old in _finished(directory)[:-keep]:
             _remove(old)
@@ -191,7 +192,7 @@ def save(
 
 
 def _write(writing: Path, checkpoint: Path, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-    shutil.rmtree(writing, ignore_errors=True)
+    _delete(writing)
     writing.mkdir(parents=True)
     save_file(tensors, writing / STATE)
     (writing / METADATA).write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
@@ -221,19 +222,33 @@ def _remove(checkpoint: Path) -> None:
     """Remove a checkpoint, its name before its files."""
     if checkpoint.exists():
         abandoned = checkpoint.with_name(f"{UNFINISHED}removed-{checkpoint.name}")
-        shutil.rmtree(abandoned, ignore_errors=True)
+        _delete(abandoned)
         checkpoint.rename(abandoned)
-        shutil.rmtree(abandoned)
+        _delete(abandoned)
+
+
+def _delete(directory: Path) -> None:
+    """Delete the files of a checkpoint, and its directory if nothing else is in it."""
+    for name in (METADATA, STATE):
+        (directory / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        directory.rmdir()
 
 
 def _remove_unfinished(directory: Path) -> None:
-    for abandoned in directory.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(abandoned, ignore_errors=True)
+    for abandoned in _directories(directory, f"{UNFINISHED}(removed-)?"):
+        with suppress(OSError):
+            _delete(abandoned)
 
 
 def _finished(directory: Path) -> list[Path]:
     """Return the complete checkpoints, the newest last."""
-    return sorted(path.parent for path in directory.glob(f"step-*/{METADATA}"))
+    return [path for path in _directories(directory) if (path / METADATA).exists()]
+
+
+def _directories(directory: Path, prefix: str = "") -> list[Path]:
+    """Return the paths named like a checkpoint after a prefix; others are not those of a training."""
+    return sorted(path for path in directory.glob("*") if re.fullmatch(rf"{prefix}step-\d{{8,}}", path.name))
 
 
 def find_latest(directory: Path) -> Path | None:

@@ -13,6 +13,7 @@ from torch import distributed
 from torch.nn import functional as F
 
 from cadmus import config
+from cadmus.common.files import as_input_error, flush
 from cadmus.common.seeds import seed_of
 from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.model.export import save_export
@@ -303,6 +304,10 @@ class Training:
     def _save(self) -> None:
         keep = self.config.train.keep_checkpoints
         with rank_local_errors():
+            if self.rank == 0:
+                # After a power cut, the checkpoint must not be without its metrics.
+                with as_input_error(self.paths.metrics):
+                    flush(self.paths.metrics)
             order = {"pace": self.pace, "errors": self.errors}
             checkpoint.save(
                 self.engine, self.paths.checkpoints, self.step, self.description, self.progress, order, keep

@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from cadmus.common.files import as_input_error, replacing
+from cadmus.common.files import as_input_error, flush, replacing
 from cadmus.errors import InputError, reading
 from cadmus.train.errors import rank_local_errors
 
@@ -89,7 +89,8 @@ def metrics_writer(path: Path, step: int, enabled: bool) -> Iterator[Callable[[d
         A function that writes the record of a step; it does nothing unless ``enabled``.
 
     Raises:
-        RankLocalError: the file cannot be written, holds something else, or another training writes to it.
+        RankLocalError: the file cannot be written, holds something else, lacks one of the first ``step``
+            steps, or another training writes to it.
     """
     if not enabled:
         yield lambda record: None
@@ -101,11 +102,17 @@ def metrics_writer(path: Path, step: int, enabled: bool) -> Iterator[Callable[[d
             with reading(path, "choose another file for the metrics"):
                 earlier.seek(0)
                 lines = earlier.read().decode("utf-8").splitlines()
+            kept = [line for line in lines if _step_of(line) <= step]
+            if list(map(_step_of, kept)) != list(range(1, step + 1)):
+                raise InputError(
+                    f"{path}: damaged: must have one line for each of the steps 1 to {step} before the "
+                    "checkpoint; restore it, or delete the checkpoints to start again"
+                )
             with replacing(path) as temporary:
-                kept = [line + "\n" for line in lines if _step_of(line) <= step]
-                temporary.write_text("".join(kept), encoding="utf-8")
+                temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
                 file = temporary.open("a", encoding="utf-8", buffering=1)
                 _lock(file, path)
+            flush(path.parent)
 
     def write(record: dict[str, Any]) -> None:
         with rank_local_errors(), as_input_error(path):

@@ -32,7 +32,12 @@ class RunPaths:
         Snakemake deletes the outputs of a failed job, so a run that can be resumed writes beside them.
         """
         snapshots = self.snapshots and _partial(self.snapshots)
-        return replace(self, metrics=_partial(self.metrics), snapshots=snapshots)
+        metrics = self.metrics
+        if metrics.is_char_device():
+            # It keeps no lines, which a resumed run needs.
+            checkpoints = self.checkpoints.absolute()
+            metrics = checkpoints.with_name(f"{checkpoints.name}-metrics.jsonl")
+        return replace(self, metrics=_partial(metrics), snapshots=snapshots)
 
     def publish(self) -> None:
         """Put the files of :meth:`partial` into place, then remove them and the checkpoints.

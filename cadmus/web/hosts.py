@@ -10,11 +10,11 @@ LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
 class HostCheck:
-    """ASGI middleware that refuses foreign values of Host and Origin.
+    """ASGI middleware that refuses foreign values of Host, Origin and Sec-Fetch-Site.
 
     A page whose name resolves to this machine (DNS rebinding) sends its own name as Host. An IP address is no
     name that a page could own. Origin is the page that sends the request; it must be on the same host or on
-    this machine.
+    this machine. Browsers leave it out for images and links; Sec-Fetch-Site tells if their page is foreign.
 
     Args:
         app: the application.
@@ -35,6 +35,9 @@ class HostCheck:
                 app = self._refuse("Host: not a name of this server; use localhost or its address", 400)
             elif origin is not None and _host_of(origin) not in self._names | {host}:
                 app = self._refuse("Origin: pages of other sites are refused", 403)
+            elif origin is None and headers.get(b"sec-fetch-site") == "cross-site":
+                message = "Sec-Fetch-Site: pages of other sites are refused; enter the address by hand"
+                app = self._refuse(message, 403)
         await app(scope, receive, send)
 
 

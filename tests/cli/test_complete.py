@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cadmus import isa
-from cadmus.cli.complete import SAMPLED_AT_ONCE
+from cadmus.cli.complete import SAMPLED_AT_ONCE, samples_of
 from cadmus.cli.complete import complete as command
 from cadmus.errors import InputError
 from cadmus.model import shipped
@@ -200,6 +200,12 @@ def test_samples_do_not_depend_on_the_batches(export, monkeypatch):
     for size in (1, 4):
         monkeypatch.setattr("cadmus.cli.complete.AT_ONCE", size)
         assert invoke(*arguments, stdin=text).splitlines() == together
+
+
+def test_samples_come_one_batch_at_a_time(export):
+    model = Cadmus.load(export)
+    found = samples_of(model, ["34+7"], model.max_length, 10**30, 1.0, 0)
+    assert next(found).prefix == "34+7"
 
 
 def test_lines_are_completed_in_batches(export, monkeypatch):

@@ -1,5 +1,6 @@
 """Files that cannot be written: a one-line error, and no partial file."""
 
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,6 +83,40 @@ def test_check_writable_finds_problems_and_creates_nothing(tmp_path):
         check_writable(tmp_path / "file" / "below")
     with no_space(), pytest.raises(InputError, match="File too large"):
         check_writable(tmp_path / "other")
+
+
+def test_a_device_is_written_to_and_stays(tmp_path):
+    # Like /dev/stdout, a link to a device; only root can make devices.
+    device = tmp_path / "device.parquet"
+    device.symlink_to("/dev/null")
+    check_writable(device)
+    write_results(pl.DataFrame({"x": range(100)}), device, {})
+    assert device.is_char_device()
+    assert list(tmp_path.iterdir()) == [device]
+    expected = pytest.raises(InputError, match=r"^cannot write /dev/full: No space left")
+    with expected, replacing("/dev/full") as full:
+        full.write_text("x")
+
+
+@pytest.mark.parametrize("write", [check_writable, lambda path: replacing(path).__enter__()])
+def test_links_and_pipes_are_refused_and_stay(tmp_path, write):
+    target, link, dangling, pipe = (tmp_path / name for name in ("target", "link", "dangling", "pipe"))
+    target.write_text("mine")
+    link.symlink_to(target)
+    dangling.symlink_to("nowhere")
+    os.mkfifo(pipe)
+    before = sorted(tmp_path.iterdir())
+    for path, problem in (
+        (link, f"a link; give its target, {target}"),
+        (dangling, "a link"),
+        (pipe, "not a"),
+    ):
+        with pytest.raises(InputError, match=f"^cannot write {path}: it is {problem}"):
+            write(path)
+    assert sorted(tmp_path.iterdir()) == before
+    assert link.is_symlink()
+    assert pipe.is_fifo()
+    assert target.read_text() == "mine"
 
 
 def test_files_of_a_set_are_written_together_or_not_at_all(tmp_path) -> None:

@@ -19,6 +19,8 @@ def test_markdown_cells_are_not_padded() -> None:
 
 def test_markup_is_escaped() -> None:
     assert escape("a_b|c") == "a\\_b\\|c"
+    assert escape("<b>a & b") == "&lt;b&gt;a &amp; b"
+    assert escape("`<a>` <b>`") == "`<a>` &lt;b&gt;\\`"
     assert code("a_b|c") == escape("`a_b|c`") == "`a_b\\|c`"
     assert latex(HEADER, ROWS).splitlines() == [
         r"\begin{tabular}{ll}",

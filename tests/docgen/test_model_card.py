@@ -158,6 +158,7 @@ def _edit(place, **changes):
         (lambda p: shutil.rmtree(p / "model"), "is not a model export"),
         (lambda p: (p / "model/model.safetensors").unlink(), "missing or not readable"),
         (lambda p: _edit(p, isa_digest="0123"), "trained on instruction set 0123"),
+        (lambda p: _edit(p, commit="`<script>"), "meta.json: commit: must match"),
         (lambda p: _edit(p, config=None), "meta.json: config: is missing"),
         (lambda p: _edit(p, versions=None), "meta.json: versions: is missing"),
         (lambda p: _edit(p, config={"name": "x"}), "meta.json: dataset: is missing"),

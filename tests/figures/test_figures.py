@@ -276,6 +276,7 @@ def test_failures_have_verdicts_and_traces() -> None:
     text = page(many.with_columns(**of))
     assert "24 of 24 failed" in text
     assert text.count("<article>") == SHOWN
+    assert "<h2>&lt;b&gt;: 24 of 24" in page(many.with_columns(**{**of, "question": pl.lit("<b>")}))
     copies = pl.DataFrame(rows[:1] * 5).with_columns(**of)
     assert page(copies).count("<article>") == 1
 

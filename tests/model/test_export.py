@@ -81,6 +81,18 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     with pytest.raises(InputError, match="thesis: not empty and not a model export"):
         save_export(model, SIZES, tmp_path / "thesis", {})
     assert (tmp_path / "thesis" / "chapter").read_text() == "dear"
+    (tmp_path / "model" / "thesis.tex").write_text("dear")
+    with pytest.raises(InputError, match=r"model/thesis\.tex: not part of a model export"):
+        save_export(model, SIZES, tmp_path / "model", {})
+    assert (tmp_path / "model" / "thesis.tex").read_text() == "dear"
+
+
+def test_a_link_to_an_export_stays(tmp_path):
+    save_export(random_model(), SIZES, tmp_path / "model", {"steps": 1})
+    (tmp_path / "link").symlink_to("model")
+    save_export(random_model(), SIZES, tmp_path / "link", {"steps": 2})
+    assert (tmp_path / "link").is_symlink()
+    assert read_metadata(tmp_path / "model")["steps"] == 2
 
 
 def _edit_metadata(directory, **changes):

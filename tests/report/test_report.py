@@ -51,13 +51,21 @@ def test_a_shard_changed_after_its_manifest_is_refused(tiny, tmp_path):
     assert sorted(copy.rglob("*")) == before
 
 
-def test_an_edited_config_in_the_manifest_is_refused(tiny, tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dataset": {"values": 3}}, "dataset: .*"),
+        ({"name": "<script>"}, "name: must match .*, got '<script>'"),
+        ({"shared_between_splits": {"<script>": 0}}, "shared_between_splits.*must match .*"),
+    ],
+)
+def test_an_edited_manifest_is_refused(tiny, tmp_path, changes, message):
     copy = shutil.copytree(tiny, tmp_path / "copy", ignore=shutil.ignore_patterns("report*", "README.md"))
     path = copy / "manifest.json"
     manifest = json.loads(path.read_text())
-    path.write_text(json.dumps({**manifest, "dataset": {"values": 3}}))
+    path.write_text(json.dumps({**manifest, **changes}))
     before = sorted(copy.rglob("*"))
-    with pytest.raises(InputError, match=r"manifest\.json: dataset: .*; write it again"):
+    with pytest.raises(InputError, match=rf"manifest\.json: {message}; write it again"):
         write_report(copy)
     assert sorted(copy.rglob("*")) == before
 

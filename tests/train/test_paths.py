@@ -46,9 +46,29 @@ def test_other_files_beside_the_checkpoints_stay(tmp_path):
     paths = RunPaths(tmp_path / "checkpoints", tmp_path / "model", tmp_path / "metrics.jsonl")
     paths.partial().metrics.touch()
     make(paths.checkpoints / "step-00000002")
-    (paths.checkpoints / "notes").touch()
+    make(paths.checkpoints / f"{checkpoint.UNFINISHED}step-00000003")
+    make(paths.checkpoints / f"{checkpoint.UNFINISHED}removed-step-00000001")
+    mine = ["notes", "step-old/meta.json", "unfinished-novel/ch1.txt", "unfinished-step-00000004/ch2.txt"]
+    for name in mine:
+        path = paths.checkpoints / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
     paths.publish()
-    assert [path.name for path in paths.checkpoints.iterdir()] == ["notes"]
+    left = [path for path in paths.checkpoints.rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(paths.checkpoints)) for path in left) == mine
+    assert not list(paths.checkpoints.glob("*step-0000000[123]"))
+
+
+def test_metrics_for_a_device_are_kept_beside_the_checkpoints(tmp_path):
+    paths = RunPaths(tmp_path / "ck", tmp_path / "model", tmp_path / "device")
+    paths.metrics.symlink_to("/dev/null")
+    partial = paths.partial()
+    assert partial.metrics == tmp_path / "ck-metrics.partial.jsonl"
+    partial.metrics.write_text("new")
+    make(paths.checkpoints / "step-00000002")
+    paths.publish()
+    assert list(tmp_path.iterdir()) == [paths.metrics]
+    assert paths.metrics.is_char_device()
 
 
 def test_a_leftover_of_a_killed_export_does_not_stop_publishing(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from cadmus.web.hosts import HostCheck
 
 
-def status(host, origin=None, names=("Models.Example",)):
+def status(host, origin=None, names=("Models.Example",), site=None):
     async def answer(status):
         return status
 
@@ -24,6 +24,7 @@ def status(host, origin=None, names=("Models.Example",)):
 
     check = HostCheck(application(200), names, lambda message, status: application(status))
     headers = [(b"host", host)] * (host is not None) + [(b"origin", origin)] * (origin is not None)
+    headers += [(b"sec-fetch-site", site)] * (site is not None)
     asyncio.run(check({"type": "http", "headers": headers}, None, send))
     return sent[0]
 
@@ -76,3 +77,18 @@ def test_foreign_names(host):
 )
 def test_origin(origin, expected):
     assert status(b"192.0.2.7", origin) == expected
+
+
+@pytest.mark.parametrize(
+    ("site", "origin", "expected"),
+    [
+        (b"none", None, 200),
+        (b"same-origin", None, 200),
+        (b"same-site", None, 200),
+        (b"cross-site", None, 403),
+        # localhost and 127.0.0.1 are two sites of one machine.
+        (b"cross-site", b"http://localhost:3000", 200),
+    ],
+)
+def test_site_of_requests_without_an_origin(site, origin, expected):
+    assert status(b"127.0.0.1", origin, site=site) == expected

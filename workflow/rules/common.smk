@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -65,7 +66,12 @@ def runs_of(study):
     return found
 
 
+ROOT = Path(cadmus.__file__).parents[1]
 try:
+    if {"{", "}"} & set(str(ROOT)):
+        raise InputError(
+            f"{ROOT}: Snakemake takes braces in the path of the checkout for wildcards; rename it"
+        )
     VALUES, SOURCE = read_values()
     STUDY = parse_study(VALUES, SOURCE) if "study" in VALUES else None
     # Of a study, the first run: it decides the ranks of all trainings.
@@ -86,14 +92,14 @@ FIGURES = experiments.figures()
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN)
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
 # own, so it must set strict mode.
-ROOT = Path(cadmus.__file__).parents[1]
-STRICT = f'set -euo pipefail; export PYTHONPATH="{ROOT}"; '
+STRICT = f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(ROOT))}; "
 if not workflow.deployment_settings.deployment_method:
-    STRICT += f'export PATH="{Path(sys.executable).parent}:$PATH"; '
+    STRICT += f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"; '
 # In cluster jobs, the training requeues its job on SIGTERM.
 if workflow.remote_exec:
     STRICT += "export CADMUS_REQUEUE=1; "
-shell.prefix(STRICT)
+# As a variable: Snakemake would format braces in the paths.
+shell.prefix("{STRICT}")
 
 
 wildcard_constraints:
