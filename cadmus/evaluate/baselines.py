@@ -8,18 +8,19 @@ import polars as pl
 from cadmus import isa
 from cadmus.common.progress import progress
 from cadmus.config import Dataset
-from cadmus.evaluate.criteria import Completed, comparator
+from cadmus.evaluate import attacks
+from cadmus.evaluate.criteria import comparator
 from cadmus.evaluate.grading import Task, grade
 from cadmus.evaluate.learned import Learned
-from cadmus.evaluate.lookup import first_that_holds, leaves_ones
-from cadmus.programs import Programs, stack
-from cadmus.vm.compiled import verdicts
+from cadmus.evaluate.lookup import first_that_holds
+from cadmus.programs import Programs
 
 BASELINES = {
     "ends_at_once": "Ends at once",
     "constant": "Best constant",
     "most_frequent": "Most frequent",
     "ngram": "5-gram",
+    "copy": "Copy",
     "operators": "Operators",
     "linear": "Linear",
     "lookup": "Lookup",
@@ -27,20 +28,21 @@ BASELINES = {
 """Baselines and their titles in tables:
 
 * ``ends_at_once`` completes every prompt with nothing;
-* ``constant`` completes it with the one instruction that solves most of its question's test programs;
+* ``constant`` completes it with the constant that solves most of its question's test programs: one
+  instruction or a text of ``attacks.tsv`` (:mod:`cadmus.evaluate.attacks`);
 * ``most_frequent`` with the most frequent completion of its question in the training set;
 * ``ngram`` with the likeliest instructions of a 5-gram model over the training programs;
+* ``copy`` with the policy of ``attacks.tsv`` that copies from the prompt and solves most test programs; not
+  where the answer is a comparator;
 * ``linear`` with the completion that a multinomial logistic regression on the tokens of the prompt by place
   predicts (:mod:`cadmus.evaluate.linear`);
 * ``operators`` likewise, with all literals hidden; only where the answer is a comparator;
 * ``lookup`` with the first of the 10,000 most frequent completions of its question in the training set that
-  makes the program true, for induction the first that gives 1 for all examples, else with the most frequent
-  (:mod:`cadmus.evaluate.lookup`). Not where the answer is a comparator, because there the VM gives it away.
+  makes the program true in the form that is asked for, else with the most frequent
+  (:mod:`cadmus.evaluate.lookup`). Only of open questions: where one answer is right, the VM gives it away.
 
 A baseline is absent from a question without training programs from which it could learn.
 """
-_CONSTANTS = [row.symbol for row in isa.INSTRUCTIONS if row.symbol != isa.END]
-
 Answers = tuple[Programs, np.ndarray]
 """Completions, and whether each ended: bool, shape (n,)."""
 
@@ -66,10 +68,18 @@ def _grade(task: Task, answers: Answers, name: str, dataset: Dataset) -> pl.Data
 
 
 def _constant(task: Task, learned: Learned, dataset: Dataset) -> Answers:
-    """Answer with the instruction that solves most programs, in hindsight; the first of equals."""
-    answers = [_always(symbol, task, dataset) for symbol in _CONSTANTS]
-    of = (Completed(task.programs, task.prompt_length, *each, dataset) for each in answers)
-    return answers[int(np.argmax([task.question.solves(completed).sum() for completed in of]))]
+    """Answer with the constant that solves most programs, in hindsight."""
+    listed = (line.policy for line in attacks.attacks() if attacks.is_constant(line.policy))
+    return _always(attacks.best((*isa.TOKEN_ID, *listed), task, dataset), task, dataset)
+
+
+def _copy(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
+    """Answer with the copying policy that solves most programs, in hindsight."""
+    if _asks_for_comparator(task):
+        return None
+    listed = (line.policy for line in attacks.attacks() if not attacks.is_constant(line.policy))
+    texts = attacks.apply(attacks.best(listed, task, dataset), task.prompts.to_strings())
+    return _within(task, Programs.from_strings(texts), dataset)
 
 
 def _most_frequent(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
@@ -98,14 +108,12 @@ def _operators(task: Task, learned: Learned, dataset: Dataset) -> Answers | None
 
 def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     frequent = learned.frequent[task.name]
-    if not frequent or _asks_for_comparator(task):
+    if not frequent or not task.question.open:
         return None
-    candidates = Programs.from_strings(text for text in frequent if isa.DROP not in text)
-    holds = verdicts if task.question.fits is None else leaves_ones
-    found = first_that_holds(task.prompts, candidates, dataset.max_length, holds)
-    # Row -1, where none holds, is the most frequent.
-    chosen = stack([candidates, Programs.from_strings(frequent[:1])]).take(found % (len(candidates) + 1))
-    return _within(task, chosen, dataset)
+    candidates = Programs.from_strings(frequent)
+    # Where none holds, the most frequent.
+    found = np.maximum(first_that_holds(task, candidates, dataset), 0)
+    return _within(task, candidates.take(found), dataset)
 
 
 def _asks_for_comparator(task: Task) -> bool:
@@ -130,6 +138,7 @@ _ANSWERS: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
     "constant": _constant,
     "most_frequent": _most_frequent,
     "ngram": _ngram,
+    "copy": _copy,
     "operators": _operators,
     "linear": _linear,
     "lookup": _lookup,

@@ -1,50 +1,43 @@
 """Completions found by search with the VM: the baseline that executes and learns nothing."""
 
-from collections.abc import Callable
-
 import numpy as np
 
+from cadmus.config import Dataset
+from cadmus.evaluate.criteria import Completed
+from cadmus.evaluate.grading import Task
 from cadmus.programs import Programs, join
-from cadmus.vm.compiled import execute, same_outputs
+from cadmus.vm.compiled import verdicts
 
 _AT_ONCE = 1 << 18
 
 
-def leaves_ones(programs: Programs) -> np.ndarray:
-    """Return whether a program leaves 1s alone, as comparisons that hold do: bool, shape (n,)."""
-    outcome = execute(programs)
-    ones = outcome.true
-    true = np.flatnonzero(ones)
-    expected = Programs.from_strings("1" * count for count in outcome.count[true].tolist())
-    ones[true] = same_outputs(programs.take(true), expected)
-    return ones
+def first_that_holds(task: Task, candidates: Programs, dataset: Dataset) -> np.ndarray:
+    """Return the first candidate that completes each prompt as far as execution can tell.
 
-
-def first_that_holds(
-    prompts: Programs,
-    candidates: Programs,
-    max_length: int,
-    holds: Callable[[Programs], np.ndarray],
-) -> np.ndarray:
-    """Return the first candidate that completes each prompt to a program that holds.
+    A candidate holds if it solves an open question or, for induction, fits the examples; neither depends on
+    the reference.
 
     Args:
-        prompts: n prompts.
+        task: n prompts of an open question.
         candidates: completions, the first one to try first.
-        max_length: programs with more instructions are not executed.
-        holds: :func:`cadmus.vm.compiled.verdicts` or :func:`leaves_ones`.
+        dataset: limits the length of programs.
 
     Returns:
         Rows of ``candidates``: int64, shape (n,); -1 where none holds.
     """
+    prompts, holds = task.prompts, task.question.fits or task.question.solves
     found = np.full(len(prompts), -1)
     first = 0
     while first < len(candidates) and len(unsolved := np.flatnonzero(found < 0)):
         tried = np.arange(first, min(first + max(1, _AT_ONCE // len(unsolved)), len(candidates)))
         row, candidate = (side.ravel() for side in np.meshgrid(unsolved, tried, indexing="ij"))
-        short = prompts.lengths[row] + candidates.lengths[candidate] <= max_length
+        short = prompts.lengths[row] + candidates.lengths[candidate] <= dataset.max_length
         row, candidate = row[short], candidate[short]
-        held = holds(join(prompts.take(row), candidates.take(candidate)))
+        true = verdicts(join(prompts.take(row), candidates.take(candidate)))
+        row, candidate = row[true], candidate[true]
+        ended = np.ones(len(row), np.bool_)
+        programs, lengths = task.programs.take(row), task.prompt_length[row]
+        held = holds(Completed(programs, lengths, candidates.take(candidate), ended, dataset))
         # The rows ascend, and the candidates of a row.
         solved, first_of_row = np.unique(row[held], return_index=True)
         found[solved] = candidate[held][first_of_row]
