@@ -32,7 +32,7 @@ def compare(results: Results) -> pl.DataFrame:
     Returns:
         metric, template, variant, seeds (number of them), mean, low, high (95% interval by Student's t),
         difference (variant minus base, mean over the seeds of both), difference_low, difference_high,
-        baseline (mean of the best trivial baseline). Bounds are null for a single seed, differences for the
+        baseline (mean of the best baseline). Bounds are null for a single seed, differences for the
         base and without a common seed. Variants in the order of the study.
 
     """
