@@ -249,8 +249,8 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
     for row in shown.iter_rows(named=True):
         name = next(iter(row.values()))
         accuracy = as_text(row["accuracy"], row["low"], row["high"])
-        if row.get("best_constant") is not None:
-            accuracy += f" correct, best constant answer {percent(row['best_constant'])}"
+        if row.get("baseline") is not None:
+            accuracy += f" correct, best baseline ({row['best_baseline']} {percent(row['baseline'])})"
         if graded:
             best = best_baseline(accuracies.filter(question=name)).row(0, named=True)
             baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"

@@ -199,7 +199,7 @@ def _summary(tables: Path) -> str:
             raise InputError(f"{path}: {', '.join(asked.values())}: is missing; {_FIX}")
         model, *baselines = found
         best = max(
-            [row["accuracy"] for row in baselines if row["accuracy"] is not None] or [model["best_constant"]]
+            [row["accuracy"] for row in baselines if row["accuracy"] is not None] or [model["baseline"]]
         )
         accuracy = as_text(model["accuracy"], model["low"], model["high"])
         lines.append([title, accuracy, percent(best), percent(model["paper"])])

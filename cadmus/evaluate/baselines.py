@@ -43,6 +43,9 @@ BASELINES = {
 
 A baseline is absent from a question without training programs from which it could learn.
 """
+EXECUTING = "lookup"
+"""The baseline that executes completions before it answers."""
+
 Answers = tuple[Programs, np.ndarray]
 """Completions, and whether each ended: bool, shape (n,)."""
 

@@ -1,4 +1,4 @@
-"""Test programs that compare two five-instruction expressions.
+"""Programs that compare two five-instruction expressions, most of them of the test split.
 
 The hash of a program alone decides its split, so new programs of the test split are in no training set.
 """
@@ -6,8 +6,9 @@ The hash of a program alone decides its split, so new programs of the test split
 import numpy as np
 
 from cadmus.common.seeds import generator
-from cadmus.config import Values
-from cadmus.dataset.splits import TEST, split_of
+from cadmus.config import Dataset, Values
+from cadmus.dataset.ood import excluded_pairs
+from cadmus.dataset.splits import TEST, TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.draw import comparator
@@ -139,6 +140,25 @@ def sample_comparisons(
         )
     x, y = table.values[found[:, :n]]
     return programs.take(np.arange(n)), {"x": x, "y": y}
+
+
+def training_comparisons(rng: np.random.Generator, n: int, dataset: Dataset) -> Programs:
+    """Draw true comparisons of the training split, uniformly over pairs of values that training allows.
+
+    Args:
+        rng: source of randomness.
+        n: number to draw; fewer are returned, because some are of other splits or excluded by a rule.
+        dataset: range of both values, rules and split.
+    """
+    table = short_expressions(HALF)
+    values = np.arange(dataset.values.low, dataset.values.high + 1)
+    values = values[table.count(values) > 0]
+    if not len(values):
+        return Programs.from_strings([])
+    x, y = rng.choice(values, (2, n))
+    programs = join(table.sample(rng, x), table.sample(rng, y), comparator(x, y))
+    allowed = (split_of(programs, dataset.eval_fraction) == TRAIN) & ~excluded_pairs(dataset, x, y)
+    return programs.take(allowed)
 
 
 def _counting(lengths: np.ndarray) -> np.ndarray:

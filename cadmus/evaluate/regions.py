@@ -10,7 +10,9 @@ from cadmus.evaluate.intervals import bootstrap, gap_interval
 
 PREDICTIONS = {"less": "<", "equal": "=", "greater": ">"}
 """Columns that count the predicted comparators."""
-COLUMNS = ("x", "y", "programs", "correct", *PREDICTIONS, "in_distribution")
+LEARNED = ("operators", "linear")
+"""Columns that count the programs that baselines solve: fitted to training comparisons of the grid's form."""
+COLUMNS = ("x", "y", "programs", "correct", *PREDICTIONS, *LEARNED, "in_distribution")
 """Columns of the results of :func:`cadmus.experiments.grid.comparison_grid`."""
 CHANCE = 1 / len(PREDICTIONS)
 """Accuracy of a uniformly random comparator."""
@@ -30,7 +32,9 @@ _COUNTS = {
     "pairs": pl.Int64,
     "programs": pl.Int64,
     "correct": pl.Int64,
-    **dict.fromkeys(("accuracy", "low", "high", "best_constant", "gap", "gap_low", "gap_high"), pl.Float64),
+    **dict.fromkeys(("accuracy", "low", "high"), pl.Float64),
+    "best_baseline": pl.String,
+    **dict.fromkeys(("baseline", "gap", "gap_low", "gap_high"), pl.Float64),
 }
 
 
@@ -41,9 +45,10 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         One row per region of :data:`REGIONS`, the last one only if a rule excludes pairs: region, pairs
-        (those with a program), programs, correct, accuracy, low, high, chance, best_constant (accuracy of one
-        comparator for all programs, the best of the three), gap (accuracy minus best_constant), gap_low,
-        gap_high. All but the counts and chance are null in a region without a program.
+        (those with a program), programs, correct, accuracy, low, high, chance, best_baseline (name of the
+        best of ``constant`` and :data:`LEARNED` in the region), baseline (its accuracy), gap (accuracy minus
+        that), gap_low, gap_high. All but the counts and chance are null in a region without a program.
+        ``constant`` is one comparator for the whole grid, the best in hindsight: no baseline sees the region.
     """
     tested = _tested(grid)
     present = set(tested["region"])
@@ -129,20 +134,25 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("diagonal"))
         .otherwise(pl.lit("same_side"))
     )
-    return grid.filter(pl.col("programs") > 0).with_columns(region.alias("region"))
+    tested = grid.filter(pl.col("programs") > 0)
+    order = (pl.col("x") - pl.col("y")).sign()
+    solved = [tested.select(pl.col("programs") * (order == sign)).to_series() for sign in (-1, 0, 1)]
+    constant = max(solved, key=lambda counts: int(counts.sum()))
+    return tested.with_columns(region.alias("region"), constant.alias("constant"))
 
 
 def _measured(pairs: pl.DataFrame) -> tuple[Any, ...]:
     """Return the values of :data:`_COUNTS` for pairs with programs."""
     if pairs.is_empty():
-        return 0, 0, 0, *[None] * 7
-    programs, correct = (pairs[column].to_numpy().astype(np.float64) for column in ("programs", "correct"))
-    difference = np.sign(pairs["x"].to_numpy() - pairs["y"].to_numpy())
-    constants = [programs * (difference == sign) for sign in (-1, 0, 1)]
-    constant = max(constants, key=np.sum)
-    both, clusters = np.stack([correct, constant], 1)[None], programs[None]
+        return 0, 0, 0, *[None] * 8
+    present = [name for name in ("constant", *LEARNED) if not pairs[name].has_nulls()]
+    name = max(present, key=lambda policy: int(pairs[policy].sum()))
+    programs, correct, baseline = (
+        pairs[column].to_numpy().astype(np.float64) for column in ("programs", "correct", name)
+    )
+    both, clusters = np.stack([correct, baseline], 1)[None], programs[None]
     low, high = (float(bound[0]) for bound in bootstrap(both[..., :1], clusters))
     n = programs.sum()
-    accuracy, best = float(correct.sum() / n), float(constant.sum() / n)
+    accuracy, best = float(correct.sum() / n), float(baseline.sum() / n)
     counts = len(pairs), int(n), int(correct.sum())
-    return *counts, accuracy, low, high, best, accuracy - best, *gap_interval(both, clusters)
+    return *counts, accuracy, low, high, name, best, accuracy - best, *gap_interval(both, clusters)

@@ -68,6 +68,7 @@ COLUMNS = {
         Column("whole numbers", high=COUNT): ["step", "programs", "max_output_tokens"],
         Column("whole numbers", gaps=True, high=COUNT): [
             *METRICS, "correct", "training_programs", "distinct_solved", "less", "equal", "greater",
+            "operators", "linear",
             "agreeing", "predicted", "output_tokens", "n", "parameters",
         ],
         Column("numbers"): ["loss", "completion_loss", "flops", "seconds", "value"],

@@ -15,7 +15,10 @@ from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 if TYPE_CHECKING:
     import polars as pl
 
+    from cadmus.programs import Programs
+
 _PROGRAMS_AT_ONCE = 8_192
+_TRAINING_PROGRAMS = 50_000
 
 
 class Settings(Section):
@@ -64,13 +67,14 @@ def comparison_grid(model: Any, settings: Settings, dataset: Dataset, seed: int)
     Returns:
         One row per pair: x, y, programs, correct, in_distribution, and the number of programs for which
         each comparator was predicted: less, equal, greater (int64). The other predictions are other tokens.
-        correct, less, equal and greater are null where no test program exists.
+        operators and linear count those that these baselines solve, null if there is no training comparison
+        to fit them to. All these counts are null where no test program exists.
     """
     import polars as pl
 
     from cadmus.dataset.ood import excluded_pairs
     from cadmus.evaluate.comparisons import HALF, grid_programs
-    from cadmus.evaluate.regions import PREDICTIONS
+    from cadmus.evaluate.regions import LEARNED, PREDICTIONS
     from cadmus.model.tokens import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
@@ -84,8 +88,9 @@ def comparison_grid(model: Any, settings: Settings, dataset: Dataset, seed: int)
         rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))
         predicted[rows] = model.next_logits(prompts.take(rows)).argmax(axis=1)
     tested = np.bincount(pair, minlength=len(x))
-    counts = {"correct": predicted == expected}
+    counts: dict[str, np.ndarray | None] = {"correct": predicted == expected}
     counts |= {name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()}
+    counts |= dict(zip(LEARNED, _learned(dataset, seed, prompts, expected), strict=True))
     low, high = dataset.values.low, dataset.values.high
     inside = (low <= x) & (x <= high) & (low <= y) & (y <= high)
     return pl.DataFrame(
@@ -93,10 +98,35 @@ def comparison_grid(model: Any, settings: Settings, dataset: Dataset, seed: int)
             "x": x,
             "y": y,
             "programs": tested,
-            **{name: np.bincount(pair[chosen], minlength=len(x)) for name, chosen in counts.items()},
+            **{
+                name: None if chosen is None else np.bincount(pair[chosen], minlength=len(x))
+                for name, chosen in counts.items()
+            },
             "in_distribution": inside & ~excluded_pairs(dataset, x, y),
-        }
+        },
+        schema_overrides=dict.fromkeys(LEARNED, pl.Int64),
     ).with_columns(pl.when(pl.col("programs") > 0).then(pl.col(name)).alias(name) for name in counts)
+
+
+def _learned(
+    dataset: Dataset, seed: int, prompts: "Programs", expected: np.ndarray
+) -> "list[np.ndarray | None]":
+    """Return which prompts each of :data:`cadmus.evaluate.regions.LEARNED` completes with the right token.
+
+    They are fitted to 50,000 training comparisons of the grid's form, fewer where rules exclude some.
+    """
+    from cadmus.common.seeds import generator
+    from cadmus.evaluate.comparisons import HALF, training_comparisons
+    from cadmus.evaluate.linear import Linear
+    from cadmus.model.tokens import TOKEN_OF_BYTE
+
+    programs = training_comparisons(generator(seed, "grid baselines"), _TRAINING_PROGRAMS, dataset)
+    if not len(programs):
+        return [None, None]
+    cut = np.full(len(programs), 2 * HALF)
+    given, answers = programs.prefixes(cut), programs.suffixes(cut)
+    fitted = (Linear(given, answers, operators_only) for operators_only in (True, False))
+    return [TOKEN_OF_BYTE[each.complete(prompts).data] == expected for each in fitted]
 
 
 def summary(results: "pl.DataFrame") -> "pl.DataFrame":
@@ -118,7 +148,9 @@ def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **dict.fromkeys(("x", "y", "programs", "correct", "less", "equal", "greater"), int),
+        **dict.fromkeys(
+            ("x", "y", "programs", "correct", "less", "equal", "greater", "operators", "linear"), int
+        ),
         "in_distribution": bool,
     },
     settings=Settings,
@@ -129,26 +161,27 @@ EXPERIMENT = Experiment(
             "comparison_grid",
             "Accuracy at the comparator and the token predicted most often, for test programs that compare X "
             "and Y. The dashed square is the training range. Below: accuracy by region with 95% bootstrap "
-            "intervals over pairs (X, Y), accuracy of the best constant answer, and accuracy in the paper.",
+            "intervals over pairs (X, Y), accuracy of the best baseline, and accuracy in the paper.",
             sources=("llm",),
         ),
         Figure(
             "grid_regions",
             "Accuracy at the comparator by the positions of X and Y relative to the training range, with 95% "
-            "bootstrap intervals over pairs (X, Y). The gap is the accuracy minus that of the best constant "
-            "answer, in percentage points.",
+            "bootstrap intervals over pairs (X, Y). The gap is the accuracy minus that of the best baseline, "
+            "in percentage points. No baseline knows the region; the constant is one for the whole grid. "
+            "Always `=` would solve all of the region X = Y, and nothing in the others outside.",
             "table",
         ),
         Figure(
             "accuracy_by_distance",
             "Accuracy at the comparator by region and by distance from the training range: that of X or Y, "
             "whichever is farther out; 0 is inside. Bands are 95% bootstrap intervals over pairs (X, Y); "
-            "dashed lines are the best constant answers.",
+            "dashed lines are the best baselines.",
         ),
         Figure(
             "output_tokens",
             "Accuracy on the comparison against the limit on output tokens of a large language model; Cadmus "
-            "uses one token. The dashed line is the best constant answer.",
+            "uses one token. The dashed line is the best baseline of Cadmus, which sees training programs.",
             sources=("llm",),
         ),
     ),

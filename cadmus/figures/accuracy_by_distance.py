@@ -43,7 +43,7 @@ def draw(grid: pl.DataFrame) -> Figure:
             label=REGIONS["inside"],
         )
     ]
-    axes.plot(inside["distance"], inside["best_constant"], color="black", marker="_", ls="none")
+    axes.plot(inside["distance"], inside["baseline"], color="black", marker="_", ls="none")
     for region, (color, marker) in _LINES.items():
         rows = distances.filter(region=region)
         if rows.is_empty():
@@ -51,11 +51,11 @@ def draw(grid: pl.DataFrame) -> Figure:
         handles += style.line(
             axes, rows, "distance", "accuracy", color=color, marker=marker, label=REGIONS[region]
         )
-        axes.plot(rows["distance"], rows["best_constant"], color=color, lw=0.7, ls="--")
+        axes.plot(rows["distance"], rows["baseline"], color=color, lw=0.7, ls="--")
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=f"distance from the training range, bins of {BIN}", ylabel="accuracy of the next token")
-    handles.append(Line2D([], [], color=style.GREY, lw=0.7, ls="--", label="best constant answer"))
+    handles.append(Line2D([], [], color=style.GREY, lw=0.7, ls="--", label="best baseline"))
     # Without handles, the legend would list the point with an interval last.
     figure.legend(handles=handles, loc="outside upper left")
     return figure

@@ -14,7 +14,7 @@ from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import REGIONS, predicted, summary, training_range
 from cadmus.evaluate.results import with_accuracy
-from cadmus.figures import reported, style
+from cadmus.figures import reported, style, tables
 from cadmus.llm.outcomes import COLUMNS as ANSWERS
 from cadmus.llm.outcomes import pixels
 
@@ -99,12 +99,13 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
 
 
 def _regions(grid: pl.DataFrame) -> list[list[str]]:
-    """Return the lines of text: accuracy by region, of the best constant answer and in the paper."""
-    rows = [["Cadmus by region", "Pairs", "Accuracy", "Best constant", "Paper"]]
+    """Return the lines of text: accuracy by region, of the best baseline and in the paper."""
+    rows = [["Cadmus by region", "Pairs", "Accuracy", "Best baseline", "Paper"]]
     for row in summary(grid).filter(pl.col("programs") > 0).iter_rows(named=True):
         paper = reported.GRID.get(row["region"])
         accuracy = as_text(row["accuracy"], row["low"], row["high"])
-        cells = [REGIONS[row["region"]], f"{row['pairs']:,}", accuracy, percent(row["best_constant"])]
+        best = tables.baseline(row["best_baseline"], row["baseline"])
+        cells = [REGIONS[row["region"]], f"{row['pairs']:,}", accuracy, best]
         rows.append([*cells, "" if paper is None else percent(paper)])
     return rows
 

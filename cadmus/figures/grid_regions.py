@@ -1,4 +1,4 @@
-"""Accuracy on each region of the comparison grid, compared with constant answers and with the paper."""
+"""Accuracy on each region of the comparison grid, compared with baselines and with the paper."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import polars as pl
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import REGIONS, summary
-from cadmus.figures import reported
+from cadmus.figures import reported, tables
 
 COLUMNS = (GRID,)
 
@@ -27,7 +27,9 @@ def table(grid: pl.DataFrame) -> pl.DataFrame:
             "Programs": f"{row['programs']:,}",
             "Accuracy": as_text(row["accuracy"], row["low"], row["high"]),
             "Chance": percent(row["chance"]),
-            "Best constant": "" if row["best_constant"] is None else percent(row["best_constant"]),
+            "Best baseline": ""
+            if row["baseline"] is None
+            else tables.baseline(row["best_baseline"], row["baseline"]),
             "Gap": _gap(row),
             "Paper": "" if row["paper"] is None else percent(row["paper"]),
         }

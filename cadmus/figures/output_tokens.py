@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.intervals import as_text
 from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import summary
 from cadmus.evaluate.results import with_accuracy
-from cadmus.figures import reported, style
+from cadmus.figures import reported, style, tables
 from cadmus.llm.outcomes import COLUMNS as ANSWERS
 from cadmus.llm.outcomes import summary as conditions
 
@@ -34,7 +34,7 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """Draw Cadmus, the best constant answer, the reported point, and a series per LLM and kind of symbols."""
+    """Draw Cadmus, the best baseline, the reported point, and a series per LLM and kind of symbols."""
     cadmus, gpt5 = _cadmus(grid), _reported()
     series = [] if llm is None else _llms(llm).partition_by("model", "symbols", maintain_order=True)
     run = [rows.filter(pl.col("programs") > 0).sort("max_output_tokens") for rows in series]
@@ -45,9 +45,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     handles: list[Artist | ErrorbarContainer] = [
         axes.axhline(cadmus["accuracy"][0], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
     ]
-    constant = cadmus["best_constant"][0]
-    label = f"always the same comparator: {percent(constant)}"
-    handles.append(axes.axhline(constant, color=style.GREY, lw=0.7, ls="--", label=label))
+    baseline = cadmus["baseline"][0]
+    label = f"best baseline: {tables.baseline(cadmus['best_baseline'][0], baseline)}"
+    handles.append(axes.axhline(baseline, color=style.GREY, lw=0.7, ls="--", label=label))
     models = list(dict.fromkeys(rows["model"][0] for rows in series))
     for rows, answered in zip(series, run, strict=True):
         name, symbols = rows["model"][0], rows["symbols"][0]
@@ -106,7 +106,7 @@ def _cadmus(grid: pl.DataFrame) -> pl.DataFrame:
         pl.lit("Cadmus").alias("model"),
         pl.lit("normal").alias("symbols"),
         pl.lit(1).alias("max_output_tokens"),
-        pl.col("programs", "correct", "accuracy", "low", "high", "best_constant"),
+        pl.col("programs", "correct", "accuracy", "low", "high", "best_baseline", "baseline"),
         pl.lit("measured").alias("source"),
     )
 

@@ -30,8 +30,12 @@ def best_accuracy(best: pl.DataFrame) -> str:
     """Return the accuracy of a best baseline in percent, and its name: "none" without baselines."""
     if best.is_empty():
         return "none"
-    name = BASELINES.get(best["policy"][0], best["policy"][0])
-    return f"{percent(best['accuracy'][0])} ({name.lower()})"
+    return baseline(best["policy"][0], best["accuracy"][0])
+
+
+def baseline(policy: str, accuracy: float) -> str:
+    """Return the accuracy of a baseline in percent, and its name."""
+    return f"{percent(accuracy)} ({BASELINES.get(policy, policy).lower()})"
 
 
 def save(table: pl.DataFrame, data: pl.DataFrame, paths: Sequence[Path]) -> None:

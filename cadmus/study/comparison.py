@@ -32,7 +32,7 @@ def compare(results: Results) -> pl.DataFrame:
     Returns:
         metric, template, variant, seeds (number of them), mean, low, high (95% interval), difference (variant
         minus base, mean over the seeds of both), difference_low, difference_high, baseline (mean of the best
-        trivial baseline). Intervals of accuracies are over seeds and programs, those of losses over seeds;
+        baseline). Intervals of accuracies are over seeds and programs, those of losses over seeds;
         see :func:`cadmus.evaluate.seeds.mean_interval`. Bounds are null for the loss of a single seed,
         differences for the base and without a common seed. Variants in the order of the study.
 

@@ -104,7 +104,7 @@ def _lines(axes: Axes, part: pl.DataFrame, levels: list[str], legend: dict[str, 
 
 
 def _accuracy_axis(axes: Axes, part: pl.DataFrame, numeric: bool, legend: dict[str, Line2D]) -> None:
-    """Format the axis as percentages and draw the best trivial baseline of the first metric."""
+    """Format the axis as percentages and draw the best baseline of the first metric."""
     metric = part["metric"][0]
     (axes.yaxis if numeric else axes.xaxis).set_major_formatter(style.PERCENT)
     (axes.set_ylim if numeric else axes.set_xlim)(-0.03, 1.06)

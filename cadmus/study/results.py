@@ -273,7 +273,7 @@ def _summary(experiment: str, measured: pl.DataFrame) -> Iterator[dict[str, Any]
     if "policy" not in summary.columns:
         for row in summary.filter(pl.col("programs") > 0).iter_rows(named=True):
             region = row[summary.columns[0]]
-            yield _row(region, "accuracy", row["accuracy"], row["programs"], row.get("best_constant"))
+            yield _row(region, "accuracy", row["accuracy"], row["programs"], row.get("baseline"))
         return
     metric = pl.col("metric")
     if "k" in summary.columns:

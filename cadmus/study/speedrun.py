@@ -58,7 +58,7 @@ the time is that of one training on the machine of the record. On two cores, two
 one core.
 
 {table}
-The best trivial baseline of each question is chosen by its accuracy there, and averaged like the model.
+The best baseline of each question is chosen by its accuracy there, and averaged like the model.
 By question, in percent:
 
 {by_question}

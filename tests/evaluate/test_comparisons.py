@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 import pytest
 
-from cadmus.config import Values
-from cadmus.dataset.splits import TEST, split_of
+from cadmus.config import Dataset, Values
+from cadmus.dataset.splits import TEST, TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.evaluate import comparisons
-from cadmus.evaluate.comparisons import sample_comparisons
+from cadmus.evaluate.comparisons import sample_comparisons, training_comparisons
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
-from cadmus.vm.compiled import verdicts
+from cadmus.vm.compiled import execute, verdicts
 from cadmus.vm.reference import run
 
 SHARE = 0.05
@@ -71,3 +71,19 @@ def test_a_range_with_too_few_comparisons_is_an_error() -> None:
         sample_comparisons(np.random.default_rng(0), 500, Values(low=-38, high=-38), 0.05, "evaluate.probe")
     with pytest.raises(InputError, match="only 0 were found"):
         sample_comparisons(np.random.default_rng(0), 5, Values(low=900, high=950), 0.05, "evaluate.probe")
+
+
+def test_training_comparisons_are_of_the_training_split_and_allowed() -> None:
+    values = {"low": -5, "high": 5}
+    dataset = Dataset.model_validate(
+        {"values": values, "eval_fraction": 0.2, "ood": {"five": {"values": [5]}}}
+    )
+    programs = training_comparisons(np.random.default_rng(0), 2_000, dataset)
+    assert 500 < len(programs) < 1_600
+    assert (split_of(programs, 0.2) == TRAIN).all()
+    assert verdicts(programs).all()
+    for half in (
+        programs.prefixes(np.full(len(programs), 5)),
+        programs.prefixes(np.full(len(programs), 10)).suffixes(np.full(len(programs), 5)),
+    ):
+        assert set(execute(half).values[:, 0]) == set(range(-5, 5))

@@ -8,7 +8,7 @@ import pytest
 
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import wilson
-from cadmus.evaluate.regions import COLUMNS, PREDICTIONS, REGIONS, by_distance, predicted, summary
+from cadmus.evaluate.regions import COLUMNS, LEARNED, PREDICTIONS, REGIONS, by_distance, predicted, summary
 from cadmus.evaluate.results import read_results, write_results
 
 
@@ -20,18 +20,24 @@ def always_less(x: int, y: int) -> str:
     return "<"
 
 
+def never(x: int, y: int) -> str:
+    return ""
+
+
 def grid_of(
     grid: tuple[int, int],
     training: tuple[int, int],
     predict: Callable[[int, int], str] = true,
     programs: int = 2,
+    linear: Callable[[int, int], str] = never,
 ) -> pl.DataFrame:
-    """Return the results of a model that answers all programs of a pair alike."""
+    """Return the results of a model and a linear baseline that answer all programs of a pair alike."""
     values, inside = range(grid[0], grid[1] + 1), range(training[0], training[1] + 1)
     rows = [
         (
             *(x, y, programs, programs * (predict(x, y) == true(x, y))),
             *(programs * (predict(x, y) == symbol) for symbol in PREDICTIONS.values()),
+            *(0, programs * (linear(x, y) == true(x, y))),
             x in inside and y in inside,
         )
         for x in values
@@ -40,7 +46,7 @@ def grid_of(
     return pl.DataFrame(rows, list(COLUMNS), orient="row")
 
 
-def test_a_constant_answer_is_the_best_constant_where_values_differ() -> None:
+def test_a_constant_is_one_answer_for_the_whole_grid() -> None:
     rows = summary(grid_of((-3, 3), (-1, 1), always_less))
     assert rows["region"].to_list() == [region for region in REGIONS if region != "excluded"]
     assert rows.select("pairs", "programs", "correct").rows() == [
@@ -51,9 +57,22 @@ def test_a_constant_answer_is_the_best_constant_where_values_differ() -> None:
         (4, 8, 0),
     ]
     assert rows["accuracy"].to_list() == [1 / 3, 0.5, 0.5, 0.5, 0]
-    assert rows["best_constant"].to_list() == [1 / 3, 0.5, 0.5, 0.5, 1]
-    assert rows["gap"].to_list() == [0, 0, 0, 0, -1]
+    assert set(rows["best_baseline"]) == {"constant"}
+    assert rows["baseline"].to_list() == [1 / 3, 0.5, 0.5, 0.5, 0]
+    assert rows["gap"].to_list() == [0] * 5
     assert rows["chance"].to_list() == [1 / 3] * 5
+
+
+def test_the_best_baseline_of_each_region_is_named() -> None:
+    def beyond(x: int, y: int) -> str:
+        return "=" if abs(x) > 1 and abs(y) > 1 else "<" if x < 0 else ""
+
+    grid = grid_of((-3, 3), (-1, 1), linear=beyond)
+    rows = dict(summary(grid).select("region", pl.struct("best_baseline", "baseline")).iter_rows())
+    assert rows["diagonal"] == {"best_baseline": "linear", "baseline": 1}
+    assert rows["same_side"] == {"best_baseline": "constant", "baseline": 0.5}
+    absent = grid.with_columns(linear=pl.lit(None, pl.Int64))
+    assert set(summary(absent)["best_baseline"]) == {"constant"}
 
 
 def test_sides_of_an_asymmetric_range() -> None:
@@ -79,10 +98,10 @@ def test_sides_of_an_asymmetric_range() -> None:
 def test_a_grid_inside_the_range_has_no_other_region() -> None:
     rows = summary(grid_of((0, 2), (-5, 5)))
     inside, *outside = rows.rows(named=True)
-    assert (inside["pairs"], inside["accuracy"], inside["best_constant"]) == (9, 1, 1 / 3)
+    assert (inside["pairs"], inside["accuracy"], inside["baseline"]) == (9, 1, 1 / 3)
     for row in outside:
         assert (row["pairs"], row["programs"], row["correct"]) == (0, 0, 0)
-        assert row["accuracy"] is row["low"] is row["best_constant"] is row["gap"] is row["gap_low"] is None
+        assert row["accuracy"] is row["low"] is row["baseline"] is row["gap"] is row["gap_low"] is None
     assert by_distance(grid_of((0, 2), (-5, 5))).select("region", "first", "last").rows() == [
         ("inside", 0, 0)
     ]
@@ -111,13 +130,13 @@ def test_intervals_do_not_vanish_where_all_are_right() -> None:
     diagonal = summary(grid_of((-3, 3), (-1, 1))).row(by_predicate=pl.col("region") == "diagonal", named=True)
     low = float(wilson(4, 4)[0])
     assert (diagonal["accuracy"], diagonal["low"], diagonal["high"]) == (1, low, 1)
-    assert (diagonal["gap"], diagonal["gap_low"], diagonal["gap_high"]) == (0, low - 1, 0)
+    assert (diagonal["gap"], diagonal["gap_low"], diagonal["gap_high"]) == (1, low, 1)
 
 
 def test_pairs_without_a_program_do_not_count() -> None:
     grid = grid_of((-3, 3), (-1, 1))
     empty = (pl.col("x") == 3) & (pl.col("y") == 3)
-    counts = {name: pl.when(~empty).then(name) for name in ("correct", *PREDICTIONS)}
+    counts = {name: pl.when(~empty).then(name) for name in ("correct", *PREDICTIONS, *LEARNED)}
     grid = grid.with_columns(programs=pl.when(empty).then(0).otherwise("programs"), **counts)
     rows = summary(grid)
     assert rows["pairs"].to_list() == [9, 24, 8, 4, 3]
@@ -127,9 +146,9 @@ def test_pairs_without_a_program_do_not_count() -> None:
 def test_distances_are_binned() -> None:
     rows = by_distance(grid_of((-8, 8), (-1, 1), always_less))
     diagonal = rows.filter(region="diagonal")
-    assert diagonal.select("first", "last", "pairs", "correct", "best_constant").rows() == [
-        (1, 5, 10, 0, 1),
-        (6, 7, 4, 0, 1),
+    assert diagonal.select("first", "last", "pairs", "correct", "baseline").rows() == [
+        (1, 5, 10, 0, 0),
+        (6, 7, 4, 0, 0),
     ]
     assert rows.filter(region="inside").select("first", "last", "pairs").rows() == [(0, 0, 9)]
     # One value at a distance of 1 to 5, the other inside.

@@ -171,7 +171,7 @@ def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, r
     if command == "completions":
         assert all("% [" in line and " solved, best baseline (" in line for line in told.stdout.splitlines())
     else:
-        assert "] correct, best constant answer " in told.stdout.splitlines()[0]
+        assert "] correct, best baseline (" in told.stdout.splitlines()[0]
 
 
 @pytest.mark.parametrize(

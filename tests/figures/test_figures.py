@@ -30,12 +30,15 @@ def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
     counts = {"less": -1, "equal": 0, "greater": 1}
     results = results.with_columns(
         (pl.col("correct") * (order == n)).alias(name) for name, n in counts.items()
-    )
+    ).with_columns(operators=0, linear=0)
     if empty:
         unknown = (pl.col("x") == low) & (pl.col("y") == low)
         results = results.with_columns(
             pl.when(unknown).then(0).otherwise("programs").alias("programs"),
-            *(pl.when(~unknown).then(pl.col(name)).alias(name) for name in ("correct", *counts)),
+            *(
+                pl.when(~unknown).then(pl.col(name)).alias(name)
+                for name in ("correct", *counts, "operators", "linear")
+            ),
         )
     return results.with_columns(in_distribution=pl.max_horizontal(pl.col("x").abs(), pl.col("y").abs()) <= 1)
 
@@ -445,7 +448,7 @@ def test_output_tokens_says_if_no_llm_was_run(tmp_path) -> None:
     assert "some, alternate symbols" in together
     assert "Cadmus, one output token: 98.0%" not in alone  # computed, not the paper's
     assert "Cadmus, one output token: 97.8%" in alone
-    assert "always the same comparator: 33.3%" in alone
+    assert "best baseline: 33.3% (best constant)" in alone
 
 
 def test_llms_have_their_own_panels() -> None:
@@ -597,12 +600,12 @@ def test_the_grid_has_its_regions_and_the_diagonal_of_the_paper(tmp_path) -> Non
     produce("grid_regions", [tmp_path / "grid.parquet"], tmp_path)
     numbers = pl.read_csv(tmp_path / "grid_regions.csv")
     assert set(numbers.schema.values()) == {pl.String, pl.Int64, pl.Float64}
-    assert [name for name, kind in numbers.schema.items() if kind == pl.String] == ["region"]
+    assert [name for name, kind in numbers.schema.items() if kind == pl.String] == ["region", "best_baseline"]
     assert numbers.filter(region="diagonal")["paper"].to_list() == [0.46]
     diagonal = (tmp_path / "grid_regions.md").read_text().splitlines()[-1].split(" | ")
     assert diagonal[0] == "| both outside, X = Y"
     assert diagonal[3].startswith("76.7% [")
-    assert diagonal[4:6] == ["33.3%", "100.0%"]
+    assert diagonal[4:6] == ["33.3%", "0.0% (best constant)"]
     assert diagonal[-1] == "46.0% |"
 
 
@@ -614,7 +617,7 @@ def test_regions_without_a_program_are_not_drawn() -> None:
     assert "both inside" in texts
     assert "one outside" not in texts
     labels = [text.get_text() for text in accuracy_by_distance.draw(inside).legends[0].get_texts()]
-    assert labels == ["both inside", "best constant answer"]
+    assert labels == ["both inside", "best baseline"]
     assert grid_regions.table(inside)["Accuracy"].to_list()[1:] == ["none tested"] * 4
 
 

@@ -66,7 +66,9 @@ def completions(solved, programs=40):
 def grid(correct):
     x, y = (axis.ravel() for axis in np.meshgrid(np.arange(-21, 22), np.arange(-21, 22)))
     inside = (abs(x) <= 20) & (abs(y) <= 20)
-    counts = {name: np.zeros(len(x), np.int64) for name in ("less", "equal", "greater")}
+    counts = {
+        name: np.zeros(len(x), np.int64) for name in ("less", "equal", "greater", "operators", "linear")
+    }
     right = np.where(inside, correct, 0)
     return pl.DataFrame(
         {
