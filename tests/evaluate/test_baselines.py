@@ -20,11 +20,11 @@ from cadmus.evaluate.baselines import BASELINES, grade_baselines
 from cadmus.evaluate.grading import Task, tasks_of
 from cadmus.evaluate.learned import Learned
 from cadmus.evaluate.linear import Linear
-from cadmus.evaluate.lookup import first_that_holds, leaves_ones
+from cadmus.evaluate.lookup import first_that_holds
 from cadmus.evaluate.ngrams import NGrams
+from cadmus.evaluate.questions import QUESTIONS
 from cadmus.programs import Programs, Samples
-from cadmus.vm.compiled import verdicts
-from cadmus.vm.reference import Number, run
+from cadmus.vm.reference import run
 
 CONFIG = """
 name: tiny
@@ -146,7 +146,8 @@ def test_baselines_complete_as_they_say(monkeypatch) -> None:
     # After 2 there is 3 and after 23 `<`; after 4 there is 3 and after 43 `>`; 1 and 9 were not seen.
     assert rows["less_greater", "ngram"] == [["3<", "3>", "", ""], [False] * 4]
     assert rows["apply_labels", "ends_at_once"] == [[""] * 3, [False, True, True]]
-    assert rows["apply_labels", "constant"] == [["!"] * 3, [True, False, False]]
+    # The list of attacks has the empty completion.
+    assert rows["apply_labels", "constant"] == rows["apply_labels", "ends_at_once"]
     # No instruction solves it; then the first is taken.
     assert rows["complete_algorithm", "constant"] == [["0"], [False]]
     # Of the questions without training programs, nothing is learned.
@@ -155,7 +156,8 @@ def test_baselines_complete_as_they_say(monkeypatch) -> None:
         "constant",
         "ngram",
     }
-    assert {policy for question, policy in rows if question == "less_greater"} == {*BASELINES} - {"lookup"}
+    absent = {*BASELINES} - {policy for question, policy in rows if question == "less_greater"}
+    assert absent == {"lookup", "copy"}
 
 
 def test_lookup_takes_the_most_frequent_completion_that_makes_the_program_true(monkeypatch) -> None:
@@ -178,25 +180,25 @@ def test_lookup_takes_the_most_frequent_completion_that_makes_the_program_true(m
     assert lookup["ended"].to_list() == [True, True, True, False]
 
 
-@pytest.mark.parametrize("holds", [verdicts, leaves_ones])
-def test_the_first_candidate_that_holds_is_that_of_a_search_one_by_one(monkeypatch, holds) -> None:
+def test_the_first_candidate_that_holds_is_that_of_a_search_one_by_one(monkeypatch) -> None:
     monkeypatch.setattr("cadmus.evaluate.lookup._AT_ONCE", 10)
     rng = np.random.default_rng(0)
     prompts, candidates = (
-        Programs.from_strings("".join(rng.choice([*"123+-=<!"], rng.integers(1, 5))) for _ in range(40))
+        Programs.from_strings("".join(rng.choice([*"123+-=<!_"], rng.integers(1, 5))) for _ in range(40))
         for _ in range(2)
     )
-    found = first_that_holds(prompts, candidates, 7, holds)
+    task = Task("random", QUESTIONS["random"], prompts, prompts.lengths)
+    found = first_that_holds(task, candidates, Dataset(max_length=7))
     assert (found < 0).any()
     assert (found > 0).any()
 
-    def right(text: str) -> bool:
-        result = run(text)
-        return result.true and (holds is verdicts or set(result.outputs) == {Number(1)})
+    def right(prompt: str, completion: str) -> bool:
+        program = prompt + completion
+        return len(program) <= 7 and run(program).true and "_" not in completion
 
     for prompt, row in zip(prompts.to_strings(), found, strict=True):
-        full = [prompt + candidate for candidate in candidates.to_strings()]
-        assert row == next((i for i, text in enumerate(full) if len(text) <= 7 and right(text)), -1)
+        rights = [right(prompt, candidate) for candidate in candidates.to_strings()]
+        assert row == (rights.index(True) if any(rights) else -1)
 
 
 def test_the_linear_baseline_reads_tokens_by_place() -> None:
@@ -258,7 +260,7 @@ def test_learning_reads_the_training_split_alone(dataset, tmp_path) -> None:
     answered = graded.group_by("policy").agg(pl.len()).rows()
     everyone = sum(len(task.programs) for task in tasks)
     comparisons = sum(len(task.programs) for task in tasks if task.name in COMPARISONS)
-    less = {"operators": comparisons, "lookup": everyone - comparisons}
+    less = {"operators": comparisons, **dict.fromkeys(("copy", "lookup"), everyone - comparisons)}
     assert dict(answered) == {**dict.fromkeys(BASELINES, everyone), **less}
     accuracy = dict(
         graded.filter(question="equality_comparator").group_by("policy").agg(pl.col("solved").mean()).rows()
