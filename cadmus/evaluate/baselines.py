@@ -73,7 +73,8 @@ def _grade(task: Task, answers: Answers, name: str, dataset: Dataset) -> pl.Data
 def _constant(task: Task, learned: Learned, dataset: Dataset) -> Answers:
     """Answer with the constant that solves most programs, in hindsight."""
     listed = (line.policy for line in attacks.attacks() if attacks.is_constant(line.policy))
-    return _always(attacks.best((*isa.TOKEN_ID, *listed), task, dataset), task, dataset)
+    symbols = (symbol for symbol in isa.TOKEN_ID if symbol != isa.END)
+    return _always(attacks.best((*symbols, *listed), task, dataset), task, dataset)
 
 
 def _copy(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
