@@ -134,7 +134,7 @@ def check_kind(path: Path, directory: bool = False) -> None:
     if directory or path.is_char_device():
         return
     if path.is_symlink():
-        raise InputError(f"cannot write {path}: it is a link; give its target, {path.resolve()}")
+        raise InputError(f"cannot write {path}: it is a link; give its target, {os.path.realpath(path)}")
     if path.exists() and not path.is_file():
         raise InputError(f"cannot write {path}: it is not a regular file; give another name")
 

@@ -9,6 +9,7 @@ are instructions: a 66th would be a 66th output of the model. Attention masks hi
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
@@ -108,7 +109,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
         InputError: ``directory`` contains something other than an export, or cannot be written.
     """
     # A link to an export stays.
-    directory = Path(directory).resolve()
+    directory = Path(os.path.realpath(directory))
     check_export(directory)
     weights = {
         name: tensor.detach().float().cpu().contiguous()

@@ -100,15 +100,15 @@ def test_a_device_is_written_to_and_stays(tmp_path):
 
 @pytest.mark.parametrize("write", [check_writable, lambda path: replacing(path).__enter__()])
 def test_links_and_pipes_are_refused_and_stay(tmp_path, write):
-    target, link, dangling, pipe = (tmp_path / name for name in ("target", "link", "dangling", "pipe"))
+    target, link, loop, pipe = (tmp_path / name for name in ("target", "link", "loop", "pipe"))
     target.write_text("mine")
     link.symlink_to(target)
-    dangling.symlink_to("nowhere")
+    loop.symlink_to(loop)
     os.mkfifo(pipe)
     before = sorted(tmp_path.iterdir())
     for path, problem in (
         (link, f"a link; give its target, {target}"),
-        (dangling, "a link"),
+        (loop, "a link"),
         (pipe, "not a"),
     ):
         with pytest.raises(InputError, match=f"^cannot write {path}: it is {problem}"):
