@@ -40,7 +40,7 @@ COLUMNS: dict[str, Any] = {
 """Columns of the results.
 
 The column template has the question or, of the comparison grid, the region; baseline is the value of the best
-trivial baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds
+baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds
 are those of the training, whose results are in directory. A column per factor, with its levels as text,
 follows.
 """
