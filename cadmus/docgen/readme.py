@@ -207,11 +207,10 @@ def _best(found: list[dict[str, Any]]) -> str | None:
     """Return the best baseline of some rows of a table: those after the first, or its own for a region."""
     from cadmus.figures import tables
 
-    graded = [(row["policy"], row["accuracy"]) for row in found[1:] if row["accuracy"] is not None]
-    if not graded and found:
-        graded = [(found[0].get("best_baseline"), found[0].get("baseline"))]
-    policy, accuracy = max(graded, key=lambda each: each[1], default=(None, None))
-    return None if accuracy is None else tables.baseline(policy, accuracy)
+    graded = [(row["policy"], row["accuracy"]) for row in found[1:]]
+    graded += [(row.get("best_baseline"), row.get("baseline")) for row in found[:1]]
+    present = [each for each in graded if each[1] is not None]
+    return tables.baseline(*max(present, key=lambda each: each[1])) if present else None
 
 
 def results_page(published: Path, root: Path) -> str:

@@ -17,7 +17,7 @@ from cadmus.programs import Programs, Samples, stack
 _FREQUENT = 10_000
 _EXAMPLES = 50_000
 _COUNTED = 200_000
-"""Distinct completions of a question that are counted at a time, for memory; then the rarer half is dropped."""
+"""Distinct completions of a question that are counted; of more, the rarer half is dropped, for memory."""
 
 
 class Learned:
