@@ -16,6 +16,8 @@ from cadmus.programs import Programs, Samples, stack
 
 _FREQUENT = 10_000
 _EXAMPLES = 50_000
+_COUNTED = 200_000
+"""Distinct completions of a question that are counted; of more, the rarer half is dropped, for memory."""
 
 
 class Learned:
@@ -52,12 +54,11 @@ class Learned:
             for task in tasks:
                 if task.question.template == file["template"]:
                     counts[task.name] += self._read(task, shard)
+                    if len(counts[task.name]) > _COUNTED:
+                        counts[task.name] = Counter(_most(counts[task.name], _COUNTED // 2))
                     found = things_asked(task.question, shard.programs, shard.prompt_length)
                     self.seen[task.name].update(found.filter(found.is_in(asked[task.name].implode())))
-        self.frequent = {
-            name: sorted(of_name, key=lambda text: (-of_name[text], text))[:_FREQUENT]
-            for name, of_name in counts.items()
-        }
+        self.frequent = {name: [*_most(of_name, _FREQUENT)] for name, of_name in counts.items()}
 
     def _read(self, task: Task, shard: Samples) -> Counter[str]:
         """Keep the first prompts and completions; count all completions but the rare ones of a shard."""
@@ -70,3 +71,8 @@ class Learned:
         counts = pl.Series("completion", rest.to_arrow()).value_counts()
         most = counts.sort("count", "completion", descending=[True, False]).head(_FREQUENT)
         return Counter(dict(most.iter_rows()))
+
+
+def _most(counts: Counter[str], most: int) -> dict[str, int]:
+    """Return the most frequent texts; of equals the first in the alphabet."""
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most])
