@@ -14,28 +14,19 @@ from cadmus.errors import InputError, reading
 
 BEGIN, END = "<!-- results: written by `cadmus readme` -->", "<!-- /results -->"
 SOLVED = (
-    "*Solved* programs are true and answer the question; the gap is to the best of four trivial baselines. "
+    "*Solved* programs are true and answer the question; the gap is to the best trivial baseline. "
     "[What counts as solved](docs/grading.md) defines both."
 )
 # Tables, in the order of the page of a run.
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
 # Counts of a training that are published.
 COUNTS = ("parameters", "steps", "programs", "tokens")
-# Rows of the README: what is asked, the table, and the rows of the table, the model's first.
-SUMMARY: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("order two expressions", "table3_accuracy", {"question": "less_greater", "metric": "solved"}),
-    (
-        "sort, filter, map and fold sequences",
-        "table3_accuracy",
-        {"question": "advanced_sequences", "metric": "solved"},
-    ),
-    (
-        "write a function that fits its examples",
-        "table3_accuracy",
-        {"question": "complete_algorithm", "metric": "fits"},
-    ),
-    ("recognize equal numbers beyond the training range", "grid_regions", {"region": "diagonal"}),
-)
+# Rows of the README: questions of Table 3, and what they ask.
+SUMMARY = {
+    "less_greater": "order two expressions",
+    "advanced_sequences": "sort, filter, map and fold sequences",
+    "complete_algorithm": "write a function from examples",
+}
 _FIX = "evaluate the model again"
 # Figures of a run; each is published with the data drawn in it.
 FIGURES = (
@@ -166,8 +157,13 @@ def _with_results(text: str, run: dict[str, Any], tables: Path, published: Path,
         raise InputError(f"README.md: needs one {BEGIN} and one {END}")
     before, rest = text.split(BEGIN)
     place = published.relative_to(root).as_posix()
-    end = f"[All questions and figures]({place}). [What counts as solved](docs/grading.md)."
-    return "\n\n".join([before + BEGIN, _summary(tables), f"{_origin(run)} {end}", END + rest.split(END)[1]])
+    end = (
+        f"[All questions and figures]({place}). [What counts as solved](docs/grading.md); "
+        "the paper does not say what its accuracies count."
+    )
+    image = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
+    parts = [_summary(tables), f"{_origin(run)} {end}", image, _grid(tables)]
+    return "\n\n".join([before + BEGIN, *parts, END + rest.split(END)[1]])
 
 
 def _summary(tables: Path) -> str:
@@ -177,18 +173,43 @@ def _summary(tables: Path) -> str:
     from cadmus.common.tables import markdown
     from cadmus.evaluate.intervals import as_text, percent
 
+    path = tables / "table3_accuracy.csv"
+    with reading(path, _FIX):
+        table = pl.read_csv(path)
     lines = []
-    for title, name, asked in SUMMARY:
-        path = tables / f"{name}.csv"
-        with reading(path, _FIX):
-            found = pl.read_csv(path).filter(**asked).to_dicts()
-        if not found or found[0]["paper"] is None:
-            raise InputError(f"{path}: {', '.join(asked.values())}: is missing; {_FIX}")
+    for question, title in SUMMARY.items():
+        found = table.filter(question=question, metric="solved").to_dicts()
+        if not found:
+            raise InputError(f"{path}: {question}: is missing; {_FIX}")
         model, *baselines = found
         best = max([row["accuracy"] for row in baselines] or [model["best_constant"]])
         accuracy = as_text(model["accuracy"], model["low"], model["high"])
+        for fits in table.filter(question=question, policy="model", metric="fits")["accuracy"]:
+            accuracy += f"; {percent(fits)} fit the examples"
         lines.append([title, accuracy, percent(best), percent(model["paper"])])
     return markdown(["Task", "Solved", "Best trivial baseline", "Paper, 280M parameters"], lines).rstrip()
+
+
+def _grid(tables: Path) -> str:
+    """Return the text below the comparison grid."""
+    import polars as pl
+
+    from cadmus.evaluate.intervals import percent
+    from cadmus.figures import reported
+
+    path = tables / "grid_regions.csv"
+    with reading(path, _FIX):
+        regions = pl.read_csv(path).select("region", "accuracy").drop_nulls()
+    accuracy = {region: percent(value) for region, value in regions.iter_rows()}
+    for region in ("inside", "one_out", "same_side", "diagonal"):
+        if region not in accuracy:
+            raise InputError(f"{path}: {region}: is missing; {_FIX}")
+    return (
+        "Yellow is right; the dashed square is the training range. The model picks the right comparator for "
+        f"{accuracy['inside']} of the programs inside, {accuracy['one_out']} with one number outside, "
+        f"{accuracy['same_side']} with two numbers beyond the same end, and {accuracy['diagonal']} with two "
+        f"equal numbers there ({percent(reported.DIAGONAL_ACCURACY)} in the paper)."
+    )
 
 
 def results_page(published: Path, root: Path) -> str:
