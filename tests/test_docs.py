@@ -8,10 +8,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cadmus import experiments
+from cadmus import Cadmus, experiments, verify
 from cadmus.cli.main import cadmus, main
 from cadmus.cli.reference import reference
 from cadmus.config import TEMPLATES
+from cadmus.evaluate.questions import questions_of
 from cadmus.vm import reference as machine
 from tests.checkout import ROOT
 
@@ -36,13 +37,39 @@ def test_examples_print_the_shown_output(typed, command, printed):
     assert list(map(float, shown[1::2])) == pytest.approx(list(map(float, expected[1::2])), abs=0.11)
 
 
-@pytest.mark.parametrize(("page", "number"), [("README.md", 3), ("docs/concepts.md", 9)])
-def test_programs_in_tables_are_true(page, number):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    rows = re.findall(r"^\|.*? `([^`]+)` \| `([^`]+)` \| ", text, re.MULTILINE)
-    assert len(rows) == number
-    for prompt, completion in rows:
-        assert machine.run(prompt + completion).true, prompt
+def examples(page, pattern):
+    """Return the groups of a pattern at its places in a document."""
+    return re.findall(pattern, (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_shipped_model_solves_the_examples():
+    in_readme = examples("README.md", r"^\| `([^`]+)` \| `([^`]+)` \| ")
+    in_concepts = examples("docs/concepts.md", r"^\| \[(\w+)\]\S+ \| `([^`]+)` \| `([^`]+)` \| ")
+    in_templates = [
+        (template, *pair)
+        for template, section in examples("docs/templates.md", r"^### (\w+)\n(.*?)(?=^##)")
+        for pair in re.findall(r"`(\S+)` → `(\S+)`", section)
+    ]
+    assert len(in_readme) == 3
+    assert [template for template, *_ in in_concepts] == list(TEMPLATES)
+    assert list(dict.fromkeys(template for template, *_ in in_templates)) == list(TEMPLATES)
+    asked = ("equality", "subroutines", "complete_algorithm")
+    pairs = [(template, *pair) for template, pair in zip(asked, in_readme, strict=True)]
+    pairs += in_concepts + in_templates
+    written, _ = Cadmus.load().complete([prompt for _, prompt, _ in pairs])
+    for (template, prompt, shown), text in zip(pairs, written.to_strings(), strict=True):
+        # The second of two questions may be the one that is asked.
+        assert any(
+            all(verify([prompt] * 2, [shown, text], [shown] * 2, question))
+            for question in questions_of(template)
+        ), (prompt, text)
+
+
+def test_the_shipped_model_fails_the_example_beyond_its_training_range():
+    ((prompt, shown),) = examples("README.md", r"`(\S+)` → `(\S+)`")
+    (written,) = Cadmus.load().complete([prompt])[0].to_strings()
+    assert written == shown
+    assert not machine.run(prompt + shown).true
 
 
 def commands_of_the_documents():

@@ -23,7 +23,7 @@ from tests.checkout import ROOT
 README = (
     "pip install '.[model]'",
     "cadmus complete '62*4+54*4-'",
-    "cadmus run --trace '\\41-*;9f55*2+='",
+    "cadmus run --trace '\\41-*;6f44*2+='",
     "make run",
 )
 """Commands that the README must have."""

@@ -21,21 +21,12 @@ SOLVED = (
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
 # Counts of a training that are published.
 COUNTS = ("parameters", "steps", "programs", "tokens")
-# Rows of the README: what is asked, the table, and the rows of the table, the model's first.
-SUMMARY: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("order two expressions", "table3_accuracy", {"question": "less_greater", "metric": "solved"}),
-    (
-        "sort, filter, map and fold sequences",
-        "table3_accuracy",
-        {"question": "advanced_sequences", "metric": "solved"},
-    ),
-    (
-        "write a function that fits its examples",
-        "table3_accuracy",
-        {"question": "complete_algorithm", "metric": "fits"},
-    ),
-    ("recognize equal numbers beyond the training range", "grid_regions", {"region": "diagonal"}),
-)
+# Rows of the README: questions of Table 3, and what they ask.
+SUMMARY = {
+    "less_greater": "order two expressions",
+    "advanced_sequences": "sort, filter, map and fold sequences",
+    "complete_algorithm": "write a function from examples",
+}
 _FIX = "evaluate the model again"
 # Figures of a run; each is published with the data drawn in it.
 FIGURES = (
@@ -166,9 +157,13 @@ def _with_results(text: str, run: dict[str, Any], tables: Path, published: Path,
         raise InputError(f"README.md: needs one {BEGIN} and one {END}")
     before, rest = text.split(BEGIN)
     place = published.relative_to(root).as_posix()
-    end = f"[All questions and figures]({place}). [What counts as solved](docs/grading.md)."
-    parts = [before + BEGIN, *_below(tables), _summary(tables), f"{_origin(run)} {end}"]
-    return "\n\n".join([*parts, END + rest.split(END)[1]])
+    end = (
+        f"[All questions and figures]({place}). [What counts as solved](docs/grading.md); "
+        "the paper does not say what its accuracies count."
+    )
+    image = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
+    parts = [*_below(tables), _summary(tables), f"{_origin(run)} {end}", image, _grid(tables)]
+    return "\n\n".join([before + BEGIN, *parts, END + rest.split(END)[1]])
 
 
 def _below(tables: Path) -> list[str]:
@@ -189,28 +184,47 @@ def _summary(tables: Path) -> str:
 
     from cadmus.common.tables import markdown
     from cadmus.evaluate.intervals import as_text, percent
+    from cadmus.evaluate.results import best_baseline
+    from cadmus.figures.tables import best_accuracy
 
+    path = tables / "table3_accuracy.csv"
+    with reading(path, _FIX):
+        table = pl.read_csv(path)
     lines = []
-    for title, name, asked in SUMMARY:
-        path = tables / f"{name}.csv"
-        with reading(path, _FIX):
-            found = pl.read_csv(path).filter(**asked).to_dicts()
-        best = _best(found)
-        if best is None or found[0]["paper"] is None:
-            raise InputError(f"{path}: {', '.join(asked.values())}: is missing; {_FIX}")
-        accuracy = as_text(*(found[0][key] for key in ("accuracy", "low", "high")))
-        lines.append([title, accuracy, best, percent(found[0]["paper"])])
+    for question, title in SUMMARY.items():
+        found = table.filter(question=question)
+        models = found.filter(policy="model", metric="solved").to_dicts()
+        best = best_baseline(found)
+        if not models or best.is_empty():
+            raise InputError(f"{path}: {question}: is missing; {_FIX}")
+        (model,) = models
+        accuracy = as_text(model["accuracy"], model["low"], model["high"])
+        for fits in found.filter(policy="model", metric="fits")["accuracy"].drop_nulls():
+            accuracy += f"; {percent(fits)} fit the examples"
+        lines.append([title, accuracy, best_accuracy(best), percent(model["paper"])])
     return markdown(["Task", "Solved", "Best baseline", "Paper, 280M parameters"], lines).rstrip()
 
 
-def _best(found: list[dict[str, Any]]) -> str | None:
-    """Return the best baseline of some rows of a table: those after the first, or its own for a region."""
-    from cadmus.figures import tables
+def _grid(tables: Path) -> str:
+    """Return the text below the comparison grid."""
+    import polars as pl
 
-    graded = [(row["policy"], row["accuracy"]) for row in found[1:]]
-    graded += [(row.get("best_baseline"), row.get("baseline")) for row in found[:1]]
-    present = [each for each in graded if each[1] is not None]
-    return tables.baseline(*max(present, key=lambda each: each[1])) if present else None
+    from cadmus.evaluate.intervals import percent
+    from cadmus.figures import reported
+
+    path = tables / "grid_regions.csv"
+    with reading(path, _FIX):
+        regions = pl.read_csv(path).select("region", "accuracy").drop_nulls()
+    accuracy = {region: percent(value) for region, value in regions.iter_rows()}
+    for region in ("inside", "one_out", "same_side", "diagonal"):
+        if region not in accuracy:
+            raise InputError(f"{path}: {region}: is missing; {_FIX}")
+    return (
+        "Yellow is right; the dashed square is the training range. The model picks the right comparator for "
+        f"{accuracy['inside']} of the programs inside, {accuracy['one_out']} with one number outside, "
+        f"{accuracy['same_side']} with two numbers beyond the same end, and {accuracy['diagonal']} with two "
+        f"equal numbers there ({percent(reported.DIAGONAL_ACCURACY)} in the paper)."
+    )
 
 
 def results_page(published: Path, root: Path) -> str:

@@ -155,6 +155,7 @@ def test_baselines_complete_as_they_say(monkeypatch) -> None:
         "ends_at_once",
         "constant",
         "ngram",
+        "copy",
     }
     absent = {*BASELINES} - {policy for question, policy in rows if question == "less_greater"}
     assert absent == {"lookup", "copy"}
