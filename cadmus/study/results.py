@@ -48,9 +48,9 @@ COLUMNS: dict[str, Any] = {
 """Columns of the results.
 
 The column template has the question or, of the comparison grid, the region; baseline is the value of the best
-baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds are those
-of the training, whose results are in directory, a path in the directory of all results. A column per factor,
-with its levels as text, follows.
+baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds are
+those of the training, whose results are in directory, a path in the directory of all results. A column per
+factor, with its levels as text, follows.
 """
 TRAINING = "train"
 """Experiment of the losses of a training."""
