@@ -28,7 +28,7 @@ _SLICES = [
     *(f"{{{i}}}" for i in (*range(7), *range(-5, 0))),
     *(f"{{{i}:{j}}}" for i, j in product(range(6), range(2, 7)) if j - i > 1),
     *(f"{{{i}:{j}}}" for i, j in product(range(5), ("", -1, -2, -3))),
-    *(f"{{{i}:{j}}}" for i, j in product(range(-6, -2), ("", -1, -2)) if j == "" or j - i > 1),
+    *(f"{{{i}:{j}}}" for i, j in product(range(-6, -2), ("", -1))),
 ]
 """Pieces of the prompt from which the search composes policies."""
 _SCREENS = ((16, 8_192), (128, 512))
