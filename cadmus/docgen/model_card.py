@@ -13,7 +13,7 @@ from cadmus.common.files import replacing
 from cadmus.config import TEMPLATES, Config
 from cadmus.docgen import hub
 from cadmus.errors import InputError, naming, reading
-from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.intervals import as_text, gap_as_text
 from cadmus.evaluate.questions import definitions, title
 from cadmus.evaluate.results import METRICS, accuracy_by, read_results
 from cadmus.figures import table3_accuracy, tables
@@ -103,7 +103,7 @@ $accuracy
 ## Limits
 
 - A likely program need not be true; `cadmus complete` and `cadmus run` execute it to find out.
-- Least above the best baseline: *$weakest*, $worst solved, a gap of $gap points.
+$gaps
 - Never seen: compared values outside [$low, $high] and programs of more than $max_length instructions.
 - It knows the instruction set `$isa_digest` only: no other language, and no text.
 - A random program has many true completions, so its next token is hardly predictable.
@@ -144,9 +144,6 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
     solved = accuracies.filter(policy="model", metric="solved")
     if solved["gap"].has_nulls():
         raise InputError(f"{completions}: policy: has no baselines; evaluate again")
-    # Where a constant is always right, no gap is above 0.
-    beatable = solved.filter(pl.col("accuracy") - pl.col("gap") < 1)
-    worst = (beatable if len(beatable) else solved).sort("gap").row(0, named=True)
     ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
     text = TEXT.substitute(
         name=config.name,
@@ -190,12 +187,28 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         questions="\n".join(
             f"- *{name}*, the prompt ends {prompt}: {condition}." for name, prompt, condition in definitions()
         ),
-        weakest=title(worst["question"]),
-        worst=as_text(worst["accuracy"], worst["low"], worst["high"]),
-        gap=percent(worst["gap"], "", signed=True),
+        gaps=_gaps(solved),
         isa_digest=noted["isa_digest"],
     )
     return hub.card(_front_matter(config, graded, _origin(completions).get("split")), text)
+
+
+def _gaps(solved: pl.DataFrame) -> str:
+    """Return list items: the questions whose gap may be 0 or less, then the one with the smallest other gap."""
+    above = pl.col("gap_low") > 0
+    items = {
+        "Not above the best baseline": solved.filter(~above).sort("gap"),
+        "Least above the best baseline": solved.filter(above).sort("gap").head(1),
+    }
+    lines = []
+    for words, rows in items.items():
+        named = "; ".join(
+            f"*{title(row['question'])}*, {as_text(row['accuracy'], row['low'], row['high'])} solved, "
+            f"a gap of {gap_as_text(row['gap'], row['gap_low'], row['gap_high'])} points"
+            for row in rows.iter_rows(named=True)
+        )
+        lines += [f"- {words}: {named}."] if named else []
+    return "\n".join(lines)
 
 
 def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> ModelCardData:

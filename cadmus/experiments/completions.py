@@ -24,7 +24,7 @@ class Settings(Section):
 def measure(subject: Subject) -> "pl.DataFrame":
     """Complete test programs and grade them by execution.
 
-    Four trivial baselines are graded as well.
+    Trivial baselines are graded as well.
 
     Table 3, accuracy by length and by examples, and the page of failures are drawn from the results.
     """
@@ -158,7 +158,7 @@ EXPERIMENT = Experiment(
     figures=(
         Figure(
             "table3_accuracy",
-            "Accuracy on each sub-problem, with 95% bootstrap intervals, beside four trivial baselines and "
+            "Accuracy on each sub-problem, with 95% bootstrap intervals, beside trivial baselines and "
             "the paper's accuracy (its Table 3).",
             "table",
         ),
