@@ -66,7 +66,7 @@ def test_the_shipped_model_solves_the_examples():
 
 
 def test_the_shipped_model_fails_the_example_beyond_its_training_range():
-    ((prompt, shown),) = examples("README.md", r"`(\S+)` → `(\S+)`")
+    ((prompt, shown),) = examples("README.md", r"After\s`(\S+)`, [^`]*it writes `(\S+)`")
     (written,) = Cadmus.load().complete([prompt])[0].to_strings()
     assert written == shown
     assert not machine.run(prompt + shown).true

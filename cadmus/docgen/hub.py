@@ -21,7 +21,8 @@ BIBTEX = """\
 CITATION = f"""\
 ## Citation
 
-Cadmus is an independent implementation of the system in this [paper]({PAPER}):
+Cadmus is the system of this [paper]({PAPER}). This is an unofficial, independent implementation;
+the authors of the paper are not involved.
 
 ```bibtex
 {BIBTEX}

@@ -10,12 +10,10 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from cadmus import isa
 from cadmus.common.files import replacing
-from cadmus.common.tables import escape
 from cadmus.config import TEMPLATES, Config
 from cadmus.docgen import hub
 from cadmus.errors import InputError, naming, reading
 from cadmus.evaluate.baselines import BASELINES
-from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.questions import definitions, title
 from cadmus.evaluate.results import METRICS, accuracy_by, read_results
 from cadmus.figures import table3_accuracy, tables
@@ -104,7 +102,6 @@ $accuracy
 ## Limits
 
 - A likely program need not be true; `cadmus complete` and `cadmus run` execute it to find out.
-- Smallest gap to the best baseline: *$weakest*, $worst solved, a gap of $gap points.
 - Never seen: compared values outside [$low, $high] and programs of more than $max_length instructions.
 - It knows the instruction set `$isa_digest` only: no other language, and no text.
 - A random program has many true completions, so its next token is hardly predictable.
@@ -145,9 +142,6 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
     solved = accuracies.filter(policy="model", metric="solved")
     if solved["gap"].has_nulls():
         raise InputError(f"{completions}: policy: has no baselines; evaluate again")
-    # Where a baseline is always right, no gap is above 0.
-    beatable = solved.filter(pl.col("accuracy") - pl.col("gap") < 1)
-    worst = (beatable if len(beatable) else solved).sort("gap").row(0, named=True)
     ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
     text = TEXT.substitute(
         name=config.name,
@@ -193,9 +187,6 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         ),
         below=f"{sentence}\n\n" if (sentence := table3_accuracy.below(accuracies)) else "",
         baselines=", ".join(name.lower() for name in BASELINES.values()),
-        weakest=escape(title(worst["question"])),
-        worst=as_text(worst["accuracy"], worst["low"], worst["high"]),
-        gap=percent(worst["gap"], "", signed=True),
         isa_digest=noted["isa_digest"],
     )
     return hub.card(_front_matter(config, graded, _origin(completions).get("split")), text)

@@ -11,7 +11,11 @@ TABLE3: dict[str, tuple[int, float]] = {
     "apply_labels": (10_000_000, 1.0),
     "complete_algorithm": (15_000_000, 0.96),
 }
-"""Training programs and validation accuracy of each sub-problem."""
+"""Training programs and validation accuracy of each sub-problem.
+
+The paper does not say what its accuracies count. We compare them with *solved*, and with nothing else; the
+paper's count may be more lenient.
+"""
 
 GPT5_ACCURACY = 0.95
 """Accuracy of GPT-5 on the in-distribution comparison grid, normal symbols."""
@@ -19,9 +23,9 @@ GPT5_OUTPUT_TOKENS = 2_000
 """Its maximum number of output tokens."""
 
 INSIDE_ACCURACY = 1.0
-"""Accuracy of Cadmus on the in-distribution comparison grid (abstract)."""
+"""Accuracy of the paper's model on the in-distribution comparison grid (abstract)."""
 DIAGONAL_ACCURACY = 0.46
-"""Mean accuracy of Cadmus (280M) on the diagonal of the comparison grid, out of distribution (section
+"""Its mean accuracy on the diagonal of the comparison grid, out of distribution (section
 "Comparing Different Program Producing the Same Values")."""
 GRID = {"inside": INSIDE_ACCURACY, "diagonal": DIAGONAL_ACCURACY}
-"""Accuracy of Cadmus by region of the comparison grid."""
+"""Its accuracy by region of the comparison grid."""

@@ -1,4 +1,4 @@
-"""Table 1: related work as listed in the paper, and this system."""
+"""Table 1: related work as listed in the paper, and this implementation."""
 
 from pathlib import Path
 
