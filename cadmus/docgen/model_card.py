@@ -194,7 +194,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
 
 
 def _gaps(solved: pl.DataFrame) -> str:
-    """Return list items: the questions whose gap may be 0 or less, then the one with the smallest other gap."""
+    """Return list items: the questions whose gap may be 0 or less, then the smallest other gap."""
     above = pl.col("gap_low") > 0
     items = {
         "Not above the best baseline": solved.filter(~above).sort("gap"),

@@ -179,7 +179,7 @@ def _summary(tables: Path) -> str:
     lines = []
     for question, title in SUMMARY.items():
         found = table.filter(question=question, metric="solved").to_dicts()
-        if not found:
+        if not found or found[0]["paper"] is None:
             raise InputError(f"{path}: {question}: is missing; {_FIX}")
         model, *baselines = found
         best = max([row["accuracy"] for row in baselines] or [model["best_constant"]])

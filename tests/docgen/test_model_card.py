@@ -122,7 +122,7 @@ def test_every_number_comes_from_a_file(place):
         f"- learning rate: {RUN.train.learning_rate}",
         "| equality | 50 | 98.0% [94.0, 100.0] | 100.0% | +78.0 [",
         "- Not above the best baseline: *random*, 20.0% [10.0, 32.0] solved, a gap of 0.0 [",
-        "- Least above the best baseline: *equality, comparator*, 60.0% [46.0, 74.0] solved, a gap of +40.0 [",
+        "- Least above the best baseline: *equality, comparator*, 60.0% [46.0, 74.0] solved, a gap of +40.0",
         "- *equality, comparator*, the prompt ends before the comparator: it is the comparator",
         f"`{isa.digest()}`",
     ):
