@@ -30,7 +30,7 @@ class Template(Section):
 
 
 class ExpressionTemplate(Template):
-    """Two number expressions and a comparator, such as `941-*55*2+=` or `83-2*45+1->`."""
+    """Two number expressions and a comparator, such as `62*4+54*4-=` or `83-2*45+1->`."""
 
     compares: ClassVar[bool] = True
 
