@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cadmus.docgen.readme import BEGIN, END, FILES, _best, publish, results_page, with_results
+from cadmus.docgen.readme import BEGIN, END, FILES, publish, results_page, with_results
 from cadmus.errors import InputError
 from tests.checkout import ROOT
 
@@ -33,15 +33,6 @@ def test_the_page_of_a_run_links_the_data_of_its_figures():
     assert "[Data](docs/results/quick/comparison_grid.csv)" in page
     for link in re.findall(r"\]\(([^)#]+)\)", page):
         assert (ROOT / link).exists(), link
-
-
-def test_the_best_baseline_is_named_and_an_absent_one_is_passed_over():
-    graded = {"ngram": 0.2, "lookup": None, "linear": 0.8}
-    rows = [{"policy": policy, "accuracy": accuracy} for policy, accuracy in graded.items()]
-    assert _best([{"policy": "model", "accuracy": 0.7}, *rows]) == "80.0% (linear)"
-    assert _best([{"accuracy": 0.7, "best_baseline": "constant", "baseline": 0.5}]) == "50.0% (best constant)"
-    # Written by an earlier version.
-    assert _best([{"accuracy": 0.7, "best_constant": 0.5}]) is None
 
 
 def test_an_unfinished_run_is_an_error(tmp_path):
