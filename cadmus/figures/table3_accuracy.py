@@ -16,9 +16,10 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
     """Return accuracies as fractions, one row per question, policy and metric.
 
     Returns:
-        question, policy, metric, programs, correct, accuracy, low, high, training_programs, paper (for solved,
-        the accuracy in the paper, if it has one), and for the model gap, gap_low and gap_high (accuracy minus
-        that of the best baseline). Of a baseline that is absent from a question, the counts and accuracies are null.
+        question, policy, metric, programs, correct, accuracy, low, high, training_programs, paper (its
+        accuracy, for solved, if it has one), and for the model gap, gap_low and gap_high (accuracy minus that
+        of the best baseline). Of a baseline that is absent from a question, the counts and accuracies are
+        null.
     """
     asked = completions.group_by("question").agg(pl.col("template").n_unique()).filter(pl.col("template") > 1)
     if len(asked):
