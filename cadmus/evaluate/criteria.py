@@ -119,7 +119,7 @@ class Completed:
 
 def comparator(of: Completed) -> np.ndarray:
     """The completion is the one comparator that holds, and nothing else."""
-    return _all(of.verified, of.exact)
+    return _all(of.verified, of.exact, _has_form(of, COMPARATOR))
 
 
 def equal_expression(of: Completed) -> np.ndarray:
@@ -159,7 +159,7 @@ def written_answer(of: Completed) -> np.ndarray:
 
 def definition(of: Completed) -> np.ndarray:
     """The completion is one definition that is not constant, and the comparison in the prompt holds."""
-    solved = _all(of.verified, of.same_outputs, _one_definition(of))
+    solved = _all(of.verified, of.same_outputs, _has_form(of, DEFINITION))
     rows = np.flatnonzero(solved & ~of.exact)
     solved[rows] = varies(of.full.take(rows))
     return solved
@@ -167,7 +167,7 @@ def definition(of: Completed) -> np.ndarray:
 
 def fits_examples(of: Completed) -> np.ndarray:
     """The completion is one definition, which gives the results of all examples in the prompt."""
-    return _all(of.verified, of.same_outputs, _one_definition(of))
+    return _all(of.verified, of.same_outputs, _has_form(of, DEFINITION))
 
 
 def induced(of: Completed) -> np.ndarray:
@@ -216,8 +216,8 @@ def _all(*conditions: np.ndarray) -> np.ndarray:
     return met
 
 
-def _one_definition(of: Completed) -> np.ndarray:
-    return np.array([DEFINITION.fullmatch(text) is not None for text in of.texts], np.bool_)
+def _has_form(of: Completed, form: re.Pattern[str]) -> np.ndarray:
+    return np.array([form.fullmatch(text) is not None for text in of.texts], np.bool_)
 
 
 def varies(programs: Programs) -> np.ndarray:
