@@ -38,12 +38,12 @@ from cadmus.cli.options import CONFIG, WholeNumber, echo_table, seed_option
 def attack(
     questions: tuple[str, ...], config: Path | None, programs: int, longest: int, rounds: int, seed: int
 ) -> None:
-    """Search for policies that solve QUESTIONS without understanding them; all questions if none is named.
+    """Search for policies that fool the grade of QUESTIONS.
 
-    Three policies per question, chosen on the same programs: the best constant, the best policy that copies
-    from the prompt, and the best of the list cadmus/evaluate/attacks.tsv. In a policy, {0} is the first
-    instruction of the prompt, and {-3:} its last three. The list is a baseline of every evaluation: add to it
-    what the search finds beyond it.
+    By default, of all questions. Three policies per question are chosen on the same programs: the best
+    constant, the best policy that copies from the prompt, and the best of the list
+    cadmus/evaluate/attacks.tsv. In a policy, {0} is the first instruction of the prompt, and {-3:} its last
+    three. The list is a baseline of every evaluation: add to it what the search finds beyond it.
 
     \b
     Examples:

@@ -77,11 +77,13 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
 @pytest.mark.parametrize(
     ("command", "rows"),
     [
-        # Questions, policies (lookup or operators is absent), programs; snapshots, then the same, metrics.
-        ("completions", 3 * 7 * 30),
+        # Policies (operators, or copy and lookup, are absent) and programs of equality and two comparisons; of
+        # equality, two are not asked, as their second expressions look like copies.
+        ("completions", 8 * 28 + 2 * 7 * 30),
         ("loss", 2 * 30),
-        ("pass_at_k", 3 * 2 * 30),
-        ("curve", 2 * 3 * 7 * 4),
+        ("pass_at_k", 2 * (28 + 2 * 30)),
+        # Snapshots, policies of the three questions, metrics.
+        ("curve", 2 * (8 + 2 * 7) * 4),
         ("grid", 9),
         ("probe", 2 * 2 * 11),
         ("lens", 2 * 11),
@@ -106,7 +108,10 @@ def test_training_programs_come_from_the_manifest(place, tmp_path) -> None:
     invoke(place, "completions", tmp_path / "a.parquet")
     results = pl.read_parquet(tmp_path / "a.parquet")
     assert set(results["training_programs"]) == {40}
-    assert dict(results.group_by("template").len().rows()) == {"equality": 2 * 5 * 30, "less_greater": 5 * 30}
+    assert dict(results.group_by("template").len().rows()) == {
+        "equality": 8 * 28 + 7 * 30,
+        "less_greater": 7 * 30,
+    }
 
 
 def test_a_manifest_without_a_template_of_the_test_programs_is_an_error(place, tmp_path) -> None:
@@ -125,7 +130,8 @@ def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path)
     results = pl.read_parquet(tmp_path / "a.parquet")
     assert results["policy"].unique(maintain_order=True).to_list() == ["model", *BASELINES]
     shared = ["template", "question", "program", "prompt_length", "asked", "seen", "training_programs"]
-    absent = {"operators": ["equality"], "lookup": ["equality_comparator", "less_greater"]}
+    comparisons = ["equality_comparator", "less_greater"]
+    absent = {"operators": ["equality"], "copy": comparisons, "lookup": comparisons}
     for (policy,), of_policy in results.group_by("policy"):
         asked = results.filter(~pl.col("question").is_in(absent.get(policy, [])), policy="model")
         assert of_policy.select(shared).equals(asked.select(shared))
@@ -158,7 +164,7 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("command", "rows"), [("completions", 3 * 7 * 4), ("grid", 5)])
+@pytest.mark.parametrize(("command", "rows"), [("completions", (8 + 2 * 7) * 4), ("grid", 5)])
 def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, rows: int) -> None:
     told = invoke(place, command, tmp_path / "a.parquet")
     as_json = invoke(place, command, tmp_path / "a.parquet", as_json=True)
@@ -228,7 +234,7 @@ def test_options_replace_the_settings_of_the_config(place, tmp_path) -> None:
     done = invoke(place, "pass_at_k", tmp_path / "a.parquet", **options)
     assert done.exit_code == 0, done.exception
     results = pl.read_parquet(tmp_path / "a.parquet")
-    assert results.height == 3 * 2 * 10
+    assert results.height == 2 * (8 + 2 * 10)
     assert set(results["samples"]) == {6}
     replaced = CONFIG.replace("{samples: 4}", "{samples: 6, temperature: 0.5, programs: 10}")
     (tmp_path / "other.yaml").write_text(replaced)
