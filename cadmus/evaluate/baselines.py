@@ -17,7 +17,7 @@ from cadmus.programs import Programs
 
 BASELINES = {
     "ends_at_once": "Ends at once",
-    "constant": "Best constant",
+    "constant": "Constant",
     "most_frequent": "Most frequent",
     "ngram": "5-gram",
     "copy": "Copy",

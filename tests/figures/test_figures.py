@@ -448,7 +448,7 @@ def test_output_tokens_says_if_no_llm_was_run(tmp_path) -> None:
     assert "some, alternate symbols" in together
     assert "Cadmus, one output token: 98.0%" not in alone  # computed, not the paper's
     assert "Cadmus, one output token: 97.8%" in alone
-    assert "best baseline: 33.3% (best constant)" in alone
+    assert "best baseline: 33.3% (constant)" in alone
 
 
 def test_llms_have_their_own_panels() -> None:
@@ -605,7 +605,7 @@ def test_the_grid_has_its_regions_and_the_diagonal_of_the_paper(tmp_path) -> Non
     diagonal = (tmp_path / "grid_regions.md").read_text().splitlines()[-1].split(" | ")
     assert diagonal[0] == "| both outside, X = Y"
     assert diagonal[3].startswith("76.7% [")
-    assert diagonal[4:6] == ["33.3%", "0.0% (best constant)"]
+    assert diagonal[4:6] == ["33.3%", "0.0% (constant)"]
     assert diagonal[-1] == "46.0% |"
 
 
