@@ -94,7 +94,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         handles.append(Patch(**_NO_PROGRAM))
         labels.append("no test program" if llm is None else "no test program or answer")
     above.legend(handles, labels, loc="outside upper center", ncols=len(labels), columnspacing=1.2)
-    style.text_rows(below.subplots(), lines, (0.08, 0.44, 0.66, 0.81, 0.92))
+    style.text_rows(below.subplots(), lines, (0.08, 0.42, 0.62, 0.82, 0.92))
     return figure
 
 
