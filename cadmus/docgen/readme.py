@@ -210,20 +210,22 @@ def _grid(tables: Path) -> str:
     import polars as pl
 
     from cadmus.evaluate.intervals import percent
+    from cadmus.evaluate.regions import REGIONS
     from cadmus.figures import reported
 
     path = tables / "grid_regions.csv"
     with reading(path, _FIX):
-        regions = pl.read_csv(path).select("region", "accuracy").drop_nulls()
-    accuracy = {region: percent(value) for region, value in regions.iter_rows()}
-    for region in ("inside", "one_out", "same_side", "diagonal"):
-        if region not in accuracy:
-            raise InputError(f"{path}: {region}: is missing; {_FIX}")
+        regions = pl.read_csv(path).drop_nulls("accuracy").rows_by_key("region", named=True, unique=True)
+    if "diagonal" not in regions:
+        raise InputError(f"{path}: diagonal: is missing; {_FIX}")
+    accuracies = (
+        f"{percent(row['accuracy'])} ({percent(row['baseline'])}) {REGIONS[name]}"
+        for name, row in regions.items()
+    )
     return (
-        "Yellow is right; the dashed square is the training range. The model picks the right comparator for "
-        f"{accuracy['inside']} of the programs inside, {accuracy['one_out']} with one number outside, "
-        f"{accuracy['same_side']} with two numbers beyond the same end, and {accuracy['diagonal']} with two "
-        f"equal numbers there ({percent(reported.DIAGONAL_ACCURACY)} in the paper)."
+        "Yellow is right; the dashed square is the training range. Right comparators, with the best baseline "
+        f"in brackets: {'; '.join(accuracies)}. The paper reports {percent(reported.DIAGONAL_ACCURACY)} for "
+        "X = Y."
     )
 
 

@@ -3,7 +3,7 @@
 import polars as pl
 
 from cadmus.errors import InputError
-from cadmus.evaluate.baselines import EXECUTING
+from cadmus.evaluate.baselines import BASELINES, EXECUTING
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.results import METRICS, accuracy_by, best_baseline, gaps_by
@@ -91,7 +91,10 @@ def below(results: pl.DataFrame) -> str:
         + tables.best_accuracy(best_baseline(results.filter(question=row["question"]), row["metric"]))
         for row in found.iter_rows(named=True)
     ]
-    return f"The model is below the best baseline on {'; '.join(texts)}."
+    sentence = f"The model is below the best baseline on {'; '.join(texts)}."
+    if any(text.endswith(f"({BASELINES[EXECUTING].lower()})") for text in texts):
+        sentence += " Lookup executes completions of the training set until the VM accepts one."
+    return sentence
 
 
 def _name(question: str, metric: str) -> str:
