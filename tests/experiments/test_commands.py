@@ -77,8 +77,8 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
 @pytest.mark.parametrize(
     ("command", "rows"),
     [
-        # Policies (operators, or copy and lookup, are absent) and programs of equality and two comparisons. Of
-        # equality, two are not asked, because their second expressions look like copies.
+        # Policies (operators, or copy and lookup, are absent) and programs of equality and two comparisons.
+        # Two equalities are not asked, because their second expressions look like copies.
         ("completions", 8 * 28 + 2 * 7 * 30),
         ("loss", 2 * 30),
         ("pass_at_k", 2 * (28 + 2 * 30)),
