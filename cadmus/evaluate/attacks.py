@@ -1,6 +1,6 @@
 """Policies that try to solve questions without understanding them, and a search for better ones.
 
-A policy is a text in which ``{i}`` and ``{i:j}`` stand for instructions of the prompt, indexed as in Python;
+A policy is a text in which ``{i}`` and ``{i:j}`` are instructions of the prompt, indexed as in Python;
 the rest is constant: ``{0:5}0+=`` copies an expression and adds 0. ``attacks.tsv`` lists the policies that
 people and the search found. One of the kind *fails* answers nothing and must never solve its question. One of
 the kind *guesses* is right by chance, or shows how little its question asks. The best of them are baselines.
@@ -56,7 +56,7 @@ def attacks() -> tuple[Attack, ...]:
 
 
 def policies_for(question: str, kind: str) -> list[str]:
-    """Return the policies of a kind that are listed for a question; ``*`` stands for all questions."""
+    """Return the policies of a kind that are listed for a question or, with ``*``, for all."""
     return [line.policy for line in attacks() if line.kind == kind and line.question in (question, "*")]
 
 

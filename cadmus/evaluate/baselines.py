@@ -115,7 +115,7 @@ def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     if not frequent or not task.question.open:
         return None
     candidates = Programs.from_strings(frequent)
-    # Where none holds, the most frequent.
+    # The most frequent if none holds.
     found = np.maximum(first_that_holds(task, candidates, dataset), 0)
     return _within(task, candidates.take(found), dataset)
 

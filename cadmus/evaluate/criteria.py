@@ -24,7 +24,7 @@ FRESH_INPUTS = 32
 COMPARATOR = re.compile(r"[<=>]")
 """The completion of a comparison."""
 EXPRESSION = re.compile(r"[0-9tZ+\-*/%xn~]+=")
-"""Literals, arithmetic and ``=``: no definition can stand in for a literal, nothing reads the first value."""
+"""Literals, arithmetic and ``=``: no definition can replace a literal, nothing reads the first value."""
 _NUMERAL = r"(?:t(?:[1-9]\+)?|[0-9]|Z)(?:t\*(?:[1-9]\+)?)*~?"
 WRITTEN_VALUE = rf"(?:{_NUMERAL}|u(?:{_NUMERAL}(?:[0-9]:)?b)*)"
 """A number in decimal (Horner's rule), or a sequence of such numbers. Other arithmetic could repeat the query

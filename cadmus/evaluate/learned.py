@@ -1,4 +1,4 @@
-"""What the baselines know: completions and n-grams of the training set, and what it asks about."""
+"""Knowledge of the baselines: completions, n-grams and subjects of the training set."""
 
 from collections import Counter
 from pathlib import Path
