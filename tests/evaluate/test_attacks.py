@@ -40,12 +40,28 @@ def test_policies_that_answer_nothing_solve_nothing(question: str) -> None:
     assert {policies[k]: int(solved[k].sum()) for k in np.flatnonzero(solved.any(1))} == {}
 
 
-@pytest.mark.parametrize("question", ["equality", "basic_sequences", "advanced_sequences", "apply_labels"])
-def test_no_listed_policy_solves_a_quarter(question: str) -> None:
-    """Of the questions that ask for a value, whichever question the policy was listed for."""
+LIMITS = {
+    "basic_math": 0.55,
+    "equality": 0.25,
+    # The answer is always `=`.
+    "equality_comparator": 1,
+    "less_greater": 0.55,
+    "subroutines": 0.6,
+    "subroutines_definition": 0.3,
+    "random": 0.65,
+    "basic_sequences": 0.2,
+    "advanced_sequences": 0.3,
+    "apply_labels": 0.35,
+    "complete_algorithm": 0.05,
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_no_listed_policy_solves_more_of_any_question_than_guesses_do(question: str) -> None:
+    """Whichever question the policy is listed for."""
     every = list(dict.fromkeys(line.policy for line in attacks.attacks()))
     solved = attacks.solved_by(every, tasks()[question], DATASET).mean(1)
-    assert solved.max() < 0.35, every[int(solved.argmax())]
+    assert solved.max() <= LIMITS[question], every[int(solved.argmax())]
 
 
 def test_a_policy_copies_from_the_prompt() -> None:
