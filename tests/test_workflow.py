@@ -129,10 +129,13 @@ def test_the_experiments_are_complete(results):
     assert completions["policy"].unique(maintain_order=True).to_list() == ["model", *BASELINES]
     counts = dict(completions.filter(policy="model")["question"].value_counts().iter_rows())
     asked = CONFIG.evaluate.completions.programs
-    assert counts.pop("subroutines") + counts.pop("subroutines_definition") == asked
-    # Few random programs have a prompt that is not true yet.
-    assert counts.pop("random") < asked
-    assert set(counts) == set(QUESTIONS) - {"subroutines", "subroutines_definition", "random"}
+    assert set(counts) == set(QUESTIONS)
+    # Some are not asked: definitions that are constant, expressions that look like copies, prompts that are
+    # their own answers. Few random programs have a prompt that is not true yet.
+    partly = {name: counts.pop(name) for name in ("equality", "random", "basic_sequences")}
+    partly["subroutines"] = counts.pop("subroutines") + counts.pop("subroutines_definition")
+    assert all(0 < count <= asked for count in partly.values())
+    assert partly["random"] < asked / 2 < min(partly["equality"], partly["subroutines"])
     assert set(counts.values()) == {asked}
     sampled = pl.read_parquet(results / "experiments/pass_at_k.parquet")
     assert set(sampled["question"]) == set(completions["question"])
@@ -318,7 +321,7 @@ def test_an_unwritable_config_gives_a_one_line_error(tmp_path):
     done = snakemake(tmp_path)
     assert done.returncode == 2
     errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-    assert errors == ["cadmus: error: cannot write results/tiny/config.yaml: Is a directory"]
+    assert errors == ["cadmus: error: cannot write results/tiny/config.yaml: it is a directory"]
 
 
 def test_an_interrupted_generation_resumes_with_the_missing_shards(checkout, results):

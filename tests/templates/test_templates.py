@@ -122,7 +122,8 @@ def test_random_programs_use_every_instruction():
 def test_the_document_explains_every_template():
     sections = TEXT.split("\n### ")[1:]
     assert tuple(section.split("\n")[0] for section in sections) == TEMPLATES[:9]
-    assert all("```console" in section and "prompt" in section.lower() for section in sections)
+    # An example of a prompt and its completion, which tests/test_docs.py checks.
+    assert all("` → `" in section and "prompt" in section.lower() for section in sections)
 
 
 def test_a_tenth_template_can_be_added_as_documented(tmp_path):
