@@ -55,11 +55,6 @@ def attacks() -> tuple[Attack, ...]:
     return tuple(Attack(*line.split("\t")) for line in text.splitlines()[1:])
 
 
-def policies_for(question: str, kind: str) -> list[str]:
-    """Return the policies of a kind that are listed for a question or, with ``*``, for all."""
-    return [line.policy for line in attacks() if line.kind == kind and line.question in (question, "*")]
-
-
 def is_constant(policy: str) -> bool:
     """Tell whether a policy writes the same after every prompt."""
     return _SLICE.search(policy) is None

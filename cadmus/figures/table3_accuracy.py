@@ -49,7 +49,7 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
         pl.concat([accuracies, absent], how="diagonal")
         .with_columns(
             pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
-            # The paper does not say what it counts; its accuracy stands against one metric.
+            # The paper does not say what it counts; its accuracy is compared with one metric.
             pl.when(metric="solved")
             .then(pl.col("template").replace_strict(paper, default=None, return_dtype=pl.Float64))
             .alias("paper"),
