@@ -15,7 +15,7 @@ class CadmusError(Exception):
     """Base class of the errors that Cadmus raises on purpose."""
 
 
-class InputError(CadmusError):
+class InputError(CadmusError, ValueError):
     """Bad input from the user.
 
     The message is one line that names the key, file or position, the problem and the fix. The command line

@@ -1,0 +1,332 @@
+"""The door: every file that Cadmus makes is written and read here.
+
+A file appears under its name when it is complete, so a killed process leaves nothing half-written. A file
+that Cadmus reads again is *sealed*: it has one header, the key ``cadmus``, with the kind of the file, the
+instruction set, the commit, the versions of packages and a SHA-256 of the whole file. The seal is checked
+once, on reading. What does not fit it is damaged, edited or foreign, and the error says how to make the file
+again. Behind the door no code checks these values once more.
+
+JSON files have the header as their first key, JSON lines in their first line and Parquet files as an entry
+of their metadata. A directory is sealed by its JSON file, which lists the digests of the files beside it:
+``meta.json`` those of a model or a checkpoint, ``manifest.json`` those of the shards of a dataset.
+"""
+
+import errno
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cadmus import isa
+from cadmus.distribution import CHECKOUT, NAME, VERSION
+from cadmus.errors import CadmusError, InputError, near_path, reading
+
+if TYPE_CHECKING:
+    import polars as pl
+
+KINDS = {
+    "dataset": "write the manifest again",
+    "model": "train or export it again",
+    "checkpoint": "delete its directory to resume from the checkpoint before it",
+    "metrics": "train again",
+    "results": "evaluate again",
+    "study": "collect it again",
+}
+"""Kinds of sealed files, and how to make one again."""
+HEADER = "cadmus"
+PACKAGES = ("torch", "deepspeed", "numpy")
+"""Packages that results depend on."""
+REFUSALS = {errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPERM, errno.EROFS}
+"""Error numbers for missing space or permission, which the user can fix."""
+
+_SEAL = b'"seal": "'
+_BLANK = b"0" * 64
+
+
+@contextmanager
+def replacing(path: Path | str) -> Iterator[Path]:
+    """Yield a temporary path beside ``path`` and move it there if the block ends without an error.
+
+    The next writer of ``path`` replaces what a killed one left. A character device such as ``/dev/null`` is
+    yielded itself; links and other special files are refused.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".tmp-{path.name}")
+    with writing(path):
+        check_kind(path)
+        if path.is_char_device():
+            yield path
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)
+        try:
+            # Not through a link that someone puts there meanwhile.
+            temporary.touch(exist_ok=False)
+            yield temporary
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_all(*paths: Path) -> Iterator[list[Path]]:
+    """Yield the temporary paths of files that belong together; they are moved last to first."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(replacing(path)) for path in paths]
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write a file that people read, in UTF-8."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path | str, kind: str, value: dict[str, Any], files: Iterable[Path] = ()) -> None:
+    """Write a sealed JSON object, with the digests of ``files`` in the same directory in its header."""
+    header = {**_header(kind), "files": {file.name: digest_of(file) for file in files}}
+    text = json.dumps({HEADER: header, **value}, indent=1, ensure_ascii=False)
+    _write(path, text.encode() + b"\n")
+
+
+def read_json(path: Path | str, kind: str) -> dict[str, Any]:
+    """Read a sealed JSON object, its header included."""
+    value: dict[str, Any] = json.loads(_read_sealed(path, kind))
+    _check_header(path, kind, value[HEADER])
+    return value
+
+
+def write_lines(path: Path | str, kind: str, records: list[dict[str, Any]]) -> None:
+    """Write sealed JSON lines; the first record has the header as a last key."""
+    first, *others = records
+    lines = map(json.dumps, [{**first, HEADER: _header(kind)}, *others])
+    _write(path, "".join(f"{line}\n" for line in lines).encode())
+
+
+def write_parquet(path: Path | str, kind: str, frame: "pl.DataFrame", metadata: dict[str, str]) -> None:
+    """Write a sealed Parquet file, with ``metadata`` beside its header."""
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd", metadata={**metadata, HEADER: json.dumps(_header(kind))})
+    _write(path, buffer.getvalue())
+
+
+def read_parquet(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str, Any]]:
+    """Read a sealed Parquet file and its metadata, the header parsed."""
+    import polars as pl
+
+    data = io.BytesIO(_read_sealed(path, kind))
+    metadata = pl.read_parquet_metadata(data)
+    header = json.loads(metadata[HEADER])
+    _check_header(path, kind, header)
+    data.seek(0)
+    return pl.read_parquet(data), {**metadata, HEADER: header}
+
+
+def read_table(path: Path | str, kind: str) -> "pl.DataFrame":
+    """Read a sealed table, Parquet or JSON lines, or one of another program: CSV, or lines without a seal.
+
+    Columns of JSON lines that are nested, such as the header, are left out.
+    """
+    import polars as pl
+
+    path = Path(path)
+    if path.suffix == ".parquet":
+        return read_parquet(path, kind)[0]
+    readers = {".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
+    if path.suffix not in readers:
+        raise InputError(f"{path}: not a table; its suffix must be .parquet or {' or '.join(readers)}")
+    data = _read(path)
+    if path.suffix == ".jsonl" and _seal_place(data):
+        _check_seal(path, kind, data)
+    with reading(path):
+        frame = readers[path.suffix](io.BytesIO(data), infer_schema_length=None)
+    return frame.drop(name for name, type_ in frame.schema.items() if type_.is_nested())
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_digest(path: Path, digest: str, kind: str) -> None:
+    """Check a file against the digest in the header of its directory."""
+    check_readable(path)
+    with reading(path):
+        found = digest_of(path)
+    if found != digest:
+        raise _damaged(path, kind)
+
+
+def check_readable(path: Path | str) -> None:
+    """Check that a file exists, and is one: a FIFO would let its reader wait for ever."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path}: no such file{near_path(path)}")
+    if not path.is_file():
+        raise InputError(f"{path}: not a regular file")
+
+
+def _header(kind: str) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "isa_digest": isa.digest(),
+        "commit": commit(),
+        "versions": versions(),
+        "seal": _BLANK.decode(),
+    }
+
+
+def _write(path: Path | str, data: bytes) -> None:
+    """Write a file with its seal: the SHA-256 of its contents with a blank one."""
+    start = _seal_place(data)
+    sealed = data[:start] + hashlib.sha256(data).hexdigest().encode() + data[start + len(_BLANK) :]
+    with replacing(path) as temporary:
+        temporary.write_bytes(sealed)
+
+
+def _read(path: Path | str) -> bytes:
+    check_readable(path)
+    with reading(path):
+        return Path(path).read_bytes()
+
+
+def _read_sealed(path: Path | str, kind: str) -> bytes:
+    data = _read(path)
+    _check_seal(path, kind, data)
+    return data
+
+
+def _seal_place(data: bytes) -> int:
+    """Return the index of the first digit of the seal, or 0."""
+    return data.rfind(_SEAL) + len(_SEAL) if _SEAL in data else 0
+
+
+def _check_seal(path: Path | str, kind: str, data: bytes) -> None:
+    start = _seal_place(data)
+    if not start:
+        raise InputError(
+            f"{path}: not sealed, so an earlier version of Cadmus or another program wrote it; {KINDS[kind]}"
+        )
+    end = start + len(_BLANK)
+    digest = hashlib.sha256(data[:start])
+    digest.update(_BLANK + data[end:])
+    if digest.hexdigest().encode() != data[start:end]:
+        raise _damaged(path, kind)
+
+
+def _check_header(path: Path | str, kind: str, header: dict[str, Any]) -> None:
+    if header["kind"] != kind:
+        raise InputError(f"{path}: a file of kind {header['kind']}, not {kind}")
+    if header["isa_digest"] != isa.digest():
+        raise InputError(
+            f"{path}: of instruction set {header['isa_digest']}, this is {isa.digest()}; {KINDS[kind]}"
+        )
+
+
+def _damaged(path: Path | str, kind: str) -> InputError:
+    return InputError(f"{path}: damaged or changed since Cadmus wrote it; {KINDS[kind]}")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Report in one line that ``path``, a file or directory, cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    except CadmusError:
+        raise
+    except Exception:
+        # Torch, polars and matplotlib raise their own errors for a full disk.
+        refusal = _refusal(path)
+        if refusal is None:
+            raise
+        raise InputError(f"cannot write {path}: {refusal}") from None
+
+
+def check_kind(path: Path, directory: bool = False) -> None:
+    """Check that writing a file, or a directory, replaces nothing of another kind, and follows no link."""
+    if path.exists() and path.is_dir() != directory:
+        raise InputError(f"cannot write {path}: it is {'a file' if directory else 'a directory'}")
+    if directory or path.is_char_device():
+        return
+    if path.is_symlink():
+        raise InputError(f"cannot write {path}: it is a link; give its target, {os.path.realpath(path)}")
+    if path.exists() and not path.is_file():
+        raise InputError(f"cannot write {path}: it is not a regular file; give another name")
+
+
+def check_writable(path: Path | str, directory: bool = False) -> None:
+    """Check before long work that a file, or a directory, can be written; creates nothing."""
+    path = Path(path)
+    check_kind(path, directory)
+    refusal = None if path.is_char_device() else _refusal(path)
+    if refusal is not None:
+        raise InputError(f"cannot write {path}: {refusal}")
+
+
+def _refusal(path: Path) -> str | None:
+    """Return why no file can be created in the nearest existing parent of ``path``, or None."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(1 << 16))
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Hold a lock file that stays; :class:`filelock.Timeout` if another process holds it."""
+    from filelock import FileLock
+
+    with FileLock(path, timeout=0):
+        yield
+
+
+def flush(directory: Path) -> None:
+    """Write the files of a directory, then their names, from the cache of the system to the disk."""
+    for path in (*directory.iterdir(), directory):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def commit() -> str:
+    """Return the Git commit of the checkout, ending in ``-dirty`` if changed, else the version of Cadmus."""
+    if CHECKOUT is None:
+        return VERSION
+    try:
+        # The package may have been copied into another project.
+        _git("grep", "--quiet", f'^name = "{NAME}"', "HEAD", "--", "pyproject.toml")
+        return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return VERSION
+
+
+def _git(*arguments: str) -> str:
+    # With both paths given, Git neither searches the parent directories nor obeys the GIT_DIR of a hook.
+    place = [f"--git-dir={CHECKOUT}/.git", f"--work-tree={CHECKOUT}"]
+    done = subprocess.run(
+        ["git", *place, *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of ``PACKAGES``, without those that are not installed."""
+    found = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
