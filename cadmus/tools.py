@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+# The base install has none of the packages that the functions import.
 if TYPE_CHECKING:
+    import numpy as np
     from tqdm import tqdm
 
 DELAY = 2.0
@@ -44,13 +44,15 @@ def epoch_seed(seed: int, epoch: int) -> int:
     return seed_of(json.dumps({"epoch": epoch, "seed": seed, "split": "train"})) >> 64
 
 
-def generator(seed: int, *parts: int | str) -> np.random.Generator:
+def generator(seed: int, *parts: int | str) -> "np.random.Generator":
     """Return the generator of an experiment or of one step of sampling, named by ``parts``.
 
     Args:
         seed: at least 0.
         parts: names and numbers of at least 0; different names give independent streams.
     """
+    import numpy as np
+
     entropy = [seed]
     for part in parts:
         entropy.extend(part.encode() if isinstance(part, str) else [part])
@@ -68,7 +70,6 @@ def progress(
 
 def cores() -> int:
     """Return the number of cores that this process may use, container quotas included."""
-    # Imported here because it takes tenths of a second.
     import joblib
 
     count: int = joblib.cpu_count()
