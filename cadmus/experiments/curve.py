@@ -1,12 +1,11 @@
 """Accuracy on each sub-problem against training compute."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cadmus.config import Config, Positive, Section
+from cadmus.config import Positive, Section
 from cadmus.errors import InputError
-from cadmus.experiments.completions import ask, completed_tokens, grade_model
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.experiments.completions import ask, grade_model
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import progress
 
 if TYPE_CHECKING:
@@ -67,14 +66,6 @@ def findings(results: "pl.DataFrame") -> Findings:
     )
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    from cadmus.train.snapshots import snapshot_steps
-
-    snapshots = len(snapshot_steps(config.train))
-    return Cost(snapshots * completed_tokens(config, lengths, config.evaluate.curve.programs))
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -91,7 +82,6 @@ EXPERIMENT = Experiment(
         "high": float,
     },
     settings=Settings,
-    cost=cost,
     findings=findings,
     dataset=True,
     snapshots=True,

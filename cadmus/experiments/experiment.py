@@ -38,18 +38,6 @@ class Figure(NamedTuple):
     module: str | None = None
 
 
-class Cost(NamedTuple):
-    """Compute of an experiment.
-
-    Attributes:
-        tokens: through the model's forward pass, each pass counted, padding not.
-        flops: of everything else.
-    """
-
-    tokens: float
-    flops: float = 0.0
-
-
 class Findings(NamedTuple):
     """Findings that the command of an experiment prints.
 
@@ -71,26 +59,21 @@ class Experiment:
         measure: asks the model and returns the results. Its docstring is the help of the command.
         columns: names and types of the results.
         settings: section ``evaluate.NAME`` of a config.
-        cost: compute of a run, from its config and the mean tokens of a program and of its prompt by
-            template.
         figures: drawn from the results.
         summary: accuracies or losses from the results, which the command prints and a study compares.
         findings: what the command prints of results without a summary.
         dataset: whether it reads the test split.
         snapshots: whether it reads the snapshots of a training instead of one model.
-        cores: of its job on a cluster, beside one GPU.
     """
 
     measure: Callable[["Subject"], "pl.DataFrame"]
     columns: Mapping[str, type]
     settings: type[Section]
-    cost: Callable[[Config, Mapping[str, tuple[float, float]]], Cost]
     figures: tuple[Figure, ...] = ()
     summary: Callable[["pl.DataFrame"], "pl.DataFrame"] | None = None
     findings: Callable[["pl.DataFrame"], Findings] | None = None
     dataset: bool = False
     snapshots: bool = False
-    cores: int = 8
 
     def run(self, subject: "Subject") -> "pl.DataFrame":
         """Return the results.

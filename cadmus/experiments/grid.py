@@ -1,15 +1,14 @@
 """Comparison grid: accuracy at the comparator for every pair of values (the paper's heat map over X and
 Y)."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from cadmus.config import Config, Dataset, Positive, Section, Value, check_order
+from cadmus.config import Dataset, Positive, Section, Value, check_order
 from cadmus.errors import InputError
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Subject
 from cadmus.tools import progress
 
 if TYPE_CHECKING:
@@ -136,15 +135,6 @@ def summary(results: "pl.DataFrame") -> "pl.DataFrame":
     return regions.summary(results)
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    from cadmus.evaluate.comparisons import HALF
-
-    settings: Settings = config.evaluate.grid
-    pairs = (settings.high - settings.low + 1) ** 2
-    return Cost(pairs * settings.programs_per_pixel * 2 * HALF)
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -154,7 +144,6 @@ EXPERIMENT = Experiment(
         "in_distribution": bool,
     },
     settings=Settings,
-    cost=cost,
     summary=summary,
     figures=(
         Figure(

@@ -4,14 +4,13 @@ The output of each layer goes through the final LayerNorm and the output matrix 
 programs are those of the probes: two five-instruction expressions and their comparator.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import Config, ProgramCount, Section, Values
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.config import ProgramCount, Section, Values
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
@@ -116,13 +115,6 @@ def findings(results: "pl.DataFrame") -> Findings:
     )
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    from cadmus.evaluate.comparisons import TOKENS
-
-    return Cost(config.evaluate.lens.programs * TOKENS)
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -137,7 +129,6 @@ EXPERIMENT = Experiment(
         "high": float,
     },
     settings=Settings,
-    cost=cost,
     findings=findings,
     figures=(
         Figure(

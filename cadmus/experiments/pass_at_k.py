@@ -1,11 +1,10 @@
 """pass@k: completions of test programs sampled several times, graded by execution."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cadmus.config import Above0, Config, Positive, Section
-from cadmus.experiments.completions import ASKED, ask, completed_tokens, grade_model
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.config import Above0, Positive, Section
+from cadmus.experiments.completions import ASKED, ask, grade_model
+from cadmus.experiments.experiment import Experiment, Figure, Subject
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,13 +70,6 @@ def summary(results: "pl.DataFrame") -> "pl.DataFrame":
     return accuracy_at_k(results)
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    settings: Settings = config.evaluate.pass_at_k
-    greedy = completed_tokens(config, lengths, settings.programs)
-    return Cost(greedy + completed_tokens(config, lengths, settings.programs, settings.samples))
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -91,7 +83,6 @@ EXPERIMENT = Experiment(
         "greedy_solved": bool,
     },
     settings=Settings,
-    cost=cost,
     summary=summary,
     dataset=True,
     figures=(

@@ -6,14 +6,13 @@ the predicted comparator becomes the one for the donor's value and the program's
 Pairs are drawn so that the comparators of the program, the donor and the hybrid differ.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cadmus.config import Config, ProgramCount, Section, Values
+from cadmus.config import ProgramCount, Section, Values
 from cadmus.errors import InputError
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
@@ -137,16 +136,6 @@ def findings(results: "pl.DataFrame") -> Findings:
     )
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    from cadmus.evaluate.comparisons import HALF
-
-    pairs = config.evaluate.patch.programs
-    # At two tokens of each layer; half of the blocks, on average, are computed for the donor.
-    patched = 2 * (config.model.layers + 1) * 1.5 * pairs
-    return Cost((DRAWN_PER_PAIR * pairs + patched) * 2 * HALF)
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -160,7 +149,6 @@ EXPERIMENT = Experiment(
         "high": float,
     },
     settings=Settings,
-    cost=cost,
     findings=findings,
     figures=(
         Figure(

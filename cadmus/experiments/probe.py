@@ -7,15 +7,14 @@ a second part, and the accuracy is that on a third.
 """
 
 import itertools
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from cadmus.config import Above0, Config, ProgramCount, Section, Values
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.config import Above0, ProgramCount, Section, Values
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
@@ -307,28 +306,6 @@ def findings(results: "pl.DataFrame") -> Findings:
     )
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run: passes over the programs, and the regressions.
-
-    For N programs, D features and K classes, the covariance and the whitened features take 4 N D^2
-    operations, the eigenvalues about 9 D^3, a step on one of B batches 4 N/B D K + 2 D^2 K, and each
-    regularization 2 D^3.
-    """
-    from cadmus.evaluate.comparisons import TOKENS
-
-    settings: Settings = config.evaluate.probe
-    layers, width, values = config.model.layers + 1, config.model.width, config.dataset.values
-    passes = math.ceil(layers / layers_at_once(TOKENS, settings.programs, width))
-    rows, classes = settings.train_programs, values.high - values.low + 1
-    strengths = len(settings.inverse_regularisation)
-    steps = sum(map(solver_steps, range(strengths)))
-    of_step = 4 * rows / solver_batches(rows) * width * classes + 2 * width**2 * classes
-    once = 4 * rows * width**2 + (9 + 2 * strengths) * width**3
-    targets, with_control = 2, 2
-    regressions = targets * with_control * layers * TOKENS
-    return Cost(passes * settings.programs * TOKENS, regressions * (once + steps * of_step))
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -345,7 +322,6 @@ EXPERIMENT = Experiment(
         "inverse_regularisation": float,
     },
     settings=Settings,
-    cost=cost,
     findings=findings,
     figures=(
         Figure(
