@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from cadmus.planning.training import plan
+from cadmus.planning.workflow import plan_workflow
 
 from cadmus.checks.workflow import difference
 from cadmus.common.provenance import commit
 from cadmus.config import load_config
-from cadmus.planning.training import plan
-from cadmus.planning.workflow import plan_workflow
 from tests import measured
 from tests.checkout import copy_checkout, environment_of
 from tests.slurm_cluster import SlurmCluster, ask, wait_for

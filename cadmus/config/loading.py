@@ -20,7 +20,7 @@ T = TypeVar("T")
 CONFIGS = DATA / "config"
 """Shipped configs."""
 TABLES = CONFIGS / "tables"
-"""Shipped tables that are not configs: devices, rates, language models."""
+"""Shipped tables that are not configs: devices, language models."""
 EXTENDS = "extends"
 """Key that names the config to extend."""
 LARGEST_INTEGER = 10**300

@@ -33,7 +33,7 @@ name: wider
 model: {width: 192}
 ```
 
-[tables/](tables) has the devices, rates and language models that `cadmus plan` and `cadmus llm` use.
+[tables/](tables) has the devices and language models that `cadmus plan` and `cadmus llm` use.
 `cadmus config document` generates this page from `cadmus/config/` and the files here.
 
 Another Snakemake workflow can use this one as a module, with one of these files as its `config/config.yaml`:

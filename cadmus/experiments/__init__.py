@@ -1,8 +1,8 @@
 """Experiments on a trained model, one module each.
 
 A module of :data:`NAMES` declares an :class:`~cadmus.experiments.experiment.Experiment` called
-``EXPERIMENT``. The command ``cadmus evaluate NAME``, the Snakemake job, the config section ``evaluate.NAME``,
-the line of ``cadmus plan`` and the figures follow from it. ``docs/experiments.md`` adds one.
+``EXPERIMENT``. The command ``cadmus evaluate NAME``, the Snakemake job, the config section ``evaluate.NAME``
+and the figures follow from it. ``docs/experiments.md`` adds one.
 """
 
 import functools

@@ -115,12 +115,10 @@ TARGETS = {
         ),
         ("config.yaml", "studies"),
     ),
-    "plan tables": Target(
-        ("devices.yaml", "rates.yaml", "profile.yaml"),
+    "plan table": Target(
+        ("devices.yaml",),
         tuple(
-            Command(
-                f"plan config.yaml --devices devices.yaml --rates rates.yaml --profile profile.yaml{more}"
-            )
+            Command(f"plan config.yaml --devices devices.yaml{more}")
             for more in ("", " --json", " --gpu H200")
         ),
         ("config.yaml",),
