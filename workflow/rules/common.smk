@@ -157,10 +157,11 @@ def experiment_input(wildcards):
 
 def experiment_options(wildcards, input):
     experiment = EXPERIMENTS[wildcards.experiment]
-    model = "" if experiment.snapshots else f"--model {os.path.dirname(input.model[0])}"
-    snapshots = f"--snapshots {input.snapshots}" if experiment.snapshots else ""
-    dataset = f"--dataset {os.path.dirname(input.manifest)}" if experiment.dataset else ""
-    return f"{model}{snapshots} {dataset}"
+    if experiment.snapshots:
+        options = f"--snapshots {input.snapshots}"
+    else:
+        options = f"--model {os.path.dirname(input.model[0])}"
+    return options + (f" --dataset {os.path.dirname(input.manifest)}" if experiment.dataset else "")
 
 
 def experiment_settings(wildcards):
