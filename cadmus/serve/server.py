@@ -1,9 +1,9 @@
 """The HTTP server of ``cadmus serve`` and ``cadmus explore``.
 
 Neither asks for a password. A web page of another site must not reach them through the user's browser:
-Starlette refuses a foreign Host header (DNS rebinding), and :class:`CrossSiteMiddleware` refuses requests that
-the browser marks as cross-site. Starlette limits the size of a body and uvicorn the number of connections.
-Errors have OpenAI's format.
+Starlette refuses a foreign Host header (DNS rebinding), and :class:`CrossSiteMiddleware` refuses requests
+that the browser marks as cross-site. Starlette limits the size of a body, and uvicorn the number of
+connections. Errors have OpenAI's format.
 """
 
 import asyncio
