@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import numpy as np
+from anyio import CapacityLimiter, to_thread
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -32,6 +32,8 @@ MAX_CHOICES = 1024
 """Maximum number of completions per request, over all its prompts."""
 MAX_LOGPROBS = 1 << 18
 """Maximum number of log-probabilities per response, 6 MB of JSON."""
+RESPONDING = 4
+"""Maximum number of responses that are assembled at once; the largest one takes 40 MB until it is JSON."""
 IGNORED = {"metadata", "parallel_tool_calls", "service_tier", "store", "tool_choice", "user"}
 """Fields of the API that have no effect here, whatever their value."""
 
@@ -67,13 +69,14 @@ class Asked(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_effect(cls, values: Any) -> Any:
+        def has_effect(name: str, value: Any) -> bool:
+            if name in cls.model_fields:
+                return value is not None and value is not False
+            return bool(value) and name not in IGNORED
+
         if not isinstance(values, dict):
             return values
-        return {
-            name: value
-            for name, value in values.items()
-            if name not in IGNORED and value is not None and (value or name in cls.model_fields)
-        }
+        return {name: value for name, value in values.items() if has_effect(name, value)}
 
 
 def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> Starlette:
@@ -84,7 +87,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         name: the name that requests must use for it.
         hosts: names of the server, as :func:`cadmus.serve.server.application` takes them.
     """
-    batcher = Batcher(model)
+    batcher, responding = Batcher(model), CapacityLimiter(RESPONDING)
     card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "cadmus"}
 
     def check_name(asked: str) -> None:
@@ -99,7 +102,9 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         distinct = _read_prompts(given, asked, model.max_length)
         prompts = [prompt for prompt in distinct for _ in range(asked.n)]
         completions = await _decode(batcher, request, asked, prompts, max_tokens, model.max_length)
-        choices, used = await run_in_threadpool(_choices, model, asked, prompts, completions)
+        choices, used = await to_thread.run_sync(
+            _choices, model, asked, prompts, completions, limiter=responding
+        )
         prompted = sum(map(len, distinct))
         usage = {"prompt_tokens": prompted, "completion_tokens": used, "total_tokens": prompted + used}
         return {"created": int(time.time()), "model": name, "choices": choices, "usage": usage}
@@ -112,7 +117,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
             raise ApiError("not supported; leave it out, or use chats", "stream")
         max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
         answered = await answer(request, asked, asked.prompt, max_tokens)
-        return JSONResponse({"id": _new_id("cmpl"), "object": "text_completion", **answered})
+        return JSONResponse({"id": f"cmpl-{secrets.token_hex(16)}", "object": "text_completion", **answered})
 
     async def chat(request: Request) -> Response:
         asked = _parse(await body_of(request))
@@ -122,7 +127,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         max_tokens = next(limit for limit in limits if limit is not None)
         answered = await answer(request, asked, _last_text(asked.messages), max_tokens)
         kind, part = ("chat.completion.chunk", "delta") if asked.stream else ("chat.completion", "message")
-        answered |= {"id": _new_id("chatcmpl"), "object": kind}
+        answered |= {"id": f"chatcmpl-{secrets.token_hex(16)}", "object": kind}
         choices = [
             {part: {"role": "assistant", "content": choice.pop("text")}, **choice}
             for choice in answered["choices"]
@@ -154,10 +159,6 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         Route("/v1/chat/completions", chat, methods=["POST"]),
     ]
     return application(routes, hosts)
-
-
-def _new_id(kind: str) -> str:
-    return f"{kind}-{secrets.token_hex(16)}"
 
 
 def _parse(body: bytes) -> Asked:
@@ -268,16 +269,9 @@ def _choices(
         text, start = text[: max(model.max_length - len(prompt), 0)], len(prompt)
         if asked.echo:
             text, start = prompt + text, 0
-        choices.append(
-            {
-                "index": index,
-                "text": text,
-                "logprobs": None
-                if table is None
-                else _logprobs(prompt + tokens, start, table, asked.logprobs or 0),
-                "finish_reason": "stop" if ended or stops else "length",
-            }
-        )
+        logprobs = None if table is None else _logprobs(prompt + tokens, start, table, asked.logprobs or 0)
+        reason = "stop" if ended or stops else "length"
+        choices.append({"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason})
         decoded += used
     return choices, decoded
 
