@@ -4,17 +4,19 @@ A token is an instruction, and a prompt is a program that the model continues. A
 text of its last message.
 """
 
+import asyncio
 import json
 import reprlib
 import secrets
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import numpy as np
-from anyio import CapacityLimiter, to_thread
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -32,8 +34,6 @@ MAX_CHOICES = 1024
 """Maximum number of completions per request, over all its prompts."""
 MAX_LOGPROBS = 1 << 18
 """Maximum number of log-probabilities per response, 6 MB of JSON."""
-RESPONDING = 4
-"""Maximum number of responses that are assembled at once; the largest one takes 40 MB until it is JSON."""
 IGNORED = {"metadata", "parallel_tool_calls", "service_tier", "store", "tool_choice", "user"}
 """Fields of the API that have no effect here, whatever their value."""
 
@@ -87,7 +87,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         name: the name that requests must use for it.
         hosts: names of the server, as :func:`cadmus.serve.server.application` takes them.
     """
-    batcher, responding = Batcher(model), CapacityLimiter(RESPONDING)
+    batcher, responding = Batcher(model), asyncio.Lock()
     card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "cadmus"}
 
     def check_name(asked: str) -> None:
@@ -102,9 +102,9 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         distinct = _read_prompts(given, asked, model.max_length)
         prompts = [prompt for prompt in distinct for _ in range(asked.n)]
         completions = await _decode(batcher, request, asked, prompts, max_tokens, model.max_length)
-        choices, used = await to_thread.run_sync(
-            _choices, model, asked, prompts, completions, limiter=responding
-        )
+        # Log-probabilities take 40 MB until they are JSON.
+        async with responding if asked.logprobs is not None else nullcontext():
+            choices, used = await run_in_threadpool(_choices, model, asked, prompts, completions)
         prompted = sum(map(len, distinct))
         usage = {"prompt_tokens": prompted, "completion_tokens": used, "total_tokens": prompted + used}
         return {"created": int(time.time()), "model": name, "choices": choices, "usage": usage}

@@ -7,6 +7,7 @@ connections. Errors have OpenAI's format.
 """
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -156,10 +157,14 @@ def run(app: Starlette, host: str, port: int, announce: Callable[[str], None]) -
         access_log=False,
         # Otherwise uvicorn asks whether standard output is a terminal, which fails if it is closed.
         use_colors=False,
+        # asyncio accepts as many connections at a time.
+        backlog=MAX_CONNECTIONS,
         limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=PATIENCE,
         timeout_graceful_shutdown=PATIENCE,
     )
+    # Without free file descriptors, asyncio logs a traceback per connection that it cannot accept.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     with listener, suppress(KeyboardInterrupt):
         # Headers and body are sent separately; Nagle's algorithm would delay the body by 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
