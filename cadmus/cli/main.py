@@ -21,7 +21,6 @@ MODULES = (
     "config",
     "dataset",
     "experiments",
-    "explore",
     "fuzz",
     "kills",
     "llm",

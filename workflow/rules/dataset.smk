@@ -4,7 +4,7 @@
 rule shard:
     input:
         earlier=earlier_shards,
-        code=lambda wildcards: code("cadmus.dataset.writer", f"cadmus.templates.{wildcards.template}"),
+        code=lambda wildcards: code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}"),
     output:
         "results/{run}/dataset/{split}/{template}-{number}.parquet",
     log:
