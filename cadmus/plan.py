@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, field_validator
 
-from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, Train, read_model
+from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, read_model
 from cadmus.config.fields import Above0, NonNegative
 from cadmus.config.study import Run, StudyRuns
 from cadmus.dataset import shards
@@ -123,7 +123,7 @@ class Plan:
         programs, tokens: one epoch of the training set.
         shards, dataset_bytes: number and size of the dataset's files, all splits.
         steps, batch_size, ranks: as configured.
-        gpus: number of GPUs, see :func:`gpu_count`.
+        gpus: number of GPUs, one per rank; ``auto`` counts as one.
         trained_programs, trained_tokens, epochs: over all steps.
         flops: of the training, see :func:`cadmus.model.flops.training_flops`.
         disk_bytes: the most that each kind of file takes.
@@ -182,6 +182,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     from cadmus.train.labels import state_outputs
 
     train, model = config.train, config.model
+    gpus = 1 if train.ranks == "auto" else train.ranks
     average = average_program(config)
     programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     trained = train.steps * train.batch_size
@@ -204,7 +205,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
         steps=train.steps,
         batch_size=train.batch_size,
         ranks=train.ranks,
-        gpus=gpu_count(train),
+        gpus=gpus,
         trained_programs=trained,
         trained_tokens=round(trained * average.tokens),
         epochs=trained / programs,
@@ -220,15 +221,10 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
         estimates=tuple(
             _estimate(config, flops, name, device, count)
             for name, device in read_model(devices, dict[str, Device]).items()
-            for count in sorted({gpu_count(train) if count == RANKS else count for count in device.counts})
+            for count in sorted({gpus if isinstance(count, str) else count for count in device.counts})
             if train.divides(count)
         ),
     )
-
-
-def gpu_count(train: Train) -> int:
-    """Return the number of GPUs of a training; ``auto`` counts as one."""
-    return 1 if train.ranks == "auto" else train.ranks
 
 
 def training_memory(gpus: int, cores: int, programs: int) -> int:
