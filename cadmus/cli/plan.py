@@ -30,14 +30,14 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
 
     CONFIG is the file or the name of a config, or the file of a study.
 
-    The table has the time and price of the training on each device. The time is the FLOPs over the rate of
-    the device, plus a fixed time per step and layer that more devices do not shorten. MFU is the fraction of
-    the peak rate; basis says whether the rate was measured or estimated. Counts of GPUs that do not divide
-    the batch are left out, and train.ranks auto counts as one GPU. Numbers of tokens come from a small sample
-    of each template.
+    The table has the time and price of the training on each device: the FLOPs over the rate of the device,
+    plus a fixed time per step and layer that more devices do not shorten. MFU is the fraction of the peak
+    rate; basis says whether the rate was measured or estimated. Counts of GPUs that do not divide the batch
+    are left out, and train.ranks auto counts as one GPU. Numbers of tokens come from a small sample of each
+    template.
 
-    The output fits the scale. If a CPU trains the model in a day, it lists CPUs and one GPU; otherwise it
-    lists one type of GPU and its cheapest count. --all and --json have everything.
+    If a CPU trains the model in a day, the table lists CPUs and one GPU; otherwise one type of GPU and its
+    cheapest count. --all and --json have everything.
 
     \b
     Examples:
@@ -53,75 +53,69 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
     planned: Plan | StudyPlan
     planned = plan_study(load_study(config), table) if is_study(config) else plan(load_config(config), table)
     estimates = planned.estimates
-    names = dict.fromkeys(estimate.device for estimate in estimates)
+    names = dict.fromkeys(each.device for each in estimates)
     if gpu is not None and gpu not in names:
         raise InputError(f"{table}: no device {gpu!r}; {suggest(gpu, names)}")
     if as_json:
         click.echo(json.dumps(asdict(planned), indent=2))
         return
+    cpus = [each for each in estimates if not each.gpu]
+    small = gpu is None and any(each.hours <= CPU_HOURS for each in cpus)
+    gpu = gpu or next((each.device for each in estimates if each.gpu), None)
+    gpus = [each for each in estimates if each.device == gpu]
+    shown = estimates if everything else [*cpus, *gpus[:1]] if small else gpus or estimates
     for title, text in (_size(planned) if isinstance(planned, Plan) else _study_size(planned)).items():
         echo(f"{title:<9} {text}")
-    cpus = [estimate for estimate in estimates if not estimate.gpu]
-    small = gpu is None and any(estimate.hours <= CPU_HOURS for estimate in cpus)
-    gpu = gpu or next((estimate.device for estimate in estimates if estimate.gpu), None)
-    gpus = [estimate for estimate in estimates if estimate.device == gpu]
-    shown = estimates if everything else [*cpus, *gpus[:1]] if small else gpus or estimates
     click.echo()
-    _show_devices(shown)
+    rows = [("on", "time", "USD", "MFU", "basis")]
+    for each in shown:
+        name = f"{each.count} × {each.device}" if each.count > 1 else each.device
+        basis = "measured" if each.measured else "estimate"
+        rows.append((name, _time(each.hours), f"{each.usd:,.2f}", f"{100 * each.mfu:.0f}%", basis))
+    echo_table(rows)
     if isinstance(planned, Plan) and gpus and (everything or not small):
         echo(f"\n{'cheapest':<9} {_cheapest(planned, gpus)}")
     if len(shown) < len(estimates):
         click.echo(f"\n--all adds {len(estimates) - len(shown)} rows of other devices")
 
 
-def _size(planned: "Plan") -> dict[str, str]:
+def _size(plan: "Plan") -> dict[str, str]:
     """Return lines about a run by their titles."""
-    sizes = ", ".join(f"{name} {_short(size)}B" for name, size in planned.disk_bytes.items())
-    where = "2 CPU cores" if planned.ranks == "auto" else f"{planned.gpus} GPU{'s' * (planned.gpus > 1)}"
+    sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan.disk_bytes.items())
+    where = "2 CPU cores" if plan.ranks == "auto" else f"{plan.gpus} GPU{'s' * (plan.gpus > 1)}"
     return {
-        "model": f"{planned.parameters:,} parameters, {planned.parameters_without_embeddings:,} without "
-        "embeddings",
-        "dataset": f"{planned.programs:,} programs, about {_short(planned.tokens)} tokens an epoch; all "
-        f"splits about {_short(planned.dataset_bytes)}B in {planned.shards} shards",
-        "training": f"{planned.steps:,} steps of {planned.batch_size:,} programs, about "
-        f"{_short(planned.trained_tokens)} tokens, {planned.epochs:.2f} epochs",
-        "compute": f"about {planned.flops:.2g} FLOPs",
-        "disk": f"at most {_short(sum(planned.disk_bytes.values()))}B: {sizes}",
-        "memory": f"at most {_short(planned.memory_bytes)}B of the host, training on {where}",
+        "model": f"{plan.parameters:,} parameters, {plan.parameters_without_embeddings:,} without embeddings",
+        "dataset": f"{plan.programs:,} programs, about {_short(plan.tokens)} tokens an epoch; all splits about "
+        f"{_short(plan.dataset_bytes)}B in {plan.shards} shards",
+        "training": f"{plan.steps:,} steps of {plan.batch_size:,} programs, about "
+        f"{_short(plan.trained_tokens)} tokens, {plan.epochs:.2f} epochs",
+        "compute": f"about {plan.flops:.2g} FLOPs",
+        "disk": f"at most {_short(sum(plan.disk_bytes.values()))}B: {sizes}",
+        "memory": f"at most {_short(plan.memory_bytes)}B of the host, training on {where}",
     }
 
 
-def _study_size(planned: "StudyPlan") -> dict[str, str]:
+def _study_size(plan: "StudyPlan") -> dict[str, str]:
     """Return lines about a study by their titles."""
-    counts = {"variant": planned.variants, "seed": planned.seeds, "dataset": planned.datasets}
-    counts["training"] = planned.trainings
+    counts = {name: getattr(plan, f"{name}s") for name in ("variant", "seed", "dataset", "training")}
     listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
     return {
-        "study": f"{planned.name}: {listed}; {', '.join(planned.experiments)} on each model",
-        "compute": f"about {planned.flops:.2g} FLOPs",
-        "disk": f"at most {_short(planned.disk_bytes)}B",
-        "memory": f"at most {_short(planned.memory_bytes)}B of the host for each training",
+        "study": f"{plan.name}: {listed}; {', '.join(plan.experiments)} on each model",
+        "compute": f"about {plan.flops:.2g} FLOPs",
+        "disk": f"at most {_short(plan.disk_bytes)}B",
+        "memory": f"at most {_short(plan.memory_bytes)}B of the host for each training",
     }
 
 
-def _show_devices(estimates: "list[Estimate] | tuple[Estimate, ...]") -> None:
-    rows = [("on", "time", "USD", "MFU", "basis")]
-    for each in estimates:
-        name = f"{each.count} × {each.device}" if each.count > 1 else each.device
-        basis = "measured" if each.measured else "estimate"
-        rows.append((name, _time(each.hours), f"{each.usd:,.2f}", f"{100 * each.mfu:.0f}%", basis))
-    echo_table(rows)
-
-
-def _cheapest(planned: "Plan", gpus: "list[Estimate]") -> str:
+def _cheapest(plan: "Plan", gpus: "list[Estimate]") -> str:
     """Compare the configured number of GPUs with the cheapest in one line."""
-    cheapest = min(gpus, key=lambda estimate: (estimate.usd, estimate.count))
+    cheapest = min(gpus, key=lambda each: (each.usd, each.count))
     text = f"{cheapest.count} × {cheapest.device}"
-    configured = next((estimate for estimate in gpus if estimate.count == planned.gpus), None)
+    configured = next((each for each in gpus if each.count == plan.gpus), None)
     if configured is None:
         return text
     if configured == cheapest:
-        return f"{text}, as configured" + (" (ranks: auto counts as 1)" if planned.ranks == "auto" else "")
+        return f"{text}, as configured" + (" (ranks: auto counts as 1)" if plan.ranks == "auto" else "")
     speedup = cheapest.hours / configured.hours
     time = f"{speedup:.1f}x faster" if speedup >= 1 else f"{1 / speedup:.1f}x slower"
     more = 100 * (configured.usd / cheapest.usd - 1)
