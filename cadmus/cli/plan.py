@@ -85,8 +85,8 @@ def _size(plan: "Plan") -> dict[str, str]:
     where = "2 CPU cores" if plan.ranks == "auto" else f"{plan.gpus} GPU{'s' * (plan.gpus > 1)}"
     return {
         "model": f"{plan.parameters:,} parameters, {plan.parameters_without_embeddings:,} without embeddings",
-        "dataset": f"{plan.programs:,} programs, about {_short(plan.tokens)} tokens an epoch; all splits about "
-        f"{_short(plan.dataset_bytes)}B in {plan.shards} shards",
+        "dataset": f"{plan.programs:,} programs, about {_short(plan.tokens)} tokens an epoch; all splits "
+        f"about {_short(plan.dataset_bytes)}B in {plan.shards} shards",
         "training": f"{plan.steps:,} steps of {plan.batch_size:,} programs, about "
         f"{_short(plan.trained_tokens)} tokens, {plan.epochs:.2f} epochs",
         "compute": f"about {plan.flops:.2g} FLOPs",
