@@ -104,7 +104,7 @@ def isa_command(context: click.Context, instruction: str | None, form: str | Non
     if instruction is not None:
         _explain(_instruction(instruction, context), form)
     elif form == "markdown":
-        from cadmus.docgen.manual import manual
+        from cadmus.pages.manual import manual
 
         click.echo(manual(), nl=False)
     elif form == "json":
@@ -144,7 +144,7 @@ def _explain(row: isa.Instruction, form: str | None) -> None:
     if form == "json":
         click.echo(json.dumps(_as_dict(row), indent=2, ensure_ascii=False))
         return
-    from cadmus.docgen.manual import EXAMPLES
+    from cadmus.pages.manual import EXAMPLES
 
     for key in ("symbol", "name", "group", "effect", "meaning", "alternate"):
         if value := getattr(row, key):

@@ -16,7 +16,6 @@ from cadmus.errors import InputError, Interrupted
 MODULES = (
     "attack",
     "bench",
-    "card",
     "complete",
     "config",
     "dataset",
@@ -27,7 +26,7 @@ MODULES = (
     "llm",
     "machine",
     "plan",
-    "push",
+    "publish",
     "readme",
     "repl",
     "serve",

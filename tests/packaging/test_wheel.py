@@ -45,8 +45,8 @@ MODULES = {
     "train": ("train.launch", "train.loop", "train.engine", "checks.kills"),
     "serve": ("serve.application", "explore.application"),
     "llm": ("llm.submit", "llm.score"),
-    "model": ("experiments.experiment", "evaluate.results", "docgen.model_card", "publish"),
-    "figures": ("report.report", "docgen.readme", "study.comparison", "study.drawing", "study.results"),
+    "model": ("experiments.experiment", "evaluate.results", "pages.model", "pages.hub"),
+    "figures": ("pages.dataset", "docgen.readme", "study.comparison", "study.drawing", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""
 ARGUMENTS = {

@@ -1,6 +1,4 @@
-"""Datasets that the tests of the report share."""
-
-from pathlib import Path
+"""Datasets that the tests of the pages share."""
 
 import pytest
 
@@ -8,9 +6,7 @@ from cadmus.config import load_config, parse_config
 from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.shards import plan
 from cadmus.dataset.writer import write_shard
-
-CONFIG = load_config(Path(__file__).parents[1] / "tiny.yaml")
-
+from tests.checkout import ROOT
 
 VALUES = {
     "name": "rules",
@@ -36,7 +32,7 @@ def write(config, directory):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    return write(CONFIG, tmp_path_factory.mktemp("tiny"))
+    return write(load_config(ROOT / "tests/tiny.yaml"), tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="session")
