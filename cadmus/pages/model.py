@@ -206,7 +206,7 @@ def _last_loss(metrics: Path, last: int) -> str:
             f"{metrics}: step: ends at {steps['step'][-1]}, but the model was trained for {last}; "
             "give the metrics of its training"
         )
-    ending = steps["loss"].tail(max(1, len(steps) // 100))
+    ending = steps["loss"].tail(max(1, len(steps) // 100)).to_numpy()
     return f"{ending.mean():.4f} nats per token, mean of the last {len(ending)} steps"
 
 
