@@ -17,8 +17,7 @@ from cadmus import config
 from cadmus.bench import Facts, Measured
 from cadmus.common.files import temporary_directory
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import sample_comparisons
 from cadmus.experiments.probe import Settings, prefix_ids, score

@@ -15,7 +15,7 @@ from huggingface_hub import DatasetCardData
 
 from cadmus import isa, store, tables
 from cadmus.config import OOD
-from cadmus.dataset import parquet
+from cadmus.dataset.shards import SCHEMA
 from cadmus.evaluate.intervals import percent
 from cadmus.figures import style
 from cadmus.figures.tables import columns
@@ -134,7 +134,7 @@ def report(found: Survey) -> str:
     parts = [
         f"# Dataset of the run {manifest['name']}\n",
         f"{programs:,} true programs in {len(manifest['files'])} shards, {found.size / 1e6:,.1f} MB; "
-        f"seed {manifest['seed']}, instruction set `{manifest['isa_digest']}`, config "
+        f"seed {manifest['seed']}, instruction set `{manifest['cadmus']['isa_digest']}`, config "
         f"`{manifest['config_digest']}`, content `{manifest['digest']}`.\n",
         f"No two splits share a program ({'; '.join(manifest['shared_between_splits'])}). Every program was "
         "executed and is true.\n",
@@ -205,7 +205,7 @@ def dataset_card(found: Survey) -> str:
     templates = list(dict.fromkeys(template for of_split in programs.values() for template in of_split))
     totals = [sum(of_split.values()) for of_split in programs.values()]
     fields = []
-    for field in parquet.SCHEMA:
+    for field in SCHEMA:
         stored = _type(field) + (", as a dictionary" if pa.types.is_dictionary(field.type) else "")
         null = "may be" if field.nullable else "never"
         fields.append([f"`{field.name}`", stored, null, MEANINGS[field.name]])
@@ -216,7 +216,7 @@ def dataset_card(found: Survey) -> str:
     splits = [[title(name), *(f"{of.get(name, 0):,}" for of in programs.values())] for name in templates]
     splits.append(["all", *(f"{total:,}" for total in totals)])
     text = TEXT.substitute(
-        {**manifest, **manifest["dataset"], **manifest["dataset"]["values"]},
+        {**manifest, **manifest["cadmus"], **manifest["dataset"], **manifest["dataset"]["values"]},
         programs=f"{sum(totals):,}",
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
@@ -239,7 +239,7 @@ def dataset_card(found: Survey) -> str:
         ],
         dataset_info={
             "config_name": ALL_TEMPLATES,
-            "features": [{"name": field.name, "dtype": _type(field)} for field in parquet.SCHEMA],
+            "features": [{"name": field.name, "dtype": _type(field)} for field in SCHEMA],
         },
     )
     return card(data, text)

@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 from huggingface_hub import EvalResult, ModelCardData
 
-from cadmus import isa
+from cadmus import isa, store
 from cadmus.config import TEMPLATES, Config
-from cadmus.errors import InputError, reading
+from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import definitions, title
 from cadmus.evaluate.results import METRICS, accuracy_by, read_results
@@ -104,10 +104,10 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
             f"{directory / METADATA}: config: is missing; only models from `cadmus train` have cards"
         )
     noted = read_metadata(directory)
+    header = noted["cadmus"]
     weights = weights_digest(directory)
     graded = read_results(completions, table3_accuracy.COLUMNS[0])
-    with reading(completions, "evaluate again"):
-        origin = pl.read_parquet_metadata(completions)
+    _, origin = store.read_parquet(completions, "results")
     for key, ours in (("model_digest", weights), ("data_digest", noted["data_digest"])):
         if origin.get(key) != ours:
             raise InputError(
@@ -128,7 +128,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
                 "architecture": "GPT-NeoX with sequential residuals, full rotary positions, LayerNorm",
                 **config.model.model_dump(),
                 "weights": f"fp32, SHA-256 `{weights}…`",
-                "instruction set": f"`{noted['isa_digest']}`",
+                "instruction set": f"`{header['isa_digest']}`",
             }
         ),
         programs=f"{trained_on:,}",
@@ -152,8 +152,8 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
                 + (f"{noted['cores']} CPU cores" if noted["device"] == "cpu" else noted["device"]),
                 "speed": f"{noted['tokens'] / seconds:,.0f} tokens/s, {flops / seconds:.3g} FLOP/s",
                 **({} if metrics is None else {"last loss": _last_loss(metrics, noted["steps"])}),
-                "made by": f"commit `{noted['commit']}`; "
-                + ", ".join(f"{name} {version}" for name, version in noted["versions"].items()),
+                "made by": f"commit `{header['commit']}`; "
+                + ", ".join(f"{name} {version}" for name, version in header["versions"].items()),
             }
         ),
         recipe=_listed(config.train.model_dump(exclude=OPERATIONAL)),
@@ -163,7 +163,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         ),
         below=f"{below}\n\n" if below else "",
         baselines=", ".join(name.lower() for name in BASELINES.values()),
-        isa_digest=noted["isa_digest"],
+        isa_digest=header["isa_digest"],
     )
     return card(_front_matter(config, graded, origin.get("split")), text)
 

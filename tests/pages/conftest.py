@@ -4,8 +4,7 @@ import pytest
 
 from cadmus.config import load_config, parse_config
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from tests.checkout import ROOT
 
 VALUES = {
