@@ -64,7 +64,7 @@ def lengths(survey: Survey) -> Figure:
         axes.text(1, 0.98, mean, transform=axes.transAxes, ha="right", va="top", fontsize=7, color=style.GREY)
         axes.set(title=title(template), xlim=(0, longest + 1))
 
-    return _panels(_templates(survey), draw, "instructions")
+    return _panels(list(survey.examples), draw, "instructions")
 
 
 @style.styled
@@ -90,7 +90,7 @@ def values(survey: Survey) -> Figure:
                     axes.stairs(*steps, color=color, ls=look, lw=width, baseline=None, label=name)
         axes.set(title=title(template), xlim=(lowest - margin, highest + margin))
 
-    templates = [name for name in _templates(survey) if name in survey.values["template"]]
+    templates = [name for name in survey.examples if name in survey.values["template"]]
     return _panels(templates, draw, "compared value", sharey=True)
 
 
@@ -140,10 +140,6 @@ def _name_groups(axes: Axes, groups: Sequence[str]) -> None:
             arrowprops={"arrowstyle": "-", "color": style.GREY, "lw": 0.5, "shrinkA": 0, "shrinkB": 0},
         )
         start = end
-
-
-def _templates(survey: Survey) -> list[str]:
-    return survey.counts.filter(split="train")["template"].to_list()
 
 
 def _shares(rows: pl.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
