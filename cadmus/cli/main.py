@@ -20,7 +20,6 @@ MODULES = (
     "config",
     "dataset",
     "experiments",
-    "explore",
     "fuzz",
     "kills",
     "llm",
