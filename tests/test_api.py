@@ -13,7 +13,7 @@ import transformers
 import cadmus
 from cadmus import Cadmus, isa, run, sample, trace
 from cadmus.errors import InputError
-from cadmus.model.shipped import DEFAULT_MODEL
+from cadmus.model import DEFAULT_MODEL
 from cadmus.programs import Programs
 from tests.checkout import ROOT
 from tests.model.models import FLOAT_NOISE

@@ -46,6 +46,3 @@ def card(model: Path, completions: Path, metrics: Path | None, output: Path | No
         raise InputError(f"--output {output}: must end in .md")
     check_writable(output)
     write_model_card(model, completions, metrics, output)
-
-
-COMMANDS = (card,)

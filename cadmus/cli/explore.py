@@ -8,7 +8,7 @@ import click
 
 from cadmus.cli.options import device_option, echo, model_option, usable_device
 from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
-from cadmus.model.shipped import named_or_default
+from cadmus.model import named_or_default
 
 LOOPBACK = "127.0.0.1"
 
@@ -53,6 +53,3 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
 def _has_screen() -> bool:
     """Return False if a browser would open in the terminal."""
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
-
-
-COMMANDS = (explore,)

@@ -52,6 +52,3 @@ def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes:
         f"\n{len(sizes)} files, {sum(sizes.values()) / 1e6:,.1f} MB, would go to the {planned.kind} "
         f"{planned.url}\nNothing was uploaded; --yes uploads."
     )
-
-
-COMMANDS = (push,)

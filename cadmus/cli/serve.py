@@ -7,7 +7,7 @@ import click
 
 from cadmus.cli.options import device_option, echo, model_option, usable_device
 from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
-from cadmus.model.shipped import named_or_default
+from cadmus.model import named_or_default
 
 
 @click.command()
@@ -51,6 +51,3 @@ def serve(
         model.complete(["1"])
         echo(f"{name} is served at {address_of(listener, host)}/v1 (Ctrl-C stops)")
         run_server(app, listener)
-
-
-COMMANDS = (serve,)

@@ -11,7 +11,7 @@ from cadmus.explore import inspection, references
 from cadmus.explore.application import PAGE, application
 from cadmus.explore.inspection import read
 from cadmus.model.export import trained_config
-from cadmus.model.shipped import DEFAULT_MODEL
+from cadmus.model import DEFAULT_MODEL
 from cadmus.programs import Programs
 from tests.model.models import FLOAT_NOISE
 

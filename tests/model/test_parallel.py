@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cadmus.model.parallel import in_parallel
+from cadmus.model.inference import in_parallel
 from tests.model.models import FLOAT_NOISE, random_programs
 from tests.model.test_sampling import model, texts
 
