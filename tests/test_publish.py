@@ -20,8 +20,8 @@ from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.shards import plan
 from cadmus.dataset.writer import write_shard
 from cadmus.errors import InputError
-from cadmus.model.export import save_export
 from cadmus.model import DEFAULT_MODEL
+from cadmus.model.export import save_export
 from cadmus.train.snapshots import snapshot_path
 from tests.checkout import ROOT
 from tests.model.models import SIZES, random_model

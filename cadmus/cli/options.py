@@ -181,7 +181,8 @@ def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]
             for line in lines:
                 checked.append(check(without_spaces(line.decode("utf-8", "replace").rstrip("\r"))))
         except InputError as error:
-            yield checked
+            if checked:
+                yield checked
             raise InputError(f"line {number + len(checked) + 1}: {error}") from None
         yield checked
         number += len(checked)

@@ -11,7 +11,7 @@ import openai
 import pytest
 from starlette.testclient import TestClient
 
-from cadmus.model import shipped
+from cadmus.model import named_or_default
 from cadmus.model.inference import Cadmus
 from cadmus.serve.application import application
 from tests.checkout import ROOT
@@ -240,7 +240,7 @@ def test_example_of_the_documents():
     text = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     (body,) = re.findall(r"-d '(.*?)'", text)
-    directory = shipped.named_or_default(None)
+    directory = named_or_default(None)
     model = Cadmus.load(directory)
     app = application(model, directory.name, model.max_length)
     with TestClient(app, base_url=LOCAL) as test_client:

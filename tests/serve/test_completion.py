@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from cadmus import isa
 from cadmus.cli.complete import complete
-from cadmus.model import shipped
+from cadmus.model import named_or_default
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.serve.application import application
@@ -49,7 +49,7 @@ def test_greedy_completions_match_the_decoder(client, model):
 
 def test_shipped_model_matches_cadmus_complete():
     prefix = "62*4+54*4-"
-    directory = shipped.named_or_default(None)
+    directory = named_or_default(None)
     model = Cadmus.load(directory)
     with TestClient(application(model, NAME, model.max_length), base_url=LOCAL) as test_client:
         (choice,) = choices(test_client, prompt=prefix, logprobs=5)
