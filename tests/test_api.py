@@ -65,7 +65,7 @@ def test_model_accepts_strings_or_a_batch():
     ],
 )
 def test_model_rejects_bad_programs(programs, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(ValueError, match=message):
         Cadmus.load().next_logits(programs)
 
 

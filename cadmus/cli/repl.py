@@ -1,11 +1,14 @@
 """``cadmus repl``: a session that answers lines, and the terminal or pipe that it reads them from."""
 
+import functools
 import itertools
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +26,6 @@ from cadmus.cli.options import (
     with_probability,
 )
 from cadmus.errors import InputError, suggest
-from cadmus.model import named_or_default
 from cadmus.vm import reference
 from cadmus.vm.reference import show
 
@@ -78,7 +80,21 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
       printf '34+\\n,next\\n7=\\n\\n' | cadmus repl
     """
     terminal = standard_input().isatty()
-    model = None if no_model else _Model(directory, preload=terminal)
+    # PyTorch is imported while the first line is typed.
+    importing = threading.Thread(target=_import_inference, daemon=True)
+    if terminal and not no_model:
+        importing.start()
+
+    @functools.cache
+    def model() -> "Cadmus":
+        from cadmus.model.inference import Cadmus
+
+        try:
+            return Cadmus.load(directory)
+        except InputError as error:
+            # Ends the session, as no invalid line does.
+            raise click.ClickException(str(error)) from None
+
     numbers = itertools.count()
 
     def sample(template: str) -> str:
@@ -90,15 +106,13 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
         (program,) = drawn.programs.to_strings()
         return program
 
-    session = Session(model, sample)
+    session = Session(None if no_model else model, sample)
     failed = False
     for line in _typed(session) if terminal else _piped():
         try:
             for answer in session.enter(line):
                 click.echo(answer)
         except InputError as error:
-            if model and error is model.error:
-                raise
             print_error(str(error))
             failed = True
         except KeyboardInterrupt:
@@ -108,8 +122,8 @@ def repl(directory: Path | None, no_model: bool, seed: int) -> None:
         if session.over:
             break
     code = 2 if failed and not terminal else 0
-    if model and model.loading():
-        # A normal exit would wait for the import of torch, or crash in it.
+    if importing.is_alive():
+        # A normal exit would crash in the import of torch.
         sys.stdout.flush()
         os._exit(code)
     sys.exit(code)
@@ -199,16 +213,15 @@ class Session:
         return f"{symbol:<11}  {state:<{self._stack_width}}{guess}".rstrip()
 
     def _run_command(self, line: str) -> Iterator[str]:
-        name, *arguments = line.removeprefix(MARK).split() or [""]
-        signatures = {command.split()[0]: command for command in COMMANDS}
+        name, *arguments = line.split()
+        signatures = {MARK + command.split()[0]: command for command in COMMANDS}
         if name not in signatures:
-            commands = [MARK + known for known in signatures]
-            raise InputError(f"no command {MARK}{name}; {suggest(MARK + name, commands)}")
+            raise InputError(f"no command {name}; {suggest(name, signatures)}")
         signature = signatures[name]
         most = signature.count(" ")
         if not most - signature.count("[") <= len(arguments) <= most:
             raise InputError(f"{line}: write {MARK}{signature}")
-        yield from getattr(self, f"_{name}")(*arguments)
+        yield from getattr(self, f"_{name.removeprefix(MARK)}")(*arguments)
 
     def _help(self) -> list[str]:
         return [HELP, *(f"{MARK + command:<17}{does}" for command, does in COMMANDS.items())]
@@ -222,8 +235,8 @@ class Session:
         return []
 
     def _undo(self, count: str = "1") -> Iterator[str]:
-        if not count.isdecimal() or len(count) > len(str(LONGEST)) or int(count) == 0:
-            raise InputError(f"{MARK}undo {count[:20]}: N must be a whole number from 1 to {LONGEST}")
+        if not re.fullmatch("[1-9][0-9]{0,3}", count):
+            raise InputError(f"{MARK}undo {count[:20]}: N must be a whole number from 1 to 9999")
         if not self.program and not self._previous:
             raise InputError("nothing to undo")
         if self.program:
@@ -248,17 +261,14 @@ class Session:
     def _complete(self) -> Iterator[str]:
         if self._model is None:
             raise InputError(f"{MARK}complete: this session has no model")
-        if not self.program:
-            raise InputError(f"{MARK}complete: the program is empty; type an instruction first")
-        model = self._model()
-        limit = model.max_length
-        if len(self.program) > limit:
-            raise InputError(
-                f"{MARK}complete: the program has {len(self.program)} instructions; "
-                f"the model was trained on at most {limit}"
-            )
         from cadmus.model.completing import complete
 
+        model = self._model()
+        limit = model.max_length
+        if not 1 <= len(self.program) <= limit:
+            raise InputError(
+                f"{MARK}complete: the program has {len(self.program)} instructions, must have 1 to {limit}"
+            )
         (completion,) = complete(model, [self.program], limit)
         yield from self._append(completion.written)
         if not completion.ended:
@@ -279,37 +289,10 @@ def _open_definition(program: str) -> str:
     return f"defining {len(bodies) - 1}: {bodies[-1]}".rstrip()
 
 
-class _Model:
-    """A model loaded on the first call or, with ``preload``, while the first line is typed."""
-
-    def __init__(self, directory: Path | None, preload: bool) -> None:
-        try:
-            self._directory = named_or_default(directory)
-        except InputError as error:
-            raise InputError(f"{error}; or use --no-model") from None
-        self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._load, daemon=True)
-        if preload:
-            self._thread.start()
-
-    def __call__(self) -> "Cadmus":
-        if not self._thread.ident:
-            self._thread.start()
-        self._thread.join()
-        if self.error:
-            raise self.error
-        return self._loaded
-
-    def loading(self) -> bool:
-        return self._thread.is_alive()
-
-    def _load(self) -> None:
-        try:
-            from cadmus.model.inference import Cadmus
-
-            self._loaded = Cadmus.load(self._directory)
-        except Exception as error:
-            self.error = error
+def _import_inference() -> None:
+    # Without its packages, the first prediction says what to install.
+    with suppress(ModuleNotFoundError):
+        import_module("cadmus.model.inference")
 
 
 def _piped() -> Iterator[str]:
