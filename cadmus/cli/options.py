@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from cadmus.common.tables import plain
 from cadmus.errors import InputError, near_path, printable, suggest
 from cadmus.isa import INSTRUCTIONS, without_spaces
 from cadmus.model import DEFAULT_MODEL
+from cadmus.tables import plain
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cadmus import isa
-from cadmus.common.files import replacing
-from cadmus.common.progress import progress
-from cadmus.dataset.parquet import METADATA_KEY, ROW_GROUP
+from cadmus.dataset.shards import METADATA_KEY, ROW_GROUP
 from cadmus.programs import Samples
+from cadmus.store import replacing
+from cadmus.tools import progress
 from cadmus.vm import reference
 from cadmus.vm.reference import show
 
@@ -39,9 +39,6 @@ def write_states(path: Path, template: str, samples: Samples, metadata: dict[str
         template: the template of all programs.
         samples: n programs.
         metadata: more entries for the metadata of the file, beside the digest of the instruction set.
-
-    Raises:
-        InputError: no space or no permission.
     """
     programs = samples.programs.to_strings()
     columns = {
