@@ -200,10 +200,6 @@ def test_an_invalid_prefix_is_an_error(export, prefix, message):
 
 def test_an_invalid_model_is_an_error(export, tmp_path, monkeypatch):
     assert "is not a model export" in refused("1", "--model", tmp_path)
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "meta.json").write_text(json.dumps({"isa_digest": "0123"}))
-    assert "trained on instruction set 0123" in refused("1", "--model", other)
     monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", tmp_path / "models/laptop")
     assert ": no model; pass one with --model DIR" in refused("1")
     monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", export)
