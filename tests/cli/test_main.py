@@ -130,7 +130,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["report", "cofig"], "cofig/manifest.json: no such file"),
         (
             ["figure", "grid_regions", "--results", "docs/resutls/quick/grid_regions.csv", "--output", "x"],
-            "no such result file; did you mean 'docs/results/quick/grid_regions.csv'?",
+            "no such file; did you mean 'docs/results/quick/grid_regions.csv'?",
         ),
         (["card"], "Missing argument 'MODEL'"),
     ],
