@@ -38,7 +38,7 @@ SECTIONS = {
     },
     "Trained models": {
         "complete": Entry("complete", "model", "Complete PREFIX with a model and run the whole program."),
-        "explore": Entry("explore", "serve", "Serve an interactive explorer of a model."),
+        "explore": Entry("serve", "serve", "Serve an interactive explorer of a model."),
         "evaluate": Entry("experiments", "model", "Run an experiment on a trained model."),
         "figure": Entry(
             "experiments", "figures", "Draw the figure, table or page NAME from result files alone."

@@ -43,7 +43,7 @@ COMMANDS = {
 """Commands by extra, with a part of what they print."""
 MODULES = {
     "train": ("train.launch", "train.loop", "train.engine", "checks.kills"),
-    "serve": ("serve.application", "explore.application"),
+    "serve": ("serve.completions", "explore.application"),
     "llm": ("llm.submit", "llm.score"),
     "model": ("experiments.experiment", "evaluate.results", "docgen.model_card", "publish"),
     "figures": ("report.report", "docgen.readme", "study.comparison", "study.drawing", "study.results"),
