@@ -182,6 +182,3 @@ def report(directory: Path) -> None:
 
     for path in write_report(directory):
         echo(path)
-
-
-COMMANDS = (sample, states, shard, manifest, report)

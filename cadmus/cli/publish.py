@@ -91,6 +91,3 @@ def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes:
         f"\n{len(sizes)} files, {sum(size for _, _, size in sizes) / 1e6:,.1f} MB, would go to the "
         f"{planned.kind} {planned.url}\nNothing was uploaded; --yes uploads."
     )
-
-
-COMMANDS = (card, push)
