@@ -3,15 +3,15 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cadmus.cli.options import CONFIG, PATH, echo, echo_table, json_option
+from cadmus.config import load_config
+from cadmus.config.study import is_study, load_study
 from cadmus.errors import InputError, suggest
-
-if TYPE_CHECKING:
-    from cadmus.plan import Estimate, Plan, StudyPlan
+from cadmus.plan import DEVICES, Estimate, Plan, StudyPlan, plan_study
+from cadmus.plan import plan as plan_run
 
 CPU_HOURS = 24
 """A training of at most this time on a CPU is planned for a CPU."""
@@ -26,7 +26,7 @@ CPU_HOURS = 24
 @click.option("--all", "everything", is_flag=True, help="Show all devices.")
 @json_option
 def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, as_json: bool) -> None:
-    """Estimate compute, time, cost, disk and memory of a run before it starts.
+    """Estimate compute, time and cost of a run before it starts.
 
     CONFIG is the file or the name of a config, or the file of a study.
 
@@ -45,13 +45,11 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
       cadmus plan paper --gpu H200
       cadmus plan paper --json
     """
-    from cadmus.config import load_config
-    from cadmus.config.study import is_study, load_study
-    from cadmus.plan import DEVICES, Plan, plan, plan_study
-
     table = devices or DEVICES
     planned: Plan | StudyPlan
-    planned = plan_study(load_study(config), table) if is_study(config) else plan(load_config(config), table)
+    planned = (
+        plan_study(load_study(config), table) if is_study(config) else plan_run(load_config(config), table)
+    )
     estimates = planned.estimates
     names = dict.fromkeys(each.device for each in estimates)
     if gpu is not None and gpu not in names:
@@ -79,7 +77,7 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
         click.echo(f"\n--all adds {len(estimates) - len(shown)} rows of other devices")
 
 
-def _size(plan: "Plan") -> dict[str, str]:
+def _size(plan: Plan) -> dict[str, str]:
     """Return lines about a run by their titles."""
     sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan.disk_bytes.items())
     where = "2 CPU cores" if plan.ranks == "auto" else f"{plan.gpus} GPU{'s' * (plan.gpus > 1)}"
@@ -95,7 +93,7 @@ def _size(plan: "Plan") -> dict[str, str]:
     }
 
 
-def _study_size(plan: "StudyPlan") -> dict[str, str]:
+def _study_size(plan: StudyPlan) -> dict[str, str]:
     """Return lines about a study by their titles."""
     counts = {name: getattr(plan, f"{name}s") for name in ("variant", "seed", "dataset", "training")}
     listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
@@ -107,7 +105,7 @@ def _study_size(plan: "StudyPlan") -> dict[str, str]:
     }
 
 
-def _cheapest(plan: "Plan", gpus: "list[Estimate]") -> str:
+def _cheapest(plan: Plan, gpus: list[Estimate]) -> str:
     """Compare the configured number of GPUs with the cheapest in one line."""
     cheapest = min(gpus, key=lambda each: (each.usd, each.count))
     text = f"{cheapest.count} × {cheapest.device}"
@@ -144,6 +142,3 @@ def _time(hours: float) -> str:
         if hours >= 2 * length:
             return f"{hours / length:,.0f} {unit}" if hours >= 10 * length else f"{hours / length:.1f} {unit}"
     return f"{3600 * hours:.0f} s" if 3600 * hours >= 1 else "under 1 s"
-
-
-COMMANDS = (plan,)

@@ -15,13 +15,12 @@ import cadmus
 from cadmus import experiments
 from cadmus.config import TEMPLATES, as_yaml, extended, parse_config, read_yaml
 from cadmus.config.study import Run, parse_study
-from cadmus.report import CROISSANT
-from cadmus.report import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
-from cadmus.docgen.hub import CARD
 from cadmus.llm.models import MODELS
 from cadmus.model import FILES as MODEL_FILES
+from cadmus.pages import CARD
+from cadmus.pages import FIGURES as DATASET_FIGURES
 from cadmus.plan import training_memory
 from cadmus.store import replacing
 from cadmus.tools import has_gpu, sources_of

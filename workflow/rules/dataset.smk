@@ -58,7 +58,7 @@ rule manifest:
 rule dataset_report:
     input:
         manifest=rules.manifest.output[0],
-        code=code("cadmus.report.report"),
+        code=code("cadmus.pages.dataset"),
     output:
         report(
             [
@@ -68,7 +68,6 @@ rule dataset_report:
             ],
             category="Dataset",
         ),
-        f"results/{{run}}/dataset/{CROISSANT}",
         [
             f"results/{{run}}/dataset/report/{figure}.{suffix}"
             for figure in DATASET_FIGURES
