@@ -54,8 +54,9 @@ class _ConfigFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from cadmus.config import find_config
 
-        found = find_config(value) if isinstance(value, str) and not Path(value).exists() else None
-        return super().convert(value if found is None else found, param, ctx)
+        if isinstance(value, str) and not Path(value).suffix and not Path(value).exists():
+            value = find_config(value)
+        return super().convert(value, param, ctx)
 
 
 class _ModelDirectory(click.Path):

@@ -18,6 +18,8 @@ from cadmus.config.fields import (
     check_distinct,
     whole_number,
 )
+from cadmus.config.templates import TEMPLATE_OF
+from cadmus.errors import suggest
 
 
 class Model(Section):
@@ -125,6 +127,14 @@ class Verdict(Section):
     """divisor of the logits"""
     weight: Above0 = 1.0
     """loss weight of the completions, relative to the programs of the batch"""
+
+    @field_validator("questions")
+    @classmethod
+    def _check_questions(cls, questions: list[str]) -> list[str]:
+        for name in questions:
+            if name not in TEMPLATE_OF:
+                raise ValueError(f"no question {name!r}; {suggest(name, TEMPLATE_OF)}")
+        return questions
 
 
 class Train(Section):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cadmus.config import Config, Dataset, Positive, Section
+from cadmus.config import Config, Dataset
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
@@ -12,13 +12,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cadmus.evaluate.grading import Task
-
-
-class Settings(Section):
-    """Completions of test programs."""
-
-    programs: Positive = 2_000
-    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -152,7 +145,6 @@ EXPERIMENT = Experiment(
         "seen": bool,
         "training_programs": int,
     },
-    settings=Settings,
     cost=cost,
     summary=summary,
     dataset=True,

@@ -4,20 +4,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cadmus.common.progress import progress
-from cadmus.config import Config, Positive, Section
+from cadmus.config import Config
 from cadmus.errors import InputError
 from cadmus.experiments.completions import ask, completed_tokens, grade_model
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-class Settings(Section):
-    """Completions of test programs by each snapshot of the training."""
-
-    programs: Positive = 500
-    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -90,7 +83,6 @@ EXPERIMENT = Experiment(
         "low": float,
         "high": float,
     },
-    settings=Settings,
     cost=cost,
     findings=findings,
     dataset=True,

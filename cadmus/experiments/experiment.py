@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from cadmus.config import Config, Section
+from cadmus.config import Config, digest, validate
 from cadmus.errors import Defect, InputError
 
 if TYPE_CHECKING:
@@ -65,12 +65,11 @@ class Findings(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment.
+    """One experiment; its settings are in :mod:`cadmus.config.evaluation`.
 
     Attributes:
         measure: asks the model and returns the results. Its docstring is the help of the command.
         columns: names and types of the results.
-        settings: section ``evaluate.NAME`` of a config.
         cost: compute of a run, from its config and the mean tokens of a program and of its prompt by
             template.
         figures: drawn from the results.
@@ -83,7 +82,6 @@ class Experiment:
 
     measure: Callable[["Subject"], "pl.DataFrame"]
     columns: Mapping[str, type]
-    settings: type[Section]
     cost: Callable[[Config, Mapping[str, tuple[float, float]]], Cost]
     figures: tuple[Figure, ...] = ()
     summary: Callable[["pl.DataFrame"], "pl.DataFrame"] | None = None
@@ -134,9 +132,7 @@ class Subject:
         Raises:
             InputError: there is no such field, or a value is invalid.
         """
-        from cadmus.config import validate
-
-        before: Section = getattr(self.config.evaluate, experiment)
+        before = getattr(self.config.evaluate, experiment)
         after = validate({**before.model_dump(), **given}, type(before), f"evaluate {experiment}")
         evaluate = self.config.evaluate.model_copy(update={experiment: after})
         return replace(self, config=self.config.model_copy(update={"evaluate": evaluate}))
@@ -217,7 +213,6 @@ class Subject:
     def metadata(self) -> dict[str, str]:
         """Return the origin of results: digests of config, model and dataset (if read), commit, split."""
         from cadmus.common.provenance import commit
-        from cadmus.config import digest
         from cadmus.dataset.manifest import read_manifest
         from cadmus.model.export import weights_digest
 

@@ -12,18 +12,11 @@ import numpy as np
 from cadmus import isa
 from cadmus.common.progress import progress
 from cadmus.common.seeds import generator
-from cadmus.config import Config, ProgramCount, Section, Values
+from cadmus.config import Config, Values
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-class Settings(Section):
-    """The logit lens."""
-
-    programs: ProgramCount = 2_000
-    """test programs"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -137,7 +130,6 @@ EXPERIMENT = Experiment(
         "low": float,
         "high": float,
     },
-    settings=Settings,
     cost=cost,
     findings=findings,
     figures=(

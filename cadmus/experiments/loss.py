@@ -7,7 +7,7 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.common.progress import progress
-from cadmus.config import Config, Positive, Section
+from cadmus.config import Config
 from cadmus.experiments.completions import programs_by_template
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from cadmus.programs import Samples
 
 _PROGRAMS_AT_ONCE = 2_048
-
-
-class Settings(Section):
-    """Loss on the completions of test programs."""
-
-    programs: Positive = 2_000
-    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -92,7 +85,6 @@ def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={"template": str, "program": str, "prompt_length": int, "tokens": int, "loss": float},
-    settings=Settings,
     cost=cost,
     summary=summary,
     dataset=True,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cadmus.config import Above0, Config, Positive, Section
+from cadmus.config import Config
 from cadmus.experiments.completions import ASKED, ask, completed_tokens, grade_model
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
 
@@ -12,17 +12,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cadmus.programs import Programs
-
-
-class Settings(Section):
-    """Several sampled completions of each test program."""
-
-    programs: Positive = 200
-    """maximum number of programs per template"""
-    samples: Positive = 16
-    """completions sampled per program, the largest k"""
-    temperature: Above0 = 1.0
-    """divisor of the logits"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -38,7 +27,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     from cadmus.evaluate.pass_at_k import BASELINE, grade_samples, training_completions
 
     config = subject.config
-    settings: Settings = config.evaluate.pass_at_k
+    settings = config.evaluate.pass_at_k
     dataset, n = config.dataset, settings.samples
     tasks = ask(subject, settings.programs)
     model = subject.model()
@@ -73,7 +62,7 @@ def summary(results: "pl.DataFrame") -> "pl.DataFrame":
 
 def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
     """Return the compute of a run."""
-    settings: Settings = config.evaluate.pass_at_k
+    settings = config.evaluate.pass_at_k
     greedy = completed_tokens(config, lengths, settings.programs)
     return Cost(greedy + completed_tokens(config, lengths, settings.programs, settings.samples))
 
@@ -90,7 +79,6 @@ EXPERIMENT = Experiment(
         "mean_length": float,
         "greedy_solved": bool,
     },
-    settings=Settings,
     cost=cost,
     summary=summary,
     dataset=True,

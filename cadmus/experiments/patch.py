@@ -13,7 +13,7 @@ import numpy as np
 
 from cadmus.common.progress import progress
 from cadmus.common.seeds import generator
-from cadmus.config import Config, ProgramCount, Section, Values
+from cadmus.config import Config, Values
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
 
@@ -25,13 +25,6 @@ OUTCOMES = ("own", "hybrid", "donor", "other")
 DRAWN_PER_PAIR = 10
 """Programs drawn per pair."""
 _PAIRS_AT_ONCE = 1 << 20
-
-
-class Settings(Section):
-    """Activation patching."""
-
-    programs: ProgramCount = 2_000
-    """pairs of test programs for each of the two tokens"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -160,7 +153,6 @@ EXPERIMENT = Experiment(
         "low": float,
         "high": float,
     },
-    settings=Settings,
     cost=cost,
     findings=findings,
     figures=(

@@ -6,17 +6,16 @@ each layer and each token, regressions are fitted on one part of the programs, t
 a second part, and the accuracy is that on a third.
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field, field_validator
 
 from cadmus.common.progress import progress
 from cadmus.common.seeds import generator
-from cadmus.config import Above0, Config, ProgramCount, Section, Values
+from cadmus.config import Config, Values
+from cadmus.config.evaluation import Probe
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
 
 if TYPE_CHECKING:
@@ -37,31 +36,6 @@ BATCHES = 20
 SMALLEST_BATCH = 100
 
 
-class Settings(Section):
-    """Logistic regression probes for the two compared values."""
-
-    train_programs: ProgramCount = 20_000
-    """programs to fit the probes"""
-    validation_programs: ProgramCount = 2_000
-    """programs to choose the regularization"""
-    test_programs: ProgramCount = 2_000
-    """programs to score the probes"""
-    inverse_regularisation: list[Above0] = Field(default=[0.1, 1.0, 10.0], min_length=1, max_length=8)
-    """candidates, ascending: C of scikit-learn's LogisticRegression"""
-
-    @field_validator("inverse_regularisation")
-    @classmethod
-    def _check_ascending(cls, values: list[float]) -> list[float]:
-        if any(a >= b for a, b in itertools.pairwise(values)):
-            raise ValueError(f"must be ascending, got {values}")
-        return values
-
-    @property
-    def programs(self) -> int:
-        """Programs of the three parts."""
-        return self.train_programs + self.validation_programs + self.test_programs
-
-
 def measure(subject: Subject) -> "pl.DataFrame":
     """Linear probes for X and Y at every layer and token.
 
@@ -80,7 +54,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
 def probe(
     model: Any,
-    settings: Settings,
+    settings: Probe,
     values: Values,
     eval_fraction: float,
     seed: int,
@@ -180,7 +154,7 @@ def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def score(
-    features: "Tensor", classes: np.ndarray, prefixes: np.ndarray, settings: Settings
+    features: "Tensor", classes: np.ndarray, prefixes: np.ndarray, settings: Probe
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit on the first programs, choose the regularization on the next and count the hits on the last.
 
@@ -317,7 +291,7 @@ def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
     """
     from cadmus.evaluate.comparisons import TOKENS
 
-    settings: Settings = config.evaluate.probe
+    settings = config.evaluate.probe
     layers, width, values = config.model.layers + 1, config.model.width, config.dataset.values
     passes = math.ceil(layers / layers_at_once(TOKENS, settings.programs, width))
     rows, classes = settings.train_programs, values.high - values.low + 1
@@ -345,7 +319,6 @@ EXPERIMENT = Experiment(
         "control": float,
         "inverse_regularisation": float,
     },
-    settings=Settings,
     cost=cost,
     findings=findings,
     figures=(

@@ -193,9 +193,6 @@ def read_metadata(directory: Path | str) -> dict[str, Any]:
         raise InputError(f"{directory} is not a model export: {path}: no such file{near_path(path)}")
     metadata: dict[str, Any] = {**config.read_json(path, _Metadata, _FIX)}
     _check_isa(path, metadata["isa_digest"])
-    if "config" in metadata:
-        with reading(path, _FIX):
-            metadata["config"] = config.with_current_names(metadata["config"])
     return metadata
 
 
