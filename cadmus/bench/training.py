@@ -17,7 +17,6 @@ from tqdm import tqdm
 
 from cadmus import config
 from cadmus.bench import Facts, Measured
-from cadmus.common.progress import progress
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.attention import Attend, attend_eager, attend_sdpa
@@ -26,6 +25,7 @@ from cadmus.model.flops import causal_pairs, parameter_count, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
+from cadmus.tools import progress
 from cadmus.train import engine
 from cadmus.train.labels import NO_TARGET, columns, state_labels
 from cadmus.train.packing import PackedBatch, pack_batch

@@ -14,9 +14,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from cadmus import isa
-from cadmus.common.cores import cores
 from cadmus.common.files import replacing
-from cadmus.common.progress import progress
 from cadmus.config import OOD, TEMPLATES, Config, digest, read_json
 from cadmus.config.fields import CLOSED, STRICT, Count, PlainText, RunName, Tally
 from cadmus.dataset import parquet
@@ -25,6 +23,7 @@ from cadmus.dataset.shards import Shard, plan
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
 from cadmus.errors import Defect, InputError, near_path, suggest
 from cadmus.programs import Samples
+from cadmus.tools import cores, progress
 from cadmus.vm import compiled
 
 NAME = "manifest.json"

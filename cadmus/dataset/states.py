@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 
 from cadmus import isa
 from cadmus.common.files import replacing
-from cadmus.common.progress import progress
 from cadmus.dataset.parquet import METADATA_KEY, ROW_GROUP
 from cadmus.programs import Samples
+from cadmus.tools import progress
 from cadmus.vm.reference import run, show, trace
 
 SCHEMA = pa.schema(

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cadmus.common.progress import progress
-from cadmus.common.seeds import generator
 from cadmus.config import Config, Values
 from cadmus.config.evaluation import Probe
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
     import polars as pl

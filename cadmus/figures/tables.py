@@ -6,9 +6,9 @@ from pathlib import Path
 import polars as pl
 
 from cadmus.common.files import replacing
-from cadmus.common.tables import escape, latex, markdown, plain
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.intervals import percent
+from cadmus.tables import escape, latex, markdown, plain
 
 
 def render(table: pl.DataFrame) -> tuple[str, str]:

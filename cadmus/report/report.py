@@ -7,7 +7,6 @@ from typing import Any
 import polars as pl
 
 from cadmus.common.files import replacing_together
-from cadmus.common.progress import progress
 from cadmus.config import OOD
 from cadmus.docgen import hub
 from cadmus.evaluate.intervals import percent
@@ -17,6 +16,7 @@ from cadmus.report.card import dataset_card
 from cadmus.report.croissant import croissant
 from cadmus.report.plots import DATA, DRAW, title
 from cadmus.report.survey import EXAMPLES, FATES, Survey, survey
+from cadmus.tools import progress
 
 NAME = "report.md"
 FOLDER = "report"

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from cadmus.common.seeds import epoch_seed, generator, seed_of
+from cadmus.tools import epoch_seed, generator, seed_of
 
 
 class Batches:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from cadmus import config
-from cadmus.common.cores import cores
 from cadmus.errors import InputError, RankLocalError
 from cadmus.model.gpt import GPT
+from cadmus.tools import cores
 from cadmus.train import devices, loopback
 
 MUON_MOMENTUM = 0.95

@@ -9,9 +9,9 @@ import sys
 from uuid import uuid4
 
 from cadmus.common import interrupts
-from cadmus.common.cores import cores
 from cadmus.config import Train
 from cadmus.errors import InputError
+from cadmus.tools import cores
 from cadmus.train import loopback
 from cadmus.train.slurm import Nodes
 

@@ -14,12 +14,12 @@ from torch.nn import functional as F
 
 from cadmus import config
 from cadmus.common.files import as_input_error, flush
-from cadmus.common.seeds import seed_of
 from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
 from cadmus.programs import Samples
+from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine, state
 from cadmus.train.display import Display
 from cadmus.train.errors import memory_errors, rank_local_errors

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 
 from cadmus import config, isa
-from cadmus.common.seeds import seed_of
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.evaluate.criteria import Completed
@@ -34,6 +33,7 @@ from cadmus.model.flops import causal_pairs
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Samples, join, stack
+from cadmus.tools import seed_of
 from cadmus.train.data import Read
 from cadmus.train.packing import PackedBatch, pack_batch
 
