@@ -237,8 +237,7 @@ def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
 def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yaml") -> tuple[Facts, str]:
     """Check that losses match for one rank, for all ranks, and for all ranks resumed with one."""
     from cadmus.dataset.manifest import write_manifest
-    from cadmus.dataset.shards import plan
-    from cadmus.dataset.writer import write_shard
+    from cadmus.dataset.shards import plan, write_shard
 
     values = yaml.safe_load(path.read_text())
     values["train"] = {

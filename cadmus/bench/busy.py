@@ -18,8 +18,7 @@ from cadmus.bench import Facts, Measured
 from cadmus.common.files import temporary_directory
 from cadmus.config.evaluation import Probe
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import sample_comparisons
 from cadmus.experiments.probe import prefix_ids, score

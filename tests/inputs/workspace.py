@@ -111,8 +111,7 @@ def run(line: str) -> None:
 
 def _sample() -> None:
     from cadmus.config import load_config
-    from cadmus.dataset.shards import plan
-    from cadmus.dataset.writer import write_shard
+    from cadmus.dataset.shards import plan, write_shard
 
     config = load_config("config.yaml")
     for shard in plan(config):
