@@ -13,7 +13,7 @@ from pydantic import model_validator
 from cadmus.config.dataset import Dataset
 from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Count, RunName, Section
-from cadmus.config.templates import TEMPLATE_OF, TEMPLATES
+from cadmus.config.templates import TEMPLATES
 from cadmus.config.training import Model, Train
 
 
@@ -45,13 +45,6 @@ class Config(Section):
             raise ValueError(
                 f"train.state_layer: must be at most model.layers {self.model.layers}, got {layer}"
             )
-        for name in self.train.verdict.questions if self.train.verdict.fraction else ():
-            template = TEMPLATE_OF[name]
-            if not getattr(self.dataset.templates, template).train:
-                raise ValueError(
-                    f"train.verdict.questions: {name} is asked of programs of {template}, and there are "
-                    f"none; set dataset.templates.{template}.train or drop the question"
-                )
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         most = self.evaluate.grid.programs_per_pixel

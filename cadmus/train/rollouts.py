@@ -90,7 +90,7 @@ class Rollouts:
         self.verdict, self._dataset = run.train.verdict, run.dataset
         self._seed, self._row_length, self._rank, self._device = seed, row_length, rank, device
         self._prompts = self.verdict.prompts // ranks
-        self._asked = [_asked(name, read) for name in self.verdict.questions]
+        self._asked = [_asked(name, run.dataset, read) for name in self.verdict.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((of.programs.lengths - of.prompt_length).max()) for of in self._asked]
         self._fp32 = GPT(run.model) if device.type == "cpu" and run.train.precision == "bf16" else None
@@ -185,8 +185,13 @@ class Rollouts:
         return of_program[packed.segments] * sampled
 
 
-def _asked(name: str, read: Read) -> Samples:
+def _asked(name: str, dataset: config.Dataset, read: Read) -> Samples:
     template = config.TEMPLATE_OF[name]
+    if not getattr(dataset.templates, template).train:
+        raise InputError(
+            f"train.verdict.questions: {name} is asked of programs of {template}, and there are none; set "
+            f"dataset.templates.{template}.train or drop the question"
+        )
     parts: list[Samples] = []
     for part in read([template]):
         parts.append(part.take(np.arange(min(len(part), POOL - sum(map(len, parts))))))

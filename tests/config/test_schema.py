@@ -99,11 +99,6 @@ from tests.config.quick import QUICK, VALUES, changed
             {"questions": ["equalty"]},
             "train.verdict.questions: no question 'equalty'; did you mean 'equality'?",
         ),
-        (
-            "dataset.templates.random.train",
-            0,
-            "x.yaml: train.verdict.questions: random is asked of programs of random, and there are none",
-        ),
         ("train.verdict", {"samples": 1}, "train.verdict.samples: must be greater than or equal to 2, got 1"),
         ("train.verdict", {"temperature": 0}, "train.verdict.temperature: must be greater than 0, got 0"),
         ("train.state_labels", {"top": 0}, "all weights are 0; set state_weight 0"),

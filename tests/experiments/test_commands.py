@@ -244,11 +244,21 @@ def test_options_replace_the_settings_of_the_config(place, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("command", "option", "value", "message"),
     [
-        ("pass_at_k", "samples", "0", "evaluate pass_at_k: samples: must be at least 1, got '0'"),
-        ("pass_at_k", "samples", "2.5", "evaluate pass_at_k: samples: must be an integer, got '2.5'"),
-        ("pass_at_k", "temperature", "0", "evaluate pass_at_k: temperature: must be above 0, got '0'"),
+        (
+            "pass_at_k",
+            "samples",
+            "0",
+            "evaluate pass_at_k: samples: must be greater than or equal to 1, got '0'",
+        ),
+        ("pass_at_k", "samples", "2.5", "evaluate pass_at_k: samples: must be a valid integer, got '2.5'"),
+        ("pass_at_k", "temperature", "0", "evaluate pass_at_k: temperature: must be greater than 0, got '0'"),
         ("pass_at_k", "temperature", "nan", "evaluate pass_at_k: temperature: must be a finite number"),
-        ("grid", "programs-per-pixel", "-1", "evaluate grid: programs_per_pixel: must be at least 1"),
+        (
+            "grid",
+            "programs-per-pixel",
+            "-1",
+            "evaluate grid: programs_per_pixel: must be greater than or equal to 1",
+        ),
     ],
 )
 def test_an_invalid_option_is_an_error(place, tmp_path, command, option, value, message) -> None:

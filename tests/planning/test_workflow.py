@@ -182,13 +182,16 @@ def test_the_gpu_is_the_first_with_ranks_or_the_one_named(tmp_path):
         ("[]", "must be a mapping"),
         (
             {"manifest_programs_per_second": "fast"},
-            "second: must be a number, got 'fast'",
+            "second: must be a valid number, got 'fast'",
         ),
         ({"manifest_programs_per_second": float("nan")}, "manifest_programs_per_second: must be a"),
-        ({"start_seconds": 0}, "start_seconds: must be above 0, got 0"),
-        ({"start_seconds": None}, "start_seconds: must be a number"),
+        ({"start_seconds": 0}, "start_seconds: must be greater than 0, got 0"),
+        ({"start_seconds": None}, "start_seconds: must be a valid number"),
         ({"start_second": 1}, "start_second: no such key; did you mean 'start_seconds'?"),
-        ({"programs_per_second": {"equality": 0}}, "programs_per_second.equality: must be above 0, got 0"),
+        (
+            {"programs_per_second": {"equality": 0}},
+            "programs_per_second.equality: must be greater than 0, got 0",
+        ),
         ({"programs_per_second": {"equality": 1}}, "programs_per_second.basic_math: missing; add a rate"),
     ],
 )
@@ -215,7 +218,10 @@ def test_missing_rates_are_refused(tmp_path):
         ("group-components: 9", "group-components: must be a mapping"),
         ("group-components: {other: 9}", "group-components.shards: is missing"),
         ("group-components: {shards: many}", "group-components.shards: "),
-        ("group-components: {shards: 0}", "group-components.shards: must be at least 1, got 0"),
+        (
+            "group-components: {shards: 0}",
+            "group-components.shards: must be greater than or equal to 1, got 0",
+        ),
         ("group-components: {shards: 9}", "set-threads: is missing"),
     ],
 )
