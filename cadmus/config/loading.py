@@ -59,20 +59,8 @@ def read_model(path: Path | str, model: type[T]) -> T:
 def read_json(path: Path | str, model: type[T], fix: str) -> T:
     """Read a JSON file into a pydantic model, or a type such as a TypedDict; errors end with ``fix``."""
     with reading(path, fix):
-        content = Path(path).read_bytes()
-    return parse_json(content, model, str(path), fix)
-
-
-def parse_json(content: bytes, model: type[T], source: str, fix: str) -> T:
-    """Parse JSON from ``source``, such as the metadata of a Parquet file; otherwise as :func:`read_json`."""
-    with reading(source, fix):
-        try:
-            values = json.loads(content.decode("utf-8"))
-        except json.JSONDecodeError as error:
-            raise InputError(f"{source}: not valid JSON ({error}); {fix}") from None
-        # JSON can escape half of a surrogate pair, which cannot be printed.
-        json.dumps(values, ensure_ascii=False).encode("utf-8")
-    return validate(values, model, source, fix)
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+    return validate(values, model, str(path), fix)
 
 
 def validate(values: Any, model: type[T], source: str, fix: str = "") -> T:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
-from cadmus.config.fields import Above0, Count, Section, check_distinct
+from cadmus.config.fields import Above0, Count, Section, check_distinct, known
 from cadmus.config.loading import extended, merged, parse_config, read_yaml, validate
 from cadmus.config.schema import Config, digest
 from cadmus.errors import InputError, suggest
@@ -33,6 +33,9 @@ LONGEST_NAME = 300
 """Characters of the name of a variant; figures show it."""
 MOST_RUNS = 10_000
 """Maximum number of runs of a study."""
+SUMMARIZED = [name for name in EXPERIMENTS if getattr(Evaluate(), name).metrics]
+"""Experiments whose summary a study can compare."""
+Compared = Annotated[str, known(SUMMARIZED, "comparable experiment")]
 
 
 class Study(Section):
@@ -52,22 +55,13 @@ class Study(Section):
     """values of train.seed for each variant; all have the same data"""
     base: str | None = None
     """variant that the others are compared with; the first when null"""
-    experiments: list[str] = ["completions"]
+    experiments: list[Compared] = ["completions"]
     """experiments on each model"""
     compare: Annotated[list[str], Field(min_length=1)] = ["completion_loss", "solved", "next_token"]
     """metrics in the table and the figures"""
     law_flops: list[Above0] = []
     """FLOPs at which a scaling law, fitted to the loss by parameters and programs, gives the optimal size; no
     law is fitted without any"""
-
-    @field_validator("experiments")
-    @classmethod
-    def _check_experiments(cls, experiments: list[str]) -> list[str]:
-        summarized = [name for name in EXPERIMENTS if getattr(Evaluate(), name).metrics]
-        for name in experiments:
-            if name not in summarized:
-                raise ValueError(f"no experiment {name!r} with a summary; {suggest(name, summarized)}")
-        return experiments
 
     @model_validator(mode="after")
     def _check(self) -> "Study":
@@ -162,7 +156,7 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
         if len(variant) > LONGEST_NAME:
             raise InputError(
                 f"{source_of_study}: {variant[:40]}...: a variant's name must have at most {LONGEST_NAME} "
-                f"characters, got {len(variant):,}; shorten it, or name long levels in {STUDY}.{VARIANTS}"
+                f"characters, got {len(variant):,}; shorten it, or name the levels in {STUDY}.{VARIANTS}"
             )
         place = f"{source_of_study}: {variant}"
         if variant in names:

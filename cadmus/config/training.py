@@ -16,10 +16,12 @@ from cadmus.config.fields import (
     Rate,
     Section,
     check_distinct,
+    known,
     whole_number,
 )
 from cadmus.config.templates import TEMPLATE_OF
-from cadmus.errors import suggest
+
+Question = Annotated[str, known(TEMPLATE_OF, "question")]
 
 
 class Model(Section):
@@ -112,7 +114,7 @@ class Verdict(Section):
 
     fraction: Fraction = 0.0
     """fraction of the steps, at the end, that also train on graded completions; 0 for none"""
-    questions: Annotated[list[str], Field(min_length=1), AfterValidator(check_distinct)] = [
+    questions: Annotated[list[Question], Field(min_length=1), AfterValidator(check_distinct)] = [
         "equality",
         "subroutines_definition",
         "random",
@@ -127,14 +129,6 @@ class Verdict(Section):
     """divisor of the logits"""
     weight: Above0 = 1.0
     """loss weight of the completions, relative to the programs of the batch"""
-
-    @field_validator("questions")
-    @classmethod
-    def _check_questions(cls, questions: list[str]) -> list[str]:
-        for name in questions:
-            if name not in TEMPLATE_OF:
-                raise ValueError(f"no question {name!r}; {suggest(name, TEMPLATE_OF)}")
-        return questions
 
 
 class Train(Section):

@@ -44,12 +44,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
 
 def ask(subject: Subject, most: int) -> "list[Task]":
-    """Return the questions that at most ``most`` test programs per template are asked.
-
-    Raises:
-        InputError: as :meth:`Subject.test_programs`; or no program can be asked, as few random ones can; or
-            a template that has no question of its own does not ask for a written answer.
-    """
+    """Return the questions that at most ``most`` test programs per template are asked."""
     from cadmus.evaluate.grading import tasks_of, unsolved_reference
 
     tasks = tasks_of(subject.test_programs(), most)

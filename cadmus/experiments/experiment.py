@@ -91,12 +91,7 @@ class Experiment:
     cores: int = 8
 
     def run(self, subject: "Subject") -> "pl.DataFrame":
-        """Return the results.
-
-        Raises:
-            InputError: the model, the config or the dataset does not fit the experiment.
-            Defect: the results do not have the declared columns.
-        """
+        """Return the results."""
         import polars as pl
 
         results = self.measure(subject)
@@ -127,22 +122,14 @@ class Subject:
     snapshots: tuple[Path, ...] = ()
 
     def with_settings(self, experiment: str, given: Mapping[str, Any]) -> "Subject":
-        """Return this subject with other values of some fields of the section ``evaluate.EXPERIMENT``.
-
-        Raises:
-            InputError: there is no such field, or a value is invalid.
-        """
+        """Return this subject with other values of some fields of the section ``evaluate.EXPERIMENT``."""
         before = getattr(self.config.evaluate, experiment)
         after = validate({**before.model_dump(), **given}, type(before), f"evaluate {experiment}")
         evaluate = self.config.evaluate.model_copy(update={experiment: after})
         return replace(self, config=self.config.model_copy(update={"evaluate": evaluate}))
 
     def model(self, directory: Path | None = None) -> Any:
-        """Load the model, or the snapshot in ``directory``.
-
-        Raises:
-            InputError: not a model export, or a model trained with another split of the programs.
-        """
+        """Load the model, or the snapshot in ``directory``."""
         from cadmus.model.export import read_metadata
         from cadmus.model.inference import Cadmus
 
@@ -157,21 +144,13 @@ class Subject:
         return Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
 
     def dataset_directory(self) -> Path:
-        """Return the directory of the dataset.
-
-        Raises:
-            InputError: none was given.
-        """
+        """Return the directory of the dataset."""
         if self.dataset is None:
             raise InputError("dataset: missing; name the directory of a dataset")
         return self.dataset
 
     def test_programs(self) -> "Samples":
-        """Read the split ``evaluate.split`` of the dataset.
-
-        Raises:
-            InputError: no dataset, or one with programs that are too long or belong to the training split.
-        """
+        """Read the split ``evaluate.split`` of the dataset."""
         import numpy as np
 
         from cadmus.dataset.reader import read_split
@@ -196,11 +175,7 @@ class Subject:
         return table
 
     def training_programs(self, templates: Set[str]) -> dict[str, int]:
-        """Count the training programs of each of ``templates``, from the manifest of the dataset.
-
-        Raises:
-            InputError: the manifest is damaged.
-        """
+        """Count the training programs of each of ``templates``, from the manifest of the dataset."""
         from cadmus.dataset.manifest import NAME, read_manifest
 
         counts = read_manifest(self.dataset_directory())["splits"]["train"]
@@ -237,9 +212,6 @@ def load_subject(
         directory: see above.
         config: by default the one that the model was trained with, with default experiments.
         device, dataset: see :class:`Subject`.
-
-    Raises:
-        InputError: ``directory`` has no snapshots, or the model no config and none is given.
     """
     from cadmus.model import METADATA
     from cadmus.model.export import trained_config

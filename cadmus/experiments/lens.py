@@ -47,9 +47,6 @@ def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: i
         layer (0 is the embedding, k the output of block k), token (from 1), programs, loss (nats, of the next
         instruction or the end), agreeing (programs with the prediction of the last layer), correct (programs
         with their own next instruction), accuracy, low, high.
-
-    Raises:
-        InputError: the range holds too few test programs.
     """
     import polars as pl
 

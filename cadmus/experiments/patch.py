@@ -60,9 +60,6 @@ def patching(
     Returns:
         token (from 1), layer (0 is the embedding, k the output of block k), outcome, programs (pairs that
         count), predicted (pairs with that outcome), share, low, high (null where no pair counts).
-
-    Raises:
-        InputError: the range holds too few test programs.
     """
     import polars as pl
 

@@ -74,9 +74,6 @@ def probe(
         programs, correct, accuracy, low, high, majority (accuracy of the most frequent value given the
         instructions so far), control (accuracy with the values of the fitted programs permuted),
         inverse_regularisation (chosen).
-
-    Raises:
-        InputError: the range holds too few test programs.
     """
     import polars as pl
     import torch

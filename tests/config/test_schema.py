@@ -97,7 +97,7 @@ from tests.config.quick import QUICK, VALUES, changed
         (
             "train.verdict",
             {"questions": ["equalty"]},
-            "train.verdict.questions: no question 'equalty'; did you mean 'equality'?",
+            "train.verdict.questions.0: no question 'equalty'; did you mean 'equality'?",
         ),
         ("train.verdict", {"samples": 1}, "train.verdict.samples: must be greater than or equal to 2, got 1"),
         ("train.verdict", {"temperature": 0}, "train.verdict.temperature: must be greater than 0, got 0"),

@@ -83,7 +83,7 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
         ("{variants: {a: {}}, base: b}", "study: base: no variant 'b'; "),
         (
             "{variants: {a: {}}, experiments: [curve]}",
-            "study: experiments: no experiment 'curve' with a summary",
+            "study: experiments.0: no comparable experiment 'curve'; there are completions, loss",
         ),
         ("{variants: {a: {}}, compare: [fun]}", "study: compare: no metric 'fun'; there are loss, "),
         ("{variants: {a: {}}, compare: [../x]}", "study: compare: no metric '../x'"),
