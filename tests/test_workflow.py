@@ -26,10 +26,10 @@ from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
+from cadmus.pages import FIGURES as DATASET_FIGURES
 from cadmus.planning.training import plan as plan_training
 from cadmus.planning.workflow import plan_workflow
 from cadmus.programs import Programs
-from cadmus.report import FIGURES as DATASET_FIGURES
 from tests.checkout import ROOT, copy_checkout, environment_of
 from tests.llm.server import LlmServer
 from tests.llm.solver import errs, solve

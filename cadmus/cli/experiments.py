@@ -256,6 +256,3 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
             baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"
             accuracy += f" {solved}, best baseline ({baseline})"
         echo(f"{REGIONS.get(name, title(name))}: {accuracy} of {row['programs']:,} programs")
-
-
-COMMANDS = (evaluate, figure)

@@ -209,6 +209,3 @@ def _time(hours: float) -> str:
         if hours >= 2 * length:
             return f"{hours / length:,.0f} {unit}" if hours >= 10 * length else f"{hours / length:.1f} {unit}"
     return f"{3600 * hours:.0f} s" if 3600 * hours >= 1 else "under 1 s"
-
-
-COMMANDS = (plan,)

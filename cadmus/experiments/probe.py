@@ -166,7 +166,7 @@ def score(
     import torch
 
     from cadmus.evaluate.regressions import Regressions
-    from cadmus.model.parallel import in_parallel, threads_of
+    from cadmus.model.inference import in_parallel, threads_of
 
     known, numbered = np.unique(classes, return_inverse=True)
     fitted = settings.train_programs

@@ -113,17 +113,6 @@ def test_training_programs_come_from_the_manifest(place, tmp_path) -> None:
     }
 
 
-def test_a_manifest_without_a_template_of_the_test_programs_is_an_error(place, tmp_path) -> None:
-    shutil.copytree(place / "dataset", tmp_path / "dataset")
-    path = tmp_path / "dataset/manifest.json"
-    manifest = json.loads(path.read_text())
-    del manifest["splits"]["train"]["equality"]
-    path.write_text(json.dumps(manifest))
-    refused = invoke(place, "completions", tmp_path / "a.parquet", dataset=tmp_path / "dataset")
-    assert isinstance(refused.exception, InputError)
-    assert f"{path}: splits.train: equality: missing; write it again" in str(refused.exception)
-
-
 def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path) -> None:
     invoke(place, "completions", tmp_path / "a.parquet")
     results = pl.read_parquet(tmp_path / "a.parquet")

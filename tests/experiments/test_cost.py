@@ -14,8 +14,7 @@ from cadmus.experiments.lens import logit_lens
 from cadmus.experiments.patch import patching
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT, Block
-from cadmus.model.inference import Cadmus
-from cadmus.model.parallel import one_thread
+from cadmus.model.inference import Cadmus, one_thread
 from cadmus.vm.reference import run as execute
 from tests.config.tiny import TINY, tiny
 

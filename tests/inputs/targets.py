@@ -76,9 +76,7 @@ _CARD = Command(
     "--output card.md",
     ("card.md",),
 )
-_REPORT = Command(
-    "report dataset", ("dataset/report", "dataset/report.md", "dataset/README.md", "dataset/croissant.json")
-)
+_REPORT = Command("report dataset", ("dataset/report", "dataset/report.md", "dataset/README.md"))
 _MANIFEST = Command("manifest dataset --config config.yaml", ("dataset/manifest.json",))
 _TRAIN = Command(TRAIN, ("training", "trained", "checkpoints"), resumable=True, argument_mutants=False)
 _SAVED = (

@@ -16,14 +16,13 @@ import cadmus
 from cadmus import experiments
 from cadmus.config import TEMPLATES, Config, as_yaml, extended, parse_config, read_yaml
 from cadmus.config.study import parse_study
-from cadmus.report import CROISSANT
-from cadmus.report import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
 from cadmus.common.files import replacing
-from cadmus.docgen.hub import CARD
 from cadmus.llm.models import MODELS
 from cadmus.model import FILES as MODEL_FILES
+from cadmus.pages import CARD
+from cadmus.pages import FIGURES as DATASET_FIGURES
 from cadmus.study import files_of
 from cadmus.tools import has_gpu, sources_of
 

@@ -58,13 +58,12 @@ rule manifest:
 rule dataset_report:
     input:
         manifest=rules.manifest.output[0],
-        code=code("cadmus.report.report"),
+        code=code("cadmus.pages.dataset"),
     output:
         report(
             ["results/{run}/dataset/report.md", f"results/{{run}}/dataset/{CARD}"],
             category="Dataset",
         ),
-        f"results/{{run}}/dataset/{CROISSANT}",
         report(
             expand(
                 "results/{run}/dataset/report/{figure}.png",

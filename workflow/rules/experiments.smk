@@ -34,7 +34,7 @@ rule model_card:
         model=model,
         metrics=metrics,
         completions="results/{run}/experiments/completions.parquet",
-        code=code("cadmus.docgen.model_card"),
+        code=code("cadmus.pages.model"),
     output:
         report(
             f"results/{{run}}/model/{CARD}",
