@@ -489,18 +489,23 @@ def test_the_workflow_is_formatted():
     assert done.returncode == 0, done.stderr
 
 
-def test_an_experiment_is_added_with_one_file_and_one_line(checkout, results):
+def test_an_experiment_is_added_with_one_module_and_its_settings(checkout, results):
     page = (ROOT / "docs/experiments.md").read_text()
+    (settings,) = re.findall(r"```python\n(class Entropy\(Settings\):.*?)```", page, re.DOTALL)
+    (field,) = re.findall(r"add `(entropy: Entropy.*?)` to `Evaluate`", page)
     (module,) = re.findall(r'```python\n("""Entropy of the next token.*?)```', page, re.DOTALL)
-    registry = checkout / "cadmus/experiments/__init__.py"
+    registry = checkout / "cadmus/config/evaluation.py"
     added = checkout / "cadmus/experiments/entropy.py"
     before = registry.read_text()
     figure = results / "figures/entropy.pdf"
     try:
         added.write_text(module)
-        registry.write_text(before.replace('    "patch",\n', '    "patch",\n    "entropy",\n'))
-        settings = ("--config", 'evaluate={"entropy": {"programs": 300}}')
-        done = snakemake(checkout, *settings, "--", str(figure.relative_to(checkout)))
+        above, below = before.split("class Evaluate(Section):")
+        last = "    patch: Patch = Patch()\n"
+        added_field = below.replace(last, f"{last}    {field}\n")
+        registry.write_text(f"{above}{settings}\n\nclass Evaluate(Section):{added_field}")
+        changed = ("--config", 'evaluate={"entropy": {"programs": 300}}')
+        done = snakemake(checkout, *changed, "--", str(figure.relative_to(checkout)))
         assert done.returncode == 0, done.stdout + done.stderr
         found = pl.read_parquet(results / "experiments/entropy.parquet")
         assert found["programs"].sum() == 300

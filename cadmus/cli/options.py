@@ -50,8 +50,9 @@ class _ConfigFile(click.Path):
         # pydantic takes longer to import than all that help and errors need.
         from cadmus.config import find_config
 
-        shipped = None if Path(value).exists() else find_config(str(value))
-        return super().convert(shipped or value, param, ctx)
+        if not Path(value).suffix and not Path(value).exists():
+            value = find_config(str(value))
+        return super().convert(value, param, ctx)
 
 
 class _ModelDirectory(click.Path):

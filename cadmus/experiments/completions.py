@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cadmus.config import Dataset, Positive, Section
+from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 
@@ -10,13 +10,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cadmus.evaluate.grading import Task
-
-
-class Settings(Section):
-    """Completions of test programs."""
-
-    programs: Positive = 2_000
-    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -49,12 +42,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
 
 def ask(subject: Subject, most: int) -> "list[Task]":
-    """Return the questions that at most ``most`` test programs per template are asked.
-
-    Raises:
-        InputError: as :meth:`Subject.test_programs`; or no program can be asked, as few random ones can; or
-            a template that has no question of its own does not ask for a written answer.
-    """
+    """Return the questions that at most ``most`` test programs per template are asked."""
     from cadmus.evaluate.grading import tasks_of, unsolved_reference
 
     tasks = tasks_of(subject.test_programs(), most)
@@ -118,7 +106,6 @@ EXPERIMENT = Experiment(
         "seen": bool,
         "training_programs": int,
     },
-    settings=Settings,
     summary=summary,
     dataset=True,
     figures=(

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from cadmus.config import Positive, Section
 from cadmus.errors import InputError
 from cadmus.experiments.completions import ask, grade_model
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
@@ -10,13 +9,6 @@ from cadmus.tools import progress
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-class Settings(Section):
-    """Completions of test programs by each snapshot of the training."""
-
-    programs: Positive = 500
-    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -81,7 +73,6 @@ EXPERIMENT = Experiment(
         "low": float,
         "high": float,
     },
-    settings=Settings,
     findings=findings,
     dataset=True,
     snapshots=True,

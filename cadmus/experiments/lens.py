@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import ProgramCount, Section, Values
+from cadmus.config import Values
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-class Settings(Section):
-    """The logit lens."""
-
-    programs: ProgramCount = 2_000
-    """test programs"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -53,9 +46,6 @@ def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: i
         layer (0 is the embedding, k the output of block k), token (from 1), programs, loss (nats, of the next
         instruction or the end), agreeing (programs with the prediction of the last layer), correct (programs
         with their own next instruction), accuracy, low, high.
-
-    Raises:
-        InputError: the range holds too few test programs.
     """
     import polars as pl
 
@@ -128,7 +118,6 @@ EXPERIMENT = Experiment(
         "low": float,
         "high": float,
     },
-    settings=Settings,
     findings=findings,
     figures=(
         Figure(

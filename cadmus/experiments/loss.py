@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import Positive, Section
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 from cadmus.tools import progress
 
@@ -15,13 +14,6 @@ if TYPE_CHECKING:
     from cadmus.programs import Samples
 
 _PROGRAMS_AT_ONCE = 2_048
-
-
-class Settings(Section):
-    """Loss on the completions of test programs."""
-
-    programs: Positive = 2_000
-    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -83,7 +75,6 @@ def summary(results: "pl.DataFrame") -> "pl.DataFrame":
 EXPERIMENT = Experiment(
     measure=measure,
     columns={"template": str, "program": str, "prompt_length": int, "tokens": int, "loss": float},
-    settings=Settings,
     summary=summary,
     dataset=True,
     figures=(

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from cadmus.config import Above0, Positive, Section
 from cadmus.experiments.completions import ASKED, ask, grade_model
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 
@@ -11,17 +10,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from cadmus.programs import Programs
-
-
-class Settings(Section):
-    """Several sampled completions of each test program."""
-
-    programs: Positive = 200
-    """maximum number of programs per template"""
-    samples: Positive = 16
-    """completions sampled per program, the largest k"""
-    temperature: Above0 = 1.0
-    """divisor of the logits"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -37,7 +25,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     from cadmus.tools import seed_of
 
     config = subject.config
-    settings: Settings = config.evaluate.pass_at_k
+    settings = config.evaluate.pass_at_k
     dataset, n = config.dataset, settings.samples
     tasks = ask(subject, settings.programs)
     model = subject.model()
@@ -82,7 +70,6 @@ EXPERIMENT = Experiment(
         "mean_length": float,
         "greedy_solved": bool,
     },
-    settings=Settings,
     summary=summary,
     dataset=True,
     figures=(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cadmus.config import ProgramCount, Section, Values
+from cadmus.config import Values
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
@@ -23,13 +23,6 @@ OUTCOMES = ("own", "hybrid", "donor", "other")
 DRAWN_PER_PAIR = 10
 """Programs drawn per pair."""
 _PAIRS_AT_ONCE = 1 << 20
-
-
-class Settings(Section):
-    """Activation patching."""
-
-    programs: ProgramCount = 2_000
-    """pairs of test programs for each of the two tokens"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -66,9 +59,6 @@ def patching(
     Returns:
         token (from 1), layer (0 is the embedding, k the output of block k), outcome, programs (pairs that
         count), predicted (pairs with that outcome), share, low, high (null where no pair counts).
-
-    Raises:
-        InputError: the range holds too few test programs.
     """
     import polars as pl
 
@@ -148,7 +138,6 @@ EXPERIMENT = Experiment(
         "low": float,
         "high": float,
     },
-    settings=Settings,
     findings=findings,
     figures=(
         Figure(

@@ -6,14 +6,13 @@ each layer and each token, regressions are fitted on one part of the programs, t
 a second part, and the accuracy is that on a third.
 """
 
-import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field, field_validator
 
-from cadmus.config import Above0, ProgramCount, Section, Values
+from cadmus.config import Values
+from cadmus.config.evaluation import Probe
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
@@ -35,31 +34,6 @@ BATCHES = 20
 SMALLEST_BATCH = 100
 
 
-class Settings(Section):
-    """Logistic regression probes for the two compared values."""
-
-    train_programs: ProgramCount = 20_000
-    """programs to fit the probes"""
-    validation_programs: ProgramCount = 2_000
-    """programs to choose the regularization"""
-    test_programs: ProgramCount = 2_000
-    """programs to score the probes"""
-    inverse_regularisation: list[Above0] = Field(default=[0.1, 1.0, 10.0], min_length=1, max_length=8)
-    """candidates, ascending: C of scikit-learn's LogisticRegression"""
-
-    @field_validator("inverse_regularisation")
-    @classmethod
-    def _check_ascending(cls, values: list[float]) -> list[float]:
-        if any(a >= b for a, b in itertools.pairwise(values)):
-            raise ValueError(f"must be ascending, got {values}")
-        return values
-
-    @property
-    def programs(self) -> int:
-        """Programs of the three parts."""
-        return self.train_programs + self.validation_programs + self.test_programs
-
-
 def measure(subject: Subject) -> "pl.DataFrame":
     """Linear probes for X and Y at every layer and token.
 
@@ -78,7 +52,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
 def probe(
     model: Any,
-    settings: Settings,
+    settings: Probe,
     values: Values,
     eval_fraction: float,
     seed: int,
@@ -99,9 +73,6 @@ def probe(
         programs, correct, accuracy, low, high, majority (accuracy of the most frequent value given the
         instructions so far), control (accuracy with the values of the fitted programs permuted),
         inverse_regularisation (chosen).
-
-    Raises:
-        InputError: the range holds too few test programs.
     """
     import polars as pl
     import torch
@@ -178,7 +149,7 @@ def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def score(
-    features: "Tensor", classes: np.ndarray, prefixes: np.ndarray, settings: Settings
+    features: "Tensor", classes: np.ndarray, prefixes: np.ndarray, settings: Probe
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit on the first programs, choose the regularization on the next and count the hits on the last.
 
@@ -321,7 +292,6 @@ EXPERIMENT = Experiment(
         "control": float,
         "inverse_regularisation": float,
     },
-    settings=Settings,
     findings=findings,
     figures=(
         Figure(
