@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from cadmus import Cadmus, experiments, verify
 from cadmus.cli.main import cadmus, main
-from cadmus.cli.reference import reference
+from dev.docs.commands import reference
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.questions import questions_of
 from cadmus.vm import reference as machine

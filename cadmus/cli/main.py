@@ -14,21 +14,16 @@ from cadmus.distribution import NAME, VERSION, missing_extra
 from cadmus.errors import InputError, Interrupted
 
 MODULES = (
-    "attack",
-    "bench",
     "card",
     "complete",
     "config",
     "dataset",
     "experiments",
     "explore",
-    "fuzz",
-    "kills",
     "llm",
     "machine",
     "plan",
     "push",
-    "readme",
     "repl",
     "serve",
     "study",
@@ -42,25 +37,19 @@ SECTIONS = {
     "Training": ("config", "plan", "train", "study"),
     "Large language models": ("llm",),
     "Single steps of the workflow, rarely typed": ("shard", "manifest", "report", "card"),
-    "Checks of Cadmus itself, rarely needed": ("fuzz", "attack", "kills", "bench", "readme"),
 }
 # Extras with all packages of a command; the other commands need only the base install.
 EXTRAS = {
-    "attack": "model",
-    "bench": "dev",
     "card": "model",
     "complete": "model",
     "config": "sample",
     "evaluate": "model",
     "explore": "serve",
     "figure": "figures",
-    "fuzz": "sample",
-    "kills": "train",
     "llm": "llm",
     "manifest": "sample",
     "plan": "sample",
     "push": "model",
-    "readme": "figures",
     "repl": "model",
     "report": "figures",
     "sample": "sample",
@@ -136,7 +125,7 @@ def cadmus() -> None:
       0  success, also if the program that was run is false
       1  interrupted by Ctrl-C or SIGTERM, with one line and no temporary file left
          (run train or llm submit again to resume; serve and explore exit with 0);
-         fuzz or kills found a difference; complete --verified found no program;
+         complete --verified found no program;
          a bug in Cadmus, with a traceback
       2  bad input; one line names the problem and the fix
 

@@ -1,0 +1,54 @@
+"""Measure the speed of one part of Cadmus.
+
+vm         instructions per second of the compiled and the reference VM
+templates  true programs per second of each template
+dataset    CPU seconds of a whole dataset, shard by shard (--config)
+batches    preparation of the batches of a training on 80.2M programs (--programs)
+tasks      cadmus.tasks and cadmus.verify
+train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
+decode     greedy completion against `generate` of transformers (--model)
+probe      the probes against scikit-learn (--model)
+busy       training, completions and probes next to busy processes (--config, --model)
+explore    response time of the explorer in a browser (--model)
+start      start-up of the command line
+
+python -m dev.bench vm --output docs/results/bench_vm.json
+"""
+
+import inspect
+from pathlib import Path
+
+from dev import measure
+from dev.bench import data, models, system, training
+
+BENCHMARKS = {
+    "vm": data.vm,
+    "templates": data.templates,
+    "dataset": data.dataset,
+    "batches": data.batches,
+    "tasks": data.tasks,
+    "train": training.train,
+    "decode": models.decode,
+    "probe": models.probe,
+    "busy": system.busy,
+    "explore": system.explore,
+    "start": system.start,
+}
+
+
+def main() -> None:
+    options = measure.parser(__doc__)
+    options.add_argument("name", choices=BENCHMARKS, metavar="NAME")
+    options.add_argument("--config", type=Path, help="config file")
+    options.add_argument("--model", type=Path, help="model directory, the shipped one by default")
+    options.add_argument("--programs", type=int, help="number of programs")
+    given = vars(options.parse_args())
+    function = BENCHMARKS[given["name"]]
+    arguments = {
+        name: given[name] for name in inspect.signature(function).parameters if given[name] is not None
+    }
+    measure.report(function(**arguments), given["output"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""Speed of everything before training: VMs, samplers, a whole dataset, batches, tasks."""
+
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+import cadmus
+from cadmus import isa
+from cadmus.config import SPLITS, Dataset, Train, load_config
+from cadmus.dataset.sampler import Sampler
+from cadmus.dataset.shards import plan
+from cadmus.evaluate.questions import QUESTIONS
+from cadmus.programs import Programs, Samples, offsets_of
+from cadmus.templates import TEMPLATES
+from cadmus.templates.random import random_programs
+from cadmus.tools import progress
+from cadmus.train.loader import Loader
+from cadmus.vm import compiled, reference
+from dev.bench import flat
+from dev.measure import Facts, median_seconds, seconds_of
+
+DIGITS, ARITHMETIC, COMPARISONS = "0123456789", "+-*/%xn", "<>="
+PROGRAM_LENGTH = 33
+PROGRAMS = 100_000
+CANDIDATES = 65_536
+"""Candidates in a batch, as many as the samplers draw at a time."""
+TEMPLATE_PROGRAMS = 50_000
+"""True programs requested from each template."""
+REPEATS = 5
+TRAINING_SET = 80_200_000
+"""Programs of the paper's training set; 4 to 38 instructions have its mean length."""
+DISTINCT = 1_000_000
+"""Distinct programs of the training set, which repeats them."""
+BATCH, ROW_LENGTH, BATCHES = 1024, 96, 200
+TASKS = 2_000
+
+
+def vm() -> Facts:
+    """Measure both VMs on one core, on the same programs; compilation is not included.
+
+    The reference VM runs the first hundredth of the programs. ``number`` and ``mixture`` count instructions
+    per second: programs uniform over digits, arithmetic and comparisons, or over all instructions but the
+    end. ``candidates`` counts programs per second: two expressions of five instructions and a comparator.
+    """
+    half = (DIGITS, DIGITS, ARITHMETIC, DIGITS, ARITHMETIC, DIGITS, DIGITS, DIGITS, ARITHMETIC, ARITHMETIC)
+    number = _uniform([DIGITS + ARITHMETIC + COMPARISONS] * PROGRAM_LENGTH, PROGRAMS)
+    mixture = _uniform(["".join(isa.BY_SYMBOL).replace(isa.END, "")] * PROGRAM_LENGTH, PROGRAMS)
+    candidates = _uniform([*half, COMPARISONS], CANDIDATES)
+    facts = {
+        "program_length": PROGRAM_LENGTH,
+        "repeats": REPEATS,
+        "candidates": CANDIDATES,
+        "candidates_true_share": round(float(compiled.verdicts(candidates).mean()), 3),
+    }
+    rows = {
+        "number": {"programs": PROGRAMS, **_vm_rates(number, PROGRAM_LENGTH)},
+        "mixture": {"programs": PROGRAMS, **_vm_rates(mixture, PROGRAM_LENGTH)},
+        "candidates": _vm_rates(candidates, 1),
+    }
+    return flat(facts, rows)
+
+
+def _uniform(symbols: list[str], count: int) -> Programs:
+    """Return ``count`` programs whose instruction k is uniform over ``symbols[k]``."""
+    rng = np.random.default_rng(0)
+    columns = [
+        np.frombuffer(choices.encode("ascii"), np.uint8)[rng.integers(len(choices), size=count)]
+        for choices in symbols
+    ]
+    return Programs(np.stack(columns, axis=1).ravel(), np.arange(count + 1, dtype=np.int64) * len(symbols))
+
+
+def _vm_rates(many: Programs, units: int) -> Facts:
+    """Return the rates of both VMs, in ``units`` per program, and their ratio."""
+    few = many.take(np.arange(len(many) // 100))
+    texts = few.to_strings()
+    compiled.verdicts(few)
+    seconds = median_seconds(
+        {"compiled": lambda: compiled.verdicts(many), "reference": lambda: list(map(reference.run, texts))},
+        REPEATS,
+    )
+    fast, slow = units * len(many) / seconds["compiled"], units * len(few) / seconds["reference"]
+    return {
+        "compiled_per_second": round(fast),
+        "reference_per_second": round(slow),
+        "ratio": round(fast / slow, 1),
+    }
+
+
+def templates() -> Facts:
+    """Measure the true programs per second of each template on one core, medians over shards.
+
+    Programs count if they were executed and kept: true, of the training split and no duplicates.
+    """
+    rows: dict[str, Facts] = {}
+    for template in progress("templates", TEMPLATES, unit="template"):
+        # The first call prepares what a process needs once.
+        Sampler(Dataset(), 0, template, "train", 0).sample(1)
+        kept, sampled = [], []
+        for shard in range(1, REPEATS + 1):
+            sampler = Sampler(Dataset(), 0, template, "train", shard)
+            seconds = seconds_of(partial(sampler.sample, TEMPLATE_PROGRAMS))
+            kept.append((sampler.counts.kept + sampler.counts.surplus) / seconds)
+            sampled.append(sampler.counts.sampled / seconds)
+        rows[template] = {
+            "kept_per_second": round(statistics.median(kept)),
+            "candidates_per_second": round(statistics.median(sampled)),
+        }
+    return flat({"programs": TEMPLATE_PROGRAMS, "repeats": REPEATS}, rows)
+
+
+def dataset(config: Path) -> Facts:
+    """Measure the CPU seconds of the shards and the manifest of a config, one process after another.
+
+    Shards of validation and test take hardly longer than their start, so their median is taken as the start
+    of every process, and rates exclude it.
+    """
+    shards = plan(load_config(config))
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+
+        def measured(command: str, *options: str) -> float:
+            return _cpu_seconds("-m", "cadmus", command, "--config", str(config), folder, *options)
+
+        for shard in progress("shards", shards, unit="shard"):
+            options = "--template", shard.template, "--split", shard.split, "--number", str(shard.number)
+            seconds[shard.template, shard.split].append(measured("shard", *options))
+        manifest = measured("manifest")
+    train, *others = SPLITS
+    start = statistics.median(
+        second for (_, split), taken in seconds.items() if split in others for second in taken
+    )
+
+    def rate(programs: int, taken: list[float]) -> Facts:
+        beyond = sum(taken) - start * len(taken)
+        if beyond < start:
+            raise SystemExit("bench: the shards take no longer than their start; measure a larger config")
+        return {"per_second": round(programs / beyond)}
+
+    rows = {
+        template: rate(sum(shard.rows for shard in shards if shard[:2] == (template, split)), taken)
+        for (template, split), taken in seconds.items()
+        if split == train
+    }
+    programs = sum(shard.rows for shard in shards)
+    torch = [_cpu_seconds("-c", "import torch, cadmus.evaluate.regressions") for _ in range(REPEATS)]
+    facts = {
+        "programs": programs,
+        "shards": len(shards),
+        "start_seconds": round(start, 2),
+        "start_torch_seconds": round(statistics.median(torch), 2),
+        "seconds": round(sum(map(sum, seconds.values())) + manifest, 1),
+    }
+    return flat(facts, rows | {"manifest": rate(programs, [manifest])})
+
+
+def _cpu_seconds(*arguments: str) -> float:
+    """Run Python and return the CPU seconds of the process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def batches(programs: int = TRAINING_SET) -> Facts:
+    """Measure the preparation of batches; the first of an epoch includes the permutation of the epoch.
+
+    Args:
+        programs: programs of the training set; each takes 40 bytes of memory.
+    """
+    block = random_programs(min(programs, DISTINCT), 4, 38)
+    copies = -(-programs // DISTINCT)
+    offsets = offsets_of(np.tile(block.lengths, copies)[:programs])
+    repeated = Programs(np.tile(block.data, copies)[: offsets[-1]], offsets)
+    training_set = Samples(repeated, np.full(programs, 3, np.uint8))
+    # The first call compiles the packing.
+    Loader(training_set, 0, Train(steps=1, batch_size=BATCH), ROW_LENGTH).load(0)
+    loader = Loader(training_set, 1, Train(steps=1, batch_size=BATCH), ROW_LENGTH)
+    first, *seconds = [
+        seconds_of(partial(loader.load, step)) for step in progress("batches", range(BATCHES + 1))
+    ]
+    return {
+        "programs": programs,
+        "batch": BATCH,
+        "repeats": BATCHES,
+        "milliseconds": round(1000 * statistics.median(seconds), 3),
+        "longest_milliseconds": round(1000 * max(seconds), 3),
+        "epoch_seconds": round(first, 2),
+    }
+
+
+def tasks() -> Facts:
+    """Measure :func:`cadmus.tasks` and :func:`cadmus.verify` for each question and split on one core.
+
+    ``first`` is the time to the first task in seconds; the others are rates per second.
+    """
+    rows: dict[str, Facts] = {}
+    for question in progress("questions", QUESTIONS, unit="question"):
+        for split in ("train", "test"):
+            template = QUESTIONS[question].template
+
+            def draw(n: int, template: str = template, split: str = split, question: str = question) -> list:
+                return list(islice(cadmus.tasks(template, split, question=question), n))
+
+            # The first call compiles.
+            draw(1)
+            prompts, references, _, _, questions = map(list, zip(*draw(TASKS), strict=True))
+            seconds = median_seconds(
+                {
+                    "first": partial(draw, 1),
+                    "tasks": partial(draw, TASKS),
+                    "verify": partial(cadmus.verify, prompts, references, references, questions),
+                },
+                3,
+            )
+            rows[f"{question} {split}"] = {
+                "first": round(seconds["first"], 3),
+                **{name: round(TASKS / seconds[name]) for name in ("tasks", "verify")},
+            }
+    return flat({"tasks": TASKS, "repeats": 3}, rows)
