@@ -1,4 +1,4 @@
-"""Tests that need a GPU, for ``make gpu-check``: attention, training and inference against the CPU."""
+"""Tests that need a GPU, a part of ``make gpu-check``: attention, training and inference against the CPU."""
 
 import json
 import subprocess
@@ -18,7 +18,6 @@ from cadmus.templates.random import random_programs
 from cadmus.train.labels import NO_TARGET
 from cadmus.train.packing import PackedBatch, pack_batch
 from dev.bench.training import forms
-from tests.dev.test_bench import LITTLE_TRAINING
 from tests.train.runs import assert_close_model, go_back, losses, run_config
 from tests.train.test_golden_losses import GOLDEN, RUNS
 
@@ -98,10 +97,11 @@ def test_the_shipped_model_matches_the_cpu() -> None:
     assert list(completions[0]) == list(completions[1])
 
 
-def test_the_training_benchmark_measures_every_variant() -> None:
-    done = subprocess.run([sys.executable, "-c", LITTLE_TRAINING], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    measured = json.loads(done.stdout.splitlines()[-1])
+def test_the_training_benchmark_measures_every_variant(tmp_path: Path) -> None:
+    output = tmp_path / "bench.json"
+    options = ["--config=tests/tiny.yaml", "--programs=36", f"--output={output}"]
+    subprocess.run([sys.executable, "-m", "dev.bench", "train", *options], check=True)
+    measured = json.loads(output.read_text())
     for name in forms(GPU):
         assert measured[f"{name}_64_programs_per_second"] > 0
         assert measured[f"{name}_128_programs_per_second"] > 0

@@ -111,7 +111,21 @@ RAW = (
 )
 """Text that replaces a value in YAML."""
 WORDS = (
-    *("", "-", "--", "0", "-1", "1.5", "1e999", "nan", "9" * 30, "9" * 5_000, "٣", "é\u202e\x1b[31m", "\udcff"),
+    *(
+        "",
+        "-",
+        "--",
+        "0",
+        "-1",
+        "1.5",
+        "1e999",
+        "nan",
+        "9" * 30,
+        "9" * 5_000,
+        "٣",
+        "é\u202e\x1b[31m",
+        "\udcff",
+    ),
     *(".", "..", "no/such/path", "config.yaml", "model", "dataset", "grid.parquet", "a" * 300, "a" * 5_000),
     *("--help", "--unknown", "--json", "--output", "--seed=-3", "x.parquet"),
 )
@@ -178,7 +192,9 @@ class Fuzzer:
         shutil.copytree(self.valid, work)
         door = rng.choice((CONFIGS, SEALED, None))
         if door is None:
-            line = rng.choice([line for lines in (*CONFIGS.values(), *SEALED.values(), OTHER) for line in lines])
+            line = rng.choice(
+                [line for lines in (*CONFIGS.values(), *SEALED.values(), OTHER) for line in lines]
+            )
             file, words = "", change_arguments(line.split(), rng)
             change = ascii(" ".join(words))[:200]
         else:
@@ -283,7 +299,9 @@ def _json_problems(texts: list[str]) -> list[str]:
 def _result(ended: Ended) -> tuple[str, Files]:
     """Return what a command printed and wrote; PDFs have a date, and a Parquet file the commit."""
     return ended.stdout, {
-        name: digest for name, digest in ended.files.items() if name.startswith(OUTPUTS) and ".pdf" not in name
+        name: digest
+        for name, digest in ended.files.items()
+        if name.startswith(OUTPUTS) and ".pdf" not in name
     }
 
 
@@ -331,7 +349,9 @@ def change_bytes(path: Path, rng: random.Random) -> str:
     place = rng.randrange(len(content))
     edits: dict[str, Callable[[], bytes | None]] = {
         "truncated": lambda: content[:place],
-        "flipped": lambda: content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :],
+        "flipped": lambda: (
+            content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :]
+        ),
         "inserted": lambda: content[:place] + rng.randbytes(8) + content[place:],
         "deleted": lambda: content[:place] + content[place + 8 :],
         "empty": lambda: b"",

@@ -156,7 +156,9 @@ def difference(one: Path, other: Path) -> tuple[int, list[str]]:
     )
     different = first.keys() ^ second.keys()
     for name in first.keys() & second.keys():
-        if not TIMED & set(Path(name).parts) and _without_clocks(first[name]) != _without_clocks(second[name]):
+        if not TIMED & set(Path(name).parts) and _without_clocks(first[name]) != _without_clocks(
+            second[name]
+        ):
             different.add(name)
     return len(first), sorted(different)
 

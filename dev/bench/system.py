@@ -79,9 +79,7 @@ Rate = Callable[[float], float]
 def start() -> Facts:
     """Measure the wall-clock seconds of :data:`PROCESSES`."""
     actions = {
-        name: partial(
-            subprocess.run, [sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True
-        )
+        name: partial(subprocess.run, [sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
         for name, arguments in PROCESSES.items()
     }
     rows = {name: {"seconds": round(taken, 3)} for name, taken in median_seconds(actions, STARTS).items()}

@@ -163,7 +163,9 @@ def _inputs(batch: PackedBatch, device: torch.device) -> list[Tensor]:
     return [tensor.to(device) for tensor in (batch.tokens, batch.positions, batch.segments, batch.targets)]
 
 
-def _engine_step(sizes: configs.Model, device: torch.device, batch: PackedBatch, train: configs.Train) -> Step:
+def _engine_step(
+    sizes: configs.Model, device: torch.device, batch: PackedBatch, train: configs.Train
+) -> Step:
     """Return a step through DeepSpeed, as in ``cadmus train``."""
     started = engine.initialize(GPT(sizes), train, 1)
     *given, targets = _inputs(batch, device)
@@ -207,7 +209,9 @@ def _step(
     return _plain_step(model, model.parameters(), _inputs(batch, device))
 
 
-def _transformers_step(sizes: configs.Model, device: torch.device, batch: PackedBatch, autocast: bool) -> Step:
+def _transformers_step(
+    sizes: configs.Model, device: torch.device, batch: PackedBatch, autocast: bool
+) -> Step:
     """Return a step of GPT-NeoX, which does not mask the other programs of a row."""
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 

@@ -7,21 +7,13 @@ import time
 
 import psutil
 
-from tests import gpu_check
+from dev import gpu_check
 from tests.checkout import ROOT
-from tests.gpu_check import Part
 
 
 def test_a_missing_gpu_gives_a_one_line_error(tmp_path):
     for options, wanted in (((), "a GPU"), (("--ranks", "2"), "2 GPUs")):
-        command = [
-            sys.executable,
-            "-m",
-            "tests.gpu_check",
-            "--output",
-            str(tmp_path / "check.json"),
-            *options,
-        ]
+        command = [sys.executable, "-m", "dev.gpu_check", f"--output={tmp_path / 'check.json'}", *options]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 2
         assert done.stderr == f"gpu-check: needs {wanted} that PyTorch can use, found 0\n"
@@ -34,19 +26,18 @@ def test_other_parts_run_if_a_part_fails_or_hangs(tmp_path, monkeypatch, capsys)
     module.write_text(
         "import sys, time\n"
         f"sys.path.insert(0, {str(ROOT)!r})\n"
-        "from tests import gpu_check\n"
-        "from tests.gpu_check import Failed, Part\n"
+        "from dev import gpu_check\n"
+        "from dev.gpu_check import Failed\n"
         "def good(directory, ranks): return {'ranks': ranks}, 'all well'\n"
         "def wrong(directory, ranks): raise Failed('3 are not 4')\n"
         "def broken(directory, ranks): raise RuntimeError('CUDA error: no kernel image')\n"
         "def hangs(directory, ranks):\n"
         "    from cadmus.train.launch import run_ranks\n"
         f"    run_ranks(['sh', '-c', 'echo $$$$ > {tmp_path}/rank-$RANK; exec sleep 60'], 2)\n"
-        "gpu_check.ONE_GPU = tuple(Part(f.__name__, 2, f) for f in (wrong, broken, hangs, good))\n"
+        "gpu_check.ONE_GPU = {f.__name__: (f, 2) for f in (wrong, broken, hangs, good)}\n"
         "gpu_check.main()\n"
     )
-    parts = [Part(name, 20, lambda directory, ranks: ({}, "")) for name in ("wrong", "broken", "good")]
-    parts.insert(2, Part("hangs", 15, lambda directory, ranks: ({}, "")))
+    limits = {"wrong": 20, "broken": 20, "hangs": 15, "good": 20}
     popen = subprocess.Popen
 
     def started(command, **options):
@@ -54,7 +45,7 @@ def test_other_parts_run_if_a_part_fails_or_hangs(tmp_path, monkeypatch, capsys)
 
     monkeypatch.setattr(subprocess, "Popen", started)
     start = time.monotonic()
-    assert not gpu_check.check(tuple(parts), 1, tmp_path / "check.json")
+    assert not gpu_check.check(limits, 1, tmp_path / "check.json")
     assert time.monotonic() - start < 55
     lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert lines == [

@@ -5,7 +5,7 @@ import re
 import nbformat
 import pytest
 
-from tests.notebook import NOTEBOOK, executed
+from dev.notebook import NOTEBOOK, executed
 
 POINTS = 2
 """Difference between CPUs, in percentage points."""

@@ -18,8 +18,8 @@ from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare, tables
 from cadmus.study.drawing import write_all
-from cadmus.study.publish import publish, summary
 from cadmus.study.results import COLUMNS, collect, read
+from dev.docs.study import publish, summary
 from tests.checkout import ROOT
 
 TEXT = f"""\
