@@ -11,7 +11,7 @@ import numpy as np
 from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset, validate
 from cadmus.dataset import sampler
-from cadmus.dataset.seen import Seen
+from cadmus.dataset.splits import Seen
 from cadmus.errors import Defect, InputError, suggest
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import Question, questions_of

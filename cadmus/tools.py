@@ -27,7 +27,7 @@ UNTRACKED = (
     *UNTRACKED_PACKAGES,
     "cadmus.distribution",
     "cadmus.errors",
-    "cadmus.common.files",
+    "cadmus.store",
     # Imports all templates; a shard depends only on its own.
     "cadmus.templates",
 )

@@ -25,8 +25,7 @@ import yaml
 
 from cadmus import config
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from cadmus.model.flops import training_flops
 from cadmus.store import commit, versions, write_text
 from dev.measure import ROOT, Facts, kill_tree

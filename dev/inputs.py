@@ -36,8 +36,7 @@ import yaml
 from cadmus.cli.main import cadmus, main
 from cadmus.config import load_config
 from cadmus.config.study import load_study
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.store import digest_of

@@ -51,14 +51,14 @@ def names(*modules):
 
 
 def test_a_shard_depends_on_the_vm_and_its_own_template():
-    found = names("cadmus.dataset.writer", "cadmus.templates.less_greater")
+    found = names("cadmus.dataset.shards", "cadmus.templates.less_greater")
     assert {"isa.py", "vm/compiled.py", "templates/draw.py", "templates/less_greater.py"} <= found
     assert "templates/equality.py" not in found
     assert "dataset/sampler.py" in found, "imports inside functions count"
 
 
 def test_cli_and_config_are_not_tracked():
-    found = names("cadmus.dataset.writer")
+    found = names("cadmus.dataset.shards")
     assert not any(name.startswith(("cli/", "config/")) for name in found)
 
 

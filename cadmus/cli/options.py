@@ -13,10 +13,10 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 
 import click
 
-from cadmus.common.files import check_writable
 from cadmus.errors import InputError, near_path, printable, suggest
 from cadmus.isa import without_spaces
 from cadmus.model import shipped
+from cadmus.store import check_writable
 from cadmus.tools import progress
 
 Answer = TypeVar("Answer")

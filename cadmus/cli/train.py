@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from cadmus.cli.options import DIRECTORY, PATH, WholeNumber, config_option, echo
-from cadmus.common.files import check_writable
 from cadmus.errors import InputError, Interrupted, RankLocalError
+from cadmus.store import check_writable
 
 if TYPE_CHECKING:
     from cadmus.train.paths import RunPaths

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import polars as pl
 
-from cadmus.common.files import replacing
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.intervals import percent
+from cadmus.store import replacing
 from cadmus.tables import escape, latex, markdown, plain
 
 

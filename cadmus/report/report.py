@@ -63,7 +63,7 @@ def _text(found: Survey) -> str:
     parts = [
         f"# Dataset of the run {manifest['name']}\n",
         f"{programs:,} true programs in {len(manifest['files'])} shards, {found.size / 1e6:,.1f} MB; "
-        f"seed {manifest['seed']}, instruction set `{manifest['isa_digest']}`, config "
+        f"seed {manifest['seed']}, instruction set `{manifest['cadmus']['isa_digest']}`, config "
         f"`{manifest['config_digest']}`, content `{manifest['digest']}`.\n",
         f"No two splits share a program ({'; '.join(manifest['shared_between_splits'])}). Every program was "
         "executed and is true.\n",

@@ -23,8 +23,7 @@ import torch
 from cadmus import config as configs
 from cadmus import isa
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from cadmus.experiments.probe import Settings, prefix_ids, score
 from cadmus.model.inference import Cadmus
 from cadmus.tools import cores, progress

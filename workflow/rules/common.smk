@@ -171,7 +171,7 @@ def code(*modules):
 
 
 def shard_code(wildcards):
-    return code("cadmus.dataset.writer", f"cadmus.templates.{wildcards.template}")
+    return code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}")
 
 
 def earlier_shards(wildcards):
