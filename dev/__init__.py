@@ -1,4 +1,4 @@
-"""The workshop: what only maintainers run. It is in the checkout and in the source distribution, not in the wheel.
+"""The workshop: what only maintainers run. It is in the source distribution, not in the wheel.
 
 =========================  ==================================================================================
 ``python -m dev.bench``    speed of one part on this machine; docs/results/bench_NAME.json
@@ -11,6 +11,5 @@
 ``make slurm-test``        the workflow on a SLURM cluster of this machine (:mod:`dev.slurm`)
 ``make notebook``          the outputs of docs/notebook.ipynb
 ``python -m dev.walk``     seconds of the README's commands in an empty clone
-``python -m dev.study_speed``  cost of the workflow itself in a small study
 =========================  ==================================================================================
 """

@@ -2,8 +2,8 @@
 
 Three policies per question are chosen on the same test programs: the best constant, the best policy that
 copies from the prompt, and the best of the list cadmus/evaluate/attacks.tsv. In a policy, {0} is the first
-instruction of the prompt, and {-3:} its last three. The list is a baseline of every evaluation: add to it what
-the search finds beyond it.
+instruction of the prompt, and {-3:} its last three. The list is a baseline of every evaluation: add to it
+what the search finds beyond it.
 
 python -m dev.attack equality
 """

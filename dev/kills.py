@@ -96,7 +96,7 @@ class Workflow:
             _check(process.wait(), directory)
 
     def killed(self, directory: Path, seconds: float, kind: str, draws: random.Random) -> bool:
-        """Run the workflow and kill it, or one process of a job, after some seconds; True if it ended before."""
+        """Run the workflow and kill it, or one process of a job; True if it ended before."""
         self._unlock(directory)
         with self._started(directory) as process:
             try:
@@ -107,7 +107,7 @@ class Workflow:
                 if jobs:
                     with suppress(psutil.NoSuchProcess):
                         draws.choice(jobs).kill()
-                    # It finishes the other jobs; if only a process ended that no longer mattered, all of them.
+                    # Snakemake finishes the other jobs.
                     process.wait()
                 return False
 

@@ -69,7 +69,7 @@ def processor() -> str:
 
 
 def kill_tree(process: subprocess.Popen[Any]) -> None:
-    """Kill a process, all that it started, and the rest of its session if it leads one; wait for their end."""
+    """Kill a process, all that it started, and the rest of its session if it leads one, and wait."""
     found: set[psutil.Process] = set()
     while new := _tree(process.pid) - found:
         for each in new:

@@ -2,14 +2,10 @@
 
 vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
-dataset    CPU seconds of a whole dataset, shard by shard (--config)
 batches    preparation of the batches of a training on 80.2M programs (--programs)
 tasks      cadmus.tasks and cadmus.verify
 train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
 decode     greedy completion against `generate` of transformers (--model)
-probe      the probes against scikit-learn (--model)
-busy       training, completions and probes next to busy processes (--config, --model)
-explore    response time of the explorer in a browser (--model)
 start      start-up of the command line
 
 python -m dev.bench vm --output docs/results/bench_vm.json
@@ -19,20 +15,16 @@ import inspect
 from pathlib import Path
 
 from dev import measure
-from dev.bench import data, models, system, training
+from dev.bench import data, decoding, training
 
 BENCHMARKS = {
     "vm": data.vm,
     "templates": data.templates,
-    "dataset": data.dataset,
     "batches": data.batches,
     "tasks": data.tasks,
     "train": training.train,
-    "decode": models.decode,
-    "probe": models.probe,
-    "busy": system.busy,
-    "explore": system.explore,
-    "start": system.start,
+    "decode": decoding.decode,
+    "start": data.start,
 }
 
 

@@ -1,22 +1,17 @@
-"""Speed of everything before training: VMs, samplers, a whole dataset, batches, tasks."""
+"""Speed of everything but models: VMs, samplers, batches, tasks, start-up."""
 
-import resource
 import statistics
 import subprocess
 import sys
-import tempfile
-from collections import defaultdict
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
 import cadmus
 from cadmus import isa
-from cadmus.config import SPLITS, Dataset, Train, load_config
+from cadmus.config import Dataset, Train
 from cadmus.dataset.sampler import Sampler
-from cadmus.dataset.shards import plan
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.programs import Programs, Samples, offsets_of
 from cadmus.templates import TEMPLATES
@@ -41,6 +36,14 @@ DISTINCT = 1_000_000
 """Distinct programs of the training set, which repeats them."""
 BATCH, ROW_LENGTH, BATCHES = 1024, 96, 200
 TASKS = 2_000
+PROCESSES = {
+    "python": ("-c", "pass"),
+    "import": ("-c", "import cadmus"),
+    "help": ("-m", "cadmus", "--help"),
+    "run": ("-m", "cadmus", "run", "34+7="),
+}
+"""Arguments of Python; ``python`` does nothing."""
+STARTS = 15
 
 
 def vm() -> Facts:
@@ -117,59 +120,6 @@ def templates() -> Facts:
     return flat({"programs": TEMPLATE_PROGRAMS, "repeats": REPEATS}, rows)
 
 
-def dataset(config: Path) -> Facts:
-    """Measure the CPU seconds of the shards and the manifest of a config, one process after another.
-
-    Shards of validation and test take hardly longer than their start, so their median is taken as the start
-    of every process, and rates exclude it.
-    """
-    shards = plan(load_config(config))
-    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder:
-
-        def measured(command: str, *options: str) -> float:
-            return _cpu_seconds("-m", "cadmus", command, "--config", str(config), folder, *options)
-
-        for shard in progress("shards", shards, unit="shard"):
-            options = "--template", shard.template, "--split", shard.split, "--number", str(shard.number)
-            seconds[shard.template, shard.split].append(measured("shard", *options))
-        manifest = measured("manifest")
-    train, *others = SPLITS
-    start = statistics.median(
-        second for (_, split), taken in seconds.items() if split in others for second in taken
-    )
-
-    def rate(programs: int, taken: list[float]) -> Facts:
-        beyond = sum(taken) - start * len(taken)
-        if beyond < start:
-            raise SystemExit("bench: the shards take no longer than their start; measure a larger config")
-        return {"per_second": round(programs / beyond)}
-
-    rows = {
-        template: rate(sum(shard.rows for shard in shards if shard[:2] == (template, split)), taken)
-        for (template, split), taken in seconds.items()
-        if split == train
-    }
-    programs = sum(shard.rows for shard in shards)
-    torch = [_cpu_seconds("-c", "import torch, cadmus.evaluate.regressions") for _ in range(REPEATS)]
-    facts = {
-        "programs": programs,
-        "shards": len(shards),
-        "start_seconds": round(start, 2),
-        "start_torch_seconds": round(statistics.median(torch), 2),
-        "seconds": round(sum(map(sum, seconds.values())) + manifest, 1),
-    }
-    return flat(facts, rows | {"manifest": rate(programs, [manifest])})
-
-
-def _cpu_seconds(*arguments: str) -> float:
-    """Run Python and return the CPU seconds of the process."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-
-
 def batches(programs: int = TRAINING_SET) -> Facts:
     """Measure the preparation of batches; the first of an epoch includes the permutation of the epoch.
 
@@ -226,3 +176,13 @@ def tasks() -> Facts:
                 **{name: round(TASKS / seconds[name]) for name in ("tasks", "verify")},
             }
     return flat({"tasks": TASKS, "repeats": 3}, rows)
+
+
+def start() -> Facts:
+    """Measure the wall-clock seconds of :data:`PROCESSES`."""
+    actions = {
+        name: partial(subprocess.run, [sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+        for name, arguments in PROCESSES.items()
+    }
+    rows = {name: {"seconds": round(taken, 3)} for name, taken in median_seconds(actions, STARTS).items()}
+    return flat({"repeats": STARTS}, rows)

@@ -5,7 +5,6 @@ One process trains on the same true programs of all templates in several ways:
 * ``cadmus`` as ``cadmus train``: packed rows, DeepSpeed; ``padded`` likewise, one program per row;
 * ``written_out_64``, ``fused_64``, … eager attention or SDPA, rows of 64 or 128 tokens, no DeepSpeed; on a
   GPU also with compiled blocks;
-* ``packing`` packs the programs in each step, ``labels`` also labels them for state supervision;
 * ``transformers_fp32``, … GPT-NeoX of transformers, bf16 by autocast; ``transformers_padded_fp32``, …
 
 On a CPU the ways take turns; a GPU holds one of them at a time. A way that fails, for example out of memory,
@@ -37,9 +36,8 @@ from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.tools import progress
 from cadmus.train import engine
-from cadmus.train.labels import NO_TARGET, columns, state_labels
+from cadmus.train.labels import NO_TARGET
 from cadmus.train.packing import PackedBatch, pack_batch
-from cadmus.train.supervision import split, state_loss, training_model
 from dev.bench import flat
 from dev.measure import Facts, seconds_of
 
@@ -81,7 +79,6 @@ def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
     """
     run = configs.load_config(config) if config else None
     sizes, dataset = (run.model, run.dataset) if run else (SIZES, configs.Dataset())
-    labels = run.train.state_labels if run else configs.StateLabels()
     drawn = _programs(dataset, programs)
     longest = int(drawn.lengths.max()) + 1
     device = engine.start_process()
@@ -94,9 +91,6 @@ def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
         for length, batch in rows.items():
             for name, form in forms(device).items():
                 ways[f"{name}_{length}"] = batch, partial(_step, form, sizes, device, batch, dtype)
-        for name, weight in (("packing", 0.0), ("labels", 1.0)):
-            changed = given.model_copy(update={"state_weight": weight, "state_labels": labels})
-            ways[name] = packed, partial(_loaded_step, sizes, device, drawn, packed.tokens.shape[1], changed)
         ways["padded"] = padded, partial(_engine_step, sizes, device, padded, given)
         for name, batch in (("transformers", packed), ("transformers_padded", padded)):
             for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
@@ -124,8 +118,6 @@ def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
     for other in ("transformers_fp32", "transformers_bf16", "padded", "transformers_padded_fp32"):
         if other in seconds:
             facts[f"cadmus_over_{other}"] = round(seconds[other] / seconds["cadmus"], 2)
-    if "labels" in seconds and "packing" in seconds:
-        facts["labels_over_packing"] = round(seconds["packing"] / seconds["labels"], 3)
     table = {
         name: {
             "tokens_per_second": round(batch.token_count / seconds[name]),
@@ -172,27 +164,6 @@ def _engine_step(
 
     def step() -> None:
         started.backward(_loss(started(*given), targets))
-        started.step()
-
-    return step
-
-
-def _loaded_step(
-    sizes: configs.Model, device: torch.device, programs: Programs, row_length: int, train: configs.Train
-) -> Step:
-    """Return a step that also packs the programs and, with ``train.state_weight``, labels them."""
-    started = engine.initialize(training_model(sizes, train), train, 1)
-    prompt_lengths = np.ones(len(programs))
-
-    def step() -> None:
-        labels = state_labels(programs, train.state_labels) if train.state_weight else None
-        batch = pack_batch(programs, prompt_lengths, row_length, labels).to(device)
-        logits, state_logits = split(started(batch.tokens, batch.positions, batch.segments))
-        loss = F.cross_entropy(logits, batch.targets.flatten(), ignore_index=NO_TARGET)
-        if batch.labels is not None:
-            weights = columns(train.state_labels)
-            loss = loss + state_loss(state_logits, batch.labels, weights) / batch.target_count
-        started.backward(loss)
         started.step()
 
     return step

@@ -16,48 +16,6 @@ from cadmus.evaluate.questions import definitions
 from cadmus.tables import markdown
 from dev.docs import with_generated
 
-INTRODUCTION = """\
-# Configuration
-
-Each file describes one run, or with a section `study` [several to compare](../docs/studies.md). Start it
-with `make run CONFIG=config/NAME.yaml` or
-`snakemake --cores all --configfile config/NAME.yaml`; results are in `results/<name>`.
-
-To make your own, copy a file and change its `name`. Missing fields have the defaults below.
-`cadmus config show NAME` validates a file and prints it with all defaults.
-
-A file can extend another and contain only the differences:
-
-```yaml
-extends: quick  # a file in config/, or a path relative to this file
-name: wider
-model: {width: 192}
-```
-
-[tables/](tables) has the devices, rates and language models that `cadmus plan` and `cadmus llm` use.
-`python -m dev.docs config` generates this page from `cadmus/config/` and the files here.
-
-Another Snakemake workflow can use this one as a module, with one of these files as its `config/config.yaml`:
-
-```python
-configfile: "config/config.yaml"
-
-
-module cadmus:
-    snakefile:
-        "/path/to/cadmus/workflow/Snakefile"
-    config:
-        config
-
-
-use rule * from cadmus
-```
-
-The rules call the Python package of that checkout. If the path is a URL, as after
-`snakedeploy deploy-workflow`, install the same version of the package in the environment that runs Snakemake;
-`--sdm conda` does not install it.
-"""
-
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """pydantic's names of bounds, which it keeps for fields with a validator, and those of JSON Schema."""
 HEADINGS = ["question", "the prompt ends", "a verified completion solves it if"]
@@ -85,13 +43,23 @@ def schema() -> str:
     return json.dumps(standard, indent=1) + "\n"
 
 
-def readme(root: Path) -> str:
-    """Return ``config/README.md``: the configs of a checkout and one table per section."""
+def documents(root: Path) -> dict[Path, str]:
+    """Return the generated files of a checkout and their contents."""
+    readme, grading = root / "config/README.md", root / "docs/grading.md"
+    return {
+        root / "workflow/schemas/config.schema.json": schema(),
+        readme: with_generated(readme, tables(root)),
+        grading: with_generated(grading, markdown(HEADINGS, definitions())),
+    }
+
+
+def tables(root: Path) -> str:
+    """Return the configs of a checkout and one table per section."""
     config = root / "config"
     paths = [*sorted(config.glob("*.yaml")), *sorted(config.glob("studies/*.yaml"))]
     names = [path.relative_to(config).as_posix() for path in paths]
     files = [[f"[{name}]({name})", _purpose(path)] for name, path in zip(names, paths, strict=True)]
-    parts = [INTRODUCTION, markdown(["file", "for"], files)]
+    parts = [markdown(["file", "for"], files)]
     _describe("", config_model(), parts)
     _describe(STUDY, Study, parts)
     names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
@@ -101,15 +69,6 @@ def readme(root: Path) -> str:
     parts.append("## Recipes\n\nDefaults of each `train.recipe`:\n")
     parts.append(markdown(["field", *(f"`{name}`" for name in RECIPES)], rows))
     return "\n".join(parts)
-
-
-def documents(root: Path) -> dict[Path, str]:
-    """Return the generated files of a checkout and their contents."""
-    return {
-        root / "workflow/schemas/config.schema.json": schema(),
-        root / "config/README.md": readme(root),
-        root / "docs/grading.md": with_generated(root / "docs/grading.md", markdown(HEADINGS, definitions())),
-    }
 
 
 def _purpose(path: Path) -> str:

@@ -3,19 +3,19 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
+from cadmus import store
 from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.regions import REGIONS
 from cadmus.evaluate.results import best_baseline
 from cadmus.experiments import figures
 from cadmus.figures import table3_accuracy
 from cadmus.figures.tables import best_accuracy
-from cadmus.store import write_text
 from cadmus.tables import markdown
 from dev.docs import with_generated
+from dev.measure import Facts
 
 SOLVED = (
     "*Solved* programs are true and answer the question; the gap is to the best baseline. "
@@ -70,16 +70,17 @@ def publish(results: Path, root: Path) -> None:
             shutil.copyfile(results / name, copy)
         else:
             copy.unlink(missing_ok=True)
-    write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
-    write_text(root / "README.md", with_results(target, root))
+    store.write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
+    store.write_text(root / "README.md", with_results(target, root))
 
 
-def _provenance(results: Path) -> dict[str, Any]:
-    model = json.loads((results / "model/meta.json").read_text(encoding="utf-8"))
-    noted = pl.read_parquet_metadata(results / "experiments/completions.parquet")
+def _provenance(results: Path) -> Facts:
+    model = store.read_json(results / "model/meta.json", "model")
+    _, noted = store.read_parquet(results / "experiments/completions.parquet", "results")
     return {
         "name": results.name,
-        **{name: noted[name] for name in ("config_digest", "model_digest", "commit")},
+        **{name: noted[name] for name in ("config_digest", "model_digest")},
+        "commit": noted[store.HEADER]["commit"],
         **{name: model[name] for name in ("parameters", "steps", "programs", "tokens")},
         "training_seconds": round(model["seconds"], 1),
         "cores": model["cores"],
@@ -162,5 +163,6 @@ def _origin(published: Path) -> str:
         f"Run `{run['name']}` ([config](config/{run['name']}.yaml), digest `{run['config_digest']}`, "
         f"commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
         f"trained on {run['programs']:,} programs ({run['tokens']:,} tokens) "
-        f"in {run['steps']:,} steps and {run['training_seconds'] / 60:.1f} minutes on {run['cores']} CPU cores."
+        f"in {run['steps']:,} steps and {run['training_seconds'] / 60:.1f} minutes "
+        f"on {run['cores']} CPU cores."
     )

@@ -12,6 +12,7 @@ from cadmus.evaluate.seeds import mean_interval, programs_error
 from cadmus.store import write_text
 from cadmus.study.results import read
 from cadmus.tables import escape, markdown
+from dev.docs import with_generated
 
 TARGET = 0.97
 """Mean next-token accuracy of the questions to reach, over the seeds."""
@@ -45,31 +46,6 @@ COLUMNS = {
 """Columns of the records; the last are the means of each question."""
 PAGE = "docs/speedrun.md"
 RECORDS = "docs/results/speedrun.csv"
-
-_TEXT = """\
-# Speed record
-
-How few FLOPs reach {target:.0%} next-token accuracy on the validation split? It is the mean over eight
-questions, one of each template whose next token is determined ({questions}),
-and over at least {seeds} seeds. The record counts the FLOPs of the training by formula, as machines differ;
-the time is that of one training on the machine of the record. On two cores, two seeds train at once, each on
-one core.
-
-{table}
-The best baseline of each question is chosen by its accuracy there, and averaged like the model.
-By question, in percent:
-
-{by_question}
-A row that does not reach the target is a step on the way, not a record. To repeat the last one, and to
-write a row:
-
-```sh
-snakemake --cores all --configfile config/studies/speedrun.yaml
-python -m dev.docs record results/speedrun/study.parquet "what is new"
-```
-
-`python -m dev.docs` writes this page and [{records}]({records}).
-"""
 
 
 def add_record(results: Path, change: str, root: Path) -> None:
@@ -109,11 +85,11 @@ def add_record(results: Path, change: str, root: Path) -> None:
     if path.exists():
         records = pl.concat([pl.read_csv(path, schema_overrides=COLUMNS), records])
     write_text(path, records.write_csv())
-    write_text(root / PAGE, page(records.to_dicts()))
+    write_text(root / PAGE, with_generated(root / PAGE, tables(records.to_dicts())))
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    """Return the page of the records, the oldest first."""
+def tables(rows: list[dict[str, Any]]) -> str:
+    """Return the records, the oldest first, and the accuracy of each question."""
     table = markdown(
         ["date", "commit", "change", "seeds", "FLOPs", "minutes", "next token", "best baseline", "target"],
         [
@@ -138,11 +114,4 @@ def page(rows: list[dict[str, Any]]) -> str:
             for row in rows
         ],
     )
-    return _TEXT.format(
-        by_question=by_question,
-        target=TARGET,
-        questions="; ".join(map(title, QUESTIONS)),
-        seeds=SEEDS,
-        table=table,
-        records=RECORDS.removeprefix("docs/"),
-    )
+    return f"{table}\nBy question, in percent:\n\n{by_question}"

@@ -30,11 +30,11 @@ def publish(results: Path, root: Path) -> None:
     page = root / f"docs/findings/{study.name}.md"
     text = None if page.is_file() else f"# {escape(study.question)}\n\n{BEGIN}\n{END}\n"
     directory = root / "docs/results/studies" / study.name
-    directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
         write_all(results, drawn)
         block = with_generated(page, _block(study, drawn), text)
+        directory.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(results, directory / _FILE)
         for name in _published(study):
             shutil.copyfile(drawn / name, directory / Path(name).name)

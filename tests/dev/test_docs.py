@@ -9,11 +9,13 @@ import jsonschema
 import polars as pl
 import pytest
 
+from cadmus import store
 from cadmus.study.results import COLUMNS
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
 from dev.docs.readme import FILES, publish, results_page, with_results
-from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record
+from dev.docs.speedrun import COLUMNS as RECORD
+from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, tables
 from tests.checkout import ROOT
 
 
@@ -52,7 +54,7 @@ def test_a_document_needs_one_place() -> None:
 
 
 def test_a_finished_run_is_published(tmp_path) -> None:
-    published, results = ROOT / "docs/results/quick", tmp_path / "results/quick"
+    published, results = ROOT / "docs/results/laptop", tmp_path / "results/laptop"
     with pytest.raises(SystemExit, match="the run is not finished"):
         publish(results, tmp_path)
     for name in FILES:
@@ -60,18 +62,23 @@ def test_a_finished_run_is_published(tmp_path) -> None:
         shutil.copy(published / Path(name).name, results / name)
     for name in ("experiments", "model"):
         (results / name).mkdir()
-    origin = {"config_digest": "c0", "model_digest": "m0", "commit": "0123456789abcdef"}
-    pl.DataFrame({"x": [1]}).write_parquet(results / "experiments/completions.parquet", metadata=origin)
+    origin = {"config_digest": "c0", "model_digest": "m0"}
+    store.write_parquet(
+        results / "experiments/completions.parquet", "results", pl.DataFrame({"x": [1]}), origin
+    )
     trained = {"parameters": 7, "steps": 3, "programs": 30, "tokens": 300, "seconds": 90.0, "cores": 2}
-    (results / "model/meta.json").write_text(json.dumps(trained))
+    store.write_json(results / "model/meta.json", "model", trained)
     (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nearlier results\n{END}\nrest\n")
     publish(results, tmp_path)
     text = (tmp_path / "README.md").read_text()
-    assert "commit `0123456789ab`): 7 parameters, trained on 30 programs (300 tokens) in 3 steps" in text
+    assert (
+        f"commit `{store.commit()[:12]}`): 7 parameters, trained on 30 programs (300 tokens) in 3 steps"
+        in text
+    )
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
     assert "earlier results" not in text
-    assert (tmp_path / "docs/results/quick/patching.csv").is_file()
+    assert (tmp_path / "docs/results/laptop/patching.csv").is_file()
 
 
 def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
@@ -93,12 +100,14 @@ def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
     ]
     described = {"name": "speedrun", "question": "", "base": "a", "compare": ["next_token"]}
     described |= {"factors": [], "law_flops": [], "missing": []}
-    metadata = {"study": json.dumps(described), "commit": "0123456789abcdef"}
-    pl.DataFrame(rows, COLUMNS).write_parquet(directory / "study.parquet", metadata=metadata)
-    return directory / "study.parquet"
+    path = directory / "study.parquet"
+    store.write_parquet(path, "study", pl.DataFrame(rows, COLUMNS), {"study": json.dumps(described)})
+    return path
 
 
 def test_speed_records_are_rows_of_a_table(tmp_path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / PAGE).write_text(f"# Record\n\n{BEGIN}\n{END}\n")
     add_record(study(tmp_path), "first", tmp_path)
     add_record(study(tmp_path, 0.9), "worse | narrower", tmp_path)
     records = pl.read_csv(tmp_path / RECORDS)
@@ -107,7 +116,9 @@ def test_speed_records_are_rows_of_a_table(tmp_path) -> None:
     # Over seeds alone, the half-width would be 0.0025.
     assert records["high"][0] - 0.981 == pytest.approx(0.0035, abs=1e-4)
     page = (tmp_path / PAGE).read_text()
-    assert "| 0123456 | first | 3 | 5e+13 | 10 | 98.1% [" in page
+    assert f"| {store.commit()[:7]} | first | 3 | 5e+13 | 10 | 98.1% [" in page
     assert "worse \\| narrower" in page
     with pytest.raises(SystemExit, match="3 seeds"):
         add_record(study(tmp_path, seeds=2), "none", tmp_path)
+    table = pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts()
+    assert with_generated(ROOT / PAGE, tables(table)) == (ROOT / PAGE).read_text()
