@@ -1,8 +1,8 @@
 """Check and measure Cadmus on the GPUs of this machine (`make gpu-check`).
 
-This takes ten minutes on one GPU. Each part is a process with a time limit; if one fails, the others still
-run. Prints one verdict per line and writes all measurements to ``gpu_check.json``. With ``--ranks N``, runs
-the parts that need N GPUs: the same training with one rank and with N, over NCCL.
+This takes ten minutes on one GPU. Each part starts processes with a time limit; if one fails, the others
+still run. Prints one verdict per line and writes all measurements to ``gpu_check.json``. With ``--ranks N``,
+runs the parts that need N GPUs: the same training with one rank and with N, over NCCL.
 
 The training parts also run on CPUs, where tests/dev/test_gpu_check.py tests them.
 """
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -52,7 +53,11 @@ def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Record the installed software and the GPUs."""
     from cadmus.train import engine
 
-    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    # In a process of its own: this one must not hold a GPU.
+    names = (
+        "import torch; print(*map(torch.cuda.get_device_name, range(torch.cuda.device_count())), sep='\\n')"
+    )
+    gpus = _run([sys.executable, "-c", names]).splitlines()
     driver = _run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).split("\n")[0]
     facts = {
         "gpus": gpus,
@@ -70,13 +75,7 @@ def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Check attention, training, resuming and inference against the CPU."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "dev/gpu.py"], cwd=ROOT, capture_output=True, text=True
-    )
-    last = done.stdout.strip().splitlines()[-1]
-    if done.returncode:
-        failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        raise Failed(f"{last}: {'; '.join(failures)}")
+    last = _run([sys.executable, "-m", "pytest", "-q", "dev/gpu.py"], 600).splitlines()[-1]
     return {"tests": last}, last
 
 
@@ -268,20 +267,15 @@ def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yam
     return facts, verdict
 
 
-ONE_GPU: dict[str, tuple[Part, float]] = {
-    "environment": (environment, 60),
-    "equality": (equality, 600),
-    "steps": (steps, 240),
-    "bench h200": (bench_h200, 180),
-    "bench paper": (bench_paper, 180),
-    "grid": (grid, 180),
+ONE_GPU = {
+    "environment": environment,
+    "equality": equality,
+    "steps": steps,
+    "bench h200": bench_h200,
+    "bench paper": bench_paper,
+    "grid": grid,
 }
-"""Parts and their time limits in seconds."""
-SEVERAL_GPUS = {
-    "environment": (environment, 60),
-    "ranks agree": (ranks_agree, 240),
-    "steps": (steps, 240),
-}
+SEVERAL_GPUS = {"environment": environment, "ranks agree": ranks_agree, "steps": steps}
 
 
 def main() -> None:
@@ -289,68 +283,37 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("gpu_check.json"), help="JSON file")
     parser.add_argument("--ranks", type=int, default=1, metavar="N", help="GPUs to check together")
     parser.add_argument("--train", type=Path, metavar="DIR", help=argparse.SUPPRESS)
-    parser.add_argument("--part", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    parts = ONE_GPU if given.ranks == 1 else SEVERAL_GPUS
     if given.train:
         train_and_measure(given.train)
-    elif given.part:
-        run_part(parts[given.part][0], given.ranks, given.output)
-    else:
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if count < given.ranks:
-            wanted = "a GPU" if given.ranks == 1 else f"{given.ranks} GPUs"
-            print(f"gpu-check: needs {wanted} that PyTorch can use, found {count}", file=sys.stderr)
-            sys.exit(2)
-        limits = {name: seconds for name, (_, seconds) in parts.items()}
-        sys.exit(0 if check(limits, given.ranks, given.output) else 1)
+        return
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < given.ranks:
+        wanted = "a GPU" if given.ranks == 1 else f"{given.ranks} GPUs"
+        print(f"gpu-check: needs {wanted} that PyTorch can use, found {count}", file=sys.stderr)
+        sys.exit(2)
+    parts = ONE_GPU if given.ranks == 1 else SEVERAL_GPUS
+    sys.exit(0 if check(parts, given.ranks, given.output) else 1)
 
 
-def run_part(part: Part, ranks: int, output: Path) -> None:
-    """Run a part in this process and write its facts and verdict."""
-    with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
-        try:
-            facts, verdict = part(Path(directory), ranks)
-            result = {"ok": True, "verdict": verdict, **facts}
-        except Failed as error:
-            result = {"ok": False, "verdict": str(error)}
-    output.write_text(json.dumps(result))
-
-
-def check(limits: dict[str, float], ranks: int, output: Path) -> bool:
+def check(parts: dict[str, Part], ranks: int, output: Path) -> bool:
     """Run the parts in turn, print each verdict and update the report; return True if all pass."""
     report: Facts = {"commit": commit(), "ranks": ranks, "parts": {}}
-    for name, seconds in limits.items():
+    for name, part in parts.items():
         start = time.monotonic()
-        result = _in_a_process(name, seconds, ranks)
+        with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
+            try:
+                facts, verdict = part(Path(directory), ranks)
+                result = {"ok": True, "verdict": verdict, **facts}
+            except Failed as error:
+                result = {"ok": False, "verdict": str(error)}
+            except Exception as error:
+                result = {"ok": False, "verdict": f"{type(error).__name__}: {error}"}
+                result["said"] = traceback.format_exc().splitlines()[-50:]
         report["parts"][name] = {**result, "seconds_taken": round(time.monotonic() - start, 1)}
         print(f"{'ok' if result['ok'] else 'FAILED':<8}{name:<14}{result['verdict']}", flush=True)
         write_text(output, json.dumps(report, indent=2) + "\n")
     return all(result["ok"] for result in report["parts"].values())
-
-
-def _in_a_process(name: str, seconds: float, ranks: int) -> Facts:
-    with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
-        answer = Path(directory, "answer.json")
-        command = [sys.executable, "-m", "dev.gpu_check", "--part", name]
-        process = subprocess.Popen(
-            [*command, "--ranks", str(ranks), "--output", str(answer)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            said, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            # Ranks have their own sessions.
-            kill_tree(process)
-            return {"ok": False, "verdict": f"took longer than {seconds} s"}
-        if not answer.exists():
-            lines = said.strip().splitlines() or [f"exit code {process.returncode}"]
-            return {"ok": False, "verdict": lines[-1], "said": lines[-50:]}
-        result: Facts = json.loads(answer.read_text())
-        return result
 
 
 def _interrupt(command: list[str], metrics: Path) -> None:
@@ -361,21 +324,25 @@ def _interrupt(command: list[str], metrics: Path) -> None:
         while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
             time.sleep(0.005)
         process.terminate()
-        output, _ = process.communicate()
+        output, _ = process.communicate(timeout=240)
     if "a checkpoint is saved" not in output:
         raise Failed(f"the interrupted training: {output.strip().splitlines()[-1:]}")
 
 
-def _run(command: list[str]) -> str:
-    """Return the output of a command; if it fails, its last line is the verdict."""
+def _run(command: list[str], seconds: float = 240) -> str:
+    """Return the output of a command; if it fails or takes too long, its last lines are the verdict."""
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    except OSError as error:
-        raise Failed(f"{command[0]}: {error.strerror}") from None
-    if done.returncode:
-        lines = (done.stderr + done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise Failed(f"{' '.join(command[1:4])}: {lines[-1]}")
-    return done.stdout.strip()
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        # Ranks have their own sessions.
+        kill_tree(process)
+        raise Failed(f"{' '.join(command[1:4])}: took longer than {seconds} s") from None
+    if process.returncode:
+        lines = output.strip().splitlines()
+        told = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-1:]
+        raise Failed(f"{' '.join(command[1:4])}: {'; '.join(told) or process.returncode}")
+    return output.strip()
 
 
 if __name__ == "__main__":

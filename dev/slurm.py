@@ -2,8 +2,7 @@
 
 The config tests/slurm.yaml runs once locally and once through workflow/profiles/slurm. There a job is
 cancelled, the training is preempted and reaches its time limit, and the controller is down for a while. The
-training then runs a third time, on two nodes. A study of two variants with two seeds runs both ways as well.
-All outputs are compared with the local run; the result is a JSON file. Needs root on Debian or Ubuntu.
+training then runs a third time, on two nodes. All outputs are compared with the local run; the result is a JSON file. Needs root on Debian or Ubuntu.
 """
 
 import json
@@ -18,8 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from dev import measure
 from dev.kills import difference
 from dev.measure import Facts
@@ -30,14 +27,6 @@ CONFIGS = ("tests/tiny.yaml", "tests/slurm.yaml")
 """Config files; the second overrides fields of the first."""
 PROFILE = "workflow/profiles/slurm"
 RESULTS = Path("results/slurm")
-STUDY = """\
-extends: tests/tiny.yaml
-name: study
-study:
-  factors: {train.steps: [10, 12]}
-  seeds: [0, 1]
-"""
-"""A study whose trainings take seconds."""
 AWAY_SECONDS = 25
 """Downtime of the controller, longer than a status query retries."""
 
@@ -50,7 +39,7 @@ def main() -> None:
     say(f"working in {directory}, which stays after a failure")
     result = run(directory)
     measure.report(result, output)
-    if result["different"] or not result["study"]["same_results"]:
+    if result["different"] or not result["two_nodes_same_model"]:
         sys.exit("slurm-test: outputs differ from those of the local run")
     shutil.rmtree(directory)
 
@@ -65,8 +54,6 @@ def run(directory: Path) -> Facts:
         say("training on two nodes")
         shutil.copytree(cluster / RESULTS, nodes / RESULTS)
         events |= train_on_two_nodes(slurm, nodes)
-        say("study")
-        events |= {"study": study(cluster, local)}
     slurm_seconds = time.monotonic() - started
     say("local run")
     started = time.monotonic()
@@ -237,32 +224,10 @@ class Scenario:
         return {"stopped_after_step": int(stopped[-1]), "resumed_after_step": int(resumed[-1])}
 
 
-def cluster_arguments(*configs: str) -> list[str]:
+def cluster_arguments() -> list[str]:
     # Poll more often than on a shared cluster.
     polling = ["--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30"]
-    return ["--profile", PROFILE, "--configfile", *(configs or CONFIGS), *polling]
-
-
-def study(cluster: Path, local: Path) -> Facts:
-    """Run :data:`STUDY` on the cluster and locally, and compare the results."""
-    name = "study.yaml"
-    # A local study gives each training one core, which rounds differently; a job has all of this machine.
-    alike = ["--cores", "2", "--set-threads", "train=2", "--configfile", name]
-    runs = {cluster: cluster_arguments(name), local: alike}
-    tables, trainings, seconds = [], [], []
-    for directory, options in runs.items():
-        (directory / name).write_text(STUDY)
-        started = time.monotonic()
-        with Snakemake(directory, *options) as snakemake:
-            snakemake.finish(900)
-            trainings.append(len(snakemake.jobs("train")))
-        seconds.append(round(time.monotonic() - started))
-        tables.append(pl.read_parquet(directory / "results/study/study.parquet").drop("seconds"))
-    return {
-        "trainings_as_jobs": trainings[0],
-        "seconds": {"cluster": seconds[0], "local": seconds[1]},
-        "same_results": tables[0].equals(tables[1]),
-    }
+    return ["--profile", PROFILE, "--configfile", *CONFIGS, *polling]
 
 
 def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> Facts:

@@ -46,7 +46,6 @@ def execute(code, **options):
         ("click", ["fuzz"]),
         ("cadmus.cli.machine", ["run", "34+7="]),
         ("cadmus.config", [*TRAIN, "--metrics", "m"]),
-        ("cadmus.checks.fuzz", ["fuzz"]),
     ],
 )
 def test_interrupted_import(module, arguments, name):

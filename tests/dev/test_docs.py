@@ -59,7 +59,10 @@ def test_a_finished_run_is_published(tmp_path) -> None:
         publish(results, tmp_path)
     for name in FILES:
         (results / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(published / Path(name).name, results / name)
+        if name.startswith("tables/"):
+            shutil.copy(published / Path(name).name, results / name)
+        else:
+            (results / name).touch()
     for name in ("experiments", "model"):
         (results / name).mkdir()
     origin = {"config_digest": "c0", "model_digest": "m0"}

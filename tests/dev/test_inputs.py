@@ -8,13 +8,11 @@ import pytest
 from dev.inputs import Ended, find_problems
 from tests.checkout import ROOT
 
-WORDS = ["config", "show", "config.yaml"]
 REFUSED = "cadmus: error: config.yaml: train.steps: must be at least 1, got 0\n"
 
 
 def problems(**changed):
-    ended = Ended(2, "", REFUSED, {"config.yaml": "1"})._replace(**changed)
-    return find_problems(WORDS, "config.yaml", {"config.yaml": "1"}, ended)
+    return find_problems("config.yaml", Ended(2, "", REFUSED, {})._replace(**changed))
 
 
 def test_damaged_inputs_are_valid_or_refused_in_one_line():
@@ -32,8 +30,8 @@ def test_damaged_inputs_are_valid_or_refused_in_one_line():
         ({"stderr": "warning\n" + REFUSED}, "does not print one line"),
         ({"stderr": "cadmus: error: train.steps: must be at least 1\n"}, "does not name config.yaml"),
         ({"stderr": REFUSED.replace("got", "\x1b")}, "prints control characters"),
-        ({"files": {}}, "changed config.yaml although it failed"),
-        ({"files": {"config.yaml": "1", ".tmp-out": "1"}}, "leaves the temporary file .tmp-out"),
+        ({"changed": {"out.parquet": "1"}}, "changed out.parquet"),
+        ({"status": 0, "changed": {".tmp-out": "1"}}, "changed .tmp-out"),
     ],
 )
 def test_a_broken_promise_is_found(changed, problem):
