@@ -37,23 +37,7 @@ NUMBERS = "".join(symbol for symbol in RUNNING if lockstep.ALLOWED[ord(symbol)])
 _INSIDE = RUNNING.replace("\\", "").replace(";", "")
 # Weighted so that programs build sequences, and calls find a subroutine and values on the stack.
 _BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
-_VALUES = [
-    "0",
-    "1",
-    "2",
-    "3",
-    "7",
-    "t",
-    "Z",
-    "92:",
-    "05:",
-    "u",
-    "3I",
-    "4I1:",
-    "u7bZ3:b1b",
-    "2I5I:",
-    "tt*t*t*t*",
-]
+_VALUES = [*"01237tZ", "92:", "05:", "u", "3I", "4I1:", "u7bZ3:b1b", "2I5I:", "tt*t*t*t*"]
 _TOP = _INSIDE + 2 * _BUILDING + "fghFGmwl" * 2 + "mwl" * 2
 _BODY = _INSIDE + _BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
 

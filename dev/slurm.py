@@ -1,8 +1,9 @@
-"""Run the workflow on a SLURM cluster of this machine (`make slurm-test`).
+"""Run the workflow on a SLURM cluster of this machine (`make slurm-test`), as root on Debian or Ubuntu.
 
 The config tests/slurm.yaml runs once locally and once through workflow/profiles/slurm. There a job is
 cancelled, the training is preempted and reaches its time limit, and the controller is down for a while. The
-training then runs a third time, on two nodes. All outputs are compared with the local run; the result is a JSON file. Needs root on Debian or Ubuntu.
+training then runs a third time, on two nodes, and is interrupted. All outputs are compared with the local
+run; the result is a JSON file.
 """
 
 import json
@@ -19,7 +20,7 @@ from typing import Any
 
 from dev import measure
 from dev.kills import difference
-from dev.measure import Facts
+from dev.measure import Facts, kill_tree
 from dev.slurm_cluster import SlurmCluster, ask, wait_for
 from tests.checkout import copy_checkout, environment_of
 
@@ -27,6 +28,8 @@ CONFIGS = ("tests/tiny.yaml", "tests/slurm.yaml")
 """Config files; the second overrides fields of the first."""
 PROFILE = "workflow/profiles/slurm"
 RESULTS = Path("results/slurm")
+# Poll more often than on a shared cluster.
+CLUSTER = ("--profile", PROFILE, "--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30")
 AWAY_SECONDS = 25
 """Downtime of the controller, longer than a status query retries."""
 
@@ -50,25 +53,20 @@ def run(directory: Path) -> Facts:
     local, cluster, nodes = (copy_checkout(directory / name) for name in ("local", "cluster", "nodes"))
     with SlurmCluster() as slurm:
         say("cluster run")
-        events = Scenario(slurm, cluster).run()
+        events = disturbed(slurm, cluster)
         say("training on two nodes")
         shutil.copytree(cluster / RESULTS, nodes / RESULTS)
-        events |= train_on_two_nodes(slurm, nodes)
-    slurm_seconds = time.monotonic() - started
+        events["two_nodes"] = train_on_two_nodes(nodes)
+    seconds = {"cluster": round(time.monotonic() - started)}
     say("local run")
     started = time.monotonic()
-    with Snakemake(local, "--cores", "2", "--configfile", *CONFIGS) as snakemake:
+    with Snakemake(local, "--cores", "2") as snakemake:
         snakemake.finish(1800)
+    seconds["local"] = round(time.monotonic() - started)
     files, different = difference(local / RESULTS, cluster / RESULTS)
     models = [(place / RESULTS / "model/model.safetensors").read_bytes() for place in (local, nodes)]
-    return {
-        "slurm": ask("slurmctld", "-V"),
-        "seconds": {"cluster": round(slurm_seconds), "local": round(time.monotonic() - started)},
-        **events,
-        "files": files,
-        "different": different,
-        "two_nodes_same_model": models[0] == models[1],
-    }
+    result = {"slurm": ask("slurmctld", "-V"), "seconds": seconds, **events}
+    return {**result, "files": files, "different": different, "two_nodes_same_model": models[0] == models[1]}
 
 
 def say(line: str) -> None:
@@ -76,15 +74,15 @@ def say(line: str) -> None:
 
 
 class Snakemake:
-    """Process of Snakemake with its output in a file."""
+    """Process of Snakemake on :data:`CONFIGS` in a copy of the checkout, with its output in a file."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
-        self.log = directory / "snakemake.log"
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory, self.log = directory, directory / "snakemake.log"
         environment = environment_of(directory)
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                ["snakemake", *arguments],
+                ["snakemake", "--configfile", *CONFIGS, *options],
                 cwd=directory,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -96,13 +94,7 @@ class Snakemake:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        kill_tree(self.process)
 
     def text(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
@@ -111,13 +103,21 @@ class Snakemake:
         """Return the SLURM job ids of a rule or group, in order of submission."""
         return re.findall(rf"SLURM jobid (\d+) \(log: \S*/(?:rule|group)_{name}/", self.text())
 
+    def running(self, name: str, seconds: float) -> str:
+        """Wait for a running job of a rule or group and return its id."""
+
+        def found() -> list[str]:
+            return [job for job in self.jobs(name) if state(job) == "RUNNING"]
+
+        self.wait(found, seconds, f"a job of {name}")
+        return found()[0]
+
     def finish(self, seconds: float) -> None:
-        """Wait until it ends."""
         if self.process.wait(seconds):
             raise RuntimeError(f"Snakemake failed: {self.log}\n{self.text()[-4000:]}")
 
     def wait(self, condition: Callable[[], Any], seconds: float, what: str) -> None:
-        """Wait until ``condition()`` is true, see :func:`wait_for`."""
+        """Wait until ``condition()`` is true, while Snakemake runs."""
 
         def met() -> bool:
             if self.process.poll() is not None:
@@ -126,89 +126,20 @@ class Snakemake:
 
         wait_for(met, seconds, what)
 
+    def wait_for_steps(self, more: int) -> None:
+        """Wait until the training has made some more steps."""
+        path = self.directory / RESULTS / "training/metrics.partial.jsonl"
 
-class Scenario:
-    """Run of the workflow through the profile, with disturbances."""
+        def last() -> int:
+            lines = path.read_text().splitlines() if path.is_file() else []
+            steps = [json.loads(line)["step"] for line in lines if line.endswith("}")]
+            return steps[-1] if steps else 0
 
-    def __init__(self, slurm: SlurmCluster, directory: Path) -> None:
-        self.slurm = slurm
-        self.directory = directory
+        step = last() + more
+        self.wait(lambda: last() >= step, 600, f"step {step} of the training")
 
-    def run(self) -> Facts:
-        started = time.monotonic()
-        with Snakemake(self.directory, *cluster_arguments()) as snakemake:
-            cancelled = self.cancel_a_job(snakemake)
-            preempted = self.preempt_the_training(snakemake)
-            limited = self.reach_the_time_limit(snakemake)
-            self.restart_the_controller(snakemake)
-            snakemake.finish(1800)
-            jobs = sorted({int(job) for job in re.findall(r"SLURM jobid (\d+)", snakemake.text())})
-        return {
-            "run_seconds": round(time.monotonic() - started),
-            "jobs": len(jobs),
-            "cancelled": cancelled,
-            "preempted": preempted,
-            "time_limit": limited,
-            "controller_away_seconds": AWAY_SECONDS,
-        }
-
-    def cancel_a_job(self, snakemake: Snakemake) -> Facts:
-        """Cancel a job of shards; Snakemake submits it again."""
-        snakemake.wait(lambda: running(snakemake.jobs("shards_shard")), 120, "a shard job")
-        job = running(snakemake.jobs("shards_shard"))[0]
-        before = len(snakemake.jobs("shards_shard"))
-        subprocess.run(["scancel", job], check=True)
-        say(f"cancelled shard job {job}")
-        snakemake.wait(
-            lambda: len(snakemake.jobs("shards_shard")) > before, 300, "the job to be submitted again"
-        )
-        return {"job": job, "again": snakemake.jobs("shards_shard")[-1]}
-
-    def preempt_the_training(self, snakemake: Snakemake) -> Facts:
-        """Run a job of higher priority on all nodes; the training saves a checkpoint and resumes after it."""
-        self.wait_for_steps(snakemake, 100)
-        (job,) = snakemake.jobs("train")
-        urgent = ask(
-            "sbatch", "--parsable", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null",
-            "--wrap=sleep 5",
-        )  # fmt: skip
-        say(f"job {urgent} preempts training job {job}")
-        snakemake.wait(lambda: state(urgent) == "COMPLETED", 300, "the job of higher priority")
-        return {"job": job, **self.wait_for_resumption(snakemake, 1)}
-
-    def reach_the_time_limit(self, snakemake: Snakemake) -> Facts:
-        """Lower the time limit to five minutes; the training saves a checkpoint and resumes."""
-        (job,) = snakemake.jobs("train")
-        self.wait_for_steps(snakemake, self.steps()[-1] + 100)
-        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=5"], check=True)
-        say(f"training job {job} reaches its time limit")
-        # The job keeps the limit when it restarts.
-        snakemake.wait(lambda: state(job) == "PENDING", 120, "the training to be requeued")
-        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=1440"], check=True)
-        return {"job": job, **self.wait_for_resumption(snakemake, 2)}
-
-    def restart_the_controller(self, snakemake: Snakemake) -> None:
-        """Stop and restart the controller while experiments run."""
-        snakemake.wait(lambda: running(snakemake.jobs("experiment")), 600, "the experiments")
-        say("the controller is down")
-        self.slurm.stop_controller()
-        time.sleep(AWAY_SECONDS)
-        self.slurm.start_controller()
-        say("the controller is up again")
-
-    def metrics(self) -> Path:
-        return self.directory / RESULTS / "training/metrics.partial.jsonl"
-
-    def steps(self) -> list[int]:
-        path = self.metrics()
-        lines = path.read_text().splitlines() if path.is_file() else []
-        return [json.loads(line)["step"] for line in lines if line.endswith("}")] or [0]
-
-    def wait_for_steps(self, snakemake: Snakemake, step: int) -> None:
-        snakemake.wait(lambda: self.steps()[-1] >= step, 600, f"step {step} of the training")
-
-    def wait_for_resumption(self, snakemake: Snakemake, times: int) -> Facts:
-        """Wait until the training resumes for the ``times``-th time; return its steps."""
+    def wait_for_resumption(self, times: int) -> Facts:
+        """Wait until the training resumes for the ``times``-th time, where it stopped; return the steps."""
         # Snakemake overwrites the log of the rule, but not that of the job.
         (log,) = (self.directory / ".snakemake/slurm_logs/rule_train").rglob("*.log")
 
@@ -216,7 +147,7 @@ class Scenario:
             return re.findall(text, log.read_text(encoding="utf-8", errors="replace"))
 
         resuming = r"resuming after step (\d+)"
-        snakemake.wait(lambda: len(found(resuming)) == times, 300, "the training to resume")
+        self.wait(lambda: len(found(resuming)) == times, 300, "the training to resume")
         stopped, resumed = found(r"stopped by a signal after step (\d+)"), found(resuming)
         say(f"the training stopped after step {stopped[-1]} and resumed after step {resumed[-1]}")
         if stopped != resumed or len(found("put back in the queue")) != times:
@@ -224,13 +155,61 @@ class Scenario:
         return {"stopped_after_step": int(stopped[-1]), "resumed_after_step": int(resumed[-1])}
 
 
-def cluster_arguments() -> list[str]:
-    # Poll more often than on a shared cluster.
-    polling = ["--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30"]
-    return ["--profile", PROFILE, "--configfile", *CONFIGS, *polling]
+def disturbed(slurm: SlurmCluster, directory: Path) -> Facts:
+    """Run the workflow through the profile, with disturbances."""
+    started = time.monotonic()
+    with Snakemake(directory, *CLUSTER) as snakemake:
+        events = {
+            "cancelled": cancel_a_job(snakemake),
+            "preempted": preempt_the_training(snakemake),
+            "time_limit": reach_the_time_limit(snakemake),
+            "controller_away_seconds": AWAY_SECONDS,
+        }
+        snakemake.running("experiment", 600)
+        say("the controller is down")
+        slurm.stop_controller()
+        time.sleep(AWAY_SECONDS)
+        slurm.start_controller()
+        say("the controller is up again")
+        snakemake.finish(1800)
+        jobs = set(re.findall(r"SLURM jobid (\d+)", snakemake.text()))
+    return {"run_seconds": round(time.monotonic() - started), "jobs": len(jobs), **events}
 
 
-def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> Facts:
+def cancel_a_job(snakemake: Snakemake) -> Facts:
+    """Cancel a job of shards; Snakemake submits it again."""
+    job = snakemake.running("shards_shard", 120)
+    before = len(snakemake.jobs("shards_shard"))
+    subprocess.run(["scancel", job], check=True)
+    say(f"cancelled shard job {job}")
+    snakemake.wait(lambda: len(snakemake.jobs("shards_shard")) > before, 300, "the job to be submitted again")
+    return {"job": job, "again": snakemake.jobs("shards_shard")[-1]}
+
+
+def preempt_the_training(snakemake: Snakemake) -> Facts:
+    """Run a job of higher priority on all nodes; the training saves a checkpoint and resumes after it."""
+    snakemake.wait_for_steps(100)
+    (job,) = snakemake.jobs("train")
+    options = ("--parsable", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null")
+    urgent = ask("sbatch", *options, "--wrap=sleep 5")
+    say(f"job {urgent} preempts training job {job}")
+    snakemake.wait(lambda: state(urgent) == "COMPLETED", 300, "the job of higher priority")
+    return {"job": job, **snakemake.wait_for_resumption(1)}
+
+
+def reach_the_time_limit(snakemake: Snakemake) -> Facts:
+    """Lower the time limit to five minutes; the training saves a checkpoint and resumes."""
+    (job,) = snakemake.jobs("train")
+    snakemake.wait_for_steps(100)
+    subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=5"], check=True)
+    say(f"training job {job} reaches its time limit")
+    # The job keeps the limit when it restarts.
+    snakemake.wait(lambda: state(job) == "PENDING", 120, "the training to be requeued")
+    subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=1440"], check=True)
+    return {"job": job, **snakemake.wait_for_resumption(2)}
+
+
+def train_on_two_nodes(directory: Path) -> Facts:
     """Train on two nodes with one rank each, set in the profile, and interrupt the training once."""
     profile = directory / PROFILE / "config.yaml"
     changed = profile.read_text().replace("train_nodes: 1\n", "train_nodes: 2\n")
@@ -242,24 +221,17 @@ def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> Facts:
     started = time.monotonic()
     # Keep the copied dataset.
     options = ["--rerun-triggers", "input", "--", str(RESULTS / "model/meta.json")]
-    with Snakemake(directory, *cluster_arguments(), *options) as snakemake:
-        snakemake.wait(lambda: running(snakemake.jobs("train")), 120, "the training on two nodes")
-        (job,) = snakemake.jobs("train")
+    with Snakemake(directory, *CLUSTER, *options) as snakemake:
+        job = snakemake.running("train", 120)
         nodes = ask("squeue", "--noheader", "--format=%D %N", f"--jobs={job}")
-        scenario = Scenario(slurm, directory)
-        scenario.wait_for_steps(snakemake, 100)
+        snakemake.wait_for_steps(100)
         subprocess.run(["scancel", "--signal=TERM", job], check=True)
         say(f"interrupted training job {job} on two nodes")
-        stopped = scenario.wait_for_resumption(snakemake, 1)
+        stopped = snakemake.wait_for_resumption(1)
         snakemake.finish(900)
     if nodes != "2 node[1-2]":
         raise RuntimeError(f"the training ran on {nodes}")
-    seconds = round(time.monotonic() - started)
-    return {"two_nodes": {"job": job, "nodes": nodes, "seconds": seconds, **stopped}}
-
-
-def running(jobs: list[str]) -> list[str]:
-    return [job for job in jobs if state(job) == "RUNNING"]
+    return {"job": job, "nodes": nodes, "seconds": round(time.monotonic() - started), **stopped}
 
 
 def state(job: str) -> str:

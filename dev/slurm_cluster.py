@@ -17,6 +17,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from dev.measure import kill_tree
+
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 CONFIGURATION = Path("/etc/slurm")
 """The default directory: within a job, the executor plugin drops SLURM_CONF."""
@@ -63,7 +65,10 @@ class SlurmCluster:
         for name in ("state", *(f"spool-{node}" for node in NODES)):
             (self.directory / name).mkdir()
         CONFIGURATION.mkdir(exist_ok=True)
-        (CONFIGURATION / "slurm.conf").write_text(MARK + self._slurm_conf())
+        values = {"host": socket.gethostname(), "gpus": GPUS, "requeue_seconds": REQUEUE_SECONDS}
+        template = Path(__file__).with_name("slurm.conf").read_text()
+        text = template.format(directory=self.directory, **values)
+        (CONFIGURATION / "slurm.conf").write_text(MARK + text)
         (CONFIGURATION / "gres.conf").write_text(
             f"{MARK}Name=gpu Type=h100 File={self.directory}/gpu[0-{GPUS - 1}]\n"
         )
@@ -74,38 +79,6 @@ class SlurmCluster:
         for node in NODES:
             self._run("slurmd", "-D", "-N", node, name=node)
         wait_for(lambda: ask("sinfo", "--noheader", "--format=%t %D") == "idle 2", 60, "the nodes to be idle")
-
-    def _slurm_conf(self) -> str:
-        host, directory = socket.gethostname(), self.directory
-        return (
-            "ClusterName=cadmus\n"
-            f"SlurmctldHost={host}(127.0.0.1)\n"
-            "SlurmUser=root\n"
-            "AuthType=auth/munge\n"
-            f"AuthInfo=cred_expire={REQUEUE_SECONDS},socket={directory}/munge/socket\n"
-            "ProctrackType=proctrack/linuxproc\n"
-            "TaskPlugin=task/none\n"
-            "MpiDefault=none\n"
-            "SelectType=select/cons_tres\n"
-            "SelectTypeParameters=CR_Core_Memory\n"
-            "GresTypes=gpu\n"
-            "SlurmdParameters=config_overrides\n"
-            "ReturnToService=2\n"
-            "MinJobAge=300\n"
-            "PreemptType=preempt/partition_prio\n"
-            "PreemptMode=REQUEUE\n"
-            f"StateSaveLocation={directory}/state\n"
-            f"SlurmdSpoolDir={directory}/spool-%n\n"
-            f"SlurmctldPidFile={directory}/slurmctld.pid\n"
-            f"SlurmdPidFile={directory}/slurmd-%n.pid\n"
-            f"SlurmctldLogFile={directory}/slurmctld.log\n"
-            f"SlurmdLogFile={directory}/slurmd-%n.log\n"
-            f"NodeName=node[1-2] NodeHostName={host} NodeAddr=127.0.0.1 Port=[17001-17002] CPUs=32"
-            f" RealMemory=64000 Gres=gpu:h100:{GPUS}\n"
-            # Preempted jobs get SIGTERM two minutes before SIGKILL.
-            "PartitionName=batch Nodes=ALL Default=YES State=UP PriorityTier=1 GraceTime=120\n"
-            "PartitionName=urgent Nodes=ALL State=UP PriorityTier=10\n"
-        )
 
     def _run(self, *command: str, name: str | None = None) -> None:
         name = name or command[0]
@@ -168,11 +141,9 @@ def wait_for(condition, seconds: float, what: str) -> None:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    kill_tree(process)
 
 
 if __name__ == "__main__":

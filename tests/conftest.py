@@ -1,6 +1,7 @@
 """Order of the test files (``make test``), GPUs hidden from all of them, and a browser."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ FIRST = (
     "dev/test_bench.py",
 )
 """Slow files, relative to tests/. They start first to keep all processes busy until the end."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_configure() -> None:
@@ -27,9 +29,7 @@ def pytest_configure() -> None:
 @pytest.fixture
 def browser() -> str:
     """Path of a browser."""
-    from dev.bench.system import BROWSERS, find_browser
-
-    found = find_browser()
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None and os.environ.get("CI"):
         pytest.fail("there is no browser; `.ci/run` installs one")
     if found is None:

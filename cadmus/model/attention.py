@@ -36,8 +36,8 @@ def attend_sdpa(q_RHLK: Tensor, k_RHSK: Tensor, v_RHSK: Tensor, bias_R1LS: Tenso
 IMPLEMENTATIONS: dict[str, Attend] = {"cpu": attend_eager, "cuda": attend_sdpa}
 """The implementation for each type of device.
 
-In rows of 64 tokens eager attention is several times faster on a CPU (``python -m dev.bench train``).  On a GPU the
-memory-efficient kernel of SDPA is the only fused one that PyTorch documents for any mask and precision.
-Attention takes a few percent of the FLOPs in rows this short, and a kernel for ragged sequences would compute
-as many tiles.
+In rows of 64 tokens eager attention is several times faster on a CPU (``python -m dev.bench train``).  On a
+GPU the memory-efficient kernel of SDPA is the only fused one that PyTorch documents for any mask and
+precision.  Attention takes a few percent of the FLOPs in rows this short, and a kernel for ragged sequences
+would compute as many tiles.
 """

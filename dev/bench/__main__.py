@@ -3,7 +3,6 @@
 vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
 batches    preparation of the batches of a training on 80.2M programs (--programs)
-tasks      cadmus.tasks and cadmus.verify
 train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
 decode     greedy completion against `generate` of transformers (--model)
 start      start-up of the command line
@@ -21,7 +20,6 @@ BENCHMARKS = {
     "vm": data.vm,
     "templates": data.templates,
     "batches": data.batches,
-    "tasks": data.tasks,
     "train": training.train,
     "decode": decoding.decode,
     "start": data.start,

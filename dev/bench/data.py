@@ -1,18 +1,15 @@
-"""Speed of everything but models: VMs, samplers, batches, tasks, start-up."""
+"""Speed of everything but models: VMs, samplers, batches, start-up."""
 
 import statistics
 import subprocess
 import sys
 from functools import partial
-from itertools import islice
 
 import numpy as np
 
-import cadmus
 from cadmus import isa
 from cadmus.config import Dataset, Train
 from cadmus.dataset.sampler import Sampler
-from cadmus.evaluate.questions import QUESTIONS
 from cadmus.programs import Programs, Samples, offsets_of
 from cadmus.templates import TEMPLATES
 from cadmus.templates.random import random_programs
@@ -35,7 +32,6 @@ TRAINING_SET = 80_200_000
 DISTINCT = 1_000_000
 """Distinct programs of the training set, which repeats them."""
 BATCH, ROW_LENGTH, BATCHES = 1024, 96, 200
-TASKS = 2_000
 PROCESSES = {
     "python": ("-c", "pass"),
     "import": ("-c", "import cadmus"),
@@ -145,37 +141,6 @@ def batches(programs: int = TRAINING_SET) -> Facts:
         "longest_milliseconds": round(1000 * max(seconds), 3),
         "epoch_seconds": round(first, 2),
     }
-
-
-def tasks() -> Facts:
-    """Measure :func:`cadmus.tasks` and :func:`cadmus.verify` for each question and split on one core.
-
-    ``first`` is the time to the first task in seconds; the others are rates per second.
-    """
-    rows: dict[str, Facts] = {}
-    for question in progress("questions", QUESTIONS, unit="question"):
-        for split in ("train", "test"):
-            template = QUESTIONS[question].template
-
-            def draw(n: int, template: str = template, split: str = split, question: str = question) -> list:
-                return list(islice(cadmus.tasks(template, split, question=question), n))
-
-            # The first call compiles.
-            draw(1)
-            prompts, references, _, _, questions = map(list, zip(*draw(TASKS), strict=True))
-            seconds = median_seconds(
-                {
-                    "first": partial(draw, 1),
-                    "tasks": partial(draw, TASKS),
-                    "verify": partial(cadmus.verify, prompts, references, references, questions),
-                },
-                3,
-            )
-            rows[f"{question} {split}"] = {
-                "first": round(seconds["first"], 3),
-                **{name: round(TASKS / seconds[name]) for name in ("tasks", "verify")},
-            }
-    return flat({"tasks": TASKS, "repeats": 3}, rows)
 
 
 def start() -> Facts:

@@ -2,10 +2,10 @@
 
 One process trains on the same true programs of all templates in several ways:
 
-* ``cadmus`` as ``cadmus train``: packed rows, DeepSpeed; ``padded`` likewise, one program per row;
+* ``cadmus`` as ``cadmus train``: packed rows, DeepSpeed;
 * ``written_out_64``, ``fused_64``, … eager attention or SDPA, rows of 64 or 128 tokens, no DeepSpeed; on a
   GPU also with compiled blocks;
-* ``transformers_fp32``, … GPT-NeoX of transformers, bf16 by autocast; ``transformers_padded_fp32``, …
+* ``transformers_fp32``, … GPT-NeoX of transformers, bf16 by autocast.
 
 On a CPU the ways take turns; a GPU holds one of them at a time. A way that fails, for example out of memory,
 prints one line and has no row. Padding does not count as tokens; ``fill`` is the fraction of tokens that are
@@ -86,16 +86,14 @@ def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
         given = engine.with_precision(configs.Train(recipe="paper", steps=1, batch_size=programs), device)
         dtype = torch.bfloat16 if given.precision == "bf16" else torch.float32
         rows = {length: pack_batch(drawn, np.ones(programs), max(length, longest)) for length in ROW_LENGTHS}
-        packed, padded = rows[ROW_LENGTHS[0]], _padded(drawn, longest)
+        packed = rows[ROW_LENGTHS[0]]
         ways: dict[str, Way] = {"cadmus": (packed, partial(_engine_step, sizes, device, packed, given))}
         for length, batch in rows.items():
             for name, form in forms(device).items():
                 ways[f"{name}_{length}"] = batch, partial(_step, form, sizes, device, batch, dtype)
-        ways["padded"] = padded, partial(_engine_step, sizes, device, padded, given)
-        for name, batch in (("transformers", packed), ("transformers_padded", padded)):
-            for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
-                step = partial(_transformers_step, sizes, device, batch, kind == "bf16")
-                ways[f"{name}_{kind}"] = batch, step
+        for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
+            step = partial(_transformers_step, sizes, device, packed, kind == "bf16")
+            ways[f"transformers_{kind}"] = packed, step
         products, product_flops = _products(device, dtype)
         starts = {"products": lambda: products} | {name: start for name, (_, start) in ways.items()}
         seconds = _seconds(starts, device)
@@ -115,7 +113,7 @@ def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
         "cadmus_gflop_per_second": round(rate / 1e9),
         "cadmus_share_of_matmul": round(rate / peak, 3),
     }
-    for other in ("transformers_fp32", "transformers_bf16", "padded", "transformers_padded_fp32"):
+    for other in ("transformers_fp32", "transformers_bf16"):
         if other in seconds:
             facts[f"cadmus_over_{other}"] = round(seconds[other] / seconds["cadmus"], 2)
     table = {
@@ -135,16 +133,6 @@ def _programs(dataset: configs.Dataset, count: int) -> Programs:
     each = -(-count // len(TEMPLATES))
     drawn = [sample(dataset, 0, template, "train", 0, each).programs for template in TEMPLATES]
     return stack(drawn).take(np.random.default_rng(0).permutation(each * len(TEMPLATES))[:count])
-
-
-def _padded(programs: Programs, length: int) -> PackedBatch:
-    """Return a batch with one program per row."""
-    rows = [pack_batch(programs.take(np.array([i])), np.ones(1), length) for i in range(len(programs))]
-    tensors = {
-        name: torch.cat([getattr(row, name) for row in rows])
-        for name in ("tokens", "positions", "segments", "targets", "completion_mask")
-    }
-    return PackedBatch(**tensors, programs=len(rows), target_count=sum(row.target_count for row in rows))
 
 
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
