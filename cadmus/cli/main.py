@@ -19,7 +19,6 @@ MODULES = (
     "config",
     "dataset",
     "experiments",
-    "explore",
     "llm",
     "machine",
     "plan",

@@ -35,6 +35,7 @@ def test_server_that_cannot_start(export, tmp_path, monkeypatch):
         assert f"cannot listen on {host}, port" in declined(
             "--model", export, "--device", "cpu", "--host", host
         )
+    assert "--allow-host a*: a * must be all of it" in declined("--model", export, "--allow-host", "a*")
     assert "is not a model export" in declined("--model", tmp_path)
     assert "--device abacus: not available" in declined("--model", export, "--device", "abacus")
     monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
@@ -53,6 +54,6 @@ def test_help_imports_no_server_package():
 
 
 def test_control_characters_of_a_name_are_escaped(export, monkeypatch):
-    monkeypatch.setattr("cadmus.cli.serve.run_server", lambda app, listener: None)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
     done = CliRunner().invoke(command, ["--model", str(export), "--port", "0", "--name", "a\x1b[2J\x07"])
     assert done.output.startswith(r"a\x1b[2J\x07 is served at http")

@@ -42,7 +42,7 @@ COMMANDS = {
 """Commands by extra, with a part of what they print."""
 MODULES = {
     "train": ("train.launch", "train.loop", "train.engine"),
-    "serve": ("serve.application", "explore.application"),
+    "serve": ("serve.completions", "explore.application"),
     "llm": ("llm.submit", "llm.score"),
     "model": ("experiments.experiment", "evaluate.results", "docgen.model_card", "publish"),
     "figures": ("report.report", "study.comparison", "study.drawing", "study.results"),

@@ -15,14 +15,3 @@ def ask(client, **fields):
 
 def choices(client, **fields):
     return ask(client, **fields)["choices"]
-
-
-def refused(client, status=400, **fields):
-    """Return the error of a rejected request."""
-    response = client.post("/v1/completions", json={"model": NAME, "prompt": "1", **fields})
-    assert response.status_code == status, response.text
-    error = response.json()["error"]
-    assert set(error) == {"message", "type", "param", "code"}
-    assert error["type"] == "invalid_request_error"
-    assert "\n" not in error["message"]
-    return error

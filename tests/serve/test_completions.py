@@ -1,6 +1,11 @@
+"""Completions, their log-probabilities, and requests that are refused."""
+
 import json
+import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import openai
 import pytest
 import torch
 from click.testing import CliRunner
@@ -8,13 +13,21 @@ from starlette.testclient import TestClient
 
 from cadmus import isa
 from cadmus.cli.complete import complete
-from cadmus.model import shipped
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
-from cadmus.serve.application import application
+from cadmus.serve import completions
+from cadmus.serve.completions import completion_server
+from tests.checkout import ROOT
 from tests.cli.exports import PREFIXES, TRAINED_LENGTH, small_export
 from tests.model.models import FLOAT_NOISE, unpacked_logits
-from tests.serve.requests import LOCAL, NAME, ask, choices
+from tests.serve.asking import LOCAL, NAME, ask, choices
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    model = Cadmus.load()
+    with TestClient(completion_server(model, "laptop"), base_url=LOCAL) as test_client:
+        yield test_client
 
 
 def tokens_of(program):
@@ -47,12 +60,9 @@ def test_greedy_completions_match_the_decoder(client, model):
     }
 
 
-def test_shipped_model_matches_cadmus_complete():
+def test_the_shipped_model_answers_as_cadmus_complete(shipped):
     prefix = "62*4+54*4-"
-    directory = shipped.named_or_default(None)
-    model = Cadmus.load(directory)
-    with TestClient(application(model, NAME, model.max_length), base_url=LOCAL) as test_client:
-        (choice,) = choices(test_client, prompt=prefix, logprobs=5)
+    (choice,) = choices(shipped, model="laptop", prompt=prefix, logprobs=5)
     shown = json.loads(CliRunner().invoke(complete, [prefix, "--json"], catch_exceptions=False).output)
     assert choice["text"] == shown["completion"] == "="
     assert (choice["finish_reason"], shown["ended"]) == ("stop", True)
@@ -64,7 +74,25 @@ def test_shipped_model_matches_cadmus_complete():
         )
 
 
-@pytest.mark.parametrize("max_tokens", [0, 1, 3])
+def test_example_of_the_documents(shipped):
+    text = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    (body,) = re.findall(r"-d '(.*?)'", text)
+    documented, answered = json.loads(shown), shipped.post("/v1/completions", content=body).json()
+    values = []
+    for answer in (documented, answered):
+        del answer["id"], answer["created"]
+        logprobs = answer["choices"][0]["logprobs"]
+        tops = [list(top.values()) for top in logprobs["top_logprobs"]]
+        values.append(np.array([logprobs.pop("token_logprobs"), *np.transpose(tops)]))
+        logprobs["top_logprobs"] = list(map(list, logprobs["top_logprobs"]))
+    assert documented == answered
+    np.testing.assert_allclose(*values, atol=1e-3)
+    assert f"More than {completions.MAX_CHOICES:,} completions" in text
+    assert f"more than {completions.MAX_LOGPROBS:,} log-probabilities" in text
+
+
+@pytest.mark.parametrize("max_tokens", range(6))
 def test_max_tokens(client, max_tokens):
     wholes = choices(client, prompt=PREFIXES, max_tokens=100)
     answer = ask(client, prompt=PREFIXES, max_tokens=max_tokens)
@@ -79,28 +107,13 @@ def test_max_tokens(client, max_tokens):
     assert answer["usage"]["completion_tokens"] == used
 
 
-def test_end_counts_as_a_token(client):
-    (whole,) = [
-        choice
-        for choice in choices(client, prompt=PREFIXES, max_tokens=100)
-        if choice["finish_reason"] == "stop" and choice["text"]
-    ][:1]
-    prompt, text = PREFIXES[whole["index"]], whole["text"]
-    cut = ask(client, prompt=prompt, max_tokens=len(text))
-    assert cut["choices"][0]["text"] == text
-    assert cut["choices"][0]["finish_reason"] == "length"
-    assert cut["usage"]["completion_tokens"] == len(text)
-    ended = ask(client, prompt=prompt, max_tokens=len(text) + 1)
-    assert ended["choices"][0]["finish_reason"] == "stop"
-    assert ended["usage"]["completion_tokens"] == len(text) + 1
-
-
 def test_default_of_max_tokens(tmp_path):
     # A model that never ends and may write long programs.
     made = Cadmus.load(small_export(tmp_path / "long"))
+    made.max_length = 40
     with torch.no_grad():
         made.model.lm_head.weight[isa.END_ID] = 0
-    with TestClient(application(made, NAME, 40), base_url=LOCAL) as test_client:
+    with TestClient(completion_server(made, NAME), base_url=LOCAL) as test_client:
         assert len(choices(test_client, prompt="12")[0]["text"]) == 16
         assert len(choices(test_client, prompt="12", max_tokens=100)[0]["text"]) == 38
 
@@ -167,11 +180,6 @@ def test_top_logprobs_include_the_own_token(client, top):
     assert max(sizes) == top + 1
 
 
-def test_no_logprobs_by_default(client):
-    (choice,) = choices(client, prompt="12")
-    assert choice["logprobs"] is None
-
-
 @pytest.mark.parametrize("program", ["34+7=.", "34+7=", "1" * TRAINED_LENGTH, "1" * TRAINED_LENGTH + "."])
 @pytest.mark.parametrize("max_tokens", [0, 1])
 def test_scoring_of_given_completions(client, model, program, max_tokens):
@@ -189,13 +197,6 @@ def test_scoring_of_given_completions(client, model, program, max_tokens):
     if program.endswith(isa.END) and max_tokens:
         assert (choice["text"], choice["finish_reason"]) == (program, "stop")
         assert (shown["token_logprobs"][-1], shown["top_logprobs"][-1]) == (0, {isa.END: 0})
-
-
-def test_prompt_with_its_end(client):
-    first, ended = choices(client, prompt=["34+7", "34+7=."], max_tokens=5, logprobs=5)
-    assert first["text"] == choices(client, prompt="34+7", max_tokens=5)[0]["text"]
-    assert len(first["logprobs"]["tokens"]) == 5
-    assert (ended["text"], ended["finish_reason"]) == ("", "stop")
 
 
 def test_stop(client):
@@ -219,24 +220,17 @@ def test_stop(client):
     assert choice["text"] == text[: text.index(text[2:4])]
 
 
-def test_stop_in_the_prompt_has_no_effect(client):
-    (choice,) = choices(client, prompt="34+7", stop="4+", echo=True, max_tokens=0)
-    assert choice["text"] == "34+7"
-
-
-def texts(client, **fields):
-    return [choice["text"] for choice in choices(client, temperature=1, max_tokens=100, **fields)]
-
-
-def test_seed(client):
-    first = texts(client, prompt=["34+7", "1"], n=8, seed=3)
-    assert first == texts(client, prompt=["34+7", "1"], n=8, seed=3)
-    assert first != texts(client, prompt=["34+7", "1"], n=8, seed=4)
-    assert first != texts(client, prompt=["34+7", "1"], n=8, seed=-3)
-    assert texts(client, prompt="1", n=8) != texts(client, prompt="1", n=8)
-    assert len(set(first)) == 16
-    # Prompts beside it do not matter.
-    assert first[:8] == texts(client, prompt=["34+7", "u1b2b"], n=8, seed=3)[:8]
+@pytest.mark.parametrize("options", [{"temperature": 0.5}, {"temperature": 2, "top_p": 0.7}])
+def test_samples_are_those_of_the_decoder(client, model, options):
+    prompts = ["34+7", "1"]
+    found = choices(client, prompt=prompts, n=8, seed=3, max_tokens=100, **options)
+    completions, _ = model.complete(prompts, TRAINED_LENGTH, samples=8, seed=3, **options)
+    assert [choice["text"] for choice in found] == completions.to_strings()
+    assert len({choice["text"] for choice in found}) > 8
+    other = choices(client, prompt=prompts, n=8, seed=-3, max_tokens=100, **options)
+    assert [choice["text"] for choice in other] != completions.to_strings()
+    unseeded = [choices(client, prompt="1", n=8, max_tokens=100, **options) for _ in range(2)]
+    assert unseeded[0] != unseeded[1]
 
 
 def test_n_choices_per_prompt(client):
@@ -247,36 +241,117 @@ def test_n_choices_per_prompt(client):
     assert answer["usage"]["prompt_tokens"] == 5
 
 
-def test_sampling_frequencies(client, model):
-    draws = 128 * 8
-    found = choices(client, prompt=["34+7"] * 8, n=128, temperature=0.5, max_tokens=1, logprobs=0, seed=1)
-    assert len(found) == draws
-    counts = np.bincount([isa.TOKEN_ID[choice["logprobs"]["tokens"][0]] for choice in found], minlength=65)
-    shares = torch.from_numpy(model.next_logits(Programs.from_strings(["34+7"]))[0] / 0.5).softmax(0).numpy()
-    likely = shares * draws >= 5
-    assert likely.sum() >= 5
-    deviations = (counts - shares * draws)[likely] / np.sqrt(shares * draws * (1 - shares))[likely]
-    assert np.abs(deviations).max() < 4.5
-    # Log-probabilities do not depend on the temperature.
-    own = {choice["logprobs"]["tokens"][0]: choice["logprobs"]["token_logprobs"][0] for choice in found}
-    expected = model.log_probabilities(Programs.from_strings(["34+7"]))[0][-1]
-    for token, value in own.items():
-        assert value == pytest.approx(expected[isa.TOKEN_ID[token]], abs=FLOAT_NOISE)
-
-
-def test_top_p(client, model):
-    logits = model.next_logits(Programs.from_strings(["34+7"]))[0]
-    shares = np.sort(torch.from_numpy(logits).softmax(0).numpy())[::-1]
-    order = (-logits).argsort()
-    top_p = float(shares[:3].sum() - shares[2] / 2)
-    found = choices(
-        client, prompt="34+7", n=128, temperature=1, top_p=top_p, max_tokens=1, logprobs=0, seed=1
+def test_the_official_client_gets_the_same_completions(official, client):
+    answer = official.completions.create(
+        model=NAME, prompt=PREFIXES, max_tokens=100, temperature=0, logprobs=3, seed=1, user="me"
     )
-    drawn = {isa.TOKEN_ID[choice["logprobs"]["tokens"][0]] for choice in found}
-    assert drawn == set(order[:3].tolist())
+    wanted = choices(client, prompt=PREFIXES, max_tokens=100, logprobs=3)
+    for found, expected in zip(answer.choices, wanted, strict=True):
+        assert (found.text, found.finish_reason) == (expected["text"], expected["finish_reason"])
+        np.testing.assert_allclose(
+            found.logprobs.token_logprobs, expected["logprobs"]["token_logprobs"], atol=FLOAT_NOISE
+        )
+    assert [card.id for card in official.models.list()] == [NAME]
+    assert official.models.retrieve(NAME).owned_by == "cadmus"
+    with pytest.raises(openai.BadRequestError, match="unknown symbol 'ä'") as caught:
+        official.completions.create(model=NAME, prompt="ä")
+    assert caught.value.param == "prompt"
+    for ask_for in (
+        official.models.retrieve,
+        lambda name: official.completions.create(model=name, prompt="1"),
+    ):
+        with pytest.raises(openai.NotFoundError, match="model: 'gpt' is not served; use 'tiny'") as caught:
+            ask_for("gpt")
+        assert caught.value.code == "model_not_found"
+    with pytest.raises(openai.APIStatusError) as caught:
+        official.completions.create(model=NAME, prompt="1" * (3 << 20))
+    assert caught.value.status_code == 413
 
 
-@pytest.mark.parametrize("narrow", [{"temperature": 5e-324}, {"temperature": 1e-3}, {"top_p": 1e-9}])
-def test_narrow_sampling_is_greedy(client, narrow):
-    greedy = choices(client, prompt=PREFIXES, max_tokens=100)
-    assert choices(client, prompt=PREFIXES, max_tokens=100, **{"temperature": 1, **narrow}) == greedy
+def test_concurrent_requests_get_their_own_completions(official):
+    def text(prompt):
+        found = official.completions.create(model=NAME, prompt=prompt, max_tokens=100, temperature=1, seed=5)
+        return found.choices[0].text
+
+    alone_each = [text(prompt) for prompt in PREFIXES]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(text, PREFIXES * 4)) == alone_each * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"prompt": None}, "prompt", "prompt: the prefix is empty"),
+        ({"prompt": []}, "prompt", "prompt: the prefix is empty"),
+        ({"prompt": [[1], []]}, "prompt", "prompt: the prefix is empty"),
+        ({"prompt": "."}, "prompt", "prompt: the prefix is empty"),
+        ({"prompt": "1.2"}, "prompt", "has its end . at position 2"),
+        ({"prompt": "1.."}, "prompt", "has its end . at position 2"),
+        ({"prompt": ["1", "2 3"]}, "prompt", "unknown symbol ' ' at position 2"),
+        ({"prompt": [1, 65]}, "prompt", "token ids are 0 to 64"),
+        ({"prompt": [[1], [-1]]}, "prompt", "token ids are 0 to 64"),
+        ({"prompt": [10**400]}, "prompt", "token ids are 0 to 64"),
+        ({"prompt": [1, "1"]}, "prompt", "prompt: must be text, token ids, or a list of either, got 1"),
+        ({"prompt": [True]}, "prompt", "must be text, token ids, or a list of either, got True"),
+        ({"prompt": 5}, "prompt", "prompt: must be a valid string, got 5"),
+        ({"prompt": "1" * 13}, "prompt", "prompt: has 13 instructions, a program at most 12"),
+        ({"prompt": ["1"] * 9, "n": 128}, "prompt", "prompts times n are 1,152; at most 1,024"),
+        ({"prompt": ["1"] * 1024, "logprobs": 65}, "logprobs", "are 878,592; at most 262,144"),
+        ({"max_tokens": -1}, "max_tokens", "must be greater than or equal to 0, got -1"),
+        ({"max_tokens": "4"}, "max_tokens", "max_tokens: must be a valid integer, got '4'"),
+        ({"temperature": float("nan")}, "temperature", "temperature: must be a finite number, got nan"),
+        ({"top_p": 0}, "top_p", "greater than 0"),
+        ({"n": 129}, "n", "less than or equal to 128"),
+        ({"n": 2, "best_of": 3}, "best_of", "best_of: must equal n, got 3"),
+        ({"logprobs": 66}, "logprobs", "less than or equal to 65"),
+        ({"echo": 1}, "echo", "valid boolean"),
+        ({"stop": ["1", "2", "3", "4", "5"]}, "stop", "at most 4 items"),
+        ({"stop": ["1", ""]}, "stop", "at least 1 character"),
+        ({"seed": 2**63}, "seed", "less than 9223372036854775808"),
+        ({"model": None}, "model", "model: Field required"),
+        ({"suffix": "1"}, "suffix", "suffix: not supported; leave it out"),
+        ({"stream": True}, "stream", "stream: not supported"),
+        ({"logit_bias": {"5": 1}}, "logit_bias", "logit_bias: not supported"),
+        ({"max_token": 4}, "max_token", "max_token: not supported; leave it out"),
+    ],
+)
+def test_bad_fields_are_refused(client, fields, param, message):
+    body = json.dumps({"model": NAME, "prompt": "1", **fields})
+    response = client.post("/v1/completions", content=body)
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+    assert message in error["message"]
+    assert "\n" not in error["message"]
+
+
+def test_values_without_effect_are_accepted(client):
+    plain = choices(client, prompt="12")
+    neutral = {
+        "suffix": "",
+        "stream": False,
+        "logit_bias": {},
+        "presence_penalty": 0,
+        "user": "me",
+        "best_of": 1,
+    }
+    nulls = dict.fromkeys([*neutral, "seed", "max_tokens", "top_p", "n", "echo", "stop", "logprobs"])
+    assert choices(client, prompt="12", **neutral) == choices(client, prompt="12", **nulls) == plain
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff\xfe\x00", b"[" * 200_000, b"[]", b"null", b'{"model": "tiny", "prompt": "\\ud800"}'],
+    ids=lambda body: repr(body[:20]),
+)
+def test_bodies_other_than_json_objects_are_refused(client, body):
+    response = client.post("/v1/completions", content=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith("the body: ")
+
+
+def test_no_response_is_larger_than_a_few_megabytes(client):
+    fields = {"prompt": ["1" * TRAINED_LENGTH] * 305, "logprobs": 65, "echo": True, "max_tokens": 1}
+    response = client.post("/v1/completions", json={"model": NAME, "temperature": 0, **fields})
+    assert response.status_code == 200
+    assert len(response.content) < 8e6
