@@ -40,13 +40,15 @@ LOSS_NOISE = 0.02
 """Maximum difference of bf16 losses between one rank and several, in nats."""
 ACCURACY_NOISE = 0.005
 """Maximum difference of the in-distribution grid accuracy from the published one."""
+SECONDS = 240
+"""Time limit of a process."""
 
 Part = Callable[[Path, int], tuple[Facts, str]]
 """Called with an empty directory and the number of ranks; returns facts and a verdict or raises Failed."""
 
 
 class Failed(Exception):
-    """Failure of a part; the message is its verdict."""
+    """Failure of a part, with its verdict and the output of its process."""
 
 
 def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
@@ -306,7 +308,7 @@ def check(parts: dict[str, Part], ranks: int, output: Path) -> bool:
                 facts, verdict = part(Path(directory), ranks)
                 result = {"ok": True, "verdict": verdict, **facts}
             except Failed as error:
-                result = {"ok": False, "verdict": str(error)}
+                result = {"ok": False, "verdict": error.args[0], "said": error.args[1:]}
             except Exception as error:
                 result = {"ok": False, "verdict": f"{type(error).__name__}: {error}"}
                 result["said"] = traceback.format_exc().splitlines()[-50:]
@@ -318,30 +320,34 @@ def check(parts: dict[str, Part], ranks: int, output: Path) -> bool:
 
 def _interrupt(command: list[str], metrics: Path) -> None:
     """Send SIGTERM to a training after its first steps."""
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as process:
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + SECONDS
+    try:
         while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+            if time.monotonic() > deadline:
+                raise Failed(f"the interrupted training: no step in {SECONDS} s")
             time.sleep(0.005)
         process.terminate()
-        output, _ = process.communicate(timeout=240)
+        output, _ = process.communicate(timeout=SECONDS)
+    finally:
+        kill_tree(process)
     if "a checkpoint is saved" not in output:
         raise Failed(f"the interrupted training: {output.strip().splitlines()[-1:]}")
 
 
-def _run(command: list[str], seconds: float = 240) -> str:
-    """Return the output of a command; if it fails or takes too long, its last lines are the verdict."""
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def _run(command: list[str], seconds: float = SECONDS) -> str:
+    """Return the output of a command; if it fails or takes too long, its last line is the verdict."""
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        output, _ = process.communicate(timeout=seconds)
+        output, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         # Ranks have their own sessions.
         kill_tree(process)
         raise Failed(f"{' '.join(command[1:4])}: took longer than {seconds} s") from None
     if process.returncode:
-        lines = output.strip().splitlines()
+        lines = (errors + output).strip().splitlines()
         told = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-1:]
-        raise Failed(f"{' '.join(command[1:4])}: {'; '.join(told) or process.returncode}")
+        raise Failed(f"{' '.join(command[1:4])}: {'; '.join(told) or process.returncode}", lines[-50:])
     return output.strip()
 
 
