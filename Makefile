@@ -29,15 +29,15 @@ integrations: .venv/installed
 
 # Ten minutes on one GPU: does everything work there, and how fast? RANKS=2 checks two GPUs together.
 gpu-check: .venv/installed
-	$(BIN)/python -m tests.gpu_check --ranks $(RANKS)
+	$(BIN)/python -m dev.gpu_check --ranks $(RANKS)
 
 # The outputs of docs/notebook.ipynb anew.
 notebook: .venv/installed
-	$(BIN)/python -m tests.notebook
+	$(BIN)/python -m dev.notebook
 
 # The DAG through workflow/profiles/slurm on a SLURM cluster of this machine; as root, on Debian or Ubuntu.
 slurm-test: .venv/installed
-	$(BIN)/python -m tests.slurm_run --output docs/results/slurm.json
+	$(BIN)/python -m dev.slurm --output docs/results/slurm.json
 
 # The documentation as a site, in site/; a broken link or anchor, or a page that nothing leads to, is an error.
 docs: .venv/installed

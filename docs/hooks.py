@@ -8,6 +8,7 @@ becomes the path.  A link that leads nowhere is a warning, and an error under ``
 import logging
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from cadmus.cli.reference import reference
-from cadmus.docgen.readme import results_page
-
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from dev.docs.commands import reference  # noqa: E402
+from dev.docs.readme import results_page  # noqa: E402
+
 DOCS = ROOT / "docs"
 COPIED = {
     "changelog.md": "CHANGELOG.md",

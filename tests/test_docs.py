@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from cadmus import Cadmus, experiments, verify
 from cadmus.cli.main import cadmus, main
-from cadmus.cli.reference import reference
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.questions import questions_of
 from cadmus.vm import reference as machine
+from dev.docs.commands import reference
 from tests.checkout import ROOT
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]

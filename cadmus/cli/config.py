@@ -5,17 +5,16 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import CONFIG, DIRECTORY, echo, json_option
+from cadmus.cli.options import CONFIG, json_option
 
 
 @click.group()
 def config() -> None:
-    """Show a config with its defaults, or generate the reference.
+    """Show a config with its defaults.
 
     \b
-    Examples:
+    Example:
       cadmus config show quick
-      cadmus config document
     """
 
 
@@ -47,30 +46,3 @@ def show(file: Path, as_json: bool) -> None:
         click.echo(json.dumps(values, indent=2))
     else:
         click.echo(yaml.safe_dump(values, sort_keys=False), nl=False)
-
-
-@config.command()
-@click.argument("root", default=".", type=DIRECTORY)
-def document(root: Path) -> None:
-    """Write the generated documents of ROOT.
-
-    They are config/README.md, the JSON schema and the questions in docs/grading.md. ROOT is a
-    checkout of Cadmus.
-
-    \b
-    Example:
-      cadmus config document
-    """
-    from cadmus.errors import InputError
-    from cadmus.store import replacing
-
-    if not (root / "cadmus/config/schema.py").is_file():
-        raise InputError(
-            f"{root}: not a checkout of Cadmus (no cadmus/config/schema.py); give the path of one"
-        )
-    from cadmus.docgen.config_reference import documents
-
-    for path, text in documents(root).items():
-        with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        echo(path)

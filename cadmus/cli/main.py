@@ -61,13 +61,6 @@ SECTIONS = {
         "report": Entry("dataset", "figures", "Write report, figures and card of the dataset in DIRECTORY."),
         "card": Entry("publish", "model", "Write the model card of the export in MODEL."),
     },
-    "Checks of Cadmus itself, rarely needed": {
-        "fuzz": Entry("fuzz", "sample", "Compare the two VMs on random programs."),
-        "attack": Entry("attack", "model", "Search for policies that fool the grade of QUESTIONS."),
-        "kills": Entry("kills", "train", "Kill trainings or the workflow and compare the results."),
-        "bench": Entry("bench", "dev", "Measure speed on this machine."),
-        "readme": Entry("readme", "figures", "Publish the run in RESULTS in docs/results and the README."),
-    },
 }
 """Commands by the headings of `cadmus --help`; those that people rarely type come last."""
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
@@ -151,7 +144,7 @@ def cadmus() -> None:
     Exit codes:
       0    success, also if the program that was run is false
       1    interrupted by Ctrl-C (run train or llm submit again to resume; serve and explore exit with 0);
-           complete --verified found no program; fuzz or kills found a difference;
+           complete --verified found no program;
            a bug in Cadmus, with a traceback
       2    bad input; one line names the problem and the fix
       143  ended by SIGTERM

@@ -1,6 +1,6 @@
 """The top level of a config.
 
-``cadmus config document`` writes ``workflow/schemas/config.schema.json`` and ``config/README.md`` from the
+``python -m dev.docs config`` writes ``workflow/schemas/config.schema.json`` and ``config/README.md`` from the
 sections' docstrings.
 """
 

@@ -1,4 +1,4 @@
-"""Policies that answer nothing solve nothing, and the search finds those that are right by chance."""
+"""Policies that answer nothing solve nothing."""
 
 from functools import cache
 
@@ -69,21 +69,6 @@ def test_a_policy_copies_from_the_prompt() -> None:
     assert attacks.apply("0{-1}{1:3}{4:}=", ["12345", "6789"]) == ["05235=", "0978="]
     assert attacks.apply("1=", ["12", "34"]) == ["1=", "1="]
     assert attacks.apply("{9}{:1}", ["12"]) == ["1"]
-
-
-def test_the_search_finds_the_best_constant_and_copy() -> None:
-    less_greater, labels = tasks()["less_greater"], tasks()["apply_labels"]
-    assert attacks.best_constant(less_greater, DATASET, 2) in "<>"
-    assert attacks.best_constant(labels, DATASET, 2) == "0="
-    equality = tasks()["equality"]
-    found = attacks.solved_by([attacks.best_copy(equality, DATASET, 1), "0="], equality, DATASET).mean(1)
-    assert found[0] >= found[1] > 0
-
-
-def test_a_constant_longer_than_the_list_is_found() -> None:
-    random = tasks()["random"]
-    shares = attacks.solved_by([attacks.best_constant(random, DATASET, 3), "1"], random, DATASET).mean(1)
-    assert shares[0] > shares[1]
 
 
 def test_completions_longer_than_a_program_may_be_solve_nothing() -> None:

@@ -34,7 +34,6 @@ COMMANDS = {
         "sample equality -n 2": "=",
         "config show quick": "name: quick",
         "plan quick": "2 CPU cores",
-        "fuzz --programs 1000 --seed 1": "1,000",
     },
     "model": {"complete 12+3=": "verdict"},
     "figures": {"figure table2_instructions --output .": "table2_instructions.md"},
@@ -42,15 +41,14 @@ COMMANDS = {
 }
 """Commands by extra, with a part of what they print."""
 MODULES = {
-    "train": ("train.launch", "train.loop", "train.engine", "checks.kills"),
+    "train": ("train.launch", "train.loop", "train.engine"),
     "serve": ("serve.completions", "explore.application"),
     "llm": ("llm.submit", "llm.score"),
     "model": ("experiments.experiment", "evaluate.results", "pages.model", "pages.hub"),
-    "figures": ("pages.dataset", "docgen.readme", "study.comparison", "study.drawing", "study.results"),
+    "figures": ("pages.dataset", "study.comparison", "study.drawing", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""
 ARGUMENTS = {
-    "bench": "vm",
     "card": "laptop --completions completions.parquet",
     "complete": "12+3=",
     "config": "show quick",
@@ -59,7 +57,6 @@ ARGUMENTS = {
     "manifest": "dataset",
     "plan": "quick",
     "push": "laptop --to me/it",
-    "readme": "results",
     "report": "dataset",
     "sample": "equality",
     "states": "equality --output states.parquet",
@@ -158,8 +155,7 @@ def test_an_extra_has_the_packages_of_its_commands(execute, extra) -> None:
 
 
 def test_a_missing_package_is_one_line_with_the_extra(execute) -> None:
-    # Without a finished run, readme imports nothing.
-    commands = [name for name, entry in ENTRIES.items() if entry.extra and name != "readme"]
+    commands = [name for name, entry in ENTRIES.items() if entry.extra]
     code = f"""
 import sys
 from cadmus.cli.main import main

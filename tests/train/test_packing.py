@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.checks import kills
 from cadmus.programs import Programs
+from cadmus.templates.random import random_programs
 from cadmus.train.labels import NO_TARGET
 from cadmus.train.packing import pack, pack_batch
 
@@ -34,7 +34,7 @@ def test_packing_rejects_a_program_longer_than_a_row():
 
 
 def test_packing_fills_the_rows():
-    programs = kills.random_programs(256, 6, 30)
+    programs = random_programs(256, 6, 30)
     assert pack_batch(programs, np.ones(256), 64).fill > 0.97
     assert pack_batch(programs, np.ones(256), 128).fill > 0.95
 
@@ -68,7 +68,7 @@ def test_a_packed_batch_holds_each_program_once(strings):
 
 
 def test_labels_are_packed_with_their_instructions():
-    programs = kills.random_programs(50, 1, 20)
+    programs = random_programs(50, 1, 20)
     labels = np.stack([np.arange(len(programs.data)), np.arange(len(programs.data)) + 7], 1)
     packed = pack_batch(programs, np.ones(50), 32, labels)
     starts = programs.offsets[:-1]

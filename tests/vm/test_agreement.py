@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.checks import fuzz
 from cadmus.programs import Programs
 from cadmus.vm import compiled, reference
+from dev import fuzz
 
 
 def assert_agreement(expected: dict[str, reference.Result]) -> None:

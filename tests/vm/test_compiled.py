@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.checks import fuzz
 from cadmus.errors import InputError
 from cadmus.programs import Programs
 from cadmus.vm import compiled, reference
 from cadmus.vm.reference import Number, Sequence
+from dev import fuzz
 
 
 def test_execute_describes_the_top_output() -> None:

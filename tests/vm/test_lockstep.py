@@ -5,9 +5,9 @@ import random
 import pytest
 
 from cadmus import isa
-from cadmus.checks import fuzz
 from cadmus.programs import Programs
 from cadmus.vm import compiled, lockstep, reference
+from dev import fuzz
 
 
 def assert_agreement(programs: list[str]) -> None:

@@ -1,1 +1,0 @@
-"""Long checks of Cadmus itself: compiled VM against reference VM, killed training runs."""

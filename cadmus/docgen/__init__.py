@@ -1,1 +1,0 @@
-"""Documents generated from code and results: references and the README's results."""

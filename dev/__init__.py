@@ -1,0 +1,15 @@
+"""The workshop: what only maintainers run. It is in the source distribution, not in the wheel.
+
+=========================  ==================================================================================
+``python -m dev.bench``    speed of one part on this machine; docs/results/bench_NAME.json
+``python -m dev.fuzz``     the two VMs against each other on random programs
+``python -m dev.kills``    the workflow, killed at random moments, against an undisturbed run
+``python -m dev.inputs``   commands on damaged configs, files and arguments
+``python -m dev.attack``   policies that fool the grade of a question
+``python -m dev.docs``     the generated parts of the documents
+``make gpu-check``         everything that needs a GPU (:mod:`dev.gpu_check`)
+``make slurm-test``        the workflow on a SLURM cluster of this machine (:mod:`dev.slurm`)
+``make notebook``          the outputs of docs/notebook.ipynb
+``python -m dev.walk``     seconds of the README's commands in an empty clone
+=========================  ==================================================================================
+"""

@@ -1,0 +1,44 @@
+"""Measure the speed of one part of Cadmus.
+
+vm         instructions per second of the compiled and the reference VM
+templates  true programs per second of each template
+batches    preparation of the batches of a training on 80.2M programs (--programs)
+train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
+decode     greedy completion against `generate` of transformers (--model)
+start      start-up of the command line
+
+python -m dev.bench vm --output docs/results/bench_vm.json
+"""
+
+import inspect
+from pathlib import Path
+
+from dev import measure
+from dev.bench import data, decoding, training
+
+BENCHMARKS = {
+    "vm": data.vm,
+    "templates": data.templates,
+    "batches": data.batches,
+    "train": training.train,
+    "decode": decoding.decode,
+    "start": data.start,
+}
+
+
+def main() -> None:
+    options = measure.parser(__doc__)
+    options.add_argument("name", choices=BENCHMARKS, metavar="NAME")
+    options.add_argument("--config", type=Path, help="config file")
+    options.add_argument("--model", type=Path, help="model directory, the shipped one by default")
+    options.add_argument("--programs", type=int, help="number of programs")
+    given = vars(options.parse_args())
+    function = BENCHMARKS[given["name"]]
+    arguments = {
+        name: given[name] for name in inspect.signature(function).parameters if given[name] is not None
+    }
+    measure.report(function(**arguments), given["output"])
+
+
+if __name__ == "__main__":
+    main()

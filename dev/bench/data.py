@@ -1,0 +1,153 @@
+"""Speed of everything but models: VMs, samplers, batches, start-up."""
+
+import statistics
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.config import Dataset, Train
+from cadmus.dataset.sampler import Sampler
+from cadmus.programs import Programs, Samples, offsets_of
+from cadmus.templates import TEMPLATES
+from cadmus.templates.random import random_programs
+from cadmus.tools import progress
+from cadmus.train.loader import Loader
+from cadmus.vm import compiled, reference
+from dev.bench import flat
+from dev.measure import Facts, median_seconds, seconds_of
+
+DIGITS, ARITHMETIC, COMPARISONS = "0123456789", "+-*/%xn", "<>="
+PROGRAM_LENGTH = 33
+PROGRAMS = 100_000
+CANDIDATES = 65_536
+"""Candidates in a batch, as many as the samplers draw at a time."""
+TEMPLATE_PROGRAMS = 50_000
+"""True programs requested from each template."""
+REPEATS = 5
+TRAINING_SET = 80_200_000
+"""Programs of the paper's training set; 4 to 38 instructions have its mean length."""
+DISTINCT = 1_000_000
+"""Distinct programs of the training set, which repeats them."""
+BATCH, ROW_LENGTH, BATCHES = 1024, 96, 200
+PROCESSES = {
+    "python": ("-c", "pass"),
+    "import": ("-c", "import cadmus"),
+    "help": ("-m", "cadmus", "--help"),
+    "run": ("-m", "cadmus", "run", "34+7="),
+}
+"""Arguments of Python; ``python`` does nothing."""
+STARTS = 15
+
+
+def vm() -> Facts:
+    """Measure both VMs on one core, on the same programs; compilation is not included.
+
+    The reference VM runs the first hundredth of the programs. ``number`` and ``mixture`` count instructions
+    per second: programs uniform over digits, arithmetic and comparisons, or over all instructions but the
+    end. ``candidates`` counts programs per second: two expressions of five instructions and a comparator.
+    """
+    half = (DIGITS, DIGITS, ARITHMETIC, DIGITS, ARITHMETIC, DIGITS, DIGITS, DIGITS, ARITHMETIC, ARITHMETIC)
+    number = _uniform([DIGITS + ARITHMETIC + COMPARISONS] * PROGRAM_LENGTH, PROGRAMS)
+    mixture = _uniform(["".join(isa.BY_SYMBOL).replace(isa.END, "")] * PROGRAM_LENGTH, PROGRAMS)
+    candidates = _uniform([*half, COMPARISONS], CANDIDATES)
+    facts = {
+        "program_length": PROGRAM_LENGTH,
+        "repeats": REPEATS,
+        "candidates": CANDIDATES,
+        "candidates_true_share": round(float(compiled.verdicts(candidates).mean()), 3),
+    }
+    rows = {
+        "number": {"programs": PROGRAMS, **_vm_rates(number, PROGRAM_LENGTH)},
+        "mixture": {"programs": PROGRAMS, **_vm_rates(mixture, PROGRAM_LENGTH)},
+        "candidates": _vm_rates(candidates, 1),
+    }
+    return flat(facts, rows)
+
+
+def _uniform(symbols: list[str], count: int) -> Programs:
+    """Return ``count`` programs whose instruction k is uniform over ``symbols[k]``."""
+    rng = np.random.default_rng(0)
+    columns = [
+        np.frombuffer(choices.encode("ascii"), np.uint8)[rng.integers(len(choices), size=count)]
+        for choices in symbols
+    ]
+    return Programs(np.stack(columns, axis=1).ravel(), np.arange(count + 1, dtype=np.int64) * len(symbols))
+
+
+def _vm_rates(many: Programs, units: int) -> Facts:
+    """Return the rates of both VMs, in ``units`` per program, and their ratio."""
+    few = many.take(np.arange(len(many) // 100))
+    texts = few.to_strings()
+    compiled.verdicts(few)
+    seconds = median_seconds(
+        {"compiled": lambda: compiled.verdicts(many), "reference": lambda: list(map(reference.run, texts))},
+        REPEATS,
+    )
+    fast, slow = units * len(many) / seconds["compiled"], units * len(few) / seconds["reference"]
+    return {
+        "compiled_per_second": round(fast),
+        "reference_per_second": round(slow),
+        "ratio": round(fast / slow, 1),
+    }
+
+
+def templates() -> Facts:
+    """Measure the true programs per second of each template on one core, medians over shards.
+
+    Programs count if they were executed and kept: true, of the training split and no duplicates.
+    """
+    rows: dict[str, Facts] = {}
+    for template in progress("templates", TEMPLATES, unit="template"):
+        # The first call prepares what a process needs once.
+        Sampler(Dataset(), 0, template, "train", 0).sample(1)
+        kept, sampled = [], []
+        for shard in range(1, REPEATS + 1):
+            sampler = Sampler(Dataset(), 0, template, "train", shard)
+            seconds = seconds_of(partial(sampler.sample, TEMPLATE_PROGRAMS))
+            kept.append((sampler.counts.kept + sampler.counts.surplus) / seconds)
+            sampled.append(sampler.counts.sampled / seconds)
+        rows[template] = {
+            "kept_per_second": round(statistics.median(kept)),
+            "candidates_per_second": round(statistics.median(sampled)),
+        }
+    return flat({"programs": TEMPLATE_PROGRAMS, "repeats": REPEATS}, rows)
+
+
+def batches(programs: int = TRAINING_SET) -> Facts:
+    """Measure the preparation of batches; the first of an epoch includes the permutation of the epoch.
+
+    Args:
+        programs: programs of the training set; each takes 40 bytes of memory.
+    """
+    block = random_programs(min(programs, DISTINCT), 4, 38)
+    copies = -(-programs // DISTINCT)
+    offsets = offsets_of(np.tile(block.lengths, copies)[:programs])
+    repeated = Programs(np.tile(block.data, copies)[: offsets[-1]], offsets)
+    training_set = Samples(repeated, np.full(programs, 3, np.uint8))
+    # The first call compiles the packing.
+    Loader(training_set, 0, Train(steps=1, batch_size=BATCH), ROW_LENGTH).load(0)
+    loader = Loader(training_set, 1, Train(steps=1, batch_size=BATCH), ROW_LENGTH)
+    first, *seconds = [
+        seconds_of(partial(loader.load, step)) for step in progress("batches", range(BATCHES + 1))
+    ]
+    return {
+        "programs": programs,
+        "batch": BATCH,
+        "repeats": BATCHES,
+        "milliseconds": round(1000 * statistics.median(seconds), 3),
+        "longest_milliseconds": round(1000 * max(seconds), 3),
+        "epoch_seconds": round(first, 2),
+    }
+
+
+def start() -> Facts:
+    """Measure the wall-clock seconds of :data:`PROCESSES`."""
+    actions = {
+        name: partial(subprocess.run, [sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+        for name, arguments in PROCESSES.items()
+    }
+    rows = {name: {"seconds": round(taken, 3)} for name, taken in median_seconds(actions, STARTS).items()}
+    return flat({"repeats": STARTS}, rows)

@@ -1,0 +1,259 @@
+"""Speed of a training step: ``cadmus train``, its alternatives, and ``transformers``.
+
+One process trains on the same true programs of all templates in several ways:
+
+* ``cadmus`` as ``cadmus train``: packed rows, DeepSpeed;
+* ``written_out_64``, ``fused_64``, … eager attention or SDPA, rows of 64 or 128 tokens, no DeepSpeed; on a
+  GPU also with compiled blocks;
+* ``transformers_fp32``, … GPT-NeoX of transformers, bf16 by autocast.
+
+On a CPU the ways take turns; a GPU holds one of them at a time. A way that fails, for example out of memory,
+prints one line and has no row. Padding does not count as tokens; ``fill`` is the fraction of tokens that are
+not padding.
+"""
+
+import gc
+import statistics
+import sys
+import textwrap
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from cadmus.model.gpt import attend_eager, attend_sdpa
+from torch import Tensor
+from torch.nn import functional as F
+
+from cadmus import config as configs
+from cadmus.dataset.sampler import sample
+from cadmus.model.export import transformers_config
+from cadmus.model.flops import causal_pairs, parameter_count, training_flops
+from cadmus.model.gpt import GPT
+from cadmus.programs import Programs, stack
+from cadmus.templates import TEMPLATES
+from cadmus.tools import progress
+from cadmus.train import engine
+from cadmus.train.labels import NO_TARGET
+from cadmus.train.packing import PackedBatch, pack_batch
+from dev.bench import flat
+from dev.measure import Facts, seconds_of
+
+SIZES = configs.Model(layers=4, width=320, heads=5, mlp=1280)
+"""5M parameters."""
+PROGRAMS = 256
+ROW_LENGTHS = (64, 128)
+REPEATS = 15
+MATMUL, PRODUCTS = 1024, 50
+"""Size of the matrices whose product measures the peak rate of the machine, and products per step."""
+NEEDED = ("products", "cadmus")
+"""The benchmark fails without these."""
+Step = Callable[[], object]
+Way = tuple[PackedBatch, Callable[[], Step]]
+"""The programs of a step, and a function that builds the model and returns the step."""
+
+
+def forms(device: torch.device) -> dict[str, Callable[[configs.Model], GPT]]:
+    """Return models with each implementation of attention for a device."""
+    attends = {"written_out": attend_eager, "fused": attend_sdpa}
+    made = {name: partial(GPT, attend=attend) for name, attend in attends.items()}
+    if device.type == "cpu":
+        return made
+    return made | {f"{name}_compiled": partial(_compiled, attend) for name, attend in attends.items()}
+
+
+def _compiled(attend: Any, sizes: configs.Model) -> GPT:
+    model = GPT(sizes, attend)
+    model.compile_blocks()
+    return model
+
+
+def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
+    """Measure steps; FLOPs are those of the model for the tokens of the programs.
+
+    Args:
+        config: of the model and the templates; by default :data:`SIZES` and the default templates.
+        programs: per step.
+    """
+    run = configs.load_config(config) if config else None
+    sizes, dataset = (run.model, run.dataset) if run else (SIZES, configs.Dataset())
+    drawn = _programs(dataset, programs)
+    longest = int(drawn.lengths.max()) + 1
+    device = engine.start_process()
+    try:
+        given = engine.with_precision(configs.Train(recipe="paper", steps=1, batch_size=programs), device)
+        dtype = torch.bfloat16 if given.precision == "bf16" else torch.float32
+        rows = {length: pack_batch(drawn, np.ones(programs), max(length, longest)) for length in ROW_LENGTHS}
+        packed = rows[ROW_LENGTHS[0]]
+        ways: dict[str, Way] = {"cadmus": (packed, partial(_engine_step, sizes, device, packed, given))}
+        for length, batch in rows.items():
+            for name, form in forms(device).items():
+                ways[f"{name}_{length}"] = batch, partial(_step, form, sizes, device, batch, dtype)
+        for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
+            step = partial(_transformers_step, sizes, device, packed, kind == "bf16")
+            ways[f"transformers_{kind}"] = packed, step
+        products, product_flops = _products(device, dtype)
+        starts = {"products": lambda: products} | {name: start for name, (_, start) in ways.items()}
+        seconds = _seconds(starts, device)
+    finally:
+        engine.stop_process()
+    lengths = drawn.lengths + 1
+    flops = training_flops(sizes, float(lengths.sum()), float(causal_pairs(lengths).sum()))
+    rate, peak = flops / seconds["cadmus"], product_flops / seconds["products"]
+    facts: Facts = {
+        "parameters": parameter_count(sizes),
+        "programs": programs,
+        "tokens": packed.token_count,
+        "repeats": REPEATS,
+        "threads": torch.get_num_threads(),
+        "bits": 8 * dtype.itemsize,
+        "matmul_gflop_per_second": round(peak / 1e9),
+        "cadmus_gflop_per_second": round(rate / 1e9),
+        "cadmus_share_of_matmul": round(rate / peak, 3),
+    }
+    for other in ("transformers_fp32", "transformers_bf16"):
+        if other in seconds:
+            facts[f"cadmus_over_{other}"] = round(seconds[other] / seconds["cadmus"], 2)
+    table = {
+        name: {
+            "tokens_per_second": round(batch.token_count / seconds[name]),
+            "programs_per_second": round(programs / seconds[name]),
+            "fill": round(batch.token_count / batch.tokens.numel(), 3),
+        }
+        for name, (batch, _) in ways.items()
+        if name in seconds
+    }
+    return flat(facts, table)
+
+
+def _programs(dataset: configs.Dataset, count: int) -> Programs:
+    """Return ``count`` true programs, the same number of each template, shuffled."""
+    each = -(-count // len(TEMPLATES))
+    drawn = [sample(dataset, 0, template, "train", 0, each).programs for template in TEMPLATES]
+    return stack(drawn).take(np.random.default_rng(0).permutation(each * len(TEMPLATES))[:count])
+
+
+def _loss(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=NO_TARGET)
+
+
+def _inputs(batch: PackedBatch, device: torch.device) -> list[Tensor]:
+    return [tensor.to(device) for tensor in (batch.tokens, batch.positions, batch.segments, batch.targets)]
+
+
+def _engine_step(
+    sizes: configs.Model, device: torch.device, batch: PackedBatch, train: configs.Train
+) -> Step:
+    """Return a step through DeepSpeed, as in ``cadmus train``."""
+    started = engine.initialize(GPT(sizes), train, 1)
+    *given, targets = _inputs(batch, device)
+
+    def step() -> None:
+        started.backward(_loss(started(*given), targets))
+        started.step()
+
+    return step
+
+
+def _step(
+    form: Callable[[configs.Model], GPT],
+    sizes: configs.Model,
+    device: torch.device,
+    batch: PackedBatch,
+    dtype: torch.dtype,
+) -> Step:
+    model = form(sizes).to(device, dtype)
+    return _plain_step(model, model.parameters(), _inputs(batch, device))
+
+
+def _transformers_step(
+    sizes: configs.Model, device: torch.device, batch: PackedBatch, autocast: bool
+) -> Step:
+    """Return a step of GPT-NeoX, which does not mask the other programs of a row."""
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**transformers_config(sizes))).to(device)
+
+    def logits(tokens: Tensor, *_: Tensor) -> Tensor:
+        with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+            return model(input_ids=tokens).logits
+
+    return _plain_step(logits, model.parameters(), _inputs(batch, device))
+
+
+def _plain_step(logits: Callable[..., Tensor], parameters: Any, inputs: list[Tensor]) -> Step:
+    optimizer = torch.optim.AdamW(parameters, 1e-4, fused=True)
+    *given, targets = inputs
+
+    def step() -> None:
+        _loss(logits(*given), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _products(device: torch.device, dtype: torch.dtype) -> tuple[Step, float]:
+    """Return a step of matrix products, in the precision of a training, and its FLOPs."""
+    size = MATMUL if device.type == "cpu" else 8 * MATMUL
+    a, b = torch.randn(2, size, size, device=device).to(dtype)
+
+    def step() -> None:
+        for _ in range(PRODUCTS):
+            torch.matmul(a, b)
+
+    return step, PRODUCTS * 2.0 * size**3
+
+
+def _seconds(starts: dict[str, Callable[[], Step]], device: torch.device) -> dict[str, float]:
+    """Return the median seconds of a step of each way that does not fail."""
+    groups = {"all ways": list(starts)} if device.type == "cpu" else {name: [name] for name in starts}
+    taken: dict[str, list[float]] = {}
+    for title, names in groups.items():
+        # No other variable keeps a step, so dropping it frees its memory.
+        steps = {name: step for name in names if (step := _attempt(name, starts[name])) is not None}
+        for repeat in progress(title, range(REPEATS + 1), unit="repeats"):
+            for name in list(steps):
+                seconds = _attempt(name, partial(_time, steps[name], device))
+                if seconds is None:
+                    del steps[name]
+                    taken.pop(name, None)
+                    _free_memory()
+                elif repeat:
+                    taken.setdefault(name, []).append(seconds)
+        steps.clear()
+        _free_memory()
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def _time(step: Step, device: torch.device) -> float:
+    """Return the seconds of a step that follows one like it, as in a training."""
+
+    def whole() -> None:
+        step()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    whole()
+    return seconds_of(whole)
+
+
+def _attempt(name: str, action: Callable[[], Any]) -> Any:
+    """Return the result of an action; if it fails, print one line and return None."""
+    try:
+        return action()
+    except (RuntimeError, ImportError) as error:
+        # Out-of-memory errors are RuntimeErrors.
+        reason = textwrap.shorten(str(error), 200) or type(error).__name__
+    if name in NEEDED:
+        raise SystemExit(f"bench train: {name}: {reason}; if memory is short, reduce --programs")
+    print(f"bench train: {name}: {reason}", file=sys.stderr)
+    return None
+
+
+def _free_memory() -> None:
+    # DeepSpeed's engine is in a reference cycle.
+    gc.collect()
+    torch.cuda.empty_cache()

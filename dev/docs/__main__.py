@@ -1,0 +1,41 @@
+"""Write the generated parts of the documents of this checkout.
+
+config                 config/README.md, the JSON schema, and the questions in docs/grading.md
+run RESULTS            docs/results/NAME and the README, from a finished run
+study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
+record RESULTS CHANGE  a row of the speed record in docs/speedrun.md, from a study with one variant
+
+python -m dev.docs run results/laptop
+python -m dev.docs study results/recipe/study.parquet
+python -m dev.docs record results/speedrun/study.parquet "squared ReLU"
+"""
+
+import argparse
+from pathlib import Path
+
+from cadmus.store import write_text
+from dev.docs import config, readme, speedrun, study
+from dev.measure import ROOT
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    kinds.add_parser("config")
+    for kind in ("run", "study", "record"):
+        kinds.add_parser(kind).add_argument("results", type=Path)
+    kinds.choices["record"].add_argument("change", help="what is new since the last record")
+    given = parser.parse_args()
+    if given.kind == "config":
+        for path, text in config.documents(ROOT).items():
+            write_text(path, text)
+    elif given.kind == "run":
+        readme.publish(given.results, ROOT)
+    elif given.kind == "study":
+        study.publish(given.results, ROOT)
+    else:
+        speedrun.add_record(given.results, given.change, ROOT)
+
+
+if __name__ == "__main__":
+    main()

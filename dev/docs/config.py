@@ -1,0 +1,136 @@
+"""Generate the config's JSON schema, ``config/README.md`` and the questions in ``docs/grading.md``."""
+
+import inspect
+import json
+import types
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from cadmus.config import RECIPES, Config
+from cadmus.config.study import STUDY, Study
+from cadmus.evaluate.questions import definitions
+from cadmus.tables import markdown
+from dev.docs import with_generated
+
+BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+"""pydantic's names of bounds, which it keeps for fields with a validator, and those of JSON Schema."""
+HEADINGS = ["question", "the prompt ends", "a verified completion solves it if"]
+EXTENDS_MEANING = "config to extend: name of a file in config/, or a path relative to this file"
+
+
+def schema() -> str:
+    """Return the JSON schema of a config file, for editors and other tools."""
+    described = Config.model_json_schema()
+    # Resolved on loading, so not a field.
+    described["properties"]["extends"] = {
+        "description": EXTENDS_MEANING,
+        "title": "Extends",
+        "type": "string",
+    }
+    of_study = Study.model_json_schema()
+    described["$defs"] |= of_study.pop("$defs", {})
+    described["properties"][STUDY] = of_study
+    required = described.pop("required")
+    described["anyOf"] = [{"required": required}, {"required": ["extends", "name"]}]
+    standard = json.loads(
+        json.dumps(described),
+        object_pairs_hook=lambda pairs: {BOUNDS.get(name, name): value for name, value in pairs},
+    )
+    return json.dumps(standard, indent=1) + "\n"
+
+
+def documents(root: Path) -> dict[Path, str]:
+    """Return the generated files of a checkout and their contents."""
+    readme, grading = root / "config/README.md", root / "docs/grading.md"
+    return {
+        root / "workflow/schemas/config.schema.json": schema(),
+        readme: with_generated(readme, tables(root)),
+        grading: with_generated(grading, markdown(HEADINGS, definitions())),
+    }
+
+
+def tables(root: Path) -> str:
+    """Return the configs of a checkout and one table per section."""
+    config = root / "config"
+    paths = [*sorted(config.glob("*.yaml")), *sorted(config.glob("studies/*.yaml"))]
+    names = [path.relative_to(config).as_posix() for path in paths]
+    files = [[f"[{name}]({name})", _purpose(path)] for name, path in zip(names, paths, strict=True)]
+    parts = [markdown(["file", "for"], files)]
+    _describe("", Config, parts)
+    _describe(STUDY, Study, parts)
+    names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
+    rows = [
+        [f"`{name}`", *(f"`{json.dumps(recipe.get(name))}`" for recipe in RECIPES.values())] for name in names
+    ]
+    parts.append("## Recipes\n\nDefaults of each `train.recipe`:\n")
+    parts.append(markdown(["field", *(f"`{name}`" for name in RECIPES)], rows))
+    return "\n".join(parts)
+
+
+def _purpose(path: Path) -> str:
+    """Return the first comment of a config file that is not for the editor."""
+    comments = (line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# "))
+    return next((text for text in comments if not text.startswith("yaml-language-server")), "")
+
+
+def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:
+    rows, below = [], []
+    for name, field in section.model_fields.items():
+        place = f"{path}.{name}" if path else name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            below.append((place, field.annotation))
+        else:
+            meaning = " ".join((field.description or "").split())
+            rows.append([f"`{name}`", _type(field), _default(field), meaning])
+            values = _values(field.annotation)
+            if isinstance(values, type) and issubclass(values, BaseModel):
+                below.append((f"{place}.NAME", values))
+    parts.append(f"## `{path}`\n" if path else "## Top level\n")
+    parts.append(inspect.cleandoc(section.__doc__ or "") + "\n")
+    if rows:
+        parts.append(markdown(["field", "type", "default", "meaning"], rows))
+    for place, annotation in below:
+        _describe(place, annotation, parts)
+
+
+def _values(annotation: Any) -> Any:
+    """Return the type of the values of a mapping; None for another type."""
+    return get_args(annotation)[-1] if get_origin(annotation) is dict else None
+
+
+def _type(field: FieldInfo) -> str:
+    bounds = [
+        f"{sign} {getattr(item, attribute)}"
+        for item in field.metadata
+        for attribute, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+        if getattr(item, attribute, None) is not None
+    ]
+    return ", ".join([_name(field.annotation), *bounds])
+
+
+def _name(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _name(arguments[0])
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(_name, arguments))
+    if origin is list:
+        return f"list of {_name(arguments[0])}"
+    if origin is dict:
+        values = get_origin(arguments[-1]) or arguments[-1]
+        return {dict: "mappings by name", Annotated: "lists by name"}.get(values, "sections by name")
+    return {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}[
+        annotation
+    ]
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "required"
+    return f"`{json.dumps(field.default)}`"

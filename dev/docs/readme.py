@@ -1,0 +1,168 @@
+"""The published results of a run: its files in ``docs/results``, its page of the site, and the README."""
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+
+from cadmus import store
+from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.regions import REGIONS
+from cadmus.evaluate.results import best_baseline
+from cadmus.experiments import figures
+from cadmus.figures import table3_accuracy
+from cadmus.figures.tables import best_accuracy
+from cadmus.tables import markdown
+from dev.docs import with_generated
+from dev.measure import Facts
+
+SOLVED = (
+    "*Solved* programs are true and answer the question; the gap is to the best baseline. "
+    "[What counts as solved](docs/grading.md) defines both."
+)
+TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
+"""In the order of the page of a run."""
+FIGURES = (
+    "comparison_grid",
+    "probe_final_block",
+    "probe_layers",
+    "accuracy_by_distance",
+    "accuracy_by_length",
+    "logit_lens",
+    "patching",
+    "pass_at_k",
+)
+"""Figures of every run; each is published with the data drawn in it."""
+FILES = (
+    *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
+    *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
+)
+OPTIONAL = (
+    *(
+        f"figures/{name}{suffix}"
+        for name in ("accuracy_by_compute", "output_tokens")
+        for suffix in (".png", ".csv")
+    ),
+    "figures/training_curve.png",
+)
+"""Files that a run may lack. The data of the training curve have a row per step and are left out."""
+SUMMARY = {
+    "less_greater": "order two expressions",
+    "advanced_sequences": "sort, filter, map and fold sequences",
+    "complete_algorithm": "write a function from examples",
+}
+"""Rows of the README: questions of Table 3, and what they ask."""
+
+
+def publish(results: Path, root: Path) -> None:
+    """Copy the results of a finished run to ``docs/results`` and show them in the README."""
+    results = results.resolve()
+    if missing := [name for name in FILES if not (results / name).is_file()]:
+        raise SystemExit(f"{results}: the run is not finished, {missing[0]} is missing")
+    target = root / "docs/results" / results.name
+    target.mkdir(parents=True, exist_ok=True)
+    # Output tokens without a large language model are only reported numbers.
+    asked = (results / "experiments/llm.parquet").is_file()
+    for name in (*FILES, *OPTIONAL):
+        copy = target / Path(name).name
+        if (results / name).is_file() and (asked or "output_tokens" not in name):
+            shutil.copyfile(results / name, copy)
+        else:
+            copy.unlink(missing_ok=True)
+    store.write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
+    store.write_text(root / "README.md", with_results(target, root))
+
+
+def _provenance(results: Path) -> Facts:
+    model = store.read_json(results / "model/meta.json", "model")
+    _, noted = store.read_parquet(results / "experiments/completions.parquet", "results")
+    return {
+        "name": results.name,
+        **{name: noted[name] for name in ("config_digest", "model_digest")},
+        "commit": noted[store.HEADER]["commit"],
+        **{name: model[name] for name in ("parameters", "steps", "programs", "tokens")},
+        "training_seconds": round(model["seconds"], 1),
+        "cores": model["cores"],
+    }
+
+
+def with_results(published: Path, root: Path) -> str:
+    """Return the text of the README with the results in ``published``."""
+    place = published.relative_to(root).as_posix()
+    end = (
+        f"[All questions and figures]({place}). [What counts as solved](docs/grading.md); "
+        "the paper does not say what its accuracies count."
+    )
+    image = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
+    parts = [
+        *_below(published),
+        _summary(published),
+        f"{_origin(published)} {end}",
+        image,
+        _grid(published),
+    ]
+    return with_generated(root / "README.md", "\n\n".join(parts))
+
+
+def _below(published: Path) -> list[str]:
+    """Return the sentence on questions below the best baseline, if there are any."""
+    sentence = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
+    return [sentence] if sentence else []
+
+
+def _summary(published: Path) -> str:
+    """Return the rows of the README with their best baseline and the paper's accuracy."""
+    table = pl.read_csv(published / "table3_accuracy.csv")
+    lines = []
+    for question, title in SUMMARY.items():
+        found = table.filter(question=question)
+        (model,) = found.filter(policy="model", metric="solved").to_dicts()
+        accuracy = as_text(model["accuracy"], model["low"], model["high"])
+        for fits in found.filter(policy="model", metric="fits")["accuracy"].drop_nulls():
+            accuracy += f"; {percent(fits)} fit the examples"
+        lines.append([title, accuracy, best_accuracy(best_baseline(found)), percent(model["paper"])])
+    return markdown(["Task", "Solved", "Best baseline", "Paper, 280M parameters"], lines).rstrip()
+
+
+def _grid(published: Path) -> str:
+    """Return the text below the comparison grid."""
+    table = pl.read_csv(published / "grid_regions.csv").drop_nulls("accuracy")
+    accuracies = (
+        f"{percent(row['accuracy'])} ({percent(row['baseline'])}) {REGIONS[row['region']]}"
+        # Always answering `=` solves all of the diagonal, and nothing else outside.
+        for row in table.filter(pl.col("region") != "diagonal").to_dicts()
+    )
+    return (
+        "Yellow is right; the dashed square is the training range. Right comparators, with the best baseline "
+        f"in brackets: {'; '.join(accuracies)}."
+    )
+
+
+def results_page(published: Path, root: Path) -> str:
+    """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
+    place = published.relative_to(root).as_posix()
+    parts = [f"# The run {published.name}", _origin(published), *_below(published), SOLVED]
+    for name in TABLES:
+        table = (published / f"{name}.md").read_text(encoding="utf-8").strip()
+        parts += [figures()[name].caption, table]
+    for name, figure in figures().items():
+        if (published / f"{name}.png").is_file():
+            words = name.replace("_", " ")
+            image = f"![The {words} of the run {published.name}]({place}/{name}.png)"
+            has_data = (published / f"{name}.csv").is_file()
+            link = f" [Data]({place}/{name}.csv)." if has_data else ""
+            parts += [f"## {words.capitalize()}", image, f"{figure.caption}{link}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _origin(published: Path) -> str:
+    """Return a sentence with the config, commit and size of a run."""
+    run = json.loads((published / "run.json").read_text(encoding="utf-8"))
+    return (
+        f"Run `{run['name']}` ([config](config/{run['name']}.yaml), digest `{run['config_digest']}`, "
+        f"commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
+        f"trained on {run['programs']:,} programs ({run['tokens']:,} tokens) "
+        f"in {run['steps']:,} steps and {run['training_seconds'] / 60:.1f} minutes "
+        f"on {run['cores']} CPU cores."
+    )

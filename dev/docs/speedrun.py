@@ -1,0 +1,117 @@
+"""The speed record: the FLOPs of a training that reaches a fixed accuracy on the validation split."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.questions import title
+from cadmus.evaluate.seeds import mean_interval, programs_error
+from cadmus.store import write_text
+from cadmus.study.results import read
+from cadmus.tables import escape, markdown
+from dev.docs import with_generated
+
+TARGET = 0.97
+"""Mean next-token accuracy of the questions to reach, over the seeds."""
+SEEDS = 3
+"""Fewest seeds of a record."""
+QUESTIONS = (
+    "basic_math",
+    "equality_comparator",
+    "less_greater",
+    "subroutines",
+    "basic_sequences",
+    "advanced_sequences",
+    "apply_labels",
+    "complete_algorithm",
+)
+"""One of each template whose next token is determined: all but random."""
+COLUMNS = {
+    "date": pl.String,
+    "commit": pl.String,
+    "change": pl.String,
+    "seeds": pl.Int64,
+    "flops": pl.Float64,
+    "seconds": pl.Float64,
+    "next_token": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "baseline": pl.Float64,
+    "reached": pl.Boolean,
+    **dict.fromkeys(QUESTIONS, pl.Float64),
+}
+"""Columns of the records; the last are the means of each question."""
+PAGE = "docs/speedrun.md"
+RECORDS = "docs/results/speedrun.csv"
+
+
+def add_record(results: Path, change: str, root: Path) -> None:
+    """Add a row to the records of a checkout and write their page.
+
+    Args:
+        results: those of a study with one variant, on the validation split.
+        change: what is new since the last row.
+        root: the checkout.
+    """
+    study = read(results)
+    asked = study.rows.filter(metric="next_token").filter(pl.col("template").is_in(QUESTIONS))
+    by_seed = asked.group_by("seed").agg(pl.col("value").mean(), pl.len(), pl.col("flops", "seconds").first())
+    if len(by_seed) < SEEDS or set(by_seed["len"]) != {len(QUESTIONS)}:
+        raise SystemExit(f"{results}: a record has one variant, {len(QUESTIONS)} questions and {SEEDS} seeds")
+    of_questions = asked.group_by("template").agg(pl.col("value").mean(), pl.col("n").min())
+    errors = (programs_error(accuracy, n) / len(QUESTIONS) for _, accuracy, n in of_questions.iter_rows())
+    mean, low, high = mean_interval(by_seed["value"].to_numpy(), *errors)
+    row = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": study.commit,
+        "change": change,
+        "seeds": len(by_seed),
+        # Of one training, means over the seeds.
+        "flops": by_seed["flops"].mean(),
+        "seconds": by_seed["seconds"].mean(),
+        "next_token": mean,
+        # The 95% interval over seeds and programs.
+        "low": low,
+        "high": high,
+        "baseline": asked["baseline"].mean(),
+        "reached": mean >= TARGET,
+        **dict(of_questions.select("template", "value").iter_rows()),
+    }
+    path = root / RECORDS
+    records = pl.DataFrame([row], COLUMNS)
+    if path.exists():
+        records = pl.concat([pl.read_csv(path, schema_overrides=COLUMNS), records])
+    write_text(path, records.write_csv())
+    write_text(root / PAGE, with_generated(root / PAGE, tables(records.to_dicts())))
+
+
+def tables(rows: list[dict[str, Any]]) -> str:
+    """Return the records, the oldest first, and the accuracy of each question."""
+    table = markdown(
+        ["date", "commit", "change", "seeds", "FLOPs", "minutes", "next token", "best baseline", "target"],
+        [
+            [
+                escape(str(row["date"])),
+                escape(str(row["commit"])[:7]),
+                escape(row["change"]),
+                f"{row['seeds']}",
+                f"{row['flops']:.2g}",
+                f"{row['seconds'] / 60:.0f}",
+                as_text(row["next_token"], row["low"], row["high"]),
+                percent(row["baseline"]),
+                "reached" if row["reached"] else "missed",
+            ]
+            for row in rows
+        ],
+    )
+    by_question = markdown(
+        ["commit", *map(title, QUESTIONS)],
+        [
+            [escape(str(row["commit"])[:7]), *(f"{100 * row[question]:.1f}" for question in QUESTIONS)]
+            for row in rows
+        ],
+    )
+    return f"{table}\nBy question, in percent:\n\n{by_question}"

@@ -1,0 +1,164 @@
+"""The published results of a study, and the part of its page in docs/findings that is written from them."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import polars as pl
+
+from cadmus.config.study import HELD_OUT_LOSS, LOSSES
+from cadmus.evaluate.questions import title
+from cadmus.store import write_text
+from cadmus.study import COMPARISON, LAW, LAW_FIGURE
+from cadmus.study.comparison import compare
+from cadmus.study.drawing import write_all
+from cadmus.study.results import Results, read
+from cadmus.tables import escape, markdown
+from dev.docs import BEGIN, END, with_generated
+
+_FILE = "study.parquet"
+
+
+def publish(results: Path, root: Path) -> None:
+    """Write the results of a study to docs/results/studies/NAME and into its page, docs/findings/NAME.md.
+
+    A new page begins with the question of the study.
+    """
+    study = read(results)
+    if study.missing:
+        raise SystemExit(f"{results}: {len(study.missing)} runs are missing; finish the study first")
+    page = root / f"docs/findings/{study.name}.md"
+    text = None if page.is_file() else f"# {escape(study.question)}\n\n{BEGIN}\n{END}\n"
+    directory = root / "docs/results/studies" / study.name
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = Path(folder)
+        write_all(results, drawn)
+        block = with_generated(page, _block(study, drawn), text)
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(results, directory / _FILE)
+        for name in _published(study):
+            shutil.copyfile(drawn / name, directory / Path(name).name)
+    write_text(page, block)
+
+
+def _published(study: Results) -> list[str]:
+    figures = [*study.factors, *([LAW_FIGURE] if study.law_flops else [])]
+    tables = [COMPARISON, *([LAW] if study.law_flops else [])]
+    return [*tables, *(f"figures/{figure}{suffix}" for figure in figures for suffix in (".png", ".csv"))]
+
+
+def _block(study: Results, drawn: Path) -> str:
+    """Return the part of the page that is written from the results and from the tables in ``drawn``."""
+    files = f"../results/studies/{study.name}"
+    runs = study.rows.unique(["variant", "seed"], maintain_order=True)
+    trainings = study.rows.unique("directory")
+    seeds = runs["seed"].n_unique()
+    parts = []
+    if study.law_flops:
+        parts += [
+            f"![Scaling law]({files}/{LAW_FIGURE}.png)\n",
+            _law_text(pl.read_csv(drawn / LAW), study, files),
+        ]
+    for factor in study.factors:
+        parts.append(f"![All metrics by {escape(factor)}]({files}/{factor}.png)\n")
+    parts += [f"{_caption(study, seeds)}\n", summary(study)]
+    hours = trainings["seconds"].sum() / 3600
+    parts.append(
+        f"{len(trainings)} trainings, {trainings['flops'].sum():.2g} FLOPs, {hours:.2g} h of training; "
+        f"commit {escape(study.commit[:7])}. Files: [study.parquet]({files}/{_FILE}), "
+        f"[comparison.csv]({files}/{Path(COMPARISON).name}). To repeat it:\n\n"
+        "```sh\n"
+        f"snakemake --cores all --configfile config/studies/{study.name}.yaml\n"
+        f"python -m dev.docs study results/{study.name}/study.parquet\n"
+        "```\n"
+    )
+    return "\n".join(parts)
+
+
+def _caption(study: Results, seeds: int) -> str:
+    losses = [name for name in study.compare if name in LOSSES]
+    shown = _metric(study).replace("_", " ")
+    loss = ""
+    if losses:
+        of = "test programs" if losses[0] == HELD_OUT_LOSS else "the last tenth of the steps"
+        loss = f" {losses[0].replace('_', ' ')} of {of} in nats,"
+    return (
+        f"Means over {seeds} seeds:{loss} {shown} in percent. {escape(study.base)} has its mean, the others "
+        "the difference to it over the same seeds, in percentage points. ± is the half-width of the 95% "
+        "interval, over seeds and test programs for accuracies and over seeds for losses. Bold: the interval "
+        "excludes 0; of many such cells, up to one in twenty does by chance."
+    )
+
+
+def _metric(study: Results) -> str:
+    """Return the first accuracy that is compared."""
+    return next((name for name in study.compare if name not in LOSSES), study.compare[0])
+
+
+def summary(study: Results) -> str:
+    """Return the comparison in one Markdown table: a row per variant, a column per loss and question."""
+    compared = compare(study)
+    losses = compared.filter(pl.col("metric").is_in(LOSSES) & (pl.col("metric") != "loss"))
+    shown = pl.concat([losses, compared.filter(metric=_metric(study))])
+    columns = shown.select("metric", "template").unique(maintain_order=True).rows()
+    titles = [metric.replace("_", " ") if metric in LOSSES else title(name) for metric, name in columns]
+    rows = []
+    for variant in shown["variant"].unique(maintain_order=True):
+        cells = {(row["metric"], row["template"]): row for row in shown.filter(variant=variant).to_dicts()}
+        rows.append([escape(variant), *(_cell(cells.get(column)) for column in columns)])
+    baselines = {(row["metric"], row["template"]): row["baseline"] for row in shown.to_dicts()}
+    rows.append(
+        [
+            "best baseline",
+            *("" if baselines[column] is None else f"{100 * baselines[column]:.1f}" for column in columns),
+        ]
+    )
+    return markdown(["", *map(escape, titles)], rows)
+
+
+def _cell(row: dict[str, object] | None) -> str:
+    if row is None:
+        return "–"
+    is_loss = row["metric"] in LOSSES
+    scale, digits = (1, 4) if is_loss else (100, 1)
+    is_base = row["difference"] is None
+    prefix = "" if is_base else "difference_"
+    mean, low, high = (
+        row[name] for name in ("mean" if is_base else "difference", f"{prefix}low", f"{prefix}high")
+    )
+    assert isinstance(mean, float)
+    text = f"{scale * mean:{'' if is_base else '+'}.{digits}f}"
+    if not isinstance(low, float) or not isinstance(high, float):
+        return text
+    text += f" ± {max(scale * (high - low) / 2, 0.1**digits):.{digits}f}"
+    return f"**{text}**" if not is_base and low * high > 0 else text
+
+
+def _law_text(table: pl.DataFrame, study: Results, files: str) -> str:
+    """Return the law as a formula, and a table of the optimal size for each number of FLOPs."""
+    rows = {name: (value, low, high) for name, value, low, high in table.iter_rows()}
+    fits = {name: f"{value:.3g}" for name, (value, _, _) in rows.items()}
+    formula = "loss = {E} + {A} / N^{alpha} + {B} / D^{beta}".format_map(fits)
+
+    def cell(name: str, amount: float, digits: int | None) -> str:
+        parts = (
+            f"{float(f'{value:.2g}'):,.0f}" if digits is None else f"{value:.{digits}f}"
+            for value in rows[f"{name} at {amount:.2g}"]
+        )
+        return "{} [{}, {}]".format(*parts)
+
+    optimal = [
+        [
+            f"{amount:.2g}",
+            cell("parameters", amount, None),
+            cell("programs", amount, None),
+            cell("loss", amount, 3),
+        ]
+        for amount in study.law_flops
+    ]
+    exponent, low, high = rows["exponent"]
+    return (
+        f"With N parameters and D programs, `{formula}`. The optimal N grows as FLOPs to the power of "
+        f"{exponent:.2f} [{low:.2f}, {high:.2f}] ([all coefficients]({files}/{Path(LAW).name})).\n\n"
+        + markdown(["FLOPs", "optimal parameters", "programs", "loss in nats"], optimal)
+    )

@@ -1,0 +1,232 @@
+r"""Compare the two VMs on random and mutated programs.
+
+Programs are uniformly random, number programs, programs with definitions and calls, programs that exhaust the
+call budget, and mutated candidates of the templates. They come in chunks: the seed and the number of a chunk
+determine its programs, whatever the number of processes. Most programs are short: they reach as much as long
+ones and cost the reference VM, which takes nearly all of the time, less. At the first disagreement the tool
+prints the program, the shortest form that still disagrees and both results, and exits with 1.
+
+python -m dev.fuzz --programs 10000000 --seed 1
+"""
+
+import argparse
+import gc
+import multiprocessing
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.config import Dataset
+from cadmus.programs import Programs, offsets_of
+from cadmus.templates import TEMPLATES, Draw
+from cadmus.tools import cores, progress, seed_of
+from cadmus.vm import compiled, lockstep, reference
+from cadmus.vm.reference import Result, show
+
+CHUNK = 50_000
+"""Programs per chunk; a change gives every seed other programs."""
+
+ALL = "".join(isa.BY_SYMBOL)
+RUNNING = ALL.replace(isa.END, "")
+NUMBERS = "".join(symbol for symbol in RUNNING if lockstep.ALLOWED[ord(symbol)])
+_INSIDE = RUNNING.replace("\\", "").replace(";", "")
+# Weighted so that programs build sequences, and calls find a subroutine and values on the stack.
+_BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
+_VALUES = [*"01237tZ", "92:", "05:", "u", "3I", "4I1:", "u7bZ3:b1b", "2I5I:", "tt*t*t*t*"]
+_TOP = _INSIDE + 2 * _BUILDING + "fghFGmwl" * 2 + "mwl" * 2
+_BODY = _INSIDE + _BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
+
+
+class Disagreement(NamedTuple):
+    """A program on which the VMs differ, and the shortest found by deleting instructions from it."""
+
+    chunk: int
+    program: str
+    shortest: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--programs", type=int, default=1_000_000, help="number of programs")
+    parser.add_argument("--seed", type=int, default=0, help="of the programs")
+    parser.add_argument("--jobs", type=int, default=cores(), help="number of processes")
+    given = parser.parse_args()
+    start = time.perf_counter()
+    found = fuzz(given.programs, given.seed, given.jobs)
+    if found is not None:
+        print(f"the VMs disagree on a program of chunk {found.chunk} of seed {given.seed}:")
+        print(f"  program    {found.program}")
+        print(f"  shortest   {found.shortest}")
+        print(f"  reference  {_shown(reference.run(found.shortest))}")
+        print(f"  compiled   {_shown(run_compiled([found.shortest])[0])}")
+        sys.exit(1)
+    seconds = time.perf_counter() - start
+    rate = f"{seconds:.1f} s, {given.programs / seconds:,.0f} programs/s"
+    print(f"the VMs agree on {given.programs:,} programs of seed {given.seed}: {rate}")
+
+
+def _shown(result: Result) -> str:
+    return f"{' '.join(map(show, result.outputs)) or 'nothing'}, {'true' if result.true else 'false'}"
+
+
+def fuzz(programs: int, seed: int, jobs: int) -> Disagreement | None:
+    """Run programs on both VMs; return the disagreement in the first chunk that has one, or None."""
+    counts = [min(CHUNK, programs - start) for start in range(0, programs, CHUNK)]
+    tasks = [(seed, chunk, count) for chunk, count in enumerate(counts)]
+    # Without reference cycles, collecting them wastes a tenth of the time.
+    with (
+        multiprocessing.get_context("spawn").Pool(min(jobs, len(tasks)), gc.disable) as pool,
+        progress("fuzz", total=programs, unit="program") as bar,
+    ):
+        for count, disagreement in zip(counts, pool.imap(try_chunk, tasks), strict=True):
+            if disagreement is not None:
+                return disagreement
+            bar.update(count)
+    return None
+
+
+def try_chunk(task: tuple[int, int, int]) -> Disagreement | None:
+    """Compare the VMs on the first programs of a chunk: (seed, chunk, number of programs)."""
+    seed, chunk, count = task
+    try:
+        programs = programs_of(seed, chunk)[:count]
+        for program, result in zip(programs, run_compiled(programs), strict=True):
+            if reference.run(program) != result:
+                shortest = shrink(program, lambda text: reference.run(text) != run_compiled([text])[0])
+                return Disagreement(chunk, program, shortest)
+        return None
+    except Exception as error:
+        raise RuntimeError(f"a VM fails on a program of chunk {chunk} of seed {seed}") from error
+
+
+def run_compiled(programs: list[str]) -> list[Result]:
+    """Run programs on the compiled VM; the results are comparable with those of the reference VM.
+
+    A number is a pair of integers and a sequence a tuple of pairs, so values of two types are never equal.
+    """
+    batch = Programs.from_strings(programs)
+    return list(map(Result, compiled.outputs(batch), compiled.verdicts(batch).tolist()))
+
+
+def shrink(program: str, fails: Callable[[str], bool]) -> str:
+    """Delete pieces of ``program``, from halves to single instructions, as long as it still fails.
+
+    Returns:
+        A failing program that no longer fails without any one of its instructions.
+    """
+    size = max(len(program) // 2, 1)
+    while True:
+        before, start = program, 0
+        while start < len(program):
+            shorter = program[:start] + program[start + size :]
+            if fails(shorter):
+                program = shorter
+            else:
+                start += size
+        if size > 1:
+            size //= 2
+        elif program == before:
+            return program
+
+
+def programs_of(seed: int, chunk: int) -> list[str]:
+    """Return the :data:`CHUNK` programs of a chunk."""
+    numbers = np.random.default_rng(seed_of("fuzz", seed, chunk))
+    rng = random.Random(seed_of("fuzz", seed, chunk, "python"))
+    programs = [
+        *_texts(numbers, RUNNING, _lengths(numbers, CHUNK // 10)),
+        *_on_values(numbers, rng, CHUNK // 5),
+        *_texts(numbers, ALL, _lengths(numbers, CHUNK // 20)),
+        *_texts(numbers, NUMBERS + "0123456789", _lengths(numbers, CHUNK // 5)),
+        *_with_definitions(numbers, CHUNK * 3 // 10),
+        *_spending(rng, CHUNK // 5_000),
+    ]
+    programs += _mutated(numbers, rng, CHUNK - len(programs))
+    # Every prefix of a chunk contains all kinds.
+    rng.shuffle(programs)
+    return programs
+
+
+def _lengths(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Draw lengths, mostly up to 12, one in 50 up to 80."""
+    return rng.integers(0, np.where(rng.random(n) < 0.02, 81, 13))
+
+
+def _texts(rng: np.random.Generator, symbols: str, lengths: np.ndarray) -> list[str]:
+    """Draw programs uniformly from ``symbols``, which may repeat a symbol."""
+    offsets = offsets_of(lengths)
+    alphabet = np.frombuffer(symbols.encode("ascii"), np.uint8)
+    return Programs(alphabet[rng.integers(len(alphabet), size=offsets[-1])], offsets).to_strings()
+
+
+def _on_values(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
+    """Draw uniform programs after one to four values."""
+    texts = _texts(numbers, RUNNING, numbers.integers(1, 9, n))
+    return ["".join(rng.choices(_VALUES, k=rng.choice((1, 2, 3, 4)))) + program for program in texts]
+
+
+def _with_definitions(rng: np.random.Generator, n: int) -> list[str]:
+    """Draw programs of one to three definitions, mixed with a top level that calls them."""
+    top = iter(_texts(rng, _TOP, rng.integers(0, 9, 2 * n)))
+    bodies = iter(_texts(rng, _BODY, rng.integers(0, 8, 3 * n)))
+    programs = []
+    counts, places = rng.integers(1, 4, n), rng.integers(0, 4, n)
+    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
+        pieces = [f"\\{next(bodies)};" for _ in range(count)]
+        pieces.insert(place, next(top))
+        programs.append("".join(pieces) + next(top))
+    return programs
+
+
+def _spending(rng: random.Random, n: int) -> list[str]:
+    """Draw nested calls that exhaust depth and budget at any point of a body.
+
+    A few suffice: each takes the reference VM as long as a hundred others.
+    """
+    calls = ["f_3", "g_1", "ER", "9Im_2", "3I0l_1", "5Iw_", "f", "E", "5F"]
+    programs = []
+    for _ in range(n):
+        bodies = (
+            "".join(rng.choices([*calls, "~" * rng.randint(0, 300)], k=rng.randint(1, 5))) for _ in range(2)
+        )
+        top = "".join(rng.choices("5I1fgFm", k=rng.randint(0, 8)))
+        programs.append("".join(f"\\{body};" for body in bodies) + top + "9I5mf")
+    return programs
+
+
+def _mutated(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
+    """Mutate candidates of the templates: delete, insert, replace, swap and double pieces."""
+    draw = Draw(numbers, Dataset())
+    share = -(-n // (4 * len(TEMPLATES)))
+    originals = [
+        program for template in TEMPLATES.values() for program in template(draw, share).programs.to_strings()
+    ]
+    return [_mutate(rng, rng.choice(originals)) for _ in range(n)]
+
+
+def _mutate(rng: random.Random, program: str) -> str:
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        start, middle, stop = sorted(int(rng.random() * (len(program) + 1)) for _ in range(3))
+        before, after = program[:start], program[stop:]
+        first, second = program[start:middle], program[middle:stop]
+        edit = rng.random()
+        if edit < 0.2:
+            program = before + second + after
+        elif edit < 0.4:
+            program = before + first + "".join(rng.choices(ALL, k=rng.choice((1, 1, 2, 4)))) + second + after
+        elif edit < 0.6:
+            program = program[:start] + rng.choice(ALL) + program[start + 1 :]
+        elif edit < 0.8:
+            program = before + second + first + after
+        else:
+            program = before + first + first + second + after
+    return program
+
+
+if __name__ == "__main__":
+    main()

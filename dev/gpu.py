@@ -1,0 +1,106 @@
+"""Tests that need a GPU, a part of ``make gpu-check``: attention, training and inference against the CPU."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from cadmus import config
+from cadmus.model.gpt import GPT, attend_eager
+from cadmus.model.inference import Cadmus
+from cadmus.templates.random import random_programs
+from cadmus.train.labels import NO_TARGET
+from cadmus.train.packing import PackedBatch, pack_batch
+from dev.bench.training import forms
+from tests.train.runs import assert_close_model, go_back, losses, run_config
+from tests.train.test_golden_losses import GOLDEN, RUNS
+
+if not torch.cuda.is_available():
+    pytest.exit("needs a GPU", returncode=2)
+
+GPU = torch.device("cuda")
+SIZES = config.Model(layers=2, width=128, heads=2, mlp=512)
+BF16_NOISE = 0.02
+"""Relative difference of logits and gradients between bf16 and fp32."""
+FP32_NOISE = 2e-3
+"""Absolute difference of losses between CPU and GPU after ten steps in fp32."""
+RESUMED_NOISE = 5e-4
+"""Absolute difference of losses between two bf16 runs on one GPU, whose sums have no fixed order."""
+
+
+@pytest.fixture(scope="module", params=[64, 96, 128])
+def batch(request: pytest.FixtureRequest) -> PackedBatch:
+    """Packed programs in rows of several lengths."""
+    programs = random_programs(100, 4, 60)
+    return pack_batch(programs, np.ones(len(programs)), request.param)
+
+
+def logits_and_gradients(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:
+    """Return the logits of all targets and the gradients of matrices; gradients of vectors are noisier."""
+    device = model.embed_in.weight.device
+    inputs = [tensor.to(device) for tensor in (batch.tokens, batch.positions, batch.segments)]
+    targets = batch.targets.to(device)
+    logits = model(*inputs).float()[targets != NO_TARGET]
+    torch.nn.functional.cross_entropy(logits, targets[targets != NO_TARGET]).backward()
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.ndim > 1]
+    return [logits, *gradients]
+
+
+@pytest.mark.parametrize("name", forms(GPU))
+def test_attention_implementations_match_eager(name: str, batch: PackedBatch) -> None:
+    torch.manual_seed(0)
+    expected = logits_and_gradients(GPT(SIZES, attend_eager).to(GPU), batch)
+    torch.manual_seed(0)
+    model = forms(GPU)[name](SIZES).to(GPU, torch.bfloat16)
+    for found, right in zip(logits_and_gradients(model, batch), expected, strict=True):
+        assert (found.float() - right).norm() < BF16_NOISE * right.norm()
+
+
+def train(directory: Path, **settings) -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / "config.yaml").write_text(yaml.safe_dump(run_config(**settings)))
+    # DeepSpeed needs its own process.
+    subprocess.run([sys.executable, "-m", "tests.train.worker", directory], check=True, timeout=300)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_losses_match_the_cpu(tmp_path: Path, run: str) -> None:
+    train(tmp_path, **RUNS[run])
+    np.testing.assert_allclose(losses(tmp_path), json.loads(GOLDEN.read_text())[run], rtol=0, atol=FP32_NOISE)
+
+
+@pytest.mark.parametrize("recipe", ["paper", "fast"])
+def test_bf16_training_resumes(tmp_path: Path, recipe: str) -> None:
+    train(tmp_path / "whole", recipe=recipe)
+    train(tmp_path / "parts", recipe=recipe)
+    before = losses(tmp_path / "parts")
+    go_back(tmp_path / "parts", 5)
+    train(tmp_path / "parts", recipe=recipe)
+    assert losses(tmp_path / "parts")[:5] == before[:5]
+    np.testing.assert_allclose(
+        losses(tmp_path / "parts"), losses(tmp_path / "whole"), rtol=0, atol=RESUMED_NOISE
+    )
+    assert_close_model(tmp_path / "parts", tmp_path / "whole", 5e-3)
+
+
+def test_the_shipped_model_matches_the_cpu() -> None:
+    prompts = ["62*4+54*4-", "34+7", "12+0", "tb9b:", "\\9+;"] * 20
+    on_cpu, on_gpu = Cadmus.load(), Cadmus.load(device="cuda")
+    np.testing.assert_allclose(on_gpu.next_logits(prompts), on_cpu.next_logits(prompts), atol=1e-2)
+    completions = [model.complete(prompts)[0].to_strings() for model in (on_cpu, on_gpu)]
+    assert list(completions[0]) == list(completions[1])
+
+
+def test_the_training_benchmark_measures_every_variant(tmp_path: Path) -> None:
+    output = tmp_path / "bench.json"
+    options = ["--config=tests/tiny.yaml", "--programs=36", f"--output={output}"]
+    subprocess.run([sys.executable, "-m", "dev.bench", "train", *options], check=True)
+    measured = json.loads(output.read_text())
+    for name in forms(GPU):
+        assert measured[f"{name}_64_programs_per_second"] > 0
+        assert measured[f"{name}_128_programs_per_second"] > 0

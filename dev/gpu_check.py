@@ -1,0 +1,355 @@
+"""Check and measure Cadmus on the GPUs of this machine (`make gpu-check`).
+
+This takes ten minutes on one GPU. Each part starts processes with a time limit; if one fails, the others
+still run. Prints one verdict per line and writes all measurements to ``gpu_check.json``. With ``--ranks N``,
+runs the parts that need N GPUs: the same training with one rank and with N, over NCCL.
+
+The training parts also run on CPUs, where tests/dev/test_gpu_check.py tests them.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from cadmus import config
+from cadmus.dataset.manifest import write_manifest
+from cadmus.dataset.shards import plan, write_shard
+from cadmus.model.flops import training_flops
+from cadmus.store import commit, versions, write_text
+from dev.measure import ROOT, Facts, kill_tree
+
+STEPS = 60
+WARMUP = 20
+"""First steps, not measured: they compile kernels and allocate memory."""
+PROFILED = 3
+"""Steps under the profiler, after the measured ones."""
+LOSS_NOISE = 0.02
+"""Maximum difference of bf16 losses between one rank and several, in nats."""
+ACCURACY_NOISE = 0.005
+"""Maximum difference of the in-distribution grid accuracy from the published one."""
+SECONDS = 240
+"""Time limit of a process."""
+
+Part = Callable[[Path, int], tuple[Facts, str]]
+"""Called with an empty directory and the number of ranks; returns facts and a verdict or raises Failed."""
+
+
+class Failed(Exception):
+    """Failure of a part, with its verdict and the output of its process."""
+
+
+def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
+    """Record the installed software and the GPUs."""
+    from cadmus.train import engine
+
+    # In a process of its own: this one must not hold a GPU.
+    names = (
+        "import torch; print(*map(torch.cuda.get_device_name, range(torch.cuda.device_count())), sep='\\n')"
+    )
+    gpus = _run([sys.executable, "-c", names]).splitlines()
+    driver = _run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).split("\n")[0]
+    facts = {
+        "gpus": gpus,
+        "driver": driver,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+        "missing_for_compiler": engine.missing_for_compiler(),
+        "versions": versions(),
+    }
+    if facts["missing_for_compiler"]:
+        raise Failed(f"{facts['missing_for_compiler']}: nothing will be compiled")
+    return facts, f"{len(gpus)} x {gpus[0]}, driver {driver}, torch {facts['versions']['torch']}"
+
+
+def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
+    """Check attention, training, resuming and inference against the CPU."""
+    last = _run([sys.executable, "-m", "pytest", "-q", "dev/gpu.py"], 600).splitlines()[-1]
+    return {"tests": last}, last
+
+
+def steps(directory: Path, ranks: int, path: Path = ROOT / "config/h200.yaml") -> tuple[Facts, str]:
+    """Measure training steps of the ``h200`` model on random programs, eager and compiled."""
+    facts = {}
+    for compiled in (False, True):
+        name = "compiled" if compiled else "eager"
+        facts[name] = train_steps(directory / name, path, ranks, compiled)
+    eager, compiled_ms = facts["eager"]["ms_per_step"], facts["compiled"]["ms_per_step"]
+    waits = facts["compiled"]["synchronizations_per_step"]
+    verdict = (
+        f"{compiled_ms:.1f} ms a step compiled, {eager:.1f} eager; "
+        f"{facts['compiled']['tokens_per_second']:,.0f} tokens/s, "
+        f"{facts['compiled']['tflops_per_gpu']:.0f} TFLOPS per GPU; {waits:.1f} waits a step; "
+        f"checkpoint {facts['compiled']['checkpoint_seconds']:.1f} s"
+    )
+    return facts, verdict
+
+
+def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Facts:
+    """Train :data:`STEPS` steps in ``ranks`` processes; return the measurements of the first."""
+    directory.mkdir(parents=True)
+    values = yaml.safe_load(path.read_text())
+    changes = {"steps": STEPS, "ranks": ranks, "compile": compiled, "checkpoint_every": STEPS}
+    # The programs are random ones, which ask nothing.
+    values["train"] = {**values["train"], **changes, "verdict": {"fraction": 0}}
+    values["train"]["batch_size"] -= values["train"]["batch_size"] % ranks
+    (directory / "config.yaml").write_text(yaml.safe_dump(values))
+    rank = [sys.executable, "-m", "dev.gpu_check", "--train", str(directory)]
+    launch = f"import sys; from cadmus.train.launch import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
+    _run([sys.executable, "-c", launch])
+    facts: Facts = json.loads((directory / "facts.json").read_text())
+    return facts
+
+
+def train_and_measure(directory: Path) -> None:
+    """Train as one of the ranks of :func:`train_steps`."""
+    from cadmus.programs import Samples
+    from cadmus.templates.random import random_programs
+    from cadmus.train import checkpoint, loop
+    from cadmus.train.paths import RunPaths
+
+    run = config.load_config(directory / "config.yaml")
+    programs = random_programs(50_000, 4, 38)
+    measured: Facts = {}
+    save, train_step = checkpoint.save, loop.Training.train_step
+    profiler = torch.profiler.profile()
+
+    def timed_save(*arguments: Any) -> None:
+        start = time.perf_counter()
+        save(*arguments)
+        measured["checkpoint_seconds"] = time.perf_counter() - start
+
+    def profiled_step(training: Any, stop: bool) -> Any:
+        left = STEPS - training.step
+        if left == PROFILED:
+            profiler.start()
+        done = train_step(training, stop)
+        if left == 1:
+            profiler.stop()
+        return done
+
+    checkpoint.save, loop.Training.train_step = timed_save, profiled_step
+    loop.train(
+        run,
+        lambda templates: [Samples(programs, programs.lengths)],
+        "gpu-check",
+        RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl"),
+    )
+    if os.environ["RANK"] == "0":
+        measured["ranks"] = int(os.environ["WORLD_SIZE"])
+        (directory / "facts.json").write_text(json.dumps(_facts(run, directory, profiler, measured)))
+
+
+def _facts(run: config.Config, directory: Path, profiler: Any, measured: Facts) -> Facts:
+    records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    clean = records[WARMUP : STEPS - PROFILED]
+    seconds = statistics.median(after["seconds"] - before["seconds"] for before, after in pairwise(clean))
+    tokens = statistics.median(after["tokens"] - before["tokens"] for before, after in pairwise(clean))
+    events = {event.key: event.count / PROFILED for event in profiler.key_averages()}
+    return {
+        **measured,
+        "ms_per_step": 1000 * seconds,
+        "tokens_per_second": tokens / seconds,
+        # Without attention, a small fraction in programs this short.
+        "tflops_per_gpu": training_flops(run.model, tokens, 0) / seconds / measured["ranks"] / 1e12,
+        "kernels_per_step": sum(
+            count
+            for name, count in events.items()
+            if name.startswith(("cudaLaunch", "cuLaunch")) and "HostFunc" not in name
+        ),
+        # The profiler itself synchronizes the device when it stops.
+        "synchronizations_per_step": sum(
+            events.get(name, 0) for name in ("cudaStreamSynchronize", "cudaEventSynchronize")
+        ),
+        "scalar_reads_per_step": events.get("aten::_local_scalar_dense", 0),
+        "loss": records[-1]["loss"],
+        "gpu_gib": torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0,
+    }
+
+
+def bench_h200(directory: Path, ranks: int) -> tuple[Facts, str]:
+    """Measure training implementations on the ``h200`` model."""
+    return _bench(directory, "h200", 512)
+
+
+def bench_paper(directory: Path, ranks: int) -> tuple[Facts, str]:
+    """Measure training implementations on the ``paper`` model."""
+    return _bench(directory, "paper", 256)
+
+
+def _bench(directory: Path, name: str, programs: int) -> tuple[Facts, str]:
+    output = directory / "bench.json"
+    command = [sys.executable, "-m", "dev.bench", "train", f"--config=config/{name}.yaml"]
+    _run([*command, f"--programs={programs}", f"--output={output}"])
+    facts = json.loads(output.read_text())
+    suffix = "_tokens_per_second"
+    rates = {key.removesuffix(suffix): facts[key] for key in facts if key.endswith(suffix)}
+    fastest = max(rates, key=rates.__getitem__)
+    verdict = (
+        f"{rates['cadmus']:,} tokens/s through DeepSpeed, fastest of all: {fastest} {rates[fastest]:,}; "
+        f"{facts['cadmus_share_of_matmul']:.0%} of the rate of matrix products"
+    )
+    return facts, verdict
+
+
+def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
+    """Check the grid accuracy of the shipped model against the published one."""
+    import polars as pl
+
+    start = time.perf_counter()
+    output = directory / "grid.parquet"
+    command = ["evaluate", "grid", "--model", "models/laptop", "--output", str(output)]
+    _run([sys.executable, "-m", "cadmus", *command])
+    seconds = time.perf_counter() - start
+    published = pl.read_csv(ROOT / "docs/results/laptop/comparison_grid.csv")
+    accuracies = [
+        of["correct"].sum() / of["programs"].sum()
+        for of in (table.filter(pl.col("in_distribution")) for table in (pl.read_parquet(output), published))
+    ]
+    facts = {"seconds": seconds, "accuracy": accuracies[0], "published_accuracy": accuracies[1]}
+    verdict = f"{accuracies[0]:.2%} right in distribution (published: {accuracies[1]:.2%}) in {seconds:.0f} s"
+    if abs(accuracies[0] - accuracies[1]) > ACCURACY_NOISE:
+        raise Failed(verdict)
+    return facts, verdict
+
+
+def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yaml") -> tuple[Facts, str]:
+    """Check that losses match for one rank, for all ranks, and for all ranks resumed with one."""
+    values = yaml.safe_load(path.read_text())
+    values["train"] = {
+        "recipe": "paper",
+        "steps": STEPS,
+        "batch_size": 32 * ranks,
+        "checkpoint_every": STEPS,
+    }
+    (directory / "config.yaml").write_text(yaml.safe_dump(values))
+    run, dataset = config.load_config(directory / "config.yaml"), directory / "dataset"
+    for shard in plan(run):
+        write_shard(run, dataset, shard.template, shard.split, shard.number)
+    write_manifest(run, dataset)
+
+    def command(name: str, count: int) -> list[str]:
+        files = {"checkpoints": "checkpoints", "output": "model", "metrics": "metrics.jsonl"}
+        options = [f"--{option}={directory / name / file}" for option, file in files.items()]
+        common = [f"--config={directory / 'config.yaml'}", f"--dataset={dataset}", f"--ranks={count}"]
+        return [sys.executable, "-m", "cadmus", "train", *common, *options]
+
+    def losses(name: str, count: int) -> list[float]:
+        _run(command(name, count))
+        lines = (directory / name / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["loss"] for line in lines]
+
+    found = {"one": losses("one", 1), "all": losses("all", ranks)}
+    _interrupt(command("resumed", ranks), directory / "resumed" / "metrics.partial.jsonl")
+    found["all, then one"] = losses("resumed", 1)
+    apart = {
+        name: max(abs(a - b) for a, b in zip(found["one"], other, strict=True))
+        for name, other in found.items()
+    }
+    facts = {"losses": found, "largest_difference": apart}
+    verdict = (
+        f"losses of {ranks} ranks are within {apart['all']:.4f} of one's, "
+        f"resumed by one within {apart['all, then one']:.4f}"
+    )
+    if max(apart.values()) > LOSS_NOISE:
+        raise Failed(verdict)
+    return facts, verdict
+
+
+ONE_GPU = {
+    "environment": environment,
+    "equality": equality,
+    "steps": steps,
+    "bench h200": bench_h200,
+    "bench paper": bench_paper,
+    "grid": grid,
+}
+SEVERAL_GPUS = {"environment": environment, "ranks agree": ranks_agree, "steps": steps}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path("gpu_check.json"), help="JSON file")
+    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="GPUs to check together")
+    parser.add_argument("--train", type=Path, metavar="DIR", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.train:
+        train_and_measure(given.train)
+        return
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count < given.ranks:
+        wanted = "a GPU" if given.ranks == 1 else f"{given.ranks} GPUs"
+        print(f"gpu-check: needs {wanted} that PyTorch can use, found {count}", file=sys.stderr)
+        sys.exit(2)
+    parts = ONE_GPU if given.ranks == 1 else SEVERAL_GPUS
+    sys.exit(0 if check(parts, given.ranks, given.output) else 1)
+
+
+def check(parts: dict[str, Part], ranks: int, output: Path) -> bool:
+    """Run the parts in turn, print each verdict and update the report; return True if all pass."""
+    report: Facts = {"commit": commit(), "ranks": ranks, "parts": {}}
+    for name, part in parts.items():
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
+            try:
+                facts, verdict = part(Path(directory), ranks)
+                result = {"ok": True, "verdict": verdict, **facts}
+            except Failed as error:
+                result = {"ok": False, "verdict": error.args[0], "said": error.args[1:]}
+            except Exception as error:
+                result = {"ok": False, "verdict": f"{type(error).__name__}: {error}"}
+                result["said"] = traceback.format_exc().splitlines()[-50:]
+        report["parts"][name] = {**result, "seconds_taken": round(time.monotonic() - start, 1)}
+        print(f"{'ok' if result['ok'] else 'FAILED':<8}{name:<14}{result['verdict']}", flush=True)
+        write_text(output, json.dumps(report, indent=2) + "\n")
+    return all(result["ok"] for result in report["parts"].values())
+
+
+def _interrupt(command: list[str], metrics: Path) -> None:
+    """Send SIGTERM to a training after its first steps."""
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + SECONDS
+    try:
+        while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+            if time.monotonic() > deadline:
+                raise Failed(f"the interrupted training: no step in {SECONDS} s")
+            time.sleep(0.005)
+        process.terminate()
+        output, _ = process.communicate(timeout=SECONDS)
+    finally:
+        kill_tree(process)
+    if "a checkpoint is saved" not in output:
+        raise Failed(f"the interrupted training: {output.strip().splitlines()[-1:]}")
+
+
+def _run(command: list[str], seconds: float = SECONDS) -> str:
+    """Return the output of a command; if it fails or takes too long, its last line is the verdict."""
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        # Ranks have their own sessions.
+        kill_tree(process)
+        raise Failed(f"{' '.join(command[1:4])}: took longer than {seconds} s") from None
+    if process.returncode:
+        lines = (errors + output).strip().splitlines()
+        told = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-1:]
+        raise Failed(f"{' '.join(command[1:4])}: {'; '.join(told) or process.returncode}", lines[-50:])
+    return output.strip()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,338 @@
+"""Damage the inputs of commands at random: configs, sealed files, arguments.
+
+A mutant is determined by the seed and its number. Its command keeps the promise if it
+
+* exits with 0, or with 2 and one line on standard error that names the damaged file;
+* ends in time, prints no traceback, and leaves no temporary file and, after exit code 2, nothing else.
+
+A config or an argument may be valid in another way. A sealed file may not: after exit code 0 the result must
+be that of the undamaged file.
+
+python -m dev.inputs --mutants 10000 --seed 1
+python -m dev.inputs --seed 1 --first 1234 --mutants 1
+"""
+
+import argparse
+import io
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import yaml
+
+from cadmus.cli.main import cadmus, main
+from cadmus.config import load_config
+from cadmus.dataset.shards import plan, write_shard
+from cadmus.model.export import save_export
+from cadmus.model.gpt import GPT
+from cadmus.store import digest_of
+from cadmus.tools import progress
+from dev.measure import ROOT
+
+SECONDS = 120
+"""Limit of a command, which takes a few seconds on valid inputs."""
+CONFIG = f"""\
+extends: {ROOT}/tests/tiny.yaml
+name: demo
+dataset: {{validation: 20, test: 24, values: {{low: -9, high: 9}}}}
+model: {{layers: 1, width: 16, heads: 2, mlp: 16}}
+evaluate:
+  completions: {{programs: 20}}
+  grid: {{low: -11, high: 11, programs_per_pixel: 1}}
+"""
+STUDY = """\
+extends: config.yaml
+name: demo_study
+study:
+  question: Tied?
+  variants: {base: {}, tied: {model: {tied: true}}}
+  seeds: [0, 1]
+"""
+GRID = "evaluate grid --model model --config config.yaml --output out.parquet"
+COMPLETIONS = "evaluate completions --model model --dataset dataset --config config.yaml --output out.parquet"
+COMPLETE = "complete 34+ --model model --json"
+CONFIGS = {
+    "config.yaml": (
+        "config show config.yaml --json",
+        "plan config.yaml",
+        "sample equality -n 2 --json --config config.yaml",
+        "states subroutines -n 3 --config config.yaml --output out.parquet",
+        "shard new --config config.yaml --template equality --split test --number 0",
+        GRID,
+    ),
+    "study.yaml": ("config show study.yaml", "study runs study.yaml --results studies"),
+}
+SEALED = {
+    "dataset/manifest.json": (COMPLETIONS, "report dataset"),
+    "dataset/*/equality-0000.parquet": (COMPLETIONS, "report dataset"),
+    "model/meta.json": (COMPLETE, GRID),
+    "model/model.safetensors": (COMPLETE, GRID),
+    "grid.parquet": ("figure comparison_grid --output drawn --results grid.parquet",),
+    "completions.parquet": ("figure table3_accuracy --output drawn --results completions.parquet",),
+}
+OTHER = ("run 34+7= --trace", "run u1b2b --json", "isa --json", "figure table2_instructions --output drawn")
+"""More commands whose arguments are changed."""
+VALUES = (
+    *("null", "true", "0", "-1", "2.5", "1" + "0" * 400, ".nan", ".inf", "''", "../up", "a" * 100_000, "[]"),
+    *('"é\\u202e\\e[31m"', "{x: null}", "{a: 1, a: 2}", "{? [a, b] : 1}", "&a [*a]", "2020-99-99", "'"),
+    *("!!python/object/apply:os.system [true]", "[" * 10_000 + "]" * 10_000, "\t- a"),
+)
+"""Text that replaces a value in YAML."""
+WORDS = (
+    *(
+        "",
+        "-",
+        "--",
+        "0",
+        "-1",
+        "1.5",
+        "1e999",
+        "nan",
+        "9" * 30,
+        "9" * 5_000,
+        "٣",
+        "é\u202e\x1b[31m",
+        "\udcff",
+    ),
+    *(".", "..", "no/such/path", "config.yaml", "model", "dataset", "grid.parquet", "a" * 300, "a" * 5_000),
+    *("--help", "--unknown", "--json", "--output", "--seed=-3", "x.parquet"),
+)
+"""Words of a command line; no absolute path, so that a mutant stays in its directory."""
+Files = dict[str, str]
+"""Digest of each file of a directory, by path."""
+
+
+class Mutant(NamedTuple):
+    """A command on a damaged file or, without one, with changed arguments; and how it broke the promise."""
+
+    number: int
+    file: str
+    change: str
+    words: list[str]
+    outcome: str
+    problems: list[str]
+
+
+class Ended(NamedTuple):
+    """How a command ended, and the files that it changed."""
+
+    status: object
+    stdout: str
+    stderr: str
+    changed: Files
+
+
+class Hang(BaseException):
+    """A command takes too long."""
+
+
+def fuzz(directory: Path, seed: int, numbers: range) -> Iterator[Mutant]:
+    """Yield mutants in order; ``directory`` keeps those with problems."""
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg", "NO_COLOR": "1"}
+    valid = directory / "valid"
+    valid.mkdir()
+    with chdir(valid), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        _build()
+    for number in progress("mutants", numbers):
+        work = directory / str(number)
+        shutil.copytree(valid, work)
+        mutant = _mutant(number, random.Random(f"mutant {seed} {number}"), valid, work)
+        if not mutant.problems:
+            shutil.rmtree(work)
+        yield mutant
+
+
+def _build() -> None:
+    """Write small valid inputs of every command to the working directory."""
+    Path("config.yaml").write_text(CONFIG)
+    Path("study.yaml").write_text(STUDY)
+    config = load_config(Path("config.yaml"))
+    for shard in plan(config):
+        write_shard(config, Path("dataset"), shard.template, shard.split, shard.number)
+    save_export(GPT(config.model), config.model, Path("model"), {})
+    for line in ("manifest dataset --config config.yaml", GRID, COMPLETIONS):
+        cadmus.main(line.split(), standalone_mode=False)
+        if "evaluate" in line:
+            Path("out.parquet").rename(f"{line.split()[1]}.parquet")
+
+
+def _mutant(number: int, rng: random.Random, valid: Path, work: Path) -> Mutant:
+    every = sum((*CONFIGS.values(), *SEALED.values()), OTHER)
+    door = rng.choice((CONFIGS, SEALED, {"": every}))
+    pattern = rng.choice(list(door))
+    line = rng.choice(door[pattern])
+    file, words = "", line.split()
+    if pattern:
+        path = rng.choice(sorted(work.glob(pattern)))
+        file = path.relative_to(work).as_posix()
+        change = (change_yaml if door is CONFIGS and rng.random() < 0.8 else change_bytes)(path, rng)
+    else:
+        words = change_arguments(words, rng)
+        change = "arguments"
+    ended = run(words, work)
+    problems = find_problems(file, ended)
+    if door is SEALED and ended.status == 0:
+        undamaged = work.with_name("undamaged")
+        shutil.copytree(valid, undamaged)
+        if ended != run(words, undamaged):
+            problems.append("exits with 0 and another result for a damaged file")
+        shutil.rmtree(undamaged)
+    return Mutant(number, file, change, words, "refused" if ended.status else "valid", problems)
+
+
+def run(words: list[str], work: Path) -> Ended:
+    """Run the command line in this process and the directory ``work``."""
+
+    def hang(*_: object) -> None:
+        raise Hang(f"takes longer than {SECONDS} s")
+
+    before, out, err = files_of(work), io.StringIO(), io.StringIO()
+    sys.argv, sys.stdin = ["cadmus", *words], io.StringIO("34+7=\n")
+    signal.signal(signal.SIGALRM, hang)
+    signal.alarm(SECONDS)
+    status: object = 0
+    try:
+        with chdir(work), redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as error:
+        status = error.code or 0
+    except BaseException:
+        err.write(traceback.format_exc())
+    finally:
+        signal.alarm(0)
+    after = files_of(work)
+    changed = {name: after.get(name, "") for name in before | after if before.get(name) != after.get(name)}
+    return Ended(status, out.getvalue(), err.getvalue(), changed)
+
+
+def find_problems(file: str, ended: Ended) -> list[str]:
+    """Return how a command breaks the promise; ``file`` is the damaged one, if there is one."""
+    lines = [line for line in ended.stderr.splitlines() if line.strip()]
+    if "Traceback" in ended.stderr:
+        return [f"traceback: {lines[-1][:200]}"]
+    if ended.status not in (0, 2):
+        return [f"exit code {ended.status}"]
+    problems = [
+        f"changed {name}"
+        for name in sorted(ended.changed)
+        if ended.status or any(part.startswith(".") for part in name.split("/"))
+    ]
+    # A group without a subcommand prints its help.
+    if ended.status == 0 or "Usage: " in ended.stderr:
+        return problems
+    if len(lines) != 1 or not lines[0].startswith("cadmus: error: "):
+        problems.append(f"does not print one line, an error: {lines[-2:]}")
+    elif not lines[0].isprintable():
+        problems.append(f"prints control characters: {lines[0]!a}")
+    elif file and not any(part in lines[0] for part in (Path(file).name, "dataset", "model")):
+        problems.append(f"does not name {file}: {lines[0][:200]}")
+    return problems
+
+
+def files_of(directory: Path) -> Files:
+    """Return the digest of each file below a directory; PDFs have a date."""
+    return {
+        path.relative_to(directory).as_posix(): "link" if path.is_symlink() else digest_of(path)
+        for path in directory.rglob("*")
+        if (path.is_symlink() or path.is_file()) and path.suffix != ".pdf"
+    }
+
+
+def change_yaml(path: Path, rng: random.Random) -> str:
+    """Change one place of a config; return a description."""
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    parent, key = rng.choice(list(_places(tree)))
+    value = rng.choice(VALUES)
+    edits: dict[str, Callable[[], Any]] = {
+        "replaced": lambda: parent.update({key: "@value@"}),
+        "deleted": lambda: parent.pop(key),
+        "renamed": lambda: parent.update({f"{key}s": parent.pop(key)}),
+        "wrapped": lambda: parent.update({key: [parent[key]]}),
+        "text": lambda: parent.update({key: str(parent[key])}),
+    }
+    edit = rng.choice([*edits, "replaced", "replaced"])
+    edits[edit]()
+    text = yaml.safe_dump(tree, sort_keys=False, default_flow_style=None)
+    path.write_text(text.replace("'@value@'", value), encoding="utf-8")
+    return f"{key}: {edit} {ascii(value)[:60] if edit == 'replaced' else ''}"
+
+
+def _places(tree: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield each mapping in a tree with each of its keys."""
+    for key, value in tree.items() if isinstance(tree, dict) else ():
+        yield tree, key
+        yield from _places(value)
+
+
+def change_bytes(path: Path, rng: random.Random) -> str:
+    """Change the bytes of a file, or what is in its place; return a description."""
+    content = path.read_bytes()
+    place = rng.randrange(len(content))
+    before, after = content[:place], content[place:]
+    edits = {
+        "truncated": before,
+        "flipped": before + bytes([content[place] ^ 1 << rng.randrange(8)]) + after[1:],
+        "inserted": before + rng.randbytes(8) + after,
+        "deleted": before + after[8:],
+        "empty": b"",
+        "twice": content * 2,
+        "zeros": bytes(len(content)),
+        "UTF-16": content.decode("latin-1").encode("utf-16"),
+        "a directory": b"",
+        "a broken link": b"",
+    }
+    edit = rng.choice([*edits, "flipped", "flipped"])
+    path.unlink()
+    if edit == "a directory":
+        path.mkdir()
+    elif edit == "a broken link":
+        path.symlink_to("nowhere")
+    else:
+        path.write_bytes(edits[edit])
+    return f"{edit} at {place}"
+
+
+def change_arguments(words: list[str], rng: random.Random) -> list[str]:
+    """Return other arguments of a command: a word replaced, deleted or inserted, or an option added."""
+    command: click.Command = cadmus
+    for word in words:
+        if isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), word) or command
+    options = [name for param in command.params for name in param.opts if name.startswith("-")]
+    place, other = rng.randrange(len(words) + 1), rng.choice(WORDS)
+    start, end = words[:place], words[place:]
+    option = rng.choice(options) if options else "--help"
+    return [*start, *rng.choice(([other, *end[1:]], end[1:], [other, *end], [option, other, *end]))]
+
+
+def command() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--mutants", type=int, default=1_000, help="number of mutants")
+    parser.add_argument("--seed", type=int, default=0, help="of the mutants")
+    parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
+    given = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="inputs-"))
+    counts: Counter[str] = Counter()
+    for mutant in fuzz(directory, given.seed, range(given.first, given.first + given.mutants)):
+        counts["failed" if mutant.problems else mutant.outcome] += 1
+        if mutant.problems or given.mutants == 1:
+            print(f"mutant {mutant.number}: {mutant.outcome}: cadmus {ascii(' '.join(mutant.words))[:300]}")
+            print(f"  {mutant.file}: {mutant.change}", *mutant.problems, sep="\n  ", flush=True)
+    print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    if counts["failed"]:
+        sys.exit(f"see {directory}; repeat one with --seed {given.seed} --first NUMBER --mutants 1")
+    shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    command()

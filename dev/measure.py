@@ -1,0 +1,98 @@
+"""What the tools share: medians, JSON files of measurements, a killer of process trees."""
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from cadmus.store import commit, write_text
+from cadmus.tools import cores, progress
+
+ROOT = Path(__file__).parent.parent
+Facts = dict[str, Any]
+
+
+def seconds_of(action: Callable[[], object]) -> float:
+    """Return the wall-clock seconds of an action."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def median_seconds(actions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Return the median seconds of each action.
+
+    The actions take turns, so that other load on the machine affects all of them.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in progress("repeats", range(repeats)):
+        for name, action in actions.items():
+            seconds[name].append(seconds_of(action))
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the option of :func:`report`."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
+    made.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
+    return made
+
+
+def report(result: Facts, output: Path | None) -> None:
+    """Print a result as JSON, with commit and machine, and write it to ``output``, if there is one.
+
+    Paths in the checkout are relative to it, and those in the environment begin with its name.
+    """
+    machine = {"commit": commit(), "cores": cores(), "processor": processor()}
+    text = json.dumps(machine | result, indent=1) + "\n"
+    text = text.replace(f"{ROOT}/", "").replace(sys.prefix, Path(sys.prefix).name)
+    if output:
+        write_text(output, text)
+    print(text, end="")
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return found[1] if found else platform.processor()
+
+
+def kill_tree(process: subprocess.Popen[Any]) -> None:
+    """Kill a process, all that it started, and the rest of its session if it leads one, and wait."""
+    found: set[psutil.Process] = set()
+    while new := _tree(process.pid) - found:
+        for each in new:
+            with suppress(psutil.NoSuchProcess):
+                # A stopped process starts no other one.
+                each.suspend()
+        found |= new
+    for each in found:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+    process.wait()
+    psutil.wait_procs(found)
+
+
+def _tree(leader: int) -> set[psutil.Process]:
+    found = {each for each in psutil.process_iter() if _session(each.pid) == leader}
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(leader)
+        found |= {process, *process.children(recursive=True)}
+    return found
+
+
+def _session(pid: int) -> int:
+    with suppress(ProcessLookupError, PermissionError):
+        return os.getsid(pid)
+    return 0

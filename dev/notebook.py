@@ -1,0 +1,32 @@
+"""Execute docs/notebook.ipynb; `make notebook` updates its outputs."""
+
+import os
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+from cadmus.store import replacing
+from dev.measure import ROOT
+
+NOTEBOOK = ROOT / "docs/notebook.ipynb"
+# One thread is fastest for matrix products this small.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def executed(folder: Path) -> nbformat.NotebookNode:
+    """Return the notebook, executed in ``folder`` with this Python."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    client = NotebookClient(
+        notebook, record_timing=False, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute(env={**os.environ, **ENVIRONMENT})
+    # It has the Python version.
+    notebook.metadata.pop("language_info", None)
+    return notebook
+
+
+if __name__ == "__main__":
+    done = executed(ROOT)
+    with replacing(NOTEBOOK) as temporary:
+        nbformat.write(done, temporary)

@@ -1,0 +1,73 @@
+"""Time a newcomer's way through the README (`python -m dev.walk --output docs/results/walk_bf16.json`).
+
+The committed state of this checkout is cloned into an empty folder. Commands of the README run there one
+after another, each in a new shell with nothing installed but Python. The result has the seconds of each
+command; together they take as long as two runs of config/quick.yaml.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from dev import measure
+from dev.measure import ROOT, Facts
+
+README = (
+    "pip install '.[model]'",
+    "cadmus complete '62*4+54*4-'",
+    "cadmus run --trace '\\41-*;6f44*2+='",
+    "make run",
+)
+"""Commands that the README must have."""
+OWN = "sed 's/^name: quick/name: mine\\nseed: 7/' config/quick.yaml > config/mine.yaml"
+"""The reader's own config: another seed changes the data and the model."""
+
+
+def main() -> None:
+    output = measure.parser(__doc__).parse_args().output
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    if missing := [command for command in README if command not in readme]:
+        sys.exit(f"walk: README.md lacks {', '.join(missing)}")
+    with tempfile.TemporaryDirectory(prefix="walk-") as folder:
+        measure.report(walk(Path(folder)), output)
+
+
+def walk(folder: Path) -> Facts:
+    """Run the commands in a new clone in ``folder``."""
+    install, complete, run, everything = README
+    steps = {
+        "clone": f"git clone --quiet {ROOT} {folder}/cadmus",
+        # A virtual environment, as Debian's pip installs nowhere else.
+        "install": f"python3 -m venv {folder}/venv && cd cadmus && {folder}/venv/bin/{install}",
+        "first completion": f"{folder}/venv/bin/{complete}",
+        "first program": f"{folder}/venv/bin/{run}",
+        "make run": f"cd cadmus && {everything}",
+        "own config": f"cd cadmus && {OWN} && {everything} CONFIG=config/mine.yaml",
+    }
+    # No package of this checkout or of its environment.
+    path = os.pathsep.join(
+        part for part in os.environ["PATH"].split(os.pathsep) if not Path(part).is_relative_to(sys.prefix)
+    )
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    seconds: dict[str, float] = {}
+    for name, command in steps.items():
+        shell = partial(
+            subprocess.run,
+            ["bash", "-c", command],
+            cwd=folder,
+            env={**kept, "PATH": path},
+            stdout=sys.stderr,
+            check=True,
+        )
+        seconds[name] = round(measure.seconds_of(shell), 1)
+        print(f"walk: {name} took {seconds[name]} s", file=sys.stderr, flush=True)
+    training = json.loads((folder / "cadmus/results/quick/model/meta.json").read_text())
+    return {"precision": training["config"]["train"]["precision"], "seconds": seconds}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The generated parts of the documents are current, and are written from results."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import jsonschema
+import polars as pl
+import pytest
+
+from cadmus import store
+from cadmus.study.results import COLUMNS
+from dev.docs import BEGIN, END, with_generated
+from dev.docs.config import documents
+from dev.docs.readme import FILES, publish, results_page, with_results
+from dev.docs.speedrun import COLUMNS as RECORD
+from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, tables
+from tests.checkout import ROOT
+
+
+def test_configs_are_described() -> None:
+    for path, text in documents(ROOT).items():
+        assert path.read_text() == text, f"{path.name} is out of date: run `python -m dev.docs config`"
+
+
+def test_the_results_in_the_readme_are_current() -> None:
+    text = with_results(ROOT / "docs/results/laptop", ROOT)
+    assert text == (ROOT / "README.md").read_text(), "run `python -m dev.docs run results/laptop`"
+
+
+@pytest.mark.parametrize("change", [{"dataset": {"shard_size": 0}}, {"train": {"steps": -1}}])
+def test_the_schema_rejects_values_out_of_bounds(change) -> None:
+    described = json.loads((ROOT / "workflow/schemas/config.schema.json").read_text())
+    config = {"name": "a", "extends": "quick"}
+    jsonschema.validate(config, described)
+    with pytest.raises(jsonschema.ValidationError, match="minimum"):
+        jsonschema.validate(config | change, described)
+
+
+def test_every_link_has_a_target() -> None:
+    documents = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "config/README.md"]
+    texts = {path: path.read_text() for path in documents}
+    texts[ROOT / "quick"] = results_page(ROOT / "docs/results/quick", ROOT)
+    for path, text in texts.items():
+        for link in re.findall(r"\]\(([^)#]+)\)", re.sub(r"`[^`\n]*`", "", text)):
+            if not link.startswith("http"):
+                assert (path.parent / link).exists(), f"{path.name}: {link}"
+
+
+def test_a_document_needs_one_place() -> None:
+    with pytest.raises(ValueError, match="needs one"):
+        with_generated(Path("README.md"), "new", f"{BEGIN}{BEGIN}{END}")
+
+
+def test_a_finished_run_is_published(tmp_path) -> None:
+    published, results = ROOT / "docs/results/laptop", tmp_path / "results/laptop"
+    with pytest.raises(SystemExit, match="the run is not finished"):
+        publish(results, tmp_path)
+    for name in FILES:
+        (results / name).parent.mkdir(parents=True, exist_ok=True)
+        if name.startswith("tables/"):
+            shutil.copy(published / Path(name).name, results / name)
+        else:
+            (results / name).touch()
+    for name in ("experiments", "model"):
+        (results / name).mkdir()
+    origin = {"config_digest": "c0", "model_digest": "m0"}
+    store.write_parquet(
+        results / "experiments/completions.parquet", "results", pl.DataFrame({"x": [1]}), origin
+    )
+    trained = {"parameters": 7, "steps": 3, "programs": 30, "tokens": 300, "seconds": 90.0, "cores": 2}
+    store.write_json(results / "model/meta.json", "model", trained)
+    (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nearlier results\n{END}\nrest\n")
+    publish(results, tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert (
+        f"commit `{store.commit()[:12]}`): 7 parameters, trained on 30 programs (300 tokens) in 3 steps"
+        in text
+    )
+    assert text.startswith("# Title\n")
+    assert text.endswith("rest\n")
+    assert "earlier results" not in text
+    assert (tmp_path / "docs/results/laptop/patching.csv").is_file()
+
+
+def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
+    """Write the results of a study with one variant."""
+    rows = [
+        {
+            **dict.fromkeys(("study", "variant", "experiment", "config_digest", "directory"), "a"),
+            **dict.fromkeys(("n", "parameters", "programs"), 2_000),
+            "seed": seed,
+            "template": question,
+            "metric": "next_token",
+            "value": accuracy + 0.001 * seed,
+            "baseline": 0.5,
+            "flops": 5e13 + seed,
+            "seconds": 600.0,
+        }
+        for seed in range(seeds)
+        for question in QUESTIONS
+    ]
+    described = {"name": "speedrun", "question": "", "base": "a", "compare": ["next_token"]}
+    described |= {"factors": [], "law_flops": [], "missing": []}
+    path = directory / "study.parquet"
+    store.write_parquet(path, "study", pl.DataFrame(rows, COLUMNS), {"study": json.dumps(described)})
+    return path
+
+
+def test_speed_records_are_rows_of_a_table(tmp_path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / PAGE).write_text(f"# Record\n\n{BEGIN}\n{END}\n")
+    add_record(study(tmp_path), "first", tmp_path)
+    add_record(study(tmp_path, 0.9), "worse | narrower", tmp_path)
+    records = pl.read_csv(tmp_path / RECORDS)
+    assert records["reached"].to_list() == [True, False]
+    assert records["less_greater"].to_list() == pytest.approx([0.981, 0.901])
+    # Over seeds alone, the half-width would be 0.0025.
+    assert records["high"][0] - 0.981 == pytest.approx(0.0035, abs=1e-4)
+    page = (tmp_path / PAGE).read_text()
+    assert f"| {store.commit()[:7]} | first | 3 | 5e+13 | 10 | 98.1% [" in page
+    assert "worse \\| narrower" in page
+    with pytest.raises(SystemExit, match="3 seeds"):
+        add_record(study(tmp_path, seeds=2), "none", tmp_path)
+    table = pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts()
+    assert with_generated(ROOT / PAGE, tables(table)) == (ROOT / PAGE).read_text()

@@ -1,0 +1,50 @@
+"""Differences between the VMs are found and shrunk."""
+
+import subprocess
+import sys
+
+import pytest
+
+from cadmus.vm import reference
+from dev import fuzz
+from tests.checkout import ROOT
+
+
+def plant(monkeypatch, symbol: str) -> None:
+    """Let one instruction of the reference VM return NAN."""
+    outputs = reference._EFFECTS[symbol][1]
+    monkeypatch.setitem(reference._OPERATIONS, symbol, lambda *inputs: (reference.NAN,) * outputs)
+
+
+def agree(program: str) -> bool:
+    return [reference.run(program)] == fuzz.run_compiled([program])
+
+
+def test_the_tool_counts_programs_that_agree() -> None:
+    command = [sys.executable, "-m", "dev.fuzz", "--programs", "3000", "--seed", "7"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("the VMs agree on 3,000 programs of seed 7: ")
+
+
+def test_seed_and_chunk_determine_the_programs() -> None:
+    programs = fuzz.programs_of(1, 0)
+    assert len(programs) == fuzz.CHUNK
+    assert programs == fuzz.programs_of(1, 0)
+    assert len(set(programs) & set(fuzz.programs_of(1, 1))) < fuzz.CHUNK / 4
+
+
+@pytest.mark.parametrize("symbol", ["n", "V", "o", '"'])
+def test_a_planted_difference_is_found_and_shrunk(monkeypatch, symbol: str) -> None:
+    plant(monkeypatch, symbol)
+    found = fuzz.try_chunk((0, 0, fuzz.CHUNK))
+    assert found.program in fuzz.programs_of(0, 0)
+    assert symbol in found.shortest
+    assert not agree(found.program)
+    for place in range(len(found.shortest)):
+        assert agree(found.shortest[:place] + found.shortest[place + 1 :])
+
+
+def test_a_planted_difference_of_verdicts_alone_is_found(monkeypatch) -> None:
+    verdicts = fuzz.compiled.verdicts
+    monkeypatch.setattr(fuzz.compiled, "verdicts", lambda batch: ~verdicts(batch))
+    assert fuzz.try_chunk((0, 0, 100)).shortest == ""
