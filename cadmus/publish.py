@@ -16,7 +16,7 @@ from cadmus.dataset.manifest import NAME as MANIFEST
 from cadmus.dataset.manifest import file_digest, read_manifest
 from cadmus.errors import InputError
 from cadmus.model.export import load_export
-from cadmus.train.snapshots import find_snapshots, step_of
+from cadmus.train.paths import find_snapshots, step_of
 
 MAIN = "main"
 _REFUSALS = {

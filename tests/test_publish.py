@@ -22,7 +22,7 @@ from cadmus.dataset.writer import write_shard
 from cadmus.errors import InputError
 from cadmus.model.export import save_export
 from cadmus.model.shipped import DEFAULT_MODEL
-from cadmus.train.snapshots import snapshot_path
+from cadmus.train.paths import step_path
 from tests.checkout import ROOT
 from tests.model.models import SIZES, random_model
 
@@ -38,7 +38,7 @@ def place(tmp_path_factory) -> Path:
     (directory / "model/.cache").mkdir()
     (directory / "model/.cache/token").write_text(TOKEN)
     for step in (4, 1000):
-        save_export(model, SIZES, snapshot_path(directory / "snapshots", step), {})
+        save_export(model, SIZES, step_path(directory / "snapshots", step), {})
     config = load_config(ROOT / "tests/tiny.yaml")
     for shard in plan(config):
         write_shard(config, directory / "dataset", shard.template, shard.split, shard.number)

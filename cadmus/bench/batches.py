@@ -10,7 +10,7 @@ from cadmus.common.progress import progress
 from cadmus.config import Train
 from cadmus.programs import Programs, Samples, offsets_of
 from cadmus.templates.random import random_programs
-from cadmus.train.loader import Loader
+from cadmus.train.batches import Loader
 
 # The paper's training set.
 PROGRAMS = 80_200_000

@@ -27,9 +27,9 @@ from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.train import engine
+from cadmus.train.batches import PackedBatch, pack_batch
 from cadmus.train.labels import NO_TARGET, columns, state_labels
-from cadmus.train.packing import PackedBatch, pack_batch
-from cadmus.train.supervision import split, state_loss, training_model
+from cadmus.train.objectives import forward, state_loss, training_model
 
 # 5M parameters.
 SIZES = config.Model(layers=4, width=320, heads=5, mlp=1280)

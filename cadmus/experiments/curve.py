@@ -69,7 +69,7 @@ def findings(results: "pl.DataFrame") -> Findings:
 
 def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
     """Return the compute of a run."""
-    from cadmus.train.snapshots import snapshot_steps
+    from cadmus.train.paths import snapshot_steps
 
     snapshots = len(snapshot_steps(config.train))
     return Cost(snapshots * completed_tokens(config, lengths, config.evaluate.curve.programs))

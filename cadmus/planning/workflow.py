@@ -27,7 +27,7 @@ from cadmus.planning.training import (
     read_gpu,
     training_seconds,
 )
-from cadmus.train.snapshots import snapshot_steps
+from cadmus.train.paths import snapshot_steps
 
 RATES = TABLES / "rates.yaml"
 PROFILE = DATA / "workflow" / "profiles" / "slurm" / "config.yaml"
