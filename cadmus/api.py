@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from cadmus import isa
-from cadmus.common.seeds import seed_of
 from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Dataset, validate
 from cadmus.dataset import sampler
-from cadmus.dataset.seen import Seen
+from cadmus.dataset.splits import Seen
 from cadmus.errors import Defect, InputError, suggest
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import Question, questions_of
 from cadmus.programs import Programs
+from cadmus.tools import seed_of
 
 CHUNK = 2048
 """Tasks per random stream of :func:`tasks`; changing it changes every task."""

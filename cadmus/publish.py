@@ -13,9 +13,10 @@ from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # is
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from cadmus.dataset.manifest import NAME as MANIFEST
-from cadmus.dataset.manifest import file_digest, read_manifest
+from cadmus.dataset.manifest import read_manifest
 from cadmus.errors import InputError
 from cadmus.model.export import load_export
+from cadmus.store import digest_of
 from cadmus.train.paths import find_snapshots, step_of
 
 MAIN = "main"
@@ -83,7 +84,7 @@ def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
             path = directory / file["file"]
             if not path.is_file():
                 raise InputError(f"{path}: missing; sample it again")
-            if file_digest(path) != file["sha256"]:
+            if digest_of(path) != file["sha256"]:
                 raise InputError(f"{path}: changed since the manifest was written; write the manifest again")
         return Plan("dataset", name, [Upload(MAIN, _files(directory))])
     revisions = {MAIN: directory}

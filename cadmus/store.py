@@ -18,7 +18,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -41,6 +41,8 @@ KINDS = {
 }
 """Kinds of sealed files, and how to make one again."""
 HEADER = "cadmus"
+TEMPORARY = ".tmp-"
+"""Begins the names of unfinished files."""
 PACKAGES = ("torch", "deepspeed", "numpy")
 """Packages that results depend on."""
 REFUSALS = {errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPERM, errno.EROFS}
@@ -58,8 +60,8 @@ def replacing(path: Path | str) -> Iterator[Path]:
     yielded itself; links and other special files are refused.
     """
     path = Path(path)
-    temporary = path.with_name(f".tmp-{path.name}")
-    with writing(path):
+    temporary = path.with_name(TEMPORARY + path.name)
+    with as_input_error(path):
         check_kind(path)
         if path.is_char_device():
             yield path
@@ -76,10 +78,13 @@ def replacing(path: Path | str) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing_all(*paths: Path) -> Iterator[list[Path]]:
-    """Yield the temporary paths of files that belong together; they are moved last to first."""
+def replacing_together() -> Iterator[Callable[[Path | str], Path]]:
+    """Yield a function like :func:`replacing` for files that belong together.
+
+    It returns the temporary path of each, and all are moved if the block ends without an error.
+    """
     with ExitStack() as stack:
-        yield [stack.enter_context(replacing(path)) for path in paths]
+        yield lambda path: stack.enter_context(replacing(path))
 
 
 def write_text(path: Path | str, text: str) -> None:
@@ -88,9 +93,12 @@ def write_text(path: Path | str, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path | str, kind: str, value: dict[str, Any], files: Iterable[Path] = ()) -> None:
-    """Write a sealed JSON object, with the digests of ``files`` in the same directory in its header."""
-    header = {**_header(kind), "files": {file.name: digest_of(file) for file in files}}
+def write_json(
+    path: Path | str, kind: str, value: dict[str, Any], files: Mapping[str, Path] | None = None
+) -> None:
+    """Write a sealed JSON object, with the digests of ``files`` by their final names in its header."""
+    digests = {name: digest_of(file) for name, file in (files or {}).items()}
+    header = {**_header(kind), **({"files": digests} if files else {})}
     text = json.dumps({HEADER: header, **value}, indent=1, ensure_ascii=False)
     _write(path, text.encode() + b"\n")
 
@@ -138,7 +146,7 @@ def read_table(path: Path | str, kind: str) -> "pl.DataFrame":
     path = Path(path)
     if path.suffix == ".parquet":
         return read_parquet(path, kind)[0]
-    readers = {".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
+    readers: dict[str, Any] = {".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
     if path.suffix not in readers:
         raise InputError(f"{path}: not a table; its suffix must be .parquet or {' or '.join(readers)}")
     data = _read(path)
@@ -235,7 +243,7 @@ def _damaged(path: Path | str, kind: str) -> InputError:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def as_input_error(path: Path) -> Iterator[None]:
     """Report in one line that ``path``, a file or directory, cannot be written."""
     try:
         yield

@@ -67,7 +67,7 @@ class Failed(Exception):
 
 def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Record the installed software and the GPUs."""
-    from cadmus.train import engine
+    from cadmus.train import ranks as training_ranks
 
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     driver = _run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).split("\n")[0]
@@ -77,7 +77,7 @@ def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
         "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-        "missing_for_compiler": engine.missing_for_compiler(),
+        "missing_for_compiler": training_ranks.missing_for_compiler(),
         "versions": versions(),
     }
     if facts["missing_for_compiler"]:
@@ -124,7 +124,7 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
     values["train"]["batch_size"] -= values["train"]["batch_size"] % ranks
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
     rank = [sys.executable, "-m", "tests.gpu_check", "--train", str(directory)]
-    launch = f"import sys; from cadmus.train.launch import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
+    launch = f"import sys; from cadmus.train.ranks import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
     _run([sys.executable, "-c", launch])
     facts: Facts = json.loads((directory / "facts.json").read_text())
     return facts
@@ -237,8 +237,7 @@ def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
 def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yaml") -> tuple[Facts, str]:
     """Check that losses match for one rank, for all ranks, and for all ranks resumed with one."""
     from cadmus.dataset.manifest import write_manifest
-    from cadmus.dataset.shards import plan
-    from cadmus.dataset.writer import write_shard
+    from cadmus.dataset.shards import plan, write_shard
 
     values = yaml.safe_load(path.read_text())
     values["train"] = {

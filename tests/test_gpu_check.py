@@ -40,7 +40,7 @@ def test_other_parts_run_if_a_part_fails_or_hangs(tmp_path, monkeypatch, capsys)
         "def wrong(directory, ranks): raise Failed('3 are not 4')\n"
         "def broken(directory, ranks): raise RuntimeError('CUDA error: no kernel image')\n"
         "def hangs(directory, ranks):\n"
-        "    from cadmus.train.launch import run_ranks\n"
+        "    from cadmus.train.ranks import run_ranks\n"
         f"    run_ranks(['sh', '-c', 'echo $$$$ > {tmp_path}/rank-$RANK; exec sleep 60'], 2)\n"
         "gpu_check.ONE_GPU = tuple(Part(f.__name__, 2, f) for f in (wrong, broken, hangs, good))\n"
         "gpu_check.main()\n"

@@ -65,3 +65,10 @@ def test_the_representation_shows_the_first_programs() -> None:
     assert repr(Programs.from_strings(["34+7=", ""])) == "<Programs: 2 programs, '34+7=', ''>"
     many = Programs.from_strings(["1" * 100, *"23456"])
     assert repr(many) == "<Programs: 6 programs, '111111111111...1111111111111', '2', '3', …>"
+
+
+def test_programs_round_trip_through_arrow():
+    texts = ["", "1", "34+7=", "", "u2b"]
+    programs = Programs.from_strings(texts)
+    assert Programs.from_arrow(programs.to_arrow()).to_strings() == texts
+    assert Programs.from_arrow(programs.to_arrow().slice(1, 3)).to_strings() == texts[1:4]

@@ -17,8 +17,7 @@ from cadmus import publish
 from cadmus.cli.main import cadmus
 from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.model.export import save_export
 from cadmus.model.shipped import DEFAULT_MODEL

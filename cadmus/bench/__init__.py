@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from cadmus.common.progress import progress
+from cadmus.tools import progress
 
 Facts = dict[str, int | float]
 

@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 
 from cadmus.bench import Measured, seconds_of
-from cadmus.common.progress import progress
 from cadmus.config import Train
 from cadmus.programs import Programs, Samples, offsets_of
 from cadmus.templates.random import random_programs
+from cadmus.tools import progress
 from cadmus.train.batches import Loader
 
 # The paper's training set.

@@ -15,16 +15,14 @@ import torch
 
 from cadmus import config
 from cadmus.bench import Facts, Measured
-from cadmus.common.cores import cores
 from cadmus.common.files import temporary_directory
-from cadmus.common.progress import progress
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import sample_comparisons
 from cadmus.experiments.probe import Settings, prefix_ids, score
 from cadmus.model.inference import Cadmus
+from cadmus.tools import cores, progress
 from cadmus.train.paths import RunPaths
 
 BUSY = (0, 1, 2)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from cadmus.bench import Facts, Measured
 from cadmus.common.files import temporary_directory
-from cadmus.common.progress import progress
 from cadmus.config import SPLITS, load_config
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
+from cadmus.tools import progress
 
 
 def bench_dataset(config: Path) -> Measured:

@@ -15,8 +15,8 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.bench import Measured, seconds_of
-from cadmus.common.progress import progress
 from cadmus.errors import InputError
+from cadmus.tools import progress
 
 INSTRUCTIONS = 40
 PROGRAMS = 30

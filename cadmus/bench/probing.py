@@ -13,11 +13,10 @@ from threadpoolctl import threadpool_limits
 
 from cadmus import config
 from cadmus.bench import Measured, median_seconds
-from cadmus.common.cores import cores
-from cadmus.common.progress import progress
 from cadmus.evaluate.comparisons import sample_comparisons
 from cadmus.experiments.probe import Settings, prefix_ids, score
 from cadmus.model.inference import Cadmus
+from cadmus.tools import cores, progress
 
 TARGET = "x"
 SETTINGS = Settings()

@@ -7,8 +7,8 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.bench import Facts, Measured, median_seconds
-from cadmus.common.progress import progress
 from cadmus.programs import Programs
+from cadmus.tools import progress
 from cadmus.vm import compiled, reference
 
 DIGITS = "0123456789"

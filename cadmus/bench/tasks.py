@@ -4,8 +4,8 @@ from itertools import islice
 
 from cadmus import tasks, verify
 from cadmus.bench import Facts, Measured, median_seconds
-from cadmus.common.progress import progress
 from cadmus.evaluate.questions import QUESTIONS
+from cadmus.tools import progress
 
 TASKS = 2_000
 REPEATS = 3

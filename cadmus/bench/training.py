@@ -17,7 +17,6 @@ from tqdm import tqdm
 
 from cadmus import config
 from cadmus.bench import Facts, Measured
-from cadmus.common.progress import progress
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.attention import Attend, attend_eager, attend_sdpa
@@ -26,6 +25,7 @@ from cadmus.model.flops import causal_pairs, parameter_count, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
+from cadmus.tools import progress
 from cadmus.train import engine
 from cadmus.train.batches import PackedBatch, pack_batch
 from cadmus.train.labels import NO_TARGET, columns, state_labels
@@ -209,8 +209,8 @@ def _loaded_step(
     def step() -> None:
         labels = state_labels(programs, train.state_labels) if train.state_weight else None
         batch = pack_batch(programs, prompt_lengths, row_length, labels).to(device)
-        logits, state_logits = split(started(batch.tokens, batch.positions, batch.segments))
-        loss = F.cross_entropy(logits, batch.targets.flatten(), ignore_index=NO_TARGET)
+        losses, state_logits = forward(started, batch)
+        loss = losses.sum() / batch.target_count
         if batch.labels is not None:
             weights = columns(train.state_labels)
             loss = loss + state_loss(state_logits, batch.labels, weights) / batch.target_count

@@ -16,11 +16,11 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.common import interrupts
-from cadmus.common.seeds import seed_of
 from cadmus.config import Dataset
 from cadmus.errors import Defect
 from cadmus.programs import Programs, offsets_of
 from cadmus.templates import TEMPLATES, Draw
+from cadmus.tools import seed_of
 from cadmus.vm import compiled, lockstep, reference
 from cadmus.vm.reference import Result
 

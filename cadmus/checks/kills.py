@@ -26,7 +26,7 @@ from cadmus.errors import Defect
 from cadmus.model import WEIGHTS
 from cadmus.programs import Samples
 from cadmus.templates.random import random_programs
-from cadmus.train.checkpoint import UNFINISHED, find_latest
+from cadmus.train.paths import find_checkpoints, step_paths
 
 STEPS = 60
 PHASES = ("starting", "training", "writing a checkpoint", "exporting")
@@ -153,10 +153,10 @@ def _phase(directory: Path, started: float) -> str:
     if not touched(directory / "metrics.jsonl"):
         return "starting"
     checkpoints = directory / "checkpoints"
-    if any(map(touched, checkpoints.glob(f"{UNFINISHED}*"))):
+    complete = find_checkpoints(checkpoints)
+    if any(touched(path) for path in step_paths(checkpoints) if path not in complete):
         return "writing a checkpoint"
-    latest = find_latest(checkpoints)
-    return "exporting" if latest is not None and latest.name == f"step-{STEPS:08d}" else "training"
+    return "exporting" if complete and complete[-1].name == f"step-{STEPS:08d}" else "training"
 
 
 def difference(one: Path, other: Path) -> str:

@@ -52,13 +52,13 @@ def attack(
     """
     import numpy as np
 
-    from cadmus.common.progress import progress
     from cadmus.config import TEMPLATES, Dataset, load_config
     from cadmus.dataset import sampler
     from cadmus.errors import InputError, suggest
     from cadmus.evaluate import attacks
     from cadmus.evaluate.grading import tasks_of
     from cadmus.evaluate.questions import questions_of
+    from cadmus.tools import progress
 
     templates = {name: template for template in TEMPLATES for name in questions_of(template)}
     for name in questions:

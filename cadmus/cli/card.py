@@ -36,10 +36,10 @@ def card(model: Path, completions: Path, metrics: Path | None, output: Path | No
       cadmus card results/quick/model --completions results/quick/experiments/completions.parquet \\
         --metrics results/quick/training/metrics.jsonl
     """
-    from cadmus.common.files import check_writable
     from cadmus.docgen import hub
     from cadmus.docgen.model_card import write_model_card
     from cadmus.errors import InputError
+    from cadmus.store import check_writable
 
     output = output or model / hub.CARD
     if output.suffix != ".md":

@@ -331,7 +331,7 @@ def sampled_completion(
     Returns:
         The first verified completion; its tries count the greedy one before the samples. None if all fail.
     """
-    from cadmus.common.seeds import seed_of
+    from cadmus.tools import seed_of
 
     for first in range(0, samples, SAMPLED_AT_ONCE):
         count = min(SAMPLED_AT_ONCE, samples - first)

@@ -61,8 +61,8 @@ def document(root: Path) -> None:
     Example:
       cadmus config document
     """
-    from cadmus.common.files import replacing
     from cadmus.errors import InputError
+    from cadmus.store import replacing
 
     if not (root / "cadmus/config/schema.py").is_file():
         raise InputError(

@@ -141,7 +141,7 @@ def shard(config: Path, directory: Path, template: str, split: str, number: int)
       cadmus shard results/quick/dataset --template equality --split train --number 0
     """
     from cadmus.config import load_config
-    from cadmus.dataset.writer import write_shard
+    from cadmus.dataset.shards import write_shard
 
     write_shard(load_config(config), directory, template, split, number)
 

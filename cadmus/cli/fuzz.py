@@ -7,9 +7,8 @@ import click
 
 from cadmus.cli.options import WholeNumber, seed_option
 from cadmus.common import interrupts
-from cadmus.common.cores import cores
-from cadmus.common.progress import progress
 from cadmus.errors import Interrupted
+from cadmus.tools import cores, progress
 from cadmus.vm.reference import Result, show
 
 REPORT_SECONDS = 60.0

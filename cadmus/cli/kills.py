@@ -11,8 +11,8 @@ import click
 from cadmus.cli.options import CONFIG, PATH, WholeNumber, seed_option
 from cadmus.common import interrupts
 from cadmus.common.files import check_writable, replacing
-from cadmus.common.progress import progress
 from cadmus.errors import InputError, Interrupted
+from cadmus.tools import progress
 
 
 @click.command()

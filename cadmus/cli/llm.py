@@ -233,12 +233,12 @@ def score(run: "Comparison", output: Path, as_json: bool) -> None:
     Example:
       cadmus llm score --config config/mine.yaml --output llm.parquet
     """
-    from cadmus.common.provenance import commit
     from cadmus.config import digest
     from cadmus.evaluate.intervals import percent
     from cadmus.evaluate.results import write_results
     from cadmus.llm.outcomes import OUTCOMES, summary
     from cadmus.llm.score import score
+    from cadmus.store import commit
 
     check_results_path(output)
     answers = score(run)

@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 
 import click
 
-from cadmus.common.files import check_writable
-from cadmus.common.progress import progress
 from cadmus.errors import InputError, near_path, printable, suggest
 from cadmus.isa import without_spaces
 from cadmus.model import shipped
+from cadmus.store import check_writable
+from cadmus.tools import progress
 
 Answer = TypeVar("Answer")
 
@@ -152,7 +152,7 @@ def standard_input() -> BinaryIO:
 
 def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
     """Print a table whose first row is the header; ``numbers`` right-aligns all columns but the first."""
-    from cadmus.common.tables import plain
+    from cadmus.tables import plain
 
     title, *lines = plain(rows[0], rows[1:], numbers=numbers).splitlines()
     click.echo("\n".join([heading(title), *lines]))

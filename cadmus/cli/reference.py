@@ -5,7 +5,7 @@ import re
 
 import click
 
-from cadmus.common.tables import code, markdown
+from cadmus.tables import code, markdown
 
 
 def reference() -> str:

@@ -1,1 +1,1 @@
-"""Shared helpers: files, progress, random streams, provenance, cores, source files."""
+"""Shared helpers: files, signals, provenance."""

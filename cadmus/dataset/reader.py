@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from cadmus.dataset import parquet
-from cadmus.dataset.manifest import file_digest, read_manifest
+from cadmus.dataset.manifest import read_manifest
 from cadmus.errors import InputError
 from cadmus.programs import Samples
+from cadmus.store import check_digest
 
 
 def read_split(
@@ -35,10 +36,6 @@ def stream_split(
         split: one that it has.
         templates: those to read; all if None.
         columns: any of template, x and y, to read besides the programs and their prompt lengths.
-
-    Raises:
-        InputError: the dataset or a shard is missing, truncated, of another instruction set, or changed since
-            the manifest was written; or it has no such programs.
     """
     directory = Path(directory)
     files = [
@@ -58,13 +55,8 @@ def stream_split(
 
 
 def read_file(directory: Path, file: dict[str, Any], columns: list[str]) -> pa.Table:
-    """Return some columns of a shard that the manifest describes as ``file``.
-
-    Raises:
-        InputError: the shard is missing, truncated, or changed since the manifest was written.
-    """
+    """Return some columns of a shard that the manifest describes as ``file``."""
     path = directory / file["file"]
-    table = parquet.read(path, columns)
-    if file_digest(path) != file["sha256"]:
-        raise InputError(f"{path}: changed since the manifest was written; write the manifest again")
-    return table
+    check_digest(path, file["sha256"], "dataset")
+    with pq.ParquetFile(path) as opened:
+        return opened.read(columns)

@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from cadmus.common.progress import progress
-from cadmus.common.seeds import seed_of
 from cadmus.config import OOD, Dataset
 from cadmus.dataset.ood import matches
-from cadmus.dataset.seen import Seen
-from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
+from cadmus.dataset.splits import Seen, hash_split, hashes, split_of_hashes
 from cadmus.errors import InputError, suggest
 from cadmus.programs import Programs, Samples
 from cadmus.templates import TEMPLATES, Draw
+from cadmus.tools import progress, seed_of
 from cadmus.vm import compiled
 
 BATCH = 1 << 16

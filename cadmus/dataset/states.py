@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cadmus import isa
-from cadmus.common.files import replacing
-from cadmus.common.progress import progress
-from cadmus.dataset.parquet import METADATA_KEY, ROW_GROUP
+from cadmus.dataset.shards import METADATA_KEY, ROW_GROUP
 from cadmus.programs import Samples
+from cadmus.store import replacing
+from cadmus.tools import progress
 from cadmus.vm.reference import run, show, trace
 
 SCHEMA = pa.schema(
@@ -30,9 +30,6 @@ def stacks(program: str) -> list[list[str]]:
 
     Values are written as :func:`cadmus.vm.reference.show` writes them, the top of the stack last. A call
     that precedes its definition runs as much of the definition as there is so far, and gives NAN before.
-
-    Raises:
-        InputError: unknown symbol.
     """
     states = [step.stack for step in trace(program)]
     if len(states) < len(program):
@@ -49,9 +46,6 @@ def write_states(path: Path, template: str, samples: Samples, metadata: dict[str
         template: the template of all programs.
         samples: n programs.
         metadata: more entries for the metadata of the file, beside the digest of the instruction set.
-
-    Raises:
-        InputError: no space or no permission.
     """
     programs = samples.programs.to_strings()
     columns = {

@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from cadmus.common.tables import markdown
 from cadmus.config import RECIPES, config_model
 from cadmus.config.study import STUDY, Study
 from cadmus.docgen import grading
+from cadmus.tables import markdown
 
 INTRODUCTION = """\
 # Configuration

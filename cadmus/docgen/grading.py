@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from cadmus.common.tables import markdown
 from cadmus.errors import InputError
 from cadmus.evaluate.questions import definitions
+from cadmus.tables import markdown
 
 PAGE = "docs/grading.md"
 BEGIN, END = "<!-- questions -->", "<!-- /questions -->"

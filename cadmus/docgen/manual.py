@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from cadmus import isa
-from cadmus.common.tables import code, markdown
+from cadmus.tables import code, markdown
 from cadmus.vm import reference
 
 # One program per instruction.

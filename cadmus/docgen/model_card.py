@@ -35,8 +35,6 @@ NEEDED = (
     "seconds",
     "device",
     "cores",
-    "commit",
-    "versions",
 )
 # Fields of the config section train that do not affect what is learned.
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
@@ -153,7 +151,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
                 "architecture": "GPT-NeoX with sequential residuals, full rotary positions, LayerNorm",
                 **config.model.model_dump(),
                 "weights": f"fp32, SHA-256 `{weights_digest(directory)}…`",
-                "instruction set": f"`{noted['isa_digest']}`",
+                "instruction set": f"`{noted['cadmus']['isa_digest']}`",
             }
         ),
         programs=f"{trained_on:,}",
@@ -176,8 +174,8 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
                 "time": f"{seconds:,.0f} s on {_device(noted)}",
                 "speed": f"{noted['tokens'] / seconds:,.0f} tokens/s, {flops / seconds:.3g} FLOP/s",
                 **_last_loss(metrics, noted["steps"]),
-                "made by": f"commit `{noted['commit']}`; "
-                + ", ".join(f"{name} {version}" for name, version in noted["versions"].items()),
+                "made by": f"commit `{noted['cadmus']['commit']}`; "
+                + ", ".join(f"{name} {version}" for name, version in noted["cadmus"]["versions"].items()),
             }
         ),
         recipe=_listed(config.train.model_dump(exclude=OPERATIONAL)),
@@ -187,7 +185,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         ),
         below=f"{sentence}\n\n" if (sentence := table3_accuracy.below(accuracies)) else "",
         baselines=", ".join(name.lower() for name in BASELINES.values()),
-        isa_digest=noted["isa_digest"],
+        isa_digest=noted["cadmus"]["isa_digest"],
     )
     return hub.card(_front_matter(config, graded, _origin(completions).get("split")), text)
 

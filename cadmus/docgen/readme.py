@@ -182,10 +182,10 @@ def _summary(tables: Path) -> str:
     """Return the rows of the README with their best baseline and the paper's accuracy."""
     import polars as pl
 
-    from cadmus.common.tables import markdown
     from cadmus.evaluate.intervals import as_text, percent
     from cadmus.evaluate.results import best_baseline
     from cadmus.figures.tables import best_accuracy
+    from cadmus.tables import markdown
 
     path = tables / "table3_accuracy.csv"
     with reading(path, _FIX):

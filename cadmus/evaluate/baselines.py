@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 
 from cadmus import isa
-from cadmus.common.progress import progress
 from cadmus.config import Dataset
 from cadmus.evaluate import attacks
 from cadmus.evaluate.criteria import comparator
@@ -14,6 +13,7 @@ from cadmus.evaluate.grading import Task, grade
 from cadmus.evaluate.learned import Learned
 from cadmus.evaluate.lookup import first_that_holds
 from cadmus.programs import Programs
+from cadmus.tools import progress
 
 BASELINES = {
     "ends_at_once": "Ends at once",

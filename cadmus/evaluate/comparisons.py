@@ -5,7 +5,6 @@ The hash of a program alone decides its split, so new programs of the test split
 
 import numpy as np
 
-from cadmus.common.seeds import generator
 from cadmus.config import Dataset, Values
 from cadmus.dataset.ood import excluded_pairs
 from cadmus.dataset.splits import TEST, TRAIN, split_of
@@ -13,6 +12,7 @@ from cadmus.errors import InputError
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import short_expressions
+from cadmus.tools import generator
 
 HALF = 5
 """Instructions of each expression."""

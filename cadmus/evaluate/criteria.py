@@ -10,12 +10,12 @@ from functools import cache, cached_property
 import numpy as np
 
 from cadmus import isa
-from cadmus.common.seeds import generator
 from cadmus.config import Dataset
 from cadmus.evaluate.parsing import is_expression, second_expressions
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.complete_algorithm import CALLS, calls_in
 from cadmus.templates.draw import Draw
+from cadmus.tools import generator
 from cadmus.vm.compiled import execute, same_outputs, verdicts
 from cadmus.vm.outcome import NUMBER
 

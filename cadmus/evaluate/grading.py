@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from cadmus.common.progress import progress
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import QUESTIONS, Question, questions_of, things_asked
 from cadmus.programs import Programs, Samples
+from cadmus.tools import progress
 
 MODEL = "model"
 """The policy that is graded; the others are baselines."""

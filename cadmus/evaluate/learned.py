@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cadmus.common.progress import progress
 from cadmus.dataset.manifest import read_manifest
 from cadmus.dataset.reader import stream_split
 from cadmus.evaluate.grading import Task
 from cadmus.evaluate.ngrams import NGrams
 from cadmus.evaluate.questions import things_asked
 from cadmus.programs import Programs, Samples, stack
+from cadmus.tools import progress
 
 _FREQUENT = 10_000
 _EXAMPLES = 50_000

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cadmus.common.seeds import generator
 from cadmus.config import Dataset
 from cadmus.dataset.reader import stream_split
 from cadmus.errors import InputError
@@ -13,6 +12,7 @@ from cadmus.evaluate.grading import Policy, Task, grade
 from cadmus.evaluate.intervals import bootstrap
 from cadmus.evaluate.results import by_cluster
 from cadmus.programs import Programs
+from cadmus.tools import generator
 
 COUNTS = ("solved", "verified", "fits")
 """Metrics that :func:`grade_samples` counts."""

@@ -1,16 +1,14 @@
 """Result files: written by experiments, read by figures and tables."""
 
-from collections.abc import Callable, Collection, Iterator
-from functools import partial
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from cadmus.common.files import replacing
-from cadmus.common.parquet import read_parquet
-from cadmus.errors import InputError, near_path, reading, suggest
+from cadmus import store
+from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
 
 METRICS = {
@@ -21,67 +19,6 @@ METRICS = {
     "verified": "Verified",
 }
 """Metrics, which are columns of :func:`cadmus.evaluate.grading.grade`, and their titles in tables."""
-
-
-TYPES: dict[str, type[pl.DataType]] = {
-    "text": pl.String,
-    "true and false": pl.Boolean,
-    "whole numbers": pl.Int64,
-    "numbers": pl.Float64,
-}
-"""Types of columns by the kind of their values."""
-COUNT = 1e12
-"""Largest count; sums of larger ones could overflow."""
-
-
-class Column(NamedTuple):
-    """What a column may hold.
-
-    Attributes:
-        kind: of its values; a metric is a flag or, with several samples, a count.
-        gaps: whether it may be null in some rows.
-        low: smallest number.
-        high: largest number.
-    """
-
-    kind: Literal["text", "true and false", "whole numbers", "numbers"]
-    gaps: bool = False
-    low: float = 0
-    high: float = np.inf
-
-
-# fmt: off
-COLUMNS = {
-    name: column
-    for column, names in {
-        Column("text"): [
-            "policy", "template", "question", "asked", "metric", "target", "model", "symbols", "program",
-            "completion", "outcome", "region", "study", "variant", "experiment", "directory", "config_digest",
-        ],
-        Column("true and false"): ["ended", "uses_drop", "seen", "in_distribution"],
-        Column("true and false", gaps=True): ["in_grid", "greedy_solved"],
-        Column("whole numbers", low=-1_000, high=1_000): ["x", "y"],
-        Column("whole numbers", high=1_000): ["layer", "token", "prompt_length"],
-        Column("whole numbers", low=1, high=1_000_000): ["samples"],
-        Column("whole numbers", low=1, high=10**18): ["tokens"],
-        Column("whole numbers"): ["seed"],
-        Column("whole numbers", high=COUNT): ["step", "programs", "max_output_tokens"],
-        Column("whole numbers", gaps=True, high=COUNT): [
-            *METRICS, "correct", "training_programs", "distinct_solved", "less", "equal", "greater",
-            "operators", "linear",
-            "agreeing", "predicted", "output_tokens", "n", "parameters",
-        ],
-        Column("numbers"): ["loss", "completion_loss", "flops", "seconds", "value"],
-        Column("numbers", gaps=True): [
-            "baseline", "usd", "mean_length", "majority", "control", "inverse_regularisation",
-            "prefix_optimum",
-        ],
-        Column("numbers", gaps=True, high=1): ["accuracy", "low", "high", "share"],
-    }.items()
-    for name in names
-}
-# fmt: on
-"""Known columns; an experiment that was added may write others."""
 
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
@@ -140,9 +77,6 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
     Returns:
         The keys, baseline (the best one, the first of equals), gap (accuracy of the model minus the
         baseline's), low, high: the 95% bootstrap interval, with the same resamples for both.
-
-    Raises:
-        InputError: no such metric, or the best baseline completed other programs than the model.
     """
     if metric not in METRICS:
         raise InputError(f"no metric {metric!r}; {suggest(metric, METRICS)}")
@@ -240,140 +174,19 @@ def by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np
 
 
 def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:
-    """Write a Parquet file with ``metadata`` as key-value metadata.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    with replacing(path) as temporary:
-        results.write_parquet(temporary, compression="zstd", metadata=metadata)
+    """Write the results of an experiment to a sealed Parquet file, with their origin in ``metadata``."""
+    store.write_parquet(path, "results", results, metadata)
 
 
 def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
-    """Read a result file (Parquet, CSV or JSON lines, by its suffix) that has at least ``columns``.
-
-    Columns of lists, structs or bytes are left out, such as the verdict of metrics.jsonl.
-
-    Raises:
-        InputError: the file is missing, damaged or empty, a column is missing or has a wrong type, gaps or
-            values, or it holds completions with none of the model or with missing metrics.
-    """
-    path = Path(path)
-    readers: dict[str, Callable[[Path], pl.DataFrame]] = {
-        ".parquet": read_parquet,
-        ".csv": partial(pl.read_csv, infer_schema_length=None),
-        ".jsonl": partial(pl.read_ndjson, infer_schema_length=None),
-    }
-    if path.suffix not in readers:
-        raise InputError(f"{path}: not a result file; its suffix must be {' or '.join(readers)}")
-    if not path.is_file():
-        raise InputError(f"{path}: no such result file{near_path(path)}")
-    with reading(path, "write it again"):
-        results = readers[path.suffix](path)
+    """Read results or metrics of a training, or a CSV file of one's own, with at least ``columns``."""
+    kind = "metrics" if Path(path).suffix == ".jsonl" else "results"
+    results = store.read_table(path, kind)
     missing = [column for column in columns if column not in results.columns]
     if missing:
         raise InputError(
             f"{path}: no column {missing[0]!r}; needs {', '.join(columns)}; has {', '.join(results.columns)}"
         )
     if results.is_empty():
-        raise InputError(f"{path}: has no rows; write it again")
-    for column in columns:
-        _check_column(results[column], path)
-    # A column without any value has no type.
-    absent = [name for name in columns if name in COLUMNS and results[name].dtype == pl.Null]
-    results = results.cast({name: TYPES[COLUMNS[name].kind] for name in absent})
-    # They cannot be written as CSV.
-    unfit = [name for name, kind in results.schema.items() if kind.is_nested() or kind == pl.Binary]
-    results = results.drop(unfit)
-    if {"programs", "correct"} <= set(columns):
-        _check_counts(results, path)
-    if {"policy", "question", "solved"} <= set(columns):
-        _check_completions(results, path)
+        raise InputError(f"{path}: has no rows")
     return results
-
-
-def _check_column(column: pl.Series, path: Path) -> None:
-    """Check type, gaps and range of a column, if it is known.
-
-    Raises:
-        InputError: one of them is wrong.
-    """
-    name, found = column.name, column.dtype
-    if name not in COLUMNS:
-        return
-    kind, gaps, low, high = COLUMNS[name]
-    fits = {
-        "text": found == pl.String,
-        "true and false": found == pl.Boolean,
-        "whole numbers": found.is_integer() or (name in METRICS and found == pl.Boolean),
-        "numbers": found.is_numeric(),
-    }
-    if not fits[kind] and column.null_count() < len(column):
-        raise InputError(f"{path}: column {name!r} holds {found}, not {kind}; write it again")
-    if column.has_nulls() and not gaps:
-        raise InputError(f"{path}: {name}: is missing in some rows; write it again")
-    if found.is_numeric():
-        wrong = column.filter(~(column.is_between(low, high) & column.cast(pl.Float64).is_finite()))
-        if len(wrong):
-            allowed = "at least 0 and finite" if high == np.inf else f"{low} to {high:g}"
-            raise InputError(f"{path}: {name}: must be {allowed}, got {wrong[0]}; write it again")
-
-
-def _check_counts(results: pl.DataFrame, path: Path) -> None:
-    """Check the counts of programs and of correct ones.
-
-    Raises:
-        InputError: one is missing or negative, or more programs are correct than there are.
-    """
-    programs = pl.col("programs")
-    # Nothing is correct where nothing is tested.
-    correct = pl.when(programs == 0).then(0).otherwise(pl.col("correct"))
-    wrong = results.filter(~(correct.is_between(0, programs)).fill_null(False))
-    if len(wrong):
-        given = wrong.select("programs", "correct").row(0, named=True)
-        raise InputError(
-            f"{path}: correct: must be 0 to programs {given['programs']}, got {given['correct']}; "
-            "write it again"
-        )
-
-
-def _check_completions(completions: pl.DataFrame, path: Path) -> None:
-    """Check completions of the model and the baselines.
-
-    Raises:
-        InputError: there are none of the model, a metric is missing for some programs of a question, or the
-            policies completed different programs.
-    """
-    if "model" not in completions["policy"]:
-        raise InputError(f"{path}: policy: has no completions of the model; evaluate again")
-    metrics = [metric for metric in METRICS if metric in completions.columns]
-    induction = completions.filter(question="complete_algorithm")
-    for metric, tested in (("solved", completions), ("verified", completions), ("fits", induction)):
-        if metric in metrics and len(tested) and not tested[metric].count():
-            raise InputError(f"{path}: {metric}: is missing for {tested['question'][0]}; evaluate again")
-    sampled = "samples" in completions.columns
-    for metric in metrics:
-        found, defined_for = completions.schema[metric], completions[metric].count()
-        # With several samples, a metric is how many of them are right.
-        if defined_for and (found == pl.Boolean) == sampled:
-            kind = "counts" if sampled else "true or false"
-            raise InputError(f"{path}: {metric}: must be {kind}, got {found}; evaluate again")
-    for metric in metrics if sampled else ():
-        for most in ("samples", "verified") if metric == "solved" else ("samples",):
-            if len(wrong := completions.filter(pl.col(metric) > pl.col(most))):
-                counts = wrong.select(metric, most).row(0)
-                raise InputError(f"{path}: {metric}: must be at most {most} {counts[1]}, got {counts[0]}")
-    if "asked" in completions.columns:
-        for (question,), of_question in completions.group_by(["question"]):
-            asked = [part["asked"] for part in of_question.partition_by("policy")]
-            if any(not asked[0].equals(other) for other in asked):
-                raise InputError(
-                    f"{path}: asked: differs between the policies on {question}; evaluate them together"
-                )
-    defined = completions.group_by("question").agg(pl.col(metrics).is_null().mean())
-    for metric in metrics:
-        partly = defined.filter(pl.col(metric).is_between(0, 1, closed="none"))
-        if len(partly):
-            raise InputError(
-                f"{path}: {metric}: is missing for some programs of {partly['question'][0]}; evaluate again"
-            )

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cadmus.common.progress import progress
 from cadmus.config import Config, Positive, Section
 from cadmus.errors import InputError
 from cadmus.experiments.completions import ask, completed_tokens, grade_model
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.tools import progress
 
 if TYPE_CHECKING:
     import polars as pl

@@ -3,10 +3,10 @@
 import importlib
 from pathlib import Path
 
-from cadmus.common.files import replacing_together
 from cadmus.errors import InputError, naming, suggest
 from cadmus.evaluate.results import read_results
 from cadmus.experiments import FORMATS, figures
+from cadmus.store import replacing_together
 
 
 def produce(name: str, results: list[Path], output: Path) -> list[Path]:

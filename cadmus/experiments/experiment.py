@@ -215,8 +215,7 @@ class Subject:
         return {name: counts[name]["programs"] for name in templates}
 
     def metadata(self) -> dict[str, str]:
-        """Return the origin of results: digests of config, model and dataset (if read), commit, split."""
-        from cadmus.common.provenance import commit
+        """Return the origin of results: digests of config, model and dataset (if read), split."""
         from cadmus.config import digest
         from cadmus.dataset.manifest import read_manifest
         from cadmus.model.export import weights_digest
@@ -225,7 +224,6 @@ class Subject:
             "config_digest": digest(self.config.model_dump()),
             "model_digest": weights_digest(self.directory),
             **({} if self.dataset is None else {"data_digest": read_manifest(self.dataset)["digest"]}),
-            "commit": commit(),
             "split": self.config.evaluate.split,
         }
 

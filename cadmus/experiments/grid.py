@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from cadmus.common.progress import progress
 from cadmus.config import Config, Dataset, Positive, Section, Value, check_order
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.tools import progress
 
 if TYPE_CHECKING:
     import polars as pl
@@ -115,10 +115,10 @@ def _learned(
 
     They are fitted to 50,000 training comparisons of the grid's form, fewer where rules exclude some.
     """
-    from cadmus.common.seeds import generator
     from cadmus.evaluate.comparisons import HALF, training_comparisons
     from cadmus.evaluate.linear import Linear
     from cadmus.model.tokens import TOKEN_OF_BYTE
+    from cadmus.tools import generator
 
     programs = training_comparisons(generator(seed, "grid baselines"), _TRAINING_PROGRAMS, dataset)
     if not len(programs):

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cadmus import isa
-from cadmus.common.progress import progress
-from cadmus.common.seeds import generator
 from cadmus.config import Config, ProgramCount, Section, Values
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
     import polars as pl

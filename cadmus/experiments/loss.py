@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cadmus import isa
-from cadmus.common.progress import progress
 from cadmus.config import Config, Positive, Section
 from cadmus.experiments.completions import programs_by_template
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.tools import progress
 
 if TYPE_CHECKING:
     import polars as pl

@@ -33,9 +33,9 @@ def measure(subject: Subject) -> "pl.DataFrame":
     """
     import polars as pl
 
-    from cadmus.common.seeds import seed_of
     from cadmus.evaluate.grading import MODEL
     from cadmus.evaluate.pass_at_k import BASELINE, grade_samples, training_completions
+    from cadmus.tools import seed_of
 
     config = subject.config
     settings: Settings = config.evaluate.pass_at_k

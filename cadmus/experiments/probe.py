@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field, field_validator
 
-from cadmus.common.progress import progress
-from cadmus.common.seeds import generator
 from cadmus.config import Above0, Config, ProgramCount, Section, Values
 from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
     import polars as pl

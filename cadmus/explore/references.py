@@ -7,13 +7,13 @@ import numpy as np
 import torch
 
 from cadmus import isa
-from cadmus.common.seeds import generator
 from cadmus.config import TEMPLATES, Config, Dataset, StateLabels
 from cadmus.dataset.sampler import sample
 from cadmus.evaluate.regressions import Regressions
 from cadmus.model.inference import Cadmus
 from cadmus.model.tokens import padded_tokens
 from cadmus.programs import Programs, stack
+from cadmus.tools import generator
 from cadmus.train.labels import CLASSES, label_names, state_labels
 
 PROGRAMS = 20_000

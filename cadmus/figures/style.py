@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter, StrMethodFormatter
 
-from cadmus.common.files import replacing
+from cadmus.store import replacing
 
 STYLE = Path(__file__).with_name("cadmus.mplstyle")
 COLUMN = 3.4

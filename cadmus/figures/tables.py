@@ -5,10 +5,10 @@ from pathlib import Path
 
 import polars as pl
 
-from cadmus.common.files import replacing
-from cadmus.common.tables import escape, latex, markdown, plain
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.intervals import percent
+from cadmus.store import replacing
+from cadmus.tables import escape, latex, markdown, plain
 
 
 def render(table: pl.DataFrame) -> tuple[str, str]:

@@ -20,13 +20,13 @@ from tenacity import (
 )
 
 from cadmus.common import interrupts
-from cadmus.common.progress import progress
 from cadmus.errors import InputError, Interrupted
 from cadmus.llm.client import BASE_URL, TIMEOUT, address, create, describe, fatal
 from cadmus.llm.comparison import Comparison
 from cadmus.llm.costs import maximum_usd, spent_usd
 from cadmus.llm.replies import FINAL, TIMED_OUT, redact
 from cadmus.llm.requests import Request
+from cadmus.tools import progress
 
 ATTEMPTS = 8
 """Attempts of a request if the server fails."""

@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict
 from cadmus import isa
 from cadmus.common.files import replacing_together
 from cadmus.common.parquet import read_parquet
-from cadmus.common.progress import progress
 from cadmus.config import Config, Llm, digest
 from cadmus.errors import InputError, reading
 from cadmus.evaluate.comparisons import HALF, TOKENS, grid_programs
 from cadmus.llm.models import NAME, URLS, LanguageModel
+from cadmus.tools import progress
 
 INDEX = "index.parquet"
 """One row per request, in the order of the request files."""

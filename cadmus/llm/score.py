@@ -3,7 +3,6 @@
 import numpy as np
 import polars as pl
 
-from cadmus.common.progress import progress
 from cadmus.errors import ModelOutputError
 from cadmus.evaluate.comparisons import HALF
 from cadmus.llm.comparison import Comparison
@@ -13,6 +12,7 @@ from cadmus.llm.prompt import read_answer
 from cadmus.llm.replies import Replies
 from cadmus.llm.requests import Request
 from cadmus.programs import Programs
+from cadmus.tools import progress
 from cadmus.vm.compiled import verdicts
 
 _SCHEMA = {

@@ -7,28 +7,22 @@ Prompts are padded with the end token. A padding token of its own would need an 
 are instructions: a 66th would be a 66th output of the model. Attention masks hide the padding.
 """
 
-import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
+from typing import Any
 
 import torch
-from pydantic import Field, ValidationError
-from safetensors import SafetensorError, safe_open
+from pydantic import ValidationError
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.overrides import TorchFunctionMode
-from typing_extensions import TypedDict
 
-from cadmus import config, isa
-from cadmus.common.files import check_writable, replacing_directory
-from cadmus.common.provenance import commit, versions
-from cadmus.config.fields import STRICT, Above0, Count, NonNegative, PlainText, Positive
+from cadmus import config, isa, store
 from cadmus.errors import InputError, near_path, reading
 from cadmus.model import (
     CARD,
     CONFIG,
-    FILES,
     GENERATION_CONFIG,
     METADATA,
     TOKENIZER,
@@ -40,73 +34,20 @@ from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_
 _VOCABULARY_WEIGHTS = ("gpt_neox.embed_in.weight", "lm_head.weight")
 MAX_POSITIONS = 256
 """For ``transformers``; rotary positions have no limit."""
-LARGEST = 1e4
-"""Magnitude of the largest weight: far above trained ones, and far below those whose activations overflow."""
 FLOATS = ("F32", "BF16", "F16")
 """Types of weights that can be loaded, as safetensors calls them; exports are fp32."""
 
-_FIX = "export the model again"
-_Length = Annotated[Positive, Field(le=config.LONGEST_PROGRAM)]
-
-
-class _Dataset(TypedDict):
-    __pydantic_config__ = STRICT  # type: ignore[misc]
-
-    max_length: NotRequired[_Length]
-
-
-class _Config(TypedDict):
-    __pydantic_config__ = STRICT  # type: ignore[misc]
-
-    dataset: NotRequired[_Dataset]
-
-
-class _Metadata(TypedDict):
-    """Fields of ``meta.json`` that other code reads; only a training writes all of it."""
-
-    __pydantic_config__ = STRICT  # type: ignore[misc]
-
-    isa_digest: str
-    model: NotRequired[Any]
-    parameters: NotRequired[Count]
-    versions: NotRequired[dict[PlainText, PlainText]]
-    commit: NotRequired[PlainText]
-    config: NotRequired[_Config]
-    data_digest: NotRequired[PlainText]
-    steps: NotRequired[Positive]
-    programs: NotRequired[Count]
-    tokens: NotRequired[Count]
-    flops: NotRequired[NonNegative]
-    seconds: NotRequired[Above0]
-    device: NotRequired[PlainText]
-    cores: NotRequired[Positive]
-
-
-class _TransformersConfig(TypedDict):
-    """Fields of ``config.json`` that are read, beside the sizes."""
-
-    __pydantic_config__ = STRICT  # type: ignore[misc]
-
-    isa_digest: NotRequired[str | None]
-
-
-class _GenerationConfig(TypedDict):
-    __pydantic_config__ = STRICT  # type: ignore[misc]
-
-    max_new_tokens: NotRequired[_Length | None]
+_FIX = "save the model again"
 
 
 def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata: dict[str, Any]) -> None:
-    """Export a model; an earlier export in ``directory`` is replaced, with its card.
+    """Export a model; an earlier export in ``directory`` is replaced, without its card.
 
     Args:
         model: in any precision; saved in fp32.
         sizes: sizes of the model.
-        directory: created atomically.
+        directory: created if missing; ``meta.json`` seals the weights.
         metadata: more entries for ``meta.json``, such as the data digest and the steps.
-
-    Raises:
-        InputError: ``directory`` contains something other than an export, or cannot be written.
     """
     # A link to an export stays.
     directory = Path(os.path.realpath(directory))
@@ -116,15 +57,6 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
         for name, tensor in _named_weights(model, sizes).items()
     }
     files = {
-        METADATA: {
-            "isa_digest": isa.digest(),
-            "limits": isa.LIMITS,
-            "model": sizes.model_dump(),
-            "parameters": sum(tensor.numel() for tensor in weights.values()),
-            "versions": versions(),
-            "commit": commit(),
-            **metadata,
-        },
         CONFIG: transformers_config(sizes),
         GENERATION_CONFIG: {
             "do_sample": False,
@@ -145,102 +77,93 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             "clean_up_tokenization_spaces": False,
         },
     }
-    try:
-        with replacing_directory(directory) as temporary:
-            save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
-            for name, content in files.items():
-                text = json.dumps(content, indent=2, ensure_ascii=False)
-                (temporary / name).write_text(text + "\n", encoding="utf-8")
-            # safetensors makes its file private.
-            (temporary / WEIGHTS).chmod((temporary / METADATA).stat().st_mode)
-    except SafetensorError as error:
-        raise InputError(f"cannot write {directory}: {error}") from None
+    described = {
+        "limits": isa.LIMITS,
+        "model": sizes.model_dump(),
+        "parameters": sum(tensor.numel() for tensor in weights.values()),
+        **metadata,
+    }
+    if (directory / METADATA).exists():
+        (directory / CARD).unlink(missing_ok=True)
+    with store.replacing(directory / WEIGHTS) as temporary:
+        mode = temporary.stat().st_mode
+        save_file(weights, temporary, metadata={"format": "pt"})
+        # safetensors makes its file private.
+        temporary.chmod(mode)
+        # Before the files that it seals: if the process is killed here, the export counts as damaged.
+        store.write_json(directory / METADATA, "model", described, {WEIGHTS: temporary})
+        for name, content in files.items():
+            store.write_text(directory / name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def check_export(directory: Path | str) -> None:
-    """Check that :func:`save_export` can write to ``directory``.
-
-    Raises:
-        InputError: ``directory`` contains something other than an export, or cannot be written.
-    """
+    """Check that :func:`save_export` can write to ``directory``: nothing but an export is in it."""
     directory = Path(directory).absolute()
-    check_writable(directory, directory=True)
+    store.check_writable(directory, directory=True)
+    paths = directory.iterdir() if directory.is_dir() else ()
+    names = {path.name for path in paths if not path.name.startswith(store.TEMPORARY)}
     # Snakemake deletes an export file by file, but not its card.
-    files = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
-    if files - {CARD} and METADATA not in files:
+    if names - {CARD} and METADATA not in names:
         raise InputError(f"{directory}: not empty and not a model export; choose another directory")
-    if others := sorted(files - {CARD, *FILES}):
-        raise InputError(
-            f"{directory / others[0]}: not part of a model export, which would be replaced; move it"
-        )
 
 
 def read_metadata(directory: Path | str) -> dict[str, Any]:
     """Read ``meta.json`` of an export, or derive its main entries for a model saved by ``transformers``.
 
     Returns:
-        The entries of ``meta.json``; without it ``isa_digest``, ``model`` and ``max_length``, which is
-        ``max_new_tokens`` of ``generation_config.json``.
-
-    Raises:
-        InputError: it is missing, unreadable or of another instruction set, or it is missing and
-            ``config.json`` is not of a model of Cadmus.
+        The entries of ``meta.json``; without it ``model`` and ``max_length``, which is ``max_new_tokens`` of
+        ``generation_config.json``.
     """
     path = Path(directory) / METADATA
-    if not path.exists() and path.with_name(CONFIG).exists():
-        return _derived_metadata(path.with_name(CONFIG))
-    if not path.exists():
+    if path.exists():
+        return store.read_json(path, "model")
+    if not path.with_name(CONFIG).exists():
         raise InputError(f"{directory} is not a model export: {path}: no such file{near_path(path)}")
-    metadata: dict[str, Any] = {**config.read_json(path, _Metadata, _FIX)}
-    _check_isa(path, metadata["isa_digest"])
-    if "config" in metadata:
-        with reading(path, _FIX):
-            metadata["config"] = config.with_current_names(metadata["config"])
-    return metadata
-
-
-def _check_isa(path: Path, found: str) -> None:
-    if found != isa.digest():
-        raise InputError(
-            f"{path}: isa_digest: trained on instruction set {found}, this is {isa.digest()}; train again"
-        )
+    return _derived_metadata(path.with_name(CONFIG))
 
 
 def _derived_metadata(path: Path) -> dict[str, Any]:
     """Return the entries of ``meta.json`` that ``config.json`` at ``path`` and its neighbors contain."""
-    found: dict[str, Any] = {**config.read_json(path, _TransformersConfig, _FIX)}
-    if found.get("isa_digest") is None:
+    found = _read_foreign(path)
+    if found.get("isa_digest") != isa.digest():
         raise InputError(
-            f"{path}: isa_digest: missing, so there is no telling which instruction set the model knows; "
-            f"copy {METADATA} of the export that it comes from"
+            f"{path}: isa_digest: must be {isa.digest()}, that of this instruction set, got "
+            f"{found.get('isa_digest')}; train again"
         )
-    _check_isa(path, found["isa_digest"])
     try:
         sizes = config.Model.model_validate({name: found.get(key) for name, key in _KEYS_OF_SIZES.items()})
     except ValidationError:
         keys = ", ".join(_KEYS_OF_SIZES.values())
         raise InputError(f"{path}: {keys}: not the sizes of a Cadmus model; save it again") from None
     for key, value in transformers_config(sizes).items():
-        if key in _ARCHITECTURE and found.get(key) != value:
+        # Versions of transformers differ in which of the keys of rotary positions they write.
+        if key in _ARCHITECTURE and found.get(key, value if key in _ROTARY else None) != value:
             raise InputError(
                 f"{path}: {key}: must be {json.dumps(value)}, got {json.dumps(found.get(key))}; "
                 "Cadmus runs only models of its own architecture"
             )
-    metadata = {"isa_digest": found["isa_digest"], "model": sizes.model_dump()}
+    metadata: dict[str, Any] = {"model": sizes.model_dump()}
     generation = path.with_name(GENERATION_CONFIG)
     if generation.exists():
-        longest = config.read_json(generation, _GenerationConfig, _FIX).get("max_new_tokens")
+        longest = _read_foreign(generation).get("max_new_tokens")
         if longest is not None:
+            if not (isinstance(longest, int) and 1 <= longest <= config.LONGEST_PROGRAM):
+                raise InputError(
+                    f"{generation}: max_new_tokens: must be 1 to {config.LONGEST_PROGRAM}, got {longest}"
+                )
             metadata["max_length"] = longest
     return metadata
 
 
-def max_length(directory: Path | str) -> int:
-    """Return the maximum number of instructions in a program of the dataset of an export.
+def _read_foreign(path: Path) -> dict[str, Any]:
+    """Read a JSON object that another program wrote."""
+    store.check_readable(path)
+    with reading(path, _FIX):
+        return dict(json.loads(path.read_bytes()))
 
-    Raises:
-        InputError: as :func:`read_metadata`.
-    """
+
+def max_length(directory: Path | str) -> int:
+    """Return the maximum number of instructions in a program of the dataset of an export."""
     return _max_length(read_metadata(directory))
 
 
@@ -251,11 +174,7 @@ def _max_length(metadata: dict[str, Any]) -> int:
 
 
 def trained_config(directory: Path | str) -> config.Config | None:
-    """Return the config that a model was trained with, with default experiments; None if it is unknown.
-
-    Raises:
-        InputError: as :func:`read_metadata`, or the config is not valid.
-    """
+    """Return the config that a model was trained with, with default experiments; None if it is unknown."""
     values = read_metadata(directory).get("config")
     if values is None:
         return None
@@ -264,44 +183,26 @@ def trained_config(directory: Path | str) -> config.Config | None:
 
 
 def weights_digest(directory: Path | str) -> str:
-    """Return 16 hexadecimal digits of the SHA-256 of an export's weights, which identify it in results.
-
-    Raises:
-        InputError: the weights cannot be read.
-    """
+    """Return 16 hexadecimal digits of the SHA-256 of an export's weights, which identify it in results."""
     path = Path(directory) / WEIGHTS
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    except OSError:
-        raise InputError(f"{path}: missing or not readable; export the model again") from None
+    store.check_readable(path)
+    with reading(path, _FIX):
+        return store.digest_of(path)[:16]
 
 
 def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GPT:
-    """Load the model of an export for inference in fp32.
-
-    Raises:
-        InputError: as :func:`read_metadata`, or the weights are missing, damaged or do not match the sizes.
-    """
+    """Load the model of an export for inference in fp32."""
     metadata = read_metadata(directory)
-    source = f"{Path(directory) / METADATA}: model"
-    sizes = config.validate(metadata.get("model"), config.Model, source, _FIX)
+    sizes = config.Model(**metadata["model"])
     path = Path(directory) / WEIGHTS
-    # Sizes that the weights do not have could take all memory.
-    with torch.device("meta"), _NoInitialValues():
-        expected = _named_weights(GPT(sizes), sizes)
-    _check_weights(path, {name: tuple(tensor.shape) for name, tensor in expected.items()})
-    with reading(path, _FIX):
-        weights = load_file(path)
+    if store.HEADER in metadata:
+        store.check_digest(path, metadata[store.HEADER]["files"][WEIGHTS], "model")
+    else:
+        _check_weights(path, sizes)
+    with _NoInitialValues():
+        model = GPT(sizes)
+    weights = load_file(path)
     with torch.no_grad():
-        for name, tensor in weights.items():
-            # Also of NaN.
-            if not (tensor.abs() <= LARGEST).all():
-                raise InputError(
-                    f"{path}: {name}: has weights that are NaN or above {LARGEST:g}; train again"
-                )
-        with _NoInitialValues():
-            model = GPT(sizes)
         for name, tensor in _named_weights(model, sizes).items():
             tensor.copy_(weights[name][: len(tensor)])
     return model.to(device).eval().requires_grad_(False)
@@ -319,12 +220,13 @@ class _NoInitialValues(TorchFunctionMode):
         )
 
 
-def _check_weights(path: Path, expected: dict[str, tuple[int, ...]]) -> None:
-    """Check the names, types and shapes of exported weights by their header.
-
-    Raises:
-        InputError: the file is missing or damaged, or other tensors are in it.
-    """
+def _check_weights(path: Path, sizes: config.Model) -> None:
+    """Check the names, types and shapes of weights that another program saved, by their header."""
+    # Without memory, as sizes that the weights do not have could take all of it.
+    with torch.device("meta"), _NoInitialValues():
+        named = _named_weights(GPT(sizes), sizes)
+    expected = {name: tuple(tensor.shape) for name, tensor in named.items()}
+    store.check_readable(path)
     with reading(path, _FIX), safe_open(path, "pt") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
         found = {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
@@ -337,7 +239,7 @@ def _check_weights(path: Path, expected: dict[str, tuple[int, ...]]) -> None:
         # A fine-tuned model may have a row for a padding token after those of the instructions.
         padded = name in _VOCABULARY_WEIGHTS and shape[1:] == expected[name][1:] and shape > expected[name]
         if shape != expected[name] and not padded:
-            raise InputError(f"{path}: {name}: has shape {shape}, but {METADATA} needs {expected[name]}")
+            raise InputError(f"{path}: {name}: has shape {shape}, but {CONFIG} needs {expected[name]}")
 
 
 def _named_weights(model: GPT, sizes: config.Model) -> dict[str, torch.Tensor]:
@@ -397,7 +299,8 @@ _KEYS_OF_SIZES = {
     "tied": "tie_word_embeddings",
     "activation": "hidden_act",
 }
-_ARCHITECTURE = {"model_type", "use_parallel_residual", "attention_bias", "layer_norm_eps"}
+_ROTARY = {"rope_parameters", "rotary_emb_base", "rotary_pct"}
+_ARCHITECTURE = {"model_type", "use_parallel_residual", "attention_bias", "layer_norm_eps", *_ROTARY}
 """Keys of ``config.json`` that are the same for all models."""
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from cadmus.common.seeds import generator
+from cadmus.tools import generator
 
 
 class Sampler:

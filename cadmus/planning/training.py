@@ -10,8 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
-from cadmus.common.progress import progress
-from cadmus.common.seeds import seed_of
 from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, Train, read_model
 from cadmus.config.fields import Above0, NonNegative
 from cadmus.dataset import shards
@@ -20,6 +18,7 @@ from cadmus.model.flops import causal_pairs, embedding_count, parameter_count, t
 from cadmus.programs import Samples
 from cadmus.templates import TEMPLATES as SAMPLERS
 from cadmus.templates import Draw
+from cadmus.tools import progress, seed_of
 from cadmus.train.labels import state_outputs
 from cadmus.vm.compiled import verdicts
 

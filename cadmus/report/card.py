@@ -9,7 +9,7 @@ from huggingface_hub import DatasetCardData
 
 from cadmus import isa
 from cadmus.config import OOD
-from cadmus.dataset import parquet
+from cadmus.dataset.shards import SCHEMA
 from cadmus.docgen import hub
 from cadmus.figures import tables
 from cadmus.report.plots import title
@@ -119,7 +119,7 @@ def dataset_card(found: Survey) -> str:
         digest=manifest["digest"],
         config_digest=manifest["config_digest"],
         seed=manifest["seed"],
-        isa_digest=manifest["isa_digest"],
+        isa_digest=manifest["cadmus"]["isa_digest"],
         max_length=dataset["max_length"],
         low=dataset["values"]["low"],
         high=dataset["values"]["high"],
@@ -140,7 +140,7 @@ def dataset_card(found: Survey) -> str:
         configs=configs,
         dataset_info={
             "config_name": ALL_TEMPLATES,
-            "features": [{"name": field.name, "dtype": _type(field)} for field in parquet.SCHEMA],
+            "features": [{"name": field.name, "dtype": _type(field)} for field in SCHEMA],
         },
     )
     return hub.card(data, text)
@@ -187,7 +187,7 @@ def _columns() -> pl.DataFrame:
                 "Null": "may be" if field.nullable else "never",
                 "Meaning": MEANINGS[field.name],
             }
-            for field in parquet.SCHEMA
+            for field in SCHEMA
         ]
     )
 

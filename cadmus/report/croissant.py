@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cadmus.dataset import parquet
+from cadmus.dataset.shards import SCHEMA
 from cadmus.distribution import VERSION
 from cadmus.docgen import hub
 from cadmus.report.card import MEANINGS
@@ -116,6 +116,6 @@ def _records(split: str) -> dict[str, Any]:
                 "dataType": "sc:Integer" if pa.types.is_integer(field.type) else "sc:Text",
                 "source": {"fileSet": {"@id": f"{split}-files"}, "extract": {"column": field.name}},
             }
-            for field in parquet.SCHEMA
+            for field in SCHEMA
         ],
     }

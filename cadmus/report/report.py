@@ -7,7 +7,6 @@ from typing import Any
 import polars as pl
 
 from cadmus.common.files import replacing_together
-from cadmus.common.progress import progress
 from cadmus.config import OOD
 from cadmus.docgen import hub
 from cadmus.evaluate.intervals import percent
@@ -17,6 +16,7 @@ from cadmus.report.card import dataset_card
 from cadmus.report.croissant import croissant
 from cadmus.report.plots import DATA, DRAW, title
 from cadmus.report.survey import EXAMPLES, FATES, Survey, survey
+from cadmus.tools import progress
 
 NAME = "report.md"
 FOLDER = "report"
@@ -63,7 +63,7 @@ def _text(found: Survey) -> str:
     parts = [
         f"# Dataset of the run {manifest['name']}\n",
         f"{programs:,} true programs in {len(manifest['files'])} shards, {found.size / 1e6:,.1f} MB; "
-        f"seed {manifest['seed']}, instruction set `{manifest['isa_digest']}`, config "
+        f"seed {manifest['seed']}, instruction set `{manifest['cadmus']['isa_digest']}`, config "
         f"`{manifest['config_digest']}`, content `{manifest['digest']}`.\n",
         f"No two splits share a program ({'; '.join(manifest['shared_between_splits'])}). Every program was "
         "executed and is true.\n",

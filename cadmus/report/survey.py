@@ -10,11 +10,11 @@ import polars as pl
 import pyarrow as pa
 
 from cadmus import isa
-from cadmus.common.progress import progress
 from cadmus.config import Dataset, validate
 from cadmus.dataset.manifest import NAME, read_manifest
 from cadmus.dataset.reader import read_file
 from cadmus.programs import Programs
+from cadmus.tools import progress
 from cadmus.vm import reference
 
 EXAMPLES = 3

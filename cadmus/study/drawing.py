@@ -5,8 +5,8 @@ from pathlib import Path
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.common.files import replacing_together
 from cadmus.figures import style, tables
+from cadmus.store import replacing_together
 from cadmus.study import COMPARISON, LAW, LAW_FIGURE, PAGE, comparison, effects, files_of, law
 from cadmus.study.page import page
 from cadmus.study.results import Results, read

@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.common.progress import progress
 from cadmus.config.study import LAW_VARIANTS, LOSSES
 from cadmus.evaluate.seeds import mean_interval
 from cadmus.figures import style
 from cadmus.study.results import Results
+from cadmus.tools import progress
 
 NAMES = ("E", "A", "alpha", "B", "beta")
 RESAMPLES = 200

@@ -8,11 +8,11 @@ from string import Template
 
 import polars as pl
 
-from cadmus.common.tables import html
 from cadmus.config.study import LOSSES
 from cadmus.study import LAW, LAW_FIGURE
 from cadmus.study.comparison import tables
 from cadmus.study.results import Results
+from cadmus.tables import html
 
 _PAGE = Template("""\
 <!DOCTYPE html>

@@ -6,7 +6,6 @@ from pathlib import Path
 import polars as pl
 
 from cadmus.common.files import removing, replacing_together
-from cadmus.common.tables import escape, markdown
 from cadmus.config.study import HELD_OUT_LOSS, LOSSES
 from cadmus.errors import InputError
 from cadmus.evaluate.questions import title
@@ -14,6 +13,7 @@ from cadmus.study import COMPARISON, LAW, LAW_FIGURE
 from cadmus.study.comparison import compare
 from cadmus.study.drawing import write_all
 from cadmus.study.results import Results, read
+from cadmus.tables import escape, markdown
 
 PUBLISHED = "docs/results/studies"
 FINDINGS = "docs/findings"

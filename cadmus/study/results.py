@@ -3,29 +3,23 @@
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from pydantic import Field
-from typing_extensions import TypedDict
 
-from cadmus import experiments
-from cadmus.common.provenance import commit
-from cadmus.config import digest, parse_json
-from cadmus.config.fields import STRICT, Above0, RunName
+from cadmus import experiments, store
+from cadmus.config import digest
 from cadmus.config.study import (
     HELD_OUT_LOSS,
-    LONGEST_NAME,
-    LOSSES,
     TRAINING_LOSSES,
     Run,
     StudyRuns,
     level_text,
 )
-from cadmus.errors import InputError, reading, suggest
+from cadmus.errors import InputError, suggest
 from cadmus.evaluate.grading import MODEL
-from cadmus.evaluate.results import read_results, write_results
+from cadmus.evaluate.results import read_results
 from cadmus.model.flops import parameter_count
 
 COLUMNS: dict[str, Any] = {
@@ -56,24 +50,6 @@ TRAINING = "train"
 """Experiment of the losses of a training."""
 LAST = 0.1
 """Part of the steps, the last ones, over which losses are averaged: as many programs for all batch sizes."""
-_FIX = "collect the study again"
-# Parts of file names.
-_Names = list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.@]+$")]]
-
-
-class _Described(TypedDict):
-    """The metadata ``study`` of the results; ``missing`` has the fields of :class:`Missing`."""
-
-    __pydantic_config__ = STRICT  # type: ignore[misc]
-
-    name: RunName
-    question: str
-    base: str
-    compare: Annotated[_Names, Field(min_length=1)]
-    factors: _Names
-    law_flops: list[Above0]
-    # JSON has no tuples.
-    missing: list[Annotated[tuple[str, int, str], Field(strict=False)]]
 
 
 class Missing(NamedTuple):
@@ -120,9 +96,6 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
 
     Returns:
         The runs without results.
-
-    Raises:
-        InputError: no run is finished, or a result file is damaged.
     """
     rows, missing = [], []
     others = [read(path).rows for path in elsewhere]
@@ -147,32 +120,15 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
         "law_flops": study.study.law_flops,
         "missing": missing,
     }
-    metadata = {"study": json.dumps({"name": study.name, **described}), "commit": commit()}
-    write_results(pl.concat(rows), output, metadata)
+    metadata = {"study": json.dumps({"name": study.name, **described})}
+    store.write_parquet(output, "study", pl.concat(rows), metadata)
     return missing
 
 
 def read(path: Path) -> Results:
-    """Read what :func:`collect` wrote.
-
-    Raises:
-        InputError: the file is missing, damaged, not the results of a study, or lacks a compared metric.
-    """
-    with reading(path, _FIX):
-        metadata = pl.read_parquet_metadata(path)
-    if not {"study", "commit"} <= metadata.keys():
-        raise InputError(f"{path}: not the results of a study; `cadmus study collect` writes them")
-    described = parse_json(metadata["study"].encode(), _Described, f"{path}: study", _FIX)
-    rows = read_results(path, COLUMNS)
-    for factor in described["factors"]:
-        if rows.schema.get(factor) != pl.String or rows[factor].has_nulls():
-            raise InputError(f"{path}: {factor}: must be a column of text without gaps; {_FIX}")
-    for name, length in rows.select(pl.col(pl.String).str.len_chars().max()).row(0, named=True).items():
-        if (length or 0) > LONGEST_NAME:
-            raise InputError(f"{path}: {name}: length must be at most {LONGEST_NAME}, got {length:,}; {_FIX}")
-    accuracies = rows.filter(~pl.col("metric").is_in(LOSSES))["value"]
-    if (accuracies > 1).any():
-        raise InputError(f"{path}: value: accuracies must be at most 1, got {accuracies.max()!r}; {_FIX}")
+    """Read what :func:`collect` wrote."""
+    rows, metadata = store.read_parquet(path, "study")
+    described = json.loads(metadata["study"])
     found = sorted(rows["metric"].unique())
     for metric in described["compare"]:
         if metric not in found:
@@ -186,7 +142,7 @@ def read(path: Path) -> Results:
         described["factors"],
         described["law_flops"],
         [Missing(*missing) for missing in described["missing"]],
-        metadata["commit"],
+        metadata[store.HEADER]["commit"],
     )
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from cadmus.common.files import replacing_together
-from cadmus.common.tables import escape, markdown
 from cadmus.errors import InputError, reading
 from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.seeds import mean_interval, programs_error
 from cadmus.study.results import read
+from cadmus.tables import escape, markdown
 
 TARGET = 0.97
 """Mean next-token accuracy of the questions to reach, over the seeds."""

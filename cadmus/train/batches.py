@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from cadmus import config, isa
-from cadmus.common.seeds import epoch_seed, generator, seed_of
 from cadmus.errors import InputError
 from cadmus.model.flops import causal_pairs
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs, Samples
+from cadmus.tools import epoch_seed, generator, seed_of
 from cadmus.train.labels import NO_TARGET, state_labels
 from cadmus.train.order import Pace, weights
 

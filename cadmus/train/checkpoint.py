@@ -42,7 +42,7 @@ def exclusive(directory: Path) -> Iterator[None]:
     with ExitStack() as stack:
 
         def lock() -> None:
-            with store.writing(directory):
+            with store.as_input_error(directory):
                 directory.mkdir(parents=True, exist_ok=True)
                 try:
                     stack.enter_context(store.lock(directory / LOCK))
@@ -90,12 +90,12 @@ def save(
             "values": values,
         }
         try:
-            with store.writing(checkpoint):
+            with store.as_input_error(checkpoint):
                 remove_checkpoint(checkpoint)
                 checkpoint.mkdir(exist_ok=True)
                 save_file(tensors, checkpoint / STATE)
                 store.flush(checkpoint)
-                store.write_json(checkpoint / METADATA, "checkpoint", metadata, [checkpoint / STATE])
+                store.write_json(checkpoint / METADATA, "checkpoint", metadata, {STATE: checkpoint / STATE})
                 store.flush(checkpoint)
                 store.flush(directory)
         except InputError:

@@ -38,7 +38,7 @@ def share(read: Read, max_length: int, templates: list[str] | None = None) -> tu
         own: tuple[Path | None, list[int], str | None] = None, [], None
         if local_rank == 0:
             try:
-                with store.writing(Path(gettempdir(), "training programs")):
+                with store.as_input_error(Path(gettempdir(), "training programs")):
                     directory = Path(stack.enter_context(TemporaryDirectory(prefix="cadmus-")))
                     own = directory, _write(directory, read, max_length, templates), None
             except InputError as error:

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from cadmus import config
-from cadmus.common.cores import cores
 from cadmus.model.gpt import GPT
+from cadmus.tools import cores
 from cadmus.train import ranks
 
 MUON_MOMENTUM = 0.95

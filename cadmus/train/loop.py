@@ -11,11 +11,11 @@ import torch
 from torch import distributed
 
 from cadmus import config
-from cadmus.common.seeds import seed_of
 from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
+from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
 from cadmus.train.batches import Loader
 from cadmus.train.labels import state_outputs

@@ -62,12 +62,12 @@ class RunPaths:
         lines = partial.metrics.read_text(encoding="utf-8").splitlines()
         store.write_lines(self.metrics, "metrics", [json.loads(line) for line in lines])
         if self.snapshots is not None and partial.snapshots is not None:
-            with store.writing(self.snapshots):
+            with store.as_input_error(self.snapshots):
                 remove_snapshots(self.snapshots)
                 for snapshot in find_snapshots(partial.snapshots):
                     shutil.copytree(snapshot, self.snapshots / snapshot.name, copy_function=_link)
         remove_checkpoints(self.checkpoints, keep=0)
-        with store.writing(partial.metrics):
+        with store.as_input_error(partial.metrics):
             partial.metrics.unlink()
             if partial.snapshots is not None:
                 shutil.rmtree(partial.snapshots)
@@ -109,7 +109,7 @@ def find_checkpoints(directory: Path) -> list[Path]:
 def remove_checkpoints(directory: Path, keep: int) -> None:
     """Remove incomplete checkpoints and all but the newest ``keep``; with 0, the directory if it is empty."""
     kept = find_checkpoints(directory)[-keep:] if keep else []
-    with store.writing(directory):
+    with store.as_input_error(directory):
         for path in step_paths(directory):
             if path not in kept:
                 remove_checkpoint(path)
@@ -122,7 +122,7 @@ def remove_checkpoints(directory: Path, keep: int) -> None:
 def remove_checkpoint(path: Path) -> None:
     """Remove the files of a checkpoint, and its directory if nothing else is in it."""
     # Metadata first: without them, the checkpoint does not count as complete. A killed writer leaves a part.
-    for name in (METADATA, f".tmp-{METADATA}", STATE):
+    for name in (METADATA, store.TEMPORARY + METADATA, STATE):
         (path / name).unlink(missing_ok=True)
     with suppress(OSError):
         path.rmdir()

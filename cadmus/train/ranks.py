@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-from cadmus.common.cores import cores, has_gpu
 from cadmus.config import Train
 from cadmus.errors import InputError, RankLocalError
+from cadmus.tools import cores, has_gpu
 
 if TYPE_CHECKING:
     import torch

@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 from cadmus import config, isa
-from cadmus.common.seeds import seed_of
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.criteria import Completed
@@ -36,6 +35,7 @@ from cadmus.model.flops import causal_pairs, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Samples, join, stack
+from cadmus.tools import seed_of
 from cadmus.train.batches import Batch, PackedBatch, pack_batch
 from cadmus.train.data import Read
 from cadmus.train.objectives import Objective, Outputs, forward

@@ -14,8 +14,7 @@ import numpy as np
 
 from cadmus import Cadmus, Task, tasks, verify
 from cadmus.cli.options import PositiveNumber, WholeNumber
-from cadmus.common.files import check_writable
-from cadmus.common.provenance import commit
+from cadmus.store import check_writable, commit
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text, bootstrap, gap_as_text, gap_interval
 from cadmus.llm.prompt import completion_in, question_text

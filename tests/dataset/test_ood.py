@@ -21,9 +21,8 @@ from cadmus.dataset import sampler
 from cadmus.dataset.manifest import read_manifest, write_manifest
 from cadmus.dataset.ood import matches
 from cadmus.dataset.reader import read_split
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
-from cadmus.errors import Defect, InputError
+from cadmus.dataset.shards import plan, write_shard
+from cadmus.errors import InputError
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, Samples
@@ -127,10 +126,10 @@ def rewrite(source, target, metadata_of):
     ("split", "message"),
     [
         (OOD, r"ood/equality-0000\.parquet: 60 programs match no rule of dataset\.ood"),
-        ("test", r"test/equality-0000\.parquet: \d+ programs match the rule dataset\.ood\.\w+"),
+        ("test", r"test/equality-0000\.parquet: \d+ programs match dataset\.ood\.\w+"),
     ],
 )
-def test_rows_that_break_the_rules_are_a_defect(dataset, tmp_path, split, message):
+def test_rows_that_break_the_rules_are_refused(dataset, tmp_path, split, message):
     for path in dataset.rglob("*.parquet"):
         target = tmp_path / path.relative_to(dataset)
         target.parent.mkdir(exist_ok=True)
@@ -138,7 +137,7 @@ def test_rows_that_break_the_rules_are_a_defect(dataset, tmp_path, split, messag
     other = "test" if split == OOD else OOD
     name = "equality-0000.parquet"
     rewrite(dataset / other / name, tmp_path / split / name, dataset / split / name)
-    with pytest.raises(Defect, match=message):
+    with pytest.raises(InputError, match=message):
         write_manifest(CONFIG, tmp_path)
 
 

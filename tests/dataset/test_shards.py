@@ -1,7 +1,17 @@
-"""The plan of shards."""
+"""The plan of shards, and their files."""
 
-from cadmus.dataset.shards import plan
-from tests.dataset.conftest import CONFIG
+import json
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from cadmus import isa
+from cadmus.config import Dataset
+from cadmus.dataset.shards import plan, write_shard
+from cadmus.errors import InputError
+from cadmus.vm import reference
+from tests.dataset.conftest import CONFIG, write_all
 
 
 def test_shards_have_equal_sizes_that_add_up_to_the_config():
@@ -14,3 +24,89 @@ def test_shards_have_equal_sizes_that_add_up_to_the_config():
 def test_shard_paths_are_unique():
     paths = [shard.path for shard in plan(CONFIG)]
     assert len(set(paths)) == len(paths)
+
+
+def test_polars_reads_the_columns(dataset):
+    table = pl.read_parquet(dataset / "train/less_greater-0000.parquet")
+    assert table.columns == ["template", "program", "prompt_length", "x", "y", "shard"]
+    assert [str(dtype) for dtype in table.dtypes[1:]] == ["String", "UInt8", "Int16", "Int16", "Int32"]
+    assert table["template"].cast(pl.String).unique().to_list() == ["less_greater"]
+    assert table["x"].null_count() == 0
+    sequences = pl.read_parquet(dataset / "train/basic_sequences-0000.parquet")
+    assert sequences["x"].null_count() == len(sequences)
+    assert all(reference.run(program).true for program in table["program"])
+
+
+def test_metadata_describes_the_shard(dataset):
+    path = dataset / "test/equality-0000.parquet"
+    noted = json.loads(pq.read_metadata(path).metadata[b"cadmus"])
+    assert noted["isa_digest"] == isa.digest()
+    assert noted["isa_limits"]["call_budget"] == isa.CALL_BUDGET
+    assert noted["config_digest"] == CONFIG.dataset_digest()
+    assert (noted["template"], noted["split"], noted["shard"], noted["seed"]) == ("equality", "test", 0, 1)
+    counts = noted["counts"]
+    fates = ("unfit", "too_long", "rejected", "other_split", "duplicates", "surplus", "kept")
+    assert counts["sampled"] == sum(counts[fate] for fate in fates)
+    assert counts["kept"] == pq.read_metadata(path).num_rows
+
+
+def counts_of(path):
+    """The outcome counts in the metadata of a shard."""
+    return json.loads(pq.read_metadata(path).metadata[b"cadmus"])["counts"]
+
+
+def test_shards_are_the_same_bytes_in_any_order(dataset, tmp_path):
+    # Of a template and split they come one after another.
+    shards = sorted(plan(CONFIG), key=lambda shard: (shard.number, shard.split, shard.template))
+    shards = [shard for shard in shards if shard.template in {"less_greater", "random"}]
+    write_all(tmp_path, shards)
+    for shard in shards:
+        assert (tmp_path / shard.path).read_bytes() == (dataset / shard.path).read_bytes(), shard.path
+    first = shards[0]
+    (tmp_path / first.path).unlink()
+    write_all(tmp_path, [first])
+    assert (tmp_path / first.path).read_bytes() == (dataset / first.path).read_bytes()
+
+
+def test_a_program_is_in_one_shard_only(tmp_path):
+    values = {
+        "shard_size": 1_000,
+        "templates": {"equality": {"train": 3_000, "expression_lengths": [3]}, "random": {"train": 10}},
+    }
+    config = CONFIG.model_copy(update={"dataset": Dataset.model_validate(values)})
+    for number in range(3):
+        write_shard(config, tmp_path, "equality", "train", number)
+    texts = [pq.read_table(path)["program"].to_pylist() for path in sorted(tmp_path.glob("train/*"))]
+    assert [len(set(text)) for text in texts] == [1_000] * 3
+    assert len({text for shard in texts for text in shard}) == 3_000
+    counts = [counts_of(path) for path in sorted(tmp_path.glob("train/*"))]
+    assert counts[0]["duplicates"] < counts[1]["duplicates"] < counts[2]["duplicates"]
+
+
+def test_earlier_shards_must_be_valid(copy):
+    path = copy / "train/less_greater-0000.parquet"
+    second = path.with_name("less_greater-0001.parquet")
+    before = second.read_bytes()
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"less_greater-0000\.parquet: .*not readable.*delete it"):
+        write_shard(CONFIG, copy, "less_greater", "train", 1)
+    path.unlink()
+    with pytest.raises(InputError, match=r"less_greater-0000\.parquet: no such file"):
+        write_shard(CONFIG, copy, "less_greater", "train", 1)
+    write_shard(CONFIG.model_copy(update={"seed": 2}), copy, "less_greater", "train", 0)
+    with pytest.raises(InputError, match=r"less_greater-0000\.parquet: sampled with another seed"):
+        write_shard(CONFIG, copy, "less_greater", "train", 1)
+    assert second.read_bytes() == before
+
+
+def test_a_shard_that_cannot_be_written_leaves_nothing(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with pytest.raises(InputError, match="cannot write"):
+        write_shard(CONFIG, blocked, "random", "test", 0)
+    assert list(tmp_path.iterdir()) == [blocked]
+
+
+def test_a_shard_beyond_the_plan_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="no shard 7 of random for test"):
+        write_shard(CONFIG, tmp_path, "random", "test", 7)

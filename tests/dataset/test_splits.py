@@ -1,10 +1,12 @@
 """Splits by hash."""
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cadmus.config import SPLITS
 from cadmus.dataset.reader import read_split
-from cadmus.dataset.splits import hashes, split_of
+from cadmus.dataset.splits import Seen, hashes, split_of
 from cadmus.programs import Programs
 from tests.dataset.conftest import CONFIG
 
@@ -30,3 +32,14 @@ def test_split_fractions_do_not_depend_on_the_batch():
     alone = [int(split_of(Programs.from_strings([text]), 0.1)[0]) for text in texts[:50]]
     assert alone == split[:50].tolist()
     assert len(np.unique(hashes(Programs.from_strings(texts)))) == len(texts)
+
+
+@given(st.lists(st.lists(st.integers(0, 60) | st.integers(2**64 - 3, 2**64 - 1))))
+def test_add_returns_which_hashes_are_new(batches):
+    seen, before = Seen(sum(map(len, batches))), set()
+    for batch in batches:
+        new = seen.add(np.array(batch, np.uint64)).tolist()
+        for value, is_new in zip(batch, new, strict=True):
+            # 0 marks a free place, so it counts as 1.
+            assert is_new == (max(value, 1) not in before)
+            before.add(max(value, 1))

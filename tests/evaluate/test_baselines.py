@@ -12,8 +12,7 @@ import pytest
 from cadmus.config import Config, Dataset, load_config
 from cadmus.dataset.manifest import NAME, write_manifest
 from cadmus.dataset.reader import read_split
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate import learned as learning
 from cadmus.evaluate.baselines import BASELINES, grade_baselines

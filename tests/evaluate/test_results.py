@@ -17,74 +17,21 @@ def test_results_keep_their_metadata(tmp_path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
 
 
-def test_results_without_rows_are_an_error(tmp_path) -> None:
-    write_results(pl.DataFrame({"x": []}), tmp_path / "x.parquet", {})
-    with pytest.raises(InputError, match=r"x\.parquet: has no rows"):
-        read_results(tmp_path / "x.parquet", ["x"])
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("missing.parquet", None, "no such result file"),
-        ("results.xlsx", b"", "not a result file; its suffix must be .parquet or .csv or .jsonl"),
-        ("results.parquet", b"PAR1 and no more", "not readable"),
+        ("results.xlsx", b"", "not a table; its suffix must be .parquet or .csv or .jsonl"),
         ("results.jsonl", b'{"step": 1', "not readable"),
         ("results.csv", b"step\n1\n", "no column 'loss'; needs step, loss; has step"),
-        ("results.csv", b"step,loss\n1,low\n", "column 'loss' holds String, not numbers"),
-        ("results.jsonl", b'{"step": 1, "loss": [2]}', "column 'loss' holds List"),
-        ("results.csv", b"step,loss\n1.5,2\n", "column 'step' holds Float64, not whole numbers"),
-        ("results.csv", b"step,loss\n,2\n3,2\n", "step: is missing in some rows"),
-        ("results.csv", b"step,loss\n1,-2\n", "loss: must be at least 0 and finite, got -2"),
-        ("results.csv", b"step,loss\n-1,2\n", "step: must be 0 to 1e.12, got -1"),
+        ("results.csv", b"step,loss\n", "has no rows"),
     ],
 )
-def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes | None, message: str) -> None:
+def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes, message: str) -> None:
     path = tmp_path / name
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(content)
     with pytest.raises(InputError, match=message) as raised:
         read_results(path, ["step", "loss"])
     assert "\n" not in str(raised.value)
-
-
-COUNTED = pl.DataFrame({"programs": [5, 0], "correct": [3, None]})
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"correct": [6, 0]}, "correct: must be 0 to programs 5, got 6"),
-        ({"correct": [-1, 0]}, "correct: must be 0 to 1e.12, got -1"),
-        ({"correct": [None, 0]}, "correct: must be 0 to programs 5, got None"),
-        ({"programs": [None, 0]}, "programs: is missing in some rows"),
-    ],
-)
-def test_impossible_counts_are_an_error(tmp_path, changed, message) -> None:
-    path = tmp_path / "results.csv"
-    COUNTED.write_csv(path)
-    read_results(path, ["programs", "correct"])
-    COUNTED.with_columns(**{name: pl.Series(values) for name, values in changed.items()}).write_csv(path)
-    with pytest.raises(InputError, match=rf"results\.csv: {message}; write it again"):
-        read_results(path, ["programs", "correct"])
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"verified": [1, 0]}, "verified: must be true or false, got Int64"),
-        ({"policy": ["model", None]}, "policy: is missing in some rows"),
-    ],
-)
-def test_impossible_completions_are_an_error(tmp_path, changed, message) -> None:
-    path = tmp_path / "results.parquet"
-    frame = completions("equality", "model", [True, False])
-    columns = ["policy", "question", "solved", "verified"]
-    frame.write_parquet(path)
-    read_results(path, columns)
-    frame.with_columns(**{name: pl.Series(values) for name, values in changed.items()}).write_parquet(path)
-    with pytest.raises(InputError, match=rf"results\.parquet: {message}"):
-        read_results(path, columns)
 
 
 def completions(
@@ -214,42 +161,6 @@ def test_a_gap_needs_a_model_a_baseline_and_a_metric_that_is_defined() -> None:
         gaps_by(graded, metric="verified_equality")
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
-def test_completions_are_read_from_every_format_and_checked(tmp_path, suffix: str) -> None:
-    columns = ("policy", "question", *METRICS)
-    given = pl.DataFrame(
-        {
-            "policy": ["model"] * 300,
-            "question": ["random"] * 200 + ["complete_algorithm"] * 100,
-            **{metric: [k % 2 == 0 for k in range(300)] for metric in METRICS},
-        }
-    ).with_columns(fits=pl.when(pl.col("question") != "random").then("fits"))
-
-    def read(frame: pl.DataFrame) -> pl.DataFrame:
-        path = tmp_path / f"c{suffix}"
-        write = {".parquet": frame.write_parquet, ".csv": frame.write_csv, ".jsonl": frame.write_ndjson}
-        write[suffix](path)
-        return read_results(path, columns)
-
-    assert read(given).equals(given)
-    assert len(read(given.head(200))) == 200
-    with pytest.raises(InputError, match="policy: has no completions of the model"):
-        read(given.with_columns(policy=pl.lit("constant")))
-    with pytest.raises(InputError, match="solved: is missing for "):
-        read(given.with_columns(solved=pl.lit(None)))
-    with pytest.raises(InputError, match="fits: is missing for complete_algorithm"):
-        read(given.with_columns(question=pl.lit("complete_algorithm"), fits=pl.lit(None)))
-    with pytest.raises(InputError, match="solved: is missing for some programs of random"):
-        read(
-            given.with_columns(
-                solved=pl.when(pl.col("question") != "random")
-                .then("solved")
-                .when(pl.int_range(300) > 5)
-                .then("solved")
-            )
-        )
-
-
 def test_gaps_of_other_programs_are_refused() -> None:
     model = pl.DataFrame({"policy": "model", "question": "random", "asked": ["1", "2"]})
     other = pl.DataFrame({"policy": "ngram", "question": "random", "asked": ["2", "1"]})
@@ -262,10 +173,3 @@ def test_nested_columns_that_nobody_asked_for_are_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "loss": 2.5, "verdict": {"equality": {"solved": 0.5}}}\n')
     assert read_results(path, ("step", "loss")).columns == ["step", "loss"]
-
-
-def test_columns_without_values_have_a_type_and_bytes_are_left_out(tmp_path) -> None:
-    path = tmp_path / "results.parquet"
-    rows = {"step": [1], "in_grid": [None], "low": [b"x"]}
-    pl.DataFrame(rows, {"step": pl.Int64, "in_grid": pl.Null, "low": pl.Binary}).write_parquet(path)
-    assert read_results(path, ["step", "in_grid"]).schema == {"step": pl.Int64, "in_grid": pl.Boolean}

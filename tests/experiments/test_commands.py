@@ -14,8 +14,7 @@ from cadmus.cli.main import cadmus
 from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.reader import read_split
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.parsing import second_expressions

@@ -111,8 +111,7 @@ def run(line: str) -> None:
 
 def _sample() -> None:
     from cadmus.config import load_config
-    from cadmus.dataset.shards import plan
-    from cadmus.dataset.writer import write_shard
+    from cadmus.dataset.shards import plan, write_shard
 
     config = load_config("config.yaml")
     for shard in plan(config):
@@ -123,13 +122,13 @@ def _sample() -> None:
 def _train() -> None:
     from cadmus.train import paths
 
-    remove = paths.checkpoint.remove_all
+    remove = paths.remove_checkpoints
     # Leaves what an interrupted training leaves; `trained` is its export.
-    paths.checkpoint.remove_all = lambda directory: None
+    paths.remove_checkpoints = lambda directory, keep: None
     try:
         run(TRAIN)
     finally:
-        paths.checkpoint.remove_all = remove
+        paths.remove_checkpoints = remove
     shutil.copytree("trained", "model")
     shutil.rmtree("trained")
     shutil.move("training", "finished")

@@ -78,8 +78,8 @@ def test_random_models_saved_by_transformers_load(exported, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"isa_digest": None}, "isa_digest: missing, .* copy meta.json"),
-        ({"isa_digest": "0123"}, "trained on instruction set 0123"),
+        ({"isa_digest": None}, "isa_digest: must be .*, got None"),
+        ({"isa_digest": "0123"}, "isa_digest: must be .*, got 0123"),
         ({"use_parallel_residual": True}, "use_parallel_residual: must be false, got true"),
         ({"model_type": "llama"}, 'model_type: must be "gpt_neox", got "llama"'),
         ({"num_attention_heads": 7}, "num_attention_heads, .*: not the sizes of a Cadmus model"),

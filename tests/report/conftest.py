@@ -6,8 +6,7 @@ import pytest
 
 from cadmus.config import load_config, parse_config
 from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan
-from cadmus.dataset.writer import write_shard
+from cadmus.dataset.shards import plan, write_shard
 
 CONFIG = load_config(Path(__file__).parents[1] / "tiny.yaml")
 

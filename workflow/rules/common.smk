@@ -20,13 +20,12 @@ from cadmus.report import CROISSANT
 from cadmus.report import FIGURES as DATASET_FIGURES
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
-from cadmus.common.cores import has_gpu
 from cadmus.common.files import replacing
 from cadmus.docgen.hub import CARD
 from cadmus.llm.models import MODELS
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.study import files_of
-from cadmus.common.sources import sources_of
+from cadmus.tools import has_gpu, sources_of
 
 
 def read_values():
@@ -172,7 +171,7 @@ def code(*modules):
 
 
 def shard_code(wildcards):
-    return code("cadmus.dataset.writer", f"cadmus.templates.{wildcards.template}")
+    return code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}")
 
 
 def earlier_shards(wildcards):

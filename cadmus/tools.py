@@ -1,24 +1,84 @@
-"""Source files that a result depends on.
+"""Tools of every layer: random streams, progress bars, the cores of this machine, source files.
 
-They are inputs of the workflow's rules: after an edit of one figure, only that figure is drawn again.
+Every seed and generator that results depend on is here. The functions differ in how they turn names and
+numbers into entropy. Changing one changes datasets or results, so new code uses :func:`generator`.
+
+Source files are inputs of the workflow's rules: after an edit of one figure, only that figure is drawn
+again.
 """
 
 import ast
 import functools
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+# The base install has none of the packages that the functions import.
+if TYPE_CHECKING:
+    import numpy as np
+    from tqdm import tqdm
+
+DELAY = 2.0
+"""Seconds before a progress bar appears."""
 UNTRACKED_PACKAGES = ("cadmus.cli", "cadmus.config")
 UNTRACKED = (
     *UNTRACKED_PACKAGES,
     "cadmus.distribution",
     "cadmus.errors",
-    "cadmus.common.files",
-    "cadmus.common.progress",
+    "cadmus.store",
     # Imports all templates; a shard depends only on its own.
     "cadmus.templates",
 )
 """Modules that results do not depend on; those of a config reach the workflow as parameters."""
+
+
+def seed_of(*parts: int | str) -> int:
+    """Return the 128-bit seed of a dataset shard, a fuzz chunk or a training: a hash of ``parts``."""
+    return int.from_bytes(hashlib.sha256("/".join(map(str, parts)).encode()).digest()[:16])
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """Return the 64-bit seed that shuffles the training programs of an epoch."""
+    return seed_of(json.dumps({"epoch": epoch, "seed": seed, "split": "train"})) >> 64
+
+
+def generator(seed: int, *parts: int | str) -> "np.random.Generator":
+    """Return the generator of an experiment or of one step of sampling, named by ``parts``.
+
+    Args:
+        seed: at least 0.
+        parts: names and numbers of at least 0; different names give independent streams.
+    """
+    import numpy as np
+
+    entropy = [seed]
+    for part in parts:
+        entropy.extend(part.encode() if isinstance(part, str) else [part])
+    return np.random.default_rng(entropy)
+
+
+def progress(
+    what: str, items: Iterable[Any] | None = None, total: int | None = None, unit: str = "it"
+) -> "tqdm[Any]":
+    """Return a bar over ``items``, or over ``total`` units counted by ``update``; shown on terminals only."""
+    from tqdm import tqdm
+
+    return tqdm(items, desc=what, total=total, unit=unit, unit_scale=True, delay=DELAY, disable=None)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use, container quotas included."""
+    import joblib
+
+    count: int = joblib.cpu_count()
+    return count
+
+
+def has_gpu() -> bool:
+    """Return True if this machine has an NVIDIA GPU, without importing torch."""
+    return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 @functools.cache
@@ -46,7 +106,7 @@ def sources_of(*modules: str) -> tuple[Path, ...]:
 @functools.cache
 def _path(module: str) -> Path | None:
     """Return the file of a module, or None for a name inside a module."""
-    place = Path(__file__).parents[1].joinpath(*module.split(".")[1:])
+    place = Path(__file__).parent.joinpath(*module.split(".")[1:])
     candidates = (place.with_suffix(".py"), place / "__init__.py")
     return next((path for path in candidates if path.is_file()), None)
 

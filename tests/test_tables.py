@@ -1,6 +1,6 @@
 """The table renderer."""
 
-from cadmus.common.tables import code, escape, html, latex, markdown, plain
+from cadmus.tables import code, escape, html, latex, markdown, plain
 
 HEADER = ["name", "rate"]
 ROWS = [["a|b", "5 %"], ["`|`", "1.50"]]

@@ -1,0 +1,338 @@
+"""The door: files appear when they are complete, and damaged ones are one line."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import pytest
+from matplotlib.figure import Figure
+
+from cadmus import store
+from cadmus.config import Model, load_config
+from cadmus.dataset.manifest import read_manifest, write_manifest
+from cadmus.dataset.reader import read_split
+from cadmus.dataset.sampler import sample
+from cadmus.dataset.shards import Shard, plan, write, write_shard
+from cadmus.distribution import VERSION
+from cadmus.errors import InputError
+from cadmus.evaluate.results import read_results, write_results
+from cadmus.figures import style, tables
+from cadmus.model.export import load_export, save_export
+from cadmus.model.gpt import GPT
+from cadmus.store import check_writable, replacing, replacing_together
+from tests.checkout import ROOT
+
+CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
+SIZES = Model(layers=1, width=64, heads=2, mlp=64)
+
+
+class Artifact:
+    """A sealed file: how it is made in a directory, its name there, and how it is read."""
+
+    def __init__(self, make, name, read):
+        self.make, self.name, self.read = make, name, read
+
+
+def write_dataset(directory):
+    for shard in plan(CONFIG):
+        write_shard(CONFIG, directory, *shard[:3])
+    write_manifest(CONFIG, directory)
+
+
+RESULTS = pl.DataFrame({"step": range(500), "loss": [1 / (1 + k) for k in range(500)]})
+ARTIFACTS = {
+    "manifest": Artifact(None, "manifest.json", read_manifest),
+    "shard": Artifact(None, "test/random-0000.parquet", lambda d: read_split(d, "test")),
+    "export": Artifact(lambda d: save_export(GPT(SIZES), SIZES, d, {"steps": 3}), "meta.json", load_export),
+    "weights": Artifact(lambda d: save_export(GPT(SIZES), SIZES, d, {}), "model.safetensors", load_export),
+    "results": Artifact(
+        lambda d: write_results(RESULTS, d / "loss.parquet", {"split": "test"}),
+        "loss.parquet",
+        lambda d: read_results(d / "loss.parquet", ["step", "loss"]),
+    ),
+    "metrics": Artifact(
+        lambda d: store.write_lines(d / "metrics.jsonl", "metrics", RESULTS.to_dicts()),
+        "metrics.jsonl",
+        lambda d: read_results(d / "metrics.jsonl", ["step", "loss"]),
+    ),
+    "study": Artifact(
+        lambda d: store.write_parquet(d / "study.parquet", "study", RESULTS, {"study": "{}"}),
+        "study.parquet",
+        lambda d: store.read_parquet(d / "study.parquet", "study"),
+    ),
+}
+
+
+def flip(place):
+    def damage(path):
+        data = bytearray(path.read_bytes())
+        data[int(place * (len(data) - 1))] ^= 4
+        path.write_bytes(data)
+
+    return damage
+
+
+def replace_with_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def replace_with_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES = {
+    "missing": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"\n"),
+    "zeros": lambda path: path.write_bytes(bytes(1000)),
+    "text": lambda path: path.write_text("{}"),
+    "a pipe": replace_with_pipe,
+    "a directory": replace_with_directory,
+    **{f"a flipped bit at {place}": flip(place) for place in (0, 0.2, 0.4, 0.5, 0.6, 0.8, 0.95, 1)},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A directory per kind of artifact, each with an intact one."""
+    root = tmp_path_factory.mktemp("made")
+    write_dataset(root / "dataset")
+    for name, artifact in ARTIFACTS.items():
+        if artifact.make:
+            artifact.make(root / name)
+    return root
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ARTIFACTS)
+def test_a_damaged_file_is_one_line_with_its_name(made, tmp_path, name, damage):
+    artifact = ARTIFACTS[name]
+    source = made / (name if artifact.make else "dataset")
+    directory = tmp_path / "made"
+    shutil.copytree(source, directory)
+    artifact.read(directory)
+    path = directory / artifact.name
+    if (name, damage) == ("export", "missing"):
+        # Without meta.json it is a model saved by another program.
+        path.with_name("config.json").unlink()
+    DAMAGES[damage](path)
+    with pytest.raises(InputError) as caught:
+        artifact.read(directory)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_an_edited_file_says_how_to_make_it_again(made, tmp_path):
+    shutil.copytree(made / "export", tmp_path / "model")
+    edit(tmp_path / "model/meta.json", steps=4)
+    with pytest.raises(InputError, match=r"meta\.json: damaged or changed .*; train or export it again$"):
+        load_export(tmp_path / "model")
+
+
+def test_a_rewritten_table_is_not_sealed(made, tmp_path):
+    pl.read_parquet(made / "results/loss.parquet").write_parquet(tmp_path / "loss.parquet")
+    with pytest.raises(InputError, match=r"loss\.parquet: not sealed, .* another program.*; evaluate again"):
+        read_results(tmp_path / "loss.parquet", ["step"])
+
+
+def test_a_file_of_another_kind_or_instruction_set_is_refused(made, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"study\.parquet: a file of kind study, not results"):
+        read_results(made / "study/study.parquet", ["step"])
+    monkeypatch.setattr(store.isa, "digest", lambda: "0123")
+    with pytest.raises(InputError, match=r"meta\.json: of instruction set .*, this is 0123; train"):
+        load_export(made / "export")
+
+
+def test_a_seal_holds_the_origin_of_a_file(made):
+    header = json.loads((made / "export/meta.json").read_text())["cadmus"]
+    assert header["kind"] == "model"
+    assert header["isa_digest"] == store.isa.digest()
+    assert header["commit"] == store.commit()
+    assert header["versions"].keys() == {"torch", "deepspeed", "numpy"}
+    assert header["files"] == {"model.safetensors": store.digest_of(made / "export/model.safetensors")}
+    assert json.loads(pl.read_parquet_metadata(made / "results/loss.parquet")["cadmus"])["kind"] == "results"
+
+
+@contextmanager
+def no_space() -> Iterator[None]:
+    """Limit files to 100 bytes, as if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+SHARD = Shard("random", "test", 0, 60)
+WRITERS = {
+    "shard.parquet": lambda path: write(path, SHARD, sample(CONFIG.dataset, 1, *SHARD), CONFIG, {}),
+    "numbers.parquet": lambda path: write_results(pl.DataFrame({"x": range(100)}), path, {}),
+    "figure.pdf": lambda path: style.save(Figure(), [path]),
+    "figure.png": lambda path: style.save(Figure(), [path]),
+    "table.md": lambda path: tables.save(*[pl.DataFrame({"x": ["text" * 100]})] * 2, [path]),
+    "model": lambda path: save_export(GPT(SIZES), SIZES, path, {}),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_gives_one_line_and_leaves_no_file(tmp_path, name):
+    WRITERS[name](tmp_path / "before" / name)
+    with no_space(), pytest.raises(InputError, match=rf"^cannot write .*{name}: .*File too large") as caught:
+        WRITERS[name](tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["before"]
+
+
+def test_a_file_in_place_of_a_directory_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    for name in WRITERS:
+        with pytest.raises(InputError, match=r"cannot write .*file/"):
+            WRITERS[name](tmp_path / "file" / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_other_errors_are_not_reported_as_a_full_disk(tmp_path):
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "file") as temporary:
+        temporary.write_bytes(bytes(1 // 0))
+    assert not list(tmp_path.iterdir())
+
+
+def test_check_writable_finds_problems_and_creates_nothing(tmp_path):
+    check_writable(tmp_path / "new" / "file")
+    check_writable(tmp_path / "new", directory=True)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="it is a directory"):
+        check_writable(tmp_path)
+    with pytest.raises(InputError, match="it is a file"):
+        check_writable(tmp_path / "file", directory=True)
+    with pytest.raises(InputError, match="Not a directory"):
+        check_writable(tmp_path / "file" / "below")
+    with no_space(), pytest.raises(InputError, match="File too large"):
+        check_writable(tmp_path / "other")
+
+
+def test_a_device_is_written_to_and_stays(tmp_path):
+    # Like /dev/stdout, a link to a device; only root can make devices.
+    device = tmp_path / "device.parquet"
+    device.symlink_to("/dev/null")
+    check_writable(device)
+    write_results(pl.DataFrame({"x": range(100)}), device, {})
+    assert device.is_char_device()
+    assert list(tmp_path.iterdir()) == [device]
+    expected = pytest.raises(InputError, match=r"^cannot write /dev/full: No space left")
+    with expected, replacing("/dev/full") as full:
+        full.write_text("x")
+
+
+@pytest.mark.parametrize("write", [check_writable, lambda path: replacing(path).__enter__()])
+def test_links_and_pipes_are_refused_and_stay(tmp_path, write):
+    target, link, loop, pipe = (tmp_path / name for name in ("target", "link", "loop", "pipe"))
+    target.write_text("mine")
+    link.symlink_to(target)
+    loop.symlink_to(loop)
+    os.mkfifo(pipe)
+    before = sorted(tmp_path.iterdir())
+    for path, problem in (
+        (link, f"a link; give its target, {target}"),
+        (loop, "a link"),
+        (pipe, "not a"),
+    ):
+        with pytest.raises(InputError, match=f"^cannot write {path}: it is {problem}"):
+            write(path)
+    assert sorted(tmp_path.iterdir()) == before
+    assert link.is_symlink()
+    assert pipe.is_fifo()
+    assert target.read_text() == "mine"
+
+
+def test_files_of_a_set_are_written_together_or_not_at_all(tmp_path) -> None:
+    (tmp_path / "a").write_text("old")
+
+    def fail() -> None:
+        with replacing_together() as replaced:
+            for name in "ab":
+                replaced(tmp_path / name).write_text("new")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+    with replacing_together() as replaced:
+        for name in "ab":
+            replaced(tmp_path / name).write_text("new")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["new", "new"]
+
+
+COMMIT = "from cadmus.store import commit; print(commit())"
+GIT = ("git", "-c", "user.name=test", "-c", "user.email=test@localhost")
+
+
+def commit_of(place: Path, **variables: str) -> str:
+    """Return the commit that the package in ``place`` reports."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMMIT],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(place), **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def commit_all(place: Path) -> str:
+    """Make a Git repository of a directory and return its commit."""
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all"]):
+        subprocess.run([*GIT, *command], cwd=place, check=True)
+    done = subprocess.run([*GIT, "rev-parse", "HEAD"], cwd=place, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    """A directory with the package alone."""
+    place = tmp_path / "project/place"
+    shutil.copytree(ROOT / "cadmus", place / "cadmus", ignore=shutil.ignore_patterns("__pycache__"))
+    return place
+
+
+def test_a_checkout_reports_its_commit(package) -> None:
+    shutil.copy(ROOT / "pyproject.toml", package)
+    made = commit_all(package)
+    assert commit_of(package) == made
+    (package / "cadmus/py.typed").write_text("changed")
+    assert commit_of(package) == f"{made}-dirty"
+
+
+def test_the_repository_of_another_project_is_ignored(package) -> None:
+    commit_all(package.parent)
+    assert commit_of(package) == VERSION
+    assert commit_of(package, GIT_DIR=str(package.parent / ".git")) == VERSION
+    # Copied into the root of the other project.
+    (package / "pyproject.toml").write_text('[project]\nname = "theirs"\n')
+    commit_all(package)
+    assert commit_of(package) == VERSION
+
+
+def test_an_installed_package_reports_its_version(package) -> None:
+    shutil.copy(ROOT / "pyproject.toml", package)
+    (package / "cadmus/data").mkdir()
+    commit_all(package)
+    assert commit_of(package) == VERSION
