@@ -2,9 +2,9 @@
 
 import pytest
 
-from cadmus.checks import kills
 from cadmus.config import StateLabels
 from cadmus.programs import Programs
+from cadmus.templates.random import random_programs
 from cadmus.train.labels import CLASSES, ELEMENTS, NO_TARGET, columns, label_names, state_labels
 from cadmus.vm.reference import Sequence, Value, run
 
@@ -58,7 +58,7 @@ def test_labels_by_hand() -> None:
 
 @pytest.mark.parametrize("name", ["top", "elements", "call", "sum"])
 def test_labels_are_what_every_prefix_leaves(name) -> None:
-    texts = kills.random_programs(300, 1, 14).to_strings()
+    texts = random_programs(300, 1, 14).to_strings()
     # A definition after its call changes what earlier instructions leave.
     texts += ["8f2=\\3-E2>R;", "u1b2b3bf!u1bf\\L2>;", "99*9*", "\\41-*;9f55*2+=", "\\5>;u3b7b9b9bEm:"]
     prefixes = [text[: k + 1] for text in texts for k in range(len(text))]
