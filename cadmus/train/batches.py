@@ -292,6 +292,7 @@ def pack_batch(
     shape = row_count, row_length
     source = TOKEN_OF_BYTE[programs.data]
     arrays = _arrange(source, offsets, prompt_lengths, rows, columns, shape, isa.END_ID)
+    tokens, positions, segments, targets, completion_mask = map(torch.from_numpy, arrays)
     packed_labels = None
     if labels is not None:
         # Every instruction has a target after it: the next one, or the end.
@@ -300,7 +301,11 @@ def pack_batch(
         places = np.repeat(starts, np.diff(offsets)) + np.arange(offsets[-1])
         packed_labels.flatten(0, 1)[torch.from_numpy(places)] = torch.from_numpy(labels)
     return PackedBatch(
-        *map(torch.from_numpy, arrays),
+        tokens,
+        positions,
+        segments,
+        targets,
+        completion_mask,
         programs=len(programs),
         target_count=int(programs.lengths.sum()),
         labels=packed_labels,

@@ -66,7 +66,7 @@ def _write(directory: Path, read: Read, max_length: int, templates: list[str] | 
         data, offsets, prompt_lengths = (
             stack.enter_context((directory / name).open("wb")) for name in _FILES
         )
-        offsets.write(end)
+        offsets.write(end.data)
         for asked in [None] if templates is None else [[name] for name in templates]:
             counts.append(0)
             for samples in read(asked):
@@ -78,9 +78,9 @@ def _write(directory: Path, read: Read, max_length: int, templates: list[str] | 
                         "instructions; sample again"
                     )
                 counts[-1] += len(samples)
-                data.write(np.ascontiguousarray(programs.data))
-                offsets.write(programs.offsets[1:] - programs.offsets[0] + end)
-                prompt_lengths.write(np.ascontiguousarray(samples.prompt_length))
+                data.write(np.ascontiguousarray(programs.data).data)
+                offsets.write((programs.offsets[1:] - programs.offsets[0] + end).data)
+                prompt_lengths.write(np.ascontiguousarray(samples.prompt_length).data)
                 end = end + programs.lengths.sum()
     if not end:
         raise InputError("the dataset has no training programs")

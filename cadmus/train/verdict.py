@@ -91,7 +91,8 @@ class Verdict(Objective):
         super().__init__(1 + len(self.verdict.questions) * len(COUNTS), ranks, device)
         self._engine, self._run, self._seed, self._row_length = engine, run, seed, row_length
         self._rank, self._log = rank, log
-        self._step, self._rollout = 0, None
+        self._step = 0
+        self._rollout: Rollout | None = None
         self._prompts = self.verdict.prompts // ranks
         self._asked = [_asked(name, run.dataset, read) for name in self.verdict.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
@@ -104,8 +105,8 @@ class Verdict(Objective):
         train = self._run.train
         self._step, self._rollout = step, None
         if step >= train.steps - train.verdict_steps:
-            self._rollout = self.sample(step)
-            totals = [self._rollout.flops, *self._rollout.counts.ravel()]
+            rollout = self._rollout = self.sample(step)
+            totals = [rollout.flops, *rollout.counts.ravel()]
             self.sums = torch.tensor(totals, dtype=torch.float64, device=self.device)
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor | float:

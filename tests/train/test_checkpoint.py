@@ -40,10 +40,9 @@ def test_the_state_is_on_the_disk_before_the_metadata_and_old_checkpoints_go_las
         values = run_config(steps=2, checkpoint_every=1, keep_checkpoints=1)
         assert train(tmp_path, values) == 0
     done = (tmp_path / "trace").read_text().splitlines()
-    second = done[done.index("remove meta.json", 1) :] if "remove meta.json" in done[:1] else done
-    named = len(second) - 1 - second[::-1].index("name meta.json")
-    assert {"flush metrics.jsonl", f"flush {STATE}", "flush step-00000002"} <= set(second[:named])
-    assert second.index("flush checkpoints", named) < second.index("remove meta.json", named)
+    first, second, *_ = (index for index, line in enumerate(done) if line == "name meta.json")
+    assert {"flush metrics.jsonl", f"flush {STATE}", "flush step-00000001"} <= set(done[:first])
+    assert "flush checkpoints" in done[second : done.index("remove meta.json")]
 
 
 def _train_and_trace(directory: Path, data_digest: str) -> None:

@@ -185,6 +185,7 @@ def test_a_model_samples_the_same_completions_again():
     assert first.flops == again.flops > 0
 
 
+@torch.no_grad()
 def test_only_the_last_steps_sample_and_the_first_and_last_of_them_are_logged():
     objective = verdict_of(questions=["random"])
     found = []
