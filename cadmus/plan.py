@@ -34,7 +34,7 @@ from cadmus.model.flops import (
     training_flops,
 )
 from cadmus.tools import progress, seed_of
-from cadmus.train.snapshots import snapshot_steps
+from cadmus.train.paths import snapshot_steps
 
 DEVICES = TABLES / "devices.yaml"
 """Table of this checkout."""

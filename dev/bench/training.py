@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from cadmus.model.gpt import attend_eager, attend_sdpa
+from cadmus.train.batches import PackedBatch, pack_batch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -31,13 +31,12 @@ from cadmus import config as configs
 from cadmus.dataset.sampler import sample
 from cadmus.model.export import transformers_config
 from cadmus.model.flops import causal_pairs, parameter_count, training_flops
-from cadmus.model.gpt import GPT
+from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.tools import progress
 from cadmus.train import engine
 from cadmus.train.labels import NO_TARGET
-from cadmus.train.packing import PackedBatch, pack_batch
 from dev.bench import flat
 from dev.measure import Facts, seconds_of
 
