@@ -13,7 +13,7 @@ FIRST = (
     "train/test_checkpoint.py",
     "test_gpu_check.py",
     "test_study.py",
-    "report/test_report.py",
+    "pages/test_dataset.py",
     "checks/test_kills.py",
     "bench/test_training.py",
     "bench/test_programs.py",

@@ -12,8 +12,7 @@ import yaml
 
 from cadmus import config
 from cadmus.bench.training import Attending, forms
-from cadmus.model.attention import attend_eager
-from cadmus.model.gpt import GPT
+from cadmus.model.gpt import GPT, attend_eager
 from cadmus.model.inference import Cadmus
 from cadmus.templates.random import random_programs
 from cadmus.train.batches import PackedBatch, pack_batch

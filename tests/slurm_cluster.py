@@ -119,13 +119,6 @@ class SlurmCluster:
                 command, stdout=output, stderr=output, start_new_session=True
             )
 
-    def hide(self, path: Path) -> None:
-        """Restart the node daemons in a mount namespace in which ``path`` is empty."""
-        for node in NODES:
-            stop(self.processes.pop(node))
-            script = 'mount -t tmpfs none "$0" && exec slurmd -D -N "$1"'
-            self._run("unshare", "--mount", "sh", "-c", script, str(path), node, name=node)
-
     def start_controller(self) -> None:
         self._run("slurmctld", "-D")
 

@@ -23,9 +23,6 @@ import polars as pl
 
 from cadmus.checks.workflow import difference
 from cadmus.common.provenance import commit
-from cadmus.config import load_config
-from cadmus.planning.training import plan
-from cadmus.planning.workflow import plan_workflow
 from tests import measured
 from tests.checkout import copy_checkout, environment_of
 from tests.slurm_cluster import SlurmCluster, ask, wait_for
@@ -80,18 +77,14 @@ def run(directory: Path) -> dict[str, Any]:
         events |= {"overhead": overhead(nodes)}
         say("study")
         events |= {"study": study(cluster, local)}
-        say("errors of users")
-        events |= {"error_messages": error_messages(slurm, directory / "wrong")}
     slurm_seconds = time.monotonic() - started
     say("local run")
     started = time.monotonic()
     with Snakemake(local, "--cores", "2", "--configfile", *CONFIGS) as snakemake:
         snakemake.finish(1800)
-    config = load_config(local / RESULTS / "config.yaml")
     files, different = difference(local / RESULTS, cluster / RESULTS)
     return {
         "commit": commit(),
-        "planned_jobs": plan_workflow(config, plan(config)).jobs,
         "slurm": ask("slurmctld", "-V"),
         "seconds": {"cluster": round(slurm_seconds), "local": round(time.monotonic() - started)},
         **events,
@@ -321,32 +314,6 @@ def train_on_two_nodes(slurm: SlurmCluster, directory: Path) -> dict[str, Any]:
         raise RuntimeError(f"the training ran on {nodes}")
     seconds = round(time.monotonic() - started)
     return {"two_nodes": {"job": job, "nodes": nodes, "seconds": seconds, **stopped}}
-
-
-def error_messages(slurm: SlurmCluster, directory: Path) -> dict[str, str]:
-    """Return the messages for a wrong partition and for nodes without the environment.
-
-    Raises:
-        RuntimeError: a message is missing.
-    """
-    profile = copy_checkout(directory) / PROFILE / "config.yaml"
-    text = profile.read_text()
-    shard = str(RESULTS / "dataset/train/random-0000.parquet")
-
-    def message(beginning: str) -> str:
-        with Snakemake(directory, *cluster_arguments(PROFILE), "--retries", "0", "--", shard) as snakemake:
-            code = snakemake.process.wait(300)
-            lines = [line for line in snakemake.text().splitlines() if line.startswith(beginning)]
-        if not code or len(lines) != 1:
-            raise RuntimeError(f"Snakemake ended with {code} and printed {lines}: {snakemake.log}")
-        return lines[0]
-
-    profile.write_text(text.replace("  partition: null\n", "  partition: fast\n"))
-    wrong_partition = message("rule shard: the cluster has no partition fast;")
-    profile.write_text(text)
-    slurm.hide(Path(sys.prefix))
-    no_environment = message("cadmus: a node does not have ")
-    return {"wrong_partition": wrong_partition, "no_environment": no_environment}
 
 
 def overhead(directory: Path) -> dict[str, float]:

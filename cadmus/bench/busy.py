@@ -16,11 +16,12 @@ import torch
 from cadmus import config
 from cadmus.bench import Facts, Measured
 from cadmus.common.files import temporary_directory
+from cadmus.config.evaluation import Probe
 from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import sample_comparisons
-from cadmus.experiments.probe import Settings, prefix_ids, score
+from cadmus.experiments.probe import prefix_ids, score
 from cadmus.model.inference import Cadmus
 from cadmus.tools import cores, progress
 from cadmus.train.paths import RunPaths
@@ -38,9 +39,7 @@ PROMPTS = 500
 """Comparisons that are completed at once."""
 PROGRAMS = 2_000
 """Training programs per template; more would only be read for longer."""
-PROBED = Settings(
-    train_programs=1_000, validation_programs=200, test_programs=200, inverse_regularisation=[0.1]
-)
+PROBED = Probe(train_programs=1_000, validation_programs=200, test_programs=200, inverse_regularisation=[0.1])
 Rate = Callable[[float], float]
 """Works for some seconds and returns the work per second."""
 

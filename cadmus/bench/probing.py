@@ -13,13 +13,14 @@ from threadpoolctl import threadpool_limits
 
 from cadmus import config
 from cadmus.bench import Measured, median_seconds
+from cadmus.config.evaluation import Probe
 from cadmus.evaluate.comparisons import sample_comparisons
-from cadmus.experiments.probe import Settings, prefix_ids, score
+from cadmus.experiments.probe import prefix_ids, score
 from cadmus.model.inference import Cadmus
 from cadmus.tools import cores, progress
 
 TARGET = "x"
-SETTINGS = Settings()
+SETTINGS = Probe()
 # More than a fit of scikit-learn needs.
 ITERATIONS = 10_000
 
@@ -75,7 +76,7 @@ def bench_probe(directory: Path) -> Measured:
     return Measured(facts, rows)
 
 
-def _scikit_learn(features: np.ndarray, classes: np.ndarray, settings: Settings) -> np.ndarray:
+def _scikit_learn(features: np.ndarray, classes: np.ndarray, settings: Probe) -> np.ndarray:
     """Return the correct test predictions per token, with the best regularisation in validation."""
     strengths = settings.inverse_regularisation
     tasks = [(token, c) for token in range(len(features)) for c in strengths]
@@ -89,7 +90,7 @@ def _scikit_learn(features: np.ndarray, classes: np.ndarray, settings: Settings)
     return best
 
 
-def _fit(features: np.ndarray, classes: np.ndarray, c: float, settings: Settings) -> tuple[int, int]:
+def _fit(features: np.ndarray, classes: np.ndarray, c: float, settings: Probe) -> tuple[int, int]:
     fitted = settings.train_programs
     tested = fitted + settings.validation_programs
     standard = StandardScaler().fit(features[:fitted]).transform(features)

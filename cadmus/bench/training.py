@@ -19,10 +19,9 @@ from cadmus import config
 from cadmus.bench import Facts, Measured
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
-from cadmus.model.attention import Attend, attend_eager, attend_sdpa
 from cadmus.model.export import transformers_config
 from cadmus.model.flops import causal_pairs, parameter_count, training_flops
-from cadmus.model.gpt import GPT
+from cadmus.model.gpt import GPT, Attend, attend_eager, attend_sdpa
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.tools import progress

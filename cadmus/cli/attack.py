@@ -82,6 +82,3 @@ def attack(
         cells = [cell for text, share in zip(found, shares, strict=True) for cell in (text, f"{share:.1%}")]
         rows.append((task.name, f"{len(task.programs):,}", *cells))
     echo_table(rows, numbers=False)
-
-
-COMMANDS = (attack,)

@@ -280,6 +280,3 @@ def start() -> "Measured":
     from cadmus.bench.start import bench_start
 
     return bench_start()
-
-
-COMMANDS = (bench,)

@@ -74,6 +74,3 @@ def document(root: Path) -> None:
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
         echo(path)
-
-
-COMMANDS = (config,)

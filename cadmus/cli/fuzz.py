@@ -98,6 +98,3 @@ def fuzz(programs: int, seed: int, jobs: int | None, first_chunk: int) -> None:
 
 def _shown(result: Result) -> str:
     return f"{' '.join(map(show, result.outputs)) or 'nothing'}, {'true' if result.true else 'false'}"
-
-
-COMMANDS = (fuzz,)

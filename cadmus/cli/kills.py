@@ -136,6 +136,3 @@ def _of_workflow(
         [f"{outcome.everything} of all processes, {outcome.jobs} of one process", end],
         bool(outcome.different),
     )
-
-
-COMMANDS = (kills,)

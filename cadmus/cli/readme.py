@@ -21,6 +21,3 @@ def readme(results: Path, root: Path) -> None:
 
     for path in publish(results, root):
         echo(path)
-
-
-COMMANDS = (readme,)

@@ -1,29 +1,34 @@
-"""``cadmus serve``."""
+"""``cadmus serve`` and ``cadmus explore``."""
 
+import os
 import socket
+import sys
 from pathlib import Path
 
 import click
 
-from cadmus.cli.options import device_option, echo, model_option, usable_device
-from cadmus.cli.server import address_of, listening, port_option, run_server, stoppable
-from cadmus.model.shipped import named_or_default
+from cadmus.cli.options import WholeNumber, device_option, echo, model_option, usable_device
+from cadmus.errors import InputError
+from cadmus.model import named_or_default
+
+LOOPBACK = "127.0.0.1"
+PORT_HELP = "Port to listen on; 0 for any free one."
+PORT = WholeNumber(0, 65535)
 
 
 @click.command()
 @model_option
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to listen on.")
-@port_option(8000)
+@click.option("--host", default=LOOPBACK, show_default=True, metavar="HOST", help="Address to listen on.")
+@click.option("--port", default=8000, show_default=True, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--name", metavar="NAME", help="Name of the model in requests; by default its directory's.")
 @click.option(
     "--allow-host",
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="Name under which clients reach the server, such as that of a proxy. Can be repeated.",
+    help="Name or address under which clients reach the server, such as that of a proxy. Can be repeated.",
 )
 @device_option
-@stoppable()
 def serve(
     directory: Path | None, host: str, port: int, name: str | None, hosts: tuple[str, ...], device: str | None
 ) -> None:
@@ -37,20 +42,57 @@ def serve(
       cadmus serve
       cadmus serve --model results/quick/model --port 8001
     """
+    for pattern in hosts:
+        if "*" in pattern.removeprefix("*.") and pattern != "*":
+            raise InputError(
+                f"--allow-host {pattern}: a * must be all of it, or the start, as in *.example.com"
+            )
     directory = named_or_default(directory)
-    if name is None:
-        name = directory.resolve().name
     from cadmus.model.inference import Cadmus
+    from cadmus.serve.completions import completion_server
+    from cadmus.serve.server import literal, run
+
+    name = name or directory.resolve().name
+    model = Cadmus.load(directory, usable_device(device))
+    # PyTorch's first run is slow; the first client should not wait for it.
+    model.complete(["1"])
+    app = completion_server(model, name, [literal(host), socket.gethostname(), *hosts])
+    run(app, host, port, lambda url: echo(f"{name} is served at {url}/v1 (Ctrl-C stops)"))
+
+
+@click.command()
+@model_option
+@click.option("--port", default=8765, show_default=True, type=PORT, metavar="PORT", help=PORT_HELP)
+@click.option("--browser/--no-browser", default=True, help="Open the page in a browser, or only serve it.")
+@device_option
+def explore(directory: Path | None, port: int, browser: bool, device: str | None) -> None:
+    """Serve an interactive explorer of a model.
+
+    Only this machine can open it. Ctrl-C ends it.
+
+    Type a program or sample one, step through its execution, and see the model's predictions by layer (logit
+    lens) and the attention of each head. Without --model, it shows the shipped model.
+
+    \b
+    Examples:
+      cadmus explore
+      cadmus explore --model results/quick/model --no-browser
+    """
+    directory = named_or_default(directory)
+    from cadmus.explore.application import explorer
+    from cadmus.explore.inspection import inspect
+    from cadmus.model.export import trained_config
+    from cadmus.model.inference import Cadmus
+    from cadmus.serve.server import run
+
+    def announce(url: str) -> None:
+        echo(f"explore {directory} at {url} (Ctrl-C stops)")
+        # Without a screen, a browser would open in the terminal.
+        screen = sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+        if browser and screen:
+            click.launch(url)
 
     model = Cadmus.load(directory, usable_device(device))
-    with listening(host, port) as listener:
-        from cadmus.serve.application import application
-
-        app = application(model, name, model.max_length, {host, socket.gethostname(), *hosts})
-        # PyTorch's first run is slow; the first client should not wait for it.
-        model.complete(["1"])
-        echo(f"{name} is served at {address_of(listener, host)}/v1 (Ctrl-C stops)")
-        run_server(app, listener)
-
-
-COMMANDS = (serve,)
+    # PyTorch's first run is slow; the first user should not wait for it.
+    inspect(model, "0")
+    run(explorer(model, directory.resolve().name, trained_config(directory)), LOOPBACK, port, announce)

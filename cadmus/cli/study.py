@@ -145,6 +145,3 @@ def record(results: Path, change: str, root: Path) -> None:
     reached = "reached" if row["reached"] else "missed"
     accuracy = as_text(row["next_token"], row["low"], row["high"])
     click.echo(f"next token {accuracy}, target {TARGET:.0%} {reached}, {row['flops']:.3g} FLOPs")
-
-
-COMMANDS = (study,)

@@ -1,1 +1,1 @@
-"""Documents generated from code and results: manual, references, model cards, the README's results."""
+"""Documents generated from code and results: references and the README's results."""

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.config import Dataset
+from cadmus.config.evaluation import budgets
 from cadmus.dataset.reader import stream_split
 from cadmus.errors import InputError
 from cadmus.evaluate.grading import Policy, Task, grade
@@ -34,9 +35,6 @@ def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
 
     Returns:
         float64, shape (programs, most).
-
-    Raises:
-        ValueError: a program has fewer samples than ``most``, or more right ones than samples.
     """
     if (samples < most).any():
         raise ValueError(f"pass@{most} needs at least {most} samples, got {samples.min()}")
@@ -46,15 +44,6 @@ def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
     # A product of factors of at most 1; the binomial coefficients would overflow.
     factors = np.maximum((samples - right)[:, None] - drawn, 0) / (samples[:, None] - drawn)
     return 1 - np.cumprod(factors, axis=1)
-
-
-def budgets(samples: int) -> list[int]:
-    """Return the values of k that are shown: powers of two and the number of samples itself.
-
-    >>> budgets(16), budgets(20)
-    ([1, 2, 4, 8, 16], [1, 2, 4, 8, 16, 20])
-    """
-    return [*(1 << power for power in range((samples - 1).bit_length())), samples]
 
 
 def grade_samples(
@@ -103,9 +92,6 @@ def training_completions(directory: Path, tasks: list[Task], seed: int) -> Polic
         directory: a dataset; programs are drawn from the first shard of each template.
         tasks: those that the policy completes.
         seed: decides the completions.
-
-    Raises:
-        InputError: as :func:`cadmus.dataset.reader.stream_split`.
     """
     found: dict[str, Programs] = {}
     for template in dict.fromkeys(task.question.template for task in tasks):
@@ -136,9 +122,6 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
         and policies in the order of the results. Metrics are :data:`COUNTS`; ``first_verified``, the first
         verified one of k samples exists and is solved; and ``greedy_solved``, the same for all k. A metric is
         absent where it is not defined.
-
-    Raises:
-        InputError: a program has no samples, or more right ones than samples.
     """
     rows = []
     impossible = samples.filter(

@@ -1,4 +1,8 @@
-"""References beside the model: a bigram baseline, and a probe for the top of the stack."""
+"""References beside the model: a bigram baseline, and a linear probe for the top of the stack.
+
+Both are fitted to programs of the test split, with the templates in the proportions of the training set. This
+takes seconds, so the page asks for them after its first program.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -49,14 +53,8 @@ class Probe:
     majority: float
 
     def read(self, model: Cadmus, program: str) -> list[dict[str, Any]]:
-        """Return what the probe reads after each instruction.
-
-        Returns:
-            Of each instruction: label, the name of the most likely label; probability; true, the name of the
-            true label.
-        """
-        programs = Programs.from_strings([program])
-        features, labels = _tokens(model, self.layer, programs)
+        """Return the most likely label after each instruction, its probability, and the true label."""
+        features, labels = _tokens(model, self.layer, Programs.from_strings([program]))
         probabilities, read = (features @ self.weights_DK + self.intercepts_K).softmax(-1).max(-1)
         names = label_names()
         return [
@@ -69,13 +67,11 @@ class Probe:
 
 @dataclass(frozen=True)
 class References:
-    """Fitted to programs of the test split, with the templates in the proportions of the training set.
+    """The references, and the number of programs whose bigrams are counted.
 
     Attributes:
-        programs: their number.
-        bigrams: fraction of the programs' instructions after each instruction that are each instruction, the
-            end included: float64, shape (65, 65); 0 for what follows none.
-        probe: of the model.
+        bigrams: how often each instruction follows each instruction, as a fraction; the end included.
+            float64, shape (65, 65); a row of 0 for an instruction that nothing follows.
     """
 
     programs: int
@@ -84,16 +80,13 @@ class References:
 
 
 def fit(model: Cadmus, config: Config | None) -> References:
-    """Sample programs, count their bigrams and fit the probe; seconds.
+    """Sample programs, count their bigrams and fit the probe.
 
-    The block is the one that state supervision trains, two before the last by default.
+    The probe reads the block that state supervision trains, two before the last by default.
 
     Args:
         model: the model.
         config: the config of its training, if known.
-
-    Raises:
-        InputError: a template of the dataset finds too few programs.
     """
     programs = _mixture(config.dataset if config else Dataset())
     train = config.train if config else None
@@ -105,10 +98,9 @@ def fit(model: Cadmus, config: Config | None) -> References:
 def _mixture(dataset: Dataset) -> Programs:
     """Return about :data:`PROGRAMS` programs in random order."""
     counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
-    total = sum(counts.values())
-    wanted = {name: round(PROGRAMS * count / total) for name, count in counts.items()}
-    parts = [sample(dataset, 1, name, "test", 0, count).programs for name, count in wanted.items() if count]
-    programs = stack(parts)
+    scale = PROGRAMS / sum(counts.values())
+    wanted = {name: round(scale * count) for name, count in counts.items()}
+    programs = stack([sample(dataset, 1, name, "test", 0, n).programs for name, n in wanted.items() if n])
     return programs.take(generator(1, "references").permutation(len(programs)))
 
 
@@ -119,8 +111,7 @@ def _bigrams(programs: Programs) -> np.ndarray:
     inside = np.arange(tokens.shape[1]) < programs.lengths[:, None]
     counts = np.zeros((isa.VOCABULARY_SIZE, isa.VOCABULARY_SIZE))
     np.add.at(counts, (tokens[inside], after[inside]), 1)
-    fractions: np.ndarray = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    return fractions
+    return counts / np.maximum(counts.sum(1, keepdims=True), 1)
 
 
 def _fit_probe(model: Cadmus, layer: int, supervised: bool, programs: Programs) -> Probe:

@@ -1,91 +1,87 @@
-"""Decoding of concurrent requests in one batch."""
+"""Decoding of concurrent requests in one batch.
 
-import threading
-from dataclasses import dataclass, field
+While a batch is decoded, other requests wait; those that have come by its end are the next batch. Completions
+do not depend on what else is in a batch.
+"""
+
+import asyncio
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from starlette.requests import ClientDisconnect
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
 
-from cadmus import isa
 from cadmus.model.inference import Cadmus, Choose
 from cadmus.programs import Programs, stack
 
+AT_ONCE = 64
+"""Maximum number of requests in a batch."""
+Completed = tuple[Programs, np.ndarray]
+"""What :meth:`Cadmus.complete` returns: completions, and whether each of them ended."""
 
-@dataclass
-class _Job:
+
+class _Job(NamedTuple):
+    request: Request
     prompts: Programs
     limits: np.ndarray
     choose: Choose
-    abandoned: threading.Event
-    completed: tuple[Programs, np.ndarray] | None = None
-    error: Exception | None = field(default=None)
+    completed: asyncio.Future[Completed]
 
 
 class Batcher:
-    """Completes the prompts of all threads that wait in one batch.
-
-    The first thread decodes for itself; those that come meanwhile wait, and one of them decodes for all.
-    Completions do not depend on what else is in the batch.
-    """
+    """Completes the prompts of all requests that wait; the first of them decodes for the others."""
 
     def __init__(self, model: Cadmus) -> None:
-        self._model = model
-        self._turn, self._guard = threading.Lock(), threading.Lock()
-        self._waiting: list[_Job] = []
+        self._model, self._turn, self._waiting = model, asyncio.Lock(), list[_Job]()
 
-    def complete(
-        self, prompts: Programs, limits: np.ndarray, choose: Choose, abandoned: threading.Event
-    ) -> tuple[Programs, np.ndarray]:
-        """Complete prompts unless the client has left.
+    async def complete(
+        self, request: Request, prompts: Programs, limits: np.ndarray, choose: Choose
+    ) -> Completed:
+        """Complete prompts as :meth:`Cadmus.complete` does, unless the client has left by then."""
+        job = _Job(request, prompts, limits, choose, asyncio.get_running_loop().create_future())
+        self._waiting.append(job)
+        async with self._turn:
+            if not job.completed.done():
+                jobs, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
+                await self._decode(jobs)
+        return await job.completed
 
-        The other arguments, the result and the errors are those of :meth:`Cadmus.complete`.
-
-        Raises:
-            ClientDisconnect: ``abandoned`` is set.
-        """
-        job = _Job(prompts, limits, choose, abandoned)
-        with self._guard:
-            self._waiting.append(job)
-        with self._turn:
-            if job.completed is None and job.error is None:
-                with self._guard:
-                    jobs, self._waiting = self._waiting, []
-                self._decode([job for job in jobs if not job.abandoned.is_set()])
-        if job.abandoned.is_set():
-            raise ClientDisconnect
-        if job.error is not None:
-            raise job.error
-        assert job.completed is not None
-        return job.completed
-
-    def _decode(self, jobs: list[_Job]) -> None:
+    async def _decode(self, jobs: list[_Job]) -> None:
+        for job in jobs:
+            if await job.request.is_disconnected():
+                job.completed.set_exception(ClientDisconnect())
+        jobs = [job for job in jobs if not job.completed.done()]
         if not jobs:
             return
-        bounds = np.cumsum([0, *(len(job.prompts) for job in jobs)])
-
-        def choose(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-            chosen = np.empty(len(rows), np.int64)
-            owners = np.searchsorted(bounds, rows, "right") - 1
-            for owner in np.unique(owners):
-                mine = np.flatnonzero(owners == owner)
-                job = jobs[owner]
-                # The end, for a client that has left: its rows leave the batch.
-                chosen[mine] = (
-                    isa.END_ID
-                    if job.abandoned.is_set()
-                    else job.choose(logits[mine], rows[mine] - bounds[owner])
-                )
-            return chosen
-
         try:
-            completions, ended = self._model.complete(
-                stack([job.prompts for job in jobs]), np.concatenate([job.limits for job in jobs]), choose
+            completions, ended = await run_in_threadpool(
+                self._model.complete,
+                stack([job.prompts for job in jobs]),
+                np.concatenate([job.limits for job in jobs]),
+                _chooser(jobs),
             )
         except Exception as error:
             for job in jobs:
-                job.error = error
+                job.completed.set_exception(error)
             return
-        for number, job in enumerate(jobs):
-            rows = np.arange(bounds[number], bounds[number + 1])
-            job.completed = completions.take(rows), ended[rows]
+        start = 0
+        for job in jobs:
+            rows = np.arange(start, start + len(job.prompts))
+            job.completed.set_result((completions.take(rows), ended[rows]))
+            start += len(rows)
+
+
+def _chooser(jobs: list[_Job]) -> Choose:
+    """Return a function that lets each job choose the instructions of its own rows."""
+    starts = np.cumsum([0, *(len(job.prompts) for job in jobs)])
+
+    def choose(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        chosen = np.empty(len(rows), np.int64)
+        owners = np.searchsorted(starts, rows, "right") - 1
+        for owner in np.unique(owners):
+            own = np.flatnonzero(owners == owner)
+            chosen[own] = jobs[owner].choose(logits[own], rows[own] - starts[owner])
+        return chosen
+
+    return choose

@@ -9,8 +9,8 @@ import torch
 from cadmus.bench import busy
 from cadmus.bench.busy import fair_share
 from cadmus.config import Model
+from cadmus.config.evaluation import Probe
 from cadmus.errors import InputError
-from cadmus.experiments.probe import Settings
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from tests.bench.conftest import invoke, published
@@ -31,7 +31,7 @@ def short(monkeypatch):
     monkeypatch.setattr(busy, "REPEATS", 1)
     monkeypatch.setattr(busy, "PROMPTS", 5)
     sizes = {"train_programs": 60, "validation_programs": 20, "test_programs": 20}
-    monkeypatch.setattr(busy, "PROBED", Settings(**sizes, inverse_regularisation=[1.0]))
+    monkeypatch.setattr(busy, "PROBED", Probe(**sizes, inverse_regularisation=[1.0]))
 
 
 def test_training_evaluation_and_probes_are_measured(model):

@@ -7,14 +7,14 @@ import torch
 
 from cadmus.bench import probing
 from cadmus.config import Model
-from cadmus.experiments.probe import Settings
+from cadmus.config.evaluation import Probe
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from tests.bench.conftest import invoke, published
 
 
 def test_probe_agrees_with_scikit_learn(monkeypatch, tmp_path) -> None:
-    little = Settings(train_programs=1_000, validation_programs=200, test_programs=1_000)
+    little = Probe(train_programs=1_000, validation_programs=200, test_programs=1_000)
     monkeypatch.setattr(
         probing, "SETTINGS", little.model_copy(update={"inverse_regularisation": [0.01, 0.1]})
     )

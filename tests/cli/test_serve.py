@@ -9,7 +9,6 @@ from click.testing import CliRunner
 
 from cadmus.cli.serve import serve as command
 from cadmus.errors import InputError
-from cadmus.model import shipped
 from tests.checkout import ROOT
 from tests.cli.exports import small_export
 
@@ -35,9 +34,10 @@ def test_server_that_cannot_start(export, tmp_path, monkeypatch):
         assert f"cannot listen on {host}, port" in declined(
             "--model", export, "--device", "cpu", "--host", host
         )
+    assert "--allow-host a*: a * must be all of it" in declined("--model", export, "--allow-host", "a*")
     assert "is not a model export" in declined("--model", tmp_path)
     assert "--device abacus: not available" in declined("--model", export, "--device", "abacus")
-    monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
+    monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", tmp_path / "none")
     assert ": no model; pass one with --model DIR" in declined()
 
 
@@ -53,6 +53,6 @@ def test_help_imports_no_server_package():
 
 
 def test_control_characters_of_a_name_are_escaped(export, monkeypatch):
-    monkeypatch.setattr("cadmus.cli.serve.run_server", lambda app, listener: None)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
     done = CliRunner().invoke(command, ["--model", str(export), "--port", "0", "--name", "a\x1b[2J\x07"])
     assert done.output.startswith(r"a\x1b[2J\x07 is served at http")

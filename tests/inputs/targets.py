@@ -76,9 +76,7 @@ _CARD = Command(
     "--output card.md",
     ("card.md",),
 )
-_REPORT = Command(
-    "report dataset", ("dataset/report", "dataset/report.md", "dataset/README.md", "dataset/croissant.json")
-)
+_REPORT = Command("report dataset", ("dataset/report", "dataset/report.md", "dataset/README.md"))
 _MANIFEST = Command("manifest dataset --config config.yaml", ("dataset/manifest.json",))
 _TRAIN = Command(TRAIN, ("training", "trained", "checkpoints"), resumable=True, argument_mutants=False)
 _SAVED = (
@@ -115,12 +113,10 @@ TARGETS = {
         ),
         ("config.yaml", "studies"),
     ),
-    "plan tables": Target(
-        ("devices.yaml", "rates.yaml", "profile.yaml"),
+    "plan table": Target(
+        ("devices.yaml",),
         tuple(
-            Command(
-                f"plan config.yaml --devices devices.yaml --rates rates.yaml --profile profile.yaml{more}"
-            )
+            Command(f"plan config.yaml --devices devices.yaml{more}")
             for more in ("", " --json", " --gpu H200")
         ),
         ("config.yaml",),

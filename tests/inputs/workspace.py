@@ -89,9 +89,7 @@ def build() -> None:
     Path("study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
     Path("record.yaml").write_text(yaml.safe_dump(RECORD, sort_keys=False))
     Path("llms.yaml").write_text(yaml.safe_dump(LANGUAGE_MODELS))
-    for name in ("devices", "rates"):
-        shutil.copy(ROOT / f"config/tables/{name}.yaml", f"{name}.yaml")
-    shutil.copy(ROOT / "workflow/profiles/slurm/config.yaml", "profile.yaml")
+    shutil.copy(ROOT / "config/tables/devices.yaml", "devices.yaml")
     Path("programs.txt").write_text("34+7=\nu1b2b\n\\E*;4Im\n12+\n")
     Path("session.txt").write_text("34+7=\n.\n,help\nu1b2b\n,undo\n,next\n\n,sample equality\n,trace\n")
     _sample()

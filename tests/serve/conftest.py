@@ -1,8 +1,6 @@
 """Fixtures: a small model, a test client of its server, and the command in a process of its own."""
 
-import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -12,10 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from cadmus.model.inference import Cadmus
-from cadmus.serve.application import application
-from tests.checkout import ROOT
-from tests.cli.exports import TRAINED_LENGTH, small_export
-from tests.serve.requests import LOCAL, NAME, TIMEOUT
+from cadmus.serve.completions import completion_server
+from tests.checkout import ROOT, environment_of
+from tests.cli.exports import small_export
+from tests.serve.asking import LOCAL, NAME, TIMEOUT
 
 
 @pytest.fixture(scope="session")
@@ -30,34 +28,35 @@ def model(export):
 
 @pytest.fixture(scope="session")
 def client(model):
-    app = application(model, NAME, TRAINED_LENGTH)
+    app = completion_server(model, NAME, ["models.example"])
     with TestClient(app, base_url=LOCAL, raise_server_exceptions=False) as test_client:
         yield test_client
 
 
 @pytest.fixture(scope="session")
 def port(export):
-    """Port of the command in a process of its own, stopped with SIGTERM."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cadmus", "serve", "--model", export, "--port", "0", "--device", "cpu"],
+    """Port of the command in a process of its own, stopped with Ctrl-C."""
+    command = [sys.executable, "-m", "cadmus", "serve", "--model", export, "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    try:
-        assert select.select([process.stdout], [], [], TIMEOUT)[0], "no sign of life"
-        line = process.stdout.readline()
-        found = re.fullmatch(rf"{NAME} is served at http://127\.0\.0\.1:(\d+)/v1 \(Ctrl-C stops\)\n", line)
-        assert found, (line, process.poll() is not None and process.stderr.read())
-        yield int(found[1])
-        process.send_signal(signal.SIGTERM)
-        output, errors = process.communicate(timeout=TIMEOUT)
-        assert (process.returncode, output, errors) == (0, "", "")
-    finally:
-        process.kill()
-        process.communicate()
+        env={**environment_of(ROOT), "OMP_NUM_THREADS": "1"},
+    ) as process:
+        try:
+            line = process.stdout.readline()
+            found = re.fullmatch(
+                rf"{NAME} is served at http://127\.0\.0\.1:(\d+)/v1 \(Ctrl-C stops\)\n", line
+            )
+            assert found, (line, process.stderr.read())
+            yield int(found[1])
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=TIMEOUT)
+            assert (process.returncode, output, errors) == (0, "", "")
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="session")

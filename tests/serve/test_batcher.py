@@ -1,11 +1,10 @@
 """Concurrent requests in one batch."""
 
+import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from starlette.requests import ClientDisconnect
 
 from cadmus.model.inference import greedy
@@ -17,43 +16,57 @@ PROMPTS = ["12+", "34+7", "5", "78+", "8*", "62*4+5"]
 
 
 class Slow:
-    """A model whose first batch waits until all other requests have come."""
+    """A model whose first batch waits until ``go_on`` is set."""
 
     def __init__(self, model):
         self.model, self.batches, self.go_on = model, [], threading.Event()
 
     def complete(self, prompts, limits, choose):
         self.batches.append(len(prompts))
-        self.go_on.wait(60)
+        assert self.go_on.wait(60)
         return self.model.complete(prompts, limits, choose)
 
 
-def ask(batcher, number, abandoned=None):
+async def ask(batcher, number, left=False):
+    async def is_disconnected():
+        return left
+
     prompts = Programs.from_strings(PROMPTS[number:] + PROMPTS[:number])
     choose = Sampler(len(prompts), 1.0, seed=number) if number % 2 else greedy
-    completions, ended = batcher.complete(prompts, np.full(len(prompts), 20), choose, abandoned or Event())
+    request, limits = SimpleNamespace(is_disconnected=is_disconnected), np.full(len(prompts), 20)
+    completions, ended = await batcher.complete(request, prompts, limits, choose)
     return completions.to_strings(), ended.tolist()
 
 
-def ask_while_busy(pool, batcher, slow, numbers):
-    """Ask for 0; while it is decoded ask for the others, and return all futures once these wait."""
-    first = pool.submit(ask, batcher, 0)
+async def ask_while_busy(slow, left=None):
+    """Ask for 0; while it is decoded ask for 1 to 4; return the completions or errors of all."""
+    batcher = Batcher(slow)
+    asked = [asyncio.create_task(ask(batcher, 0))]
     while not slow.batches:
-        threading.Event().wait(0.005)
-    rest = [pool.submit(ask, batcher, number) for number in numbers]
-    while len(batcher._waiting) < len(numbers):
-        threading.Event().wait(0.005)
+        await asyncio.sleep(0.005)
+    asked += [asyncio.create_task(ask(batcher, number, left=number == left)) for number in range(1, 5)]
+    await asyncio.sleep(0)
     slow.go_on.set()
-    return first, rest
+    return await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def ask_alone(model):
+    return [await ask(Batcher(model), number) for number in range(5)]
 
 
 def test_waiting_requests_are_one_batch_with_the_same_completions(model):
-    alone = [ask(Batcher(model), number) for number in range(5)]
     slow = Slow(model)
-    with ThreadPoolExecutor(5) as pool:
-        first, rest = ask_while_busy(pool, Batcher(slow), slow, range(1, 5))
-        assert [future.result() for future in (first, *rest)] == alone
+    assert asyncio.run(ask_while_busy(slow)) == asyncio.run(ask_alone(model))
     assert slow.batches == [6, 24]
+
+
+def test_prompts_of_clients_that_left_are_not_decoded(model):
+    slow = Slow(model)
+    found, expected = asyncio.run(ask_while_busy(slow, left=2)), asyncio.run(ask_alone(model))
+    assert isinstance(found.pop(2), ClientDisconnect)
+    del expected[2]
+    assert found == expected
+    assert slow.batches == [6, 18]
 
 
 def test_an_error_reaches_every_request_of_its_batch(model):
@@ -64,34 +77,6 @@ def test_an_error_reaches_every_request_of_its_batch(model):
                 raise RuntimeError("no memory")
             return completed
 
-    slow = Failing(model)
-    with ThreadPoolExecutor(3) as pool:
-        first, rest = ask_while_busy(pool, Batcher(slow), slow, (1, 2))
-        assert first.result()
-        for future in rest:
-            with pytest.raises(RuntimeError, match="no memory"):
-                future.result()
-    assert slow.batches == [6, 12]
-
-
-def test_a_client_that_leaves_while_it_is_decoded_shortens_the_batch(model):
-    steps, abandoned = [], Event()
-
-    class Leaving:
-        def complete(self, prompts, limits, choose):
-            def choose_and_leave(logits, rows):
-                if len(steps) == 2:
-                    abandoned.set()
-                steps.append(len(rows))
-                return choose(logits, rows)
-
-            return model.complete(prompts, limits, choose_and_leave)
-
-    batcher = Batcher(Leaving())
-    with pytest.raises(ClientDisconnect):
-        ask(batcher, 0, abandoned)
-    assert len(steps) == 3
-    # One that has left before takes no step.
-    with pytest.raises(ClientDisconnect):
-        ask(batcher, 0, abandoned)
-    assert len(steps) == 3
+    first, *rest = asyncio.run(ask_while_busy(Failing(model)))
+    assert len(first[0]) == 6
+    assert [str(error) for error in rest] == ["no memory"] * 4

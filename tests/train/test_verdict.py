@@ -200,11 +200,6 @@ def test_only_the_last_steps_sample_and_the_first_and_last_of_them_are_logged():
     assert [line.partition(":")[0] for line in said] == ["step 3", "step 4"]
 
 
-def test_an_unknown_question_is_an_error():
-    with pytest.raises(InputError, match=r"train\.verdict\.questions: no question 'equalty'.*'equality'"):
-        verdict_of(questions=["equalty"])
-
-
 def test_a_question_without_training_prompts_is_an_error():
     def read(templates):
         return [Samples(Programs.from_strings(["123"]), np.array([2]))]

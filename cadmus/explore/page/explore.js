@@ -21,7 +21,7 @@ let replacing = new AbortController();
 async function ask(path, fields = {}, signal = undefined) {
   const reply = await fetch(`api/${path}?${new URLSearchParams(fields)}`, { signal });
   const answer = await reply.json();
-  if (!reply.ok) throw new Error(answer.error);
+  if (!reply.ok) throw new Error(answer.error.message);
   return answer;
 }
 

@@ -1,0 +1,308 @@
+"""OpenAI's completions and chat API for a model: requests, decoding, responses.
+
+A token is an instruction, and a prompt is a program that the model continues. A chat is a completion of the
+text of its last message.
+"""
+
+import asyncio
+import json
+import reprlib
+import secrets
+import time
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from cadmus import isa
+from cadmus.config import LONGEST_PROGRAM
+from cadmus.errors import InputError
+from cadmus.model.inference import Cadmus, greedy
+from cadmus.model.sampling import Sampler
+from cadmus.programs import Programs
+from cadmus.serve.batcher import Batcher
+from cadmus.serve.server import ApiError, application, body_of
+
+MAX_CHOICES = 1024
+"""Maximum number of completions per request, over all its prompts."""
+MAX_LOGPROBS = 1 << 18
+"""Maximum number of log-probabilities per response, 6 MB of JSON."""
+IGNORED = {"metadata", "parallel_tool_calls", "service_tier", "store", "tool_choice", "user"}
+"""Fields of the API that have no effect here, whatever their value."""
+
+
+class Asked(BaseModel):
+    """The fields of completions and chats that have an effect.
+
+    Others are refused, unless their value has no effect either, such as null, 0 or an empty list.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    model: str
+    prompt: str | list[Any] = ""
+    messages: list[dict[str, Any]] = []
+    max_tokens: int | None = Field(None, ge=0)
+    max_completion_tokens: int | None = Field(None, ge=0)
+    temperature: float = Field(1.0, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+    n: int = Field(1, ge=1, le=128)
+    best_of: int | None = None
+    logprobs: int | None = Field(None, ge=0, le=isa.VOCABULARY_SIZE)
+    echo: bool = False
+    stop: Annotated[
+        list[Annotated[str, Field(min_length=1)]],
+        Field(max_length=4),
+        BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
+    ] = []
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    stream: bool = False
+    stream_options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_effect(cls, values: Any) -> Any:
+        def has_effect(name: str, value: Any) -> bool:
+            if name in cls.model_fields:
+                return value is not None and value is not False
+            return bool(value) and name not in IGNORED
+
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if has_effect(name, value)}
+
+
+def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> Starlette:
+    """Return the server of a model.
+
+    Args:
+        model: the model.
+        name: the name that requests must use for it.
+        hosts: names of the server, as :func:`cadmus.serve.server.application` takes them.
+    """
+    batcher, responding = Batcher(model), asyncio.Lock()
+    card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "cadmus"}
+
+    def check_name(asked: str) -> None:
+        if asked != name:
+            message = f"{reprlib.repr(asked)} is not served; use {name!r}"
+            raise ApiError(message, "model", 404, "model_not_found")
+
+    async def answer(
+        request: Request, asked: Asked, given: str | list[Any], max_tokens: int
+    ) -> dict[str, Any]:
+        check_name(asked.model)
+        distinct = _read_prompts(given, asked, model.max_length)
+        prompts = [prompt for prompt in distinct for _ in range(asked.n)]
+        completions = await _decode(batcher, request, asked, prompts, max_tokens, model.max_length)
+        # Log-probabilities take 40 MB until they are JSON.
+        async with responding if asked.logprobs is not None else nullcontext():
+            choices, used = await run_in_threadpool(_choices, model, asked, prompts, completions)
+        prompted = sum(map(len, distinct))
+        usage = {"prompt_tokens": prompted, "completion_tokens": used, "total_tokens": prompted + used}
+        return {"created": int(time.time()), "model": name, "choices": choices, "usage": usage}
+
+    async def complete(request: Request) -> Response:
+        asked = _parse(await body_of(request))
+        if asked.best_of not in (None, asked.n):
+            raise ApiError(f"must equal n, got {asked.best_of}", "best_of")
+        if asked.stream:
+            raise ApiError("not supported; leave it out, or use chats", "stream")
+        max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
+        answered = await answer(request, asked, asked.prompt, max_tokens)
+        return JSONResponse({"id": f"cmpl-{secrets.token_hex(16)}", "object": "text_completion", **answered})
+
+    async def chat(request: Request) -> Response:
+        asked = _parse(await body_of(request))
+        if asked.logprobs is not None or asked.echo:
+            raise ApiError("not supported in chats; leave it out", "echo" if asked.echo else "logprobs")
+        limits = (asked.max_completion_tokens, asked.max_tokens, LONGEST_PROGRAM + 1)
+        max_tokens = next(limit for limit in limits if limit is not None)
+        answered = await answer(request, asked, _last_text(asked.messages), max_tokens)
+        kind, part = ("chat.completion.chunk", "delta") if asked.stream else ("chat.completion", "message")
+        answered |= {"id": f"chatcmpl-{secrets.token_hex(16)}", "object": kind}
+        choices = [
+            {part: {"role": "assistant", "content": choice.pop("text")}, **choice}
+            for choice in answered["choices"]
+        ]
+        if not asked.stream:
+            return JSONResponse({**answered, "choices": choices})
+        # Each choice is one chunk.
+        chunks = [{**answered, "choices": [choice], "usage": None} for choice in choices]
+        if asked.stream_options.get("include_usage"):
+            chunks.append({**answered, "choices": []})
+        events = [*map(json.dumps, chunks), "[DONE]"]
+        return Response("".join(f"data: {event}\n\n" for event in events), media_type="text/event-stream")
+
+    def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    def list_models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [card]})
+
+    def show_model(request: Request) -> Response:
+        check_name(request.path_params["model"])
+        return JSONResponse(card)
+
+    routes = [
+        Route("/health", health),
+        Route("/v1/models", list_models),
+        Route("/v1/models/{model:path}", show_model),
+        Route("/v1/completions", complete, methods=["POST"]),
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+    ]
+    return application(routes, hosts)
+
+
+def _parse(body: bytes) -> Asked:
+    try:
+        return Asked.model_validate_json(body)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False)[0]
+    if not problem["loc"]:
+        raise ApiError(f"the body: {problem['msg']}")
+    name = reprlib.repr(problem["loc"][0]).strip("'")
+    if problem["type"] == "extra_forbidden":
+        raise ApiError("not supported; leave it out", name)
+    message = problem["msg"].replace("Input should be", "must be")
+    raise ApiError(f"{message}, got {reprlib.repr(problem['input'])}", name)
+
+
+def _read_prompts(given: str | list[Any], asked: Asked, max_length: int) -> list[str]:
+    """Return the prompts of a request as programs, which may have their end."""
+    if isinstance(given, str) or all(type(token) is int for token in given):
+        given = [given]
+    choices = len(given) * asked.n
+    if choices > MAX_CHOICES:
+        raise ApiError(f"prompts times n are {choices:,}; at most {MAX_CHOICES:,} per request", "prompt")
+    values = choices * (max_length + 1) * (1 + (asked.logprobs or 0))
+    if values > MAX_LOGPROBS:
+        counted = f"completions times {max_length + 1} tokens times (logprobs + 1)"
+        raise ApiError(f"{counted} are {values:,}; at most {MAX_LOGPROBS:,} per request", "logprobs")
+    return [_read_prompt(prompt, max_length) for prompt in given]
+
+
+def _read_prompt(given: Any, max_length: int) -> str:
+    if isinstance(given, list) and all(type(token) is int for token in given):
+        if not set(given) <= set(range(isa.VOCABULARY_SIZE)):
+            raise ApiError(f"token ids are 0 to {isa.VOCABULARY_SIZE - 1}", "prompt")
+        given = "".join(isa.INSTRUCTIONS[token].symbol for token in given)
+    if not isinstance(given, str):
+        raise ApiError(f"must be text, token ids, or a list of either, got {reprlib.repr(given)}", "prompt")
+    try:
+        instructions = isa.check_prefix(given.removesuffix(isa.END))
+    except InputError as error:
+        raise ApiError(str(error), "prompt") from None
+    if len(instructions) > max_length:
+        message = f"has {len(instructions)} instructions, a program at most {max_length}"
+        raise ApiError(message, "prompt", code="context_length_exceeded")
+    return given
+
+
+def _last_text(messages: list[dict[str, Any]]) -> str:
+    """Return the text of the last message, which must be the user's."""
+    last = messages[-1] if messages else {}
+    content = last.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, dict) else None for part in content]
+        content = None if None in parts else "".join(map(str, parts))
+    if last.get("role") != "user" or not isinstance(content, str):
+        raise ApiError("the last one must be text of the user; it is the prompt", "messages")
+    return content
+
+
+async def _decode(
+    batcher: Batcher, request: Request, asked: Asked, prompts: list[str], max_tokens: int, max_length: int
+) -> list[tuple[str, bool]]:
+    """Return the instructions after each prompt, and whether the model ended the program after them.
+
+    There are at most ``max_tokens`` tokens, the end included. After ``max_length`` instructions the model
+    gets one more token, for the end. Any other instruction there cuts the program off.
+    """
+    if max_tokens == 0:
+        return [("", False)] * len(prompts)
+    # Only the end follows the end.
+    completions = [("", True)] * len(prompts)
+    rows = [row for row, prompt in enumerate(prompts) if not prompt.endswith(isa.END)]
+    unfinished = Programs.from_strings(prompts[row] for row in rows)
+    room = np.minimum(min(max_tokens, max_length), max_length + 1 - unfinished.lengths)
+    choose = greedy
+    if asked.temperature > 0:
+        seed = secrets.randbits(64) if asked.seed is None else asked.seed % 2**64
+        choose = Sampler(len(rows), asked.temperature, seed, asked.top_p)
+    decoded, ended = await batcher.complete(request, unfinished, unfinished.lengths + room, choose)
+    # The decoder checks for an end even after the last instruction that fits.
+    ended &= decoded.lengths < room
+    for row, instructions, end in zip(rows, decoded.to_strings(), ended.tolist(), strict=True):
+        completions[row] = instructions, end
+    return completions
+
+
+def _choices(
+    model: Cadmus, asked: Asked, prompts: list[str], completions: list[tuple[str, bool]]
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the choices of a response, and the number of tokens decoded for them."""
+    tables: list[np.ndarray] | list[None] = [None] * len(prompts)
+    if asked.logprobs is not None:
+        programs = [
+            prompt.removesuffix(isa.END) + text
+            for prompt, (text, _) in zip(prompts, completions, strict=True)
+        ]
+        tables = model.log_probabilities(Programs.from_strings(programs))
+    choices, decoded = [], 0
+    for index, (prompt, (text, ended), table) in enumerate(zip(prompts, completions, tables, strict=True)):
+        tokens = text + isa.END * ended
+        used = len(tokens)
+        # The first stop string to be complete wins; of two that are complete together, the longer.
+        stops = [(place + len(stop), place) for stop in asked.stop if (place := text.find(stop)) >= 0]
+        if stops:
+            used, place = min(stops)
+            text = tokens = text[:place]
+        # The token that cuts a program off is not in its text.
+        text, start = text[: max(model.max_length - len(prompt), 0)], len(prompt)
+        if asked.echo:
+            text, start = prompt + text, 0
+        logprobs = None if table is None else _logprobs(prompt + tokens, start, table, asked.logprobs or 0)
+        reason = "stop" if ended or stops else "length"
+        choices.append({"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason})
+        decoded += used
+    return choices, decoded
+
+
+def _logprobs(tokens: str, start: int, table: np.ndarray, top: int) -> dict[str, list[Any]]:
+    """Return the log-probabilities of tokens in OpenAI's shape.
+
+    Args:
+        tokens: prompt and completion. The first token has no log-probability.
+        start: index of the first token to return, at which the text begins.
+        table: log-probabilities after each instruction, shape (instructions, 65).
+        top: number of most likely tokens to list with each token.
+    """
+    order = (-table).argsort(axis=1, kind="stable")[:, :top]
+    values: list[float | None] = []
+    tops: list[dict[str, float] | None] = []
+    for place, symbol in enumerate(tokens[start:], start - 1):
+        if place < 0:
+            values.append(None)
+            tops.append(None)
+        elif place >= len(table):
+            # Only the end follows the end.
+            values.append(0.0)
+            tops.append({symbol: 0.0})
+        else:
+            shown = dict.fromkeys([*order[place].tolist(), isa.TOKEN_ID[symbol]])
+            values.append(float(table[place, isa.TOKEN_ID[symbol]]))
+            tops.append({isa.INSTRUCTIONS[token].symbol: float(table[place, token]) for token in shown})
+    return {
+        "tokens": list(tokens[start:]),
+        "token_logprobs": values,
+        "top_logprobs": tops,
+        "text_offset": list(range(len(values))),
+    }

@@ -1,1 +1,0 @@
-"""Protection of the HTTP servers: connections, Host headers, queued work."""

@@ -1,0 +1,178 @@
+"""The model card of an export."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+import torch
+from click.testing import CliRunner
+from huggingface_hub import ModelCard
+
+from cadmus import isa
+from cadmus.cli.publish import card as command
+from cadmus.config import load_config
+from cadmus.errors import InputError
+from cadmus.evaluate.results import write_results
+from cadmus.model.export import read_metadata, save_export, weights_digest
+from cadmus.model.gpt import GPT
+from cadmus.pages import CITATION
+from cadmus.pages.model import model_card
+from tests.checkout import ROOT
+
+RUN = load_config(ROOT / "tests/tiny.yaml")
+TRAINED = {
+    "config": RUN.model_dump(),
+    "data_digest": "da7ada7ada7ada7a",
+    "steps": 20,
+    "programs": 1_280,
+    "tokens": 20_011,
+    "flops": 1.234e9,
+    "seconds": 3.5,
+    "device": "cpu",
+    "cores": 2,
+}
+
+
+def export(directory, **changes):
+    torch.manual_seed(0)
+    save_export(GPT(RUN.model), RUN.model, directory, {**TRAINED, **changes})
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory with an untrained model and made-up results."""
+    export(tmp_path / "model")
+    completions = pl.concat(
+        pl.DataFrame(
+            {
+                "policy": [policy] * 50,
+                "template": [question.partition("_")[0]] * 50,
+                "question": [question] * 50,
+                "asked": [f"{k}" for k in range(50)],
+                "training_programs": [800] * 50,
+                "solved": [k < (right if policy == "model" else 10) for k in range(50)],
+                "fits": pl.Series([None] * 50, dtype=pl.Boolean),
+                "exact": [k < right - 20 for k in range(50)],
+                "next_token": [k < 25 for k in range(50)],
+                "verified": [True] * 50,
+            }
+        )
+        for policy in ("model", "ends_at_once", "constant")
+        for question, right in (("equality", 49), ("equality_comparator", 30), ("random", 10))
+    )
+    origin = {
+        "model_digest": weights_digest(tmp_path / "model"),
+        "data_digest": TRAINED["data_digest"],
+        "split": "test",
+    }
+    write_results(completions, tmp_path / "completions.parquet", origin)
+    steps = [{"step": step, "loss": 4 - step / 10, "seconds": step / 4} for step in range(1, 21)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+    return tmp_path
+
+
+def make(place):
+    return model_card(place / "model", place / "completions.parquet", place / "metrics.jsonl")
+
+
+def test_the_hub_reads_the_front_matter(place):
+    card = ModelCard(make(place))
+    assert card.data.library_name == "transformers"
+    assert card.data.pipeline_tag == "text-generation"
+    assert card.data.license == "mit"
+    assert card.text.strip().startswith("# Cadmus, run tiny\n")
+    assert card.text.rstrip().endswith(CITATION.rstrip())
+    assert "$" not in card.text
+    told = {
+        (result.dataset_config, result.dataset_name, result.metric_name): result
+        for result in card.data.eval_results
+    }
+    assert len(told) == 3 * 4
+    result = told["equality", "Cadmus, run tiny: equality", "Solved, comparator"]
+    assert (result.task_type, result.metric_type, result.metric_value) == ("text-generation", "accuracy", 0.6)
+    assert result.dataset_split == "test"
+    assert told["random", "Cadmus, run tiny: random", "Exact"].metric_type == "exact_match"
+
+
+def test_every_number_comes_from_a_file(place):
+    text = make(place)
+    model = read_metadata(place / "model")
+    for line in (
+        f"A decoder with {model['parameters']:,} parameters",
+        "4,100 training programs (0.31 epochs)",
+        "Compared values are in [-20, 20]",
+        "- content: `da7ada7ada7ada7a`",
+        f"- seed and section dataset: `{RUN.dataset_digest()}`",
+        f"- weights: fp32, SHA-256 `{weights_digest(place / 'model')}…`",
+        "- programs seen: 1,280",
+        "- tokens seen: 20,011",
+        "- FLOPs: 1.23e+09 ",
+        "- time: 4 s on 2 CPU cores",
+        "- speed: 5,717 tokens/s",
+        "- last loss: 2.0000 nats per token, mean of the last 1 steps",
+        f"commit `{model['cadmus']['commit']}`",
+        "- optimizer: muon",
+        f"- learning rate: {RUN.train.learning_rate}",
+        "| equality | 50 | 98.0% [94.0, 100.0] | 100.0% | 20.0% (ends at once) | +78.0 [",
+        "- *equality, comparator*, the prompt ends before the comparator: it is the comparator",
+        f"`{isa.digest()}`",
+    ):
+        assert line in text, line
+
+
+def test_without_metrics_the_card_has_no_last_loss(place):
+    text = model_card(place / "model", place / "completions.parquet", None)
+    assert text == "".join(line for line in make(place).splitlines(True) if "last loss" not in line)
+
+
+def test_rules_of_the_dataset_are_named(place):
+    values = RUN.model_dump()
+    values["dataset"]["ood"] = {"sevens": {"values": [7]}}
+    export(place / "model", config=values)
+    assert "match the rules `sevens` were excluded as well" in make(place)
+
+
+def test_the_example_of_the_card_runs(place, capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", make(place), re.DOTALL)
+    exec(code.replace("MODEL", str(place / "model")), {})
+    assert capsys.readouterr().out.startswith("62*4+54*4-")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda place: save_export(GPT(RUN.model), RUN.model, place / "model", {}),
+            "config: is missing; only models from `cadmus train` have cards",
+        ),
+        (
+            lambda place: export(place / "model", steps=30),
+            "step: ends at 20, but the model was trained for 30",
+        ),
+        (
+            lambda place: export(place / "model", data_digest="0ther"),
+            "data_digest: is da7ada7ada7ada7a, but that",
+        ),
+        (
+            lambda place: save_export(GPT(RUN.model), RUN.model, place / "model", TRAINED),
+            "model_digest: is .*, but that",
+        ),
+        (lambda place: (place / "metrics.jsonl").unlink(), r"metrics\.jsonl"),
+    ],
+)
+def test_results_of_another_model_or_run_are_refused(place, change, message):
+    change(place)
+    with pytest.raises(InputError, match=message):
+        make(place)
+
+
+def test_the_command_writes_the_card(place):
+    arguments = [str(place / "model"), "--completions", str(place / "completions.parquet")]
+    arguments += ["--metrics", str(place / "metrics.jsonl")]
+    CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert (place / "model/README.md").read_text() == make(place)
+    with pytest.raises(InputError, match=r"must end in .md"):
+        CliRunner().invoke(
+            command, [*arguments, "--output", str(place / "README.txt")], catch_exceptions=False
+        )

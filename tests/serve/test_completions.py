@@ -1,0 +1,357 @@
+"""Completions, their log-probabilities, and requests that are refused."""
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import openai
+import pytest
+import torch
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+from cadmus import isa
+from cadmus.cli.complete import complete
+from cadmus.model.inference import Cadmus
+from cadmus.programs import Programs
+from cadmus.serve import completions
+from cadmus.serve.completions import completion_server
+from tests.checkout import ROOT
+from tests.cli.exports import PREFIXES, TRAINED_LENGTH, small_export
+from tests.model.models import FLOAT_NOISE, unpacked_logits
+from tests.serve.asking import LOCAL, NAME, ask, choices
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    model = Cadmus.load()
+    with TestClient(completion_server(model, "laptop"), base_url=LOCAL) as test_client:
+        yield test_client
+
+
+def tokens_of(program):
+    return [isa.TOKEN_ID[symbol] for symbol in program]
+
+
+def expected_logprobs(model, program):
+    """Return the log-probability of each token but the first, from a plain forward pass."""
+    with torch.inference_mode():
+        table = unpacked_logits(model.model, program).log_softmax(-1).numpy()
+    return [table[place][token] for place, token in enumerate(tokens_of(program)[1:])]
+
+
+def test_greedy_completions_match_the_decoder(client, model):
+    completions, ended = model.complete(Programs.from_strings(PREFIXES), TRAINED_LENGTH)
+    answer = ask(client, prompt=PREFIXES, max_tokens=100)
+    assert [choice["text"] for choice in answer["choices"]] == completions.to_strings()
+    assert [choice["index"] for choice in answer["choices"]] == list(range(len(PREFIXES)))
+    reasons = [choice["finish_reason"] for choice in answer["choices"]]
+    assert reasons == ["stop" if end else "length" for end in ended]
+    assert {"stop", "length"} == set(reasons)
+    assert (answer["object"], answer["model"]) == ("text_completion", NAME)
+    # After a program of full length the model wrote one more token, not the end.
+    written = completions.lengths.sum() + len(PREFIXES)
+    prompted = sum(map(len, PREFIXES))
+    assert answer["usage"] == {
+        "prompt_tokens": prompted,
+        "completion_tokens": written,
+        "total_tokens": prompted + written,
+    }
+
+
+def test_the_shipped_model_answers_as_cadmus_complete(shipped):
+    prefix = "62*4+54*4-"
+    (choice,) = choices(shipped, model="laptop", prompt=prefix, logprobs=5)
+    shown = json.loads(CliRunner().invoke(complete, [prefix, "--json"], catch_exceptions=False).output)
+    assert choice["text"] == shown["completion"] == "="
+    assert (choice["finish_reason"], shown["ended"]) == ("stop", True)
+    assert choice["logprobs"]["tokens"] == ["=", "."]
+    for top, step in zip(choice["logprobs"]["top_logprobs"], shown["steps"], strict=True):
+        assert list(top) == [row["instruction"] for row in step]
+        np.testing.assert_allclose(
+            np.exp(list(top.values())), [row["probability"] for row in step], atol=1e-6
+        )
+
+
+def test_example_of_the_documents(shipped):
+    text = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    (body,) = re.findall(r"-d '(.*?)'", text)
+    documented, answered = json.loads(shown), shipped.post("/v1/completions", content=body).json()
+    values = []
+    for answer in (documented, answered):
+        del answer["id"], answer["created"]
+        logprobs = answer["choices"][0]["logprobs"]
+        tops = [list(top.values()) for top in logprobs["top_logprobs"]]
+        values.append(np.array([logprobs.pop("token_logprobs"), *np.transpose(tops)]))
+        logprobs["top_logprobs"] = list(map(list, logprobs["top_logprobs"]))
+    assert documented == answered
+    np.testing.assert_allclose(*values, atol=1e-3)
+    assert f"More than {completions.MAX_CHOICES:,} completions" in text
+    assert f"more than {completions.MAX_LOGPROBS:,} log-probabilities" in text
+
+
+@pytest.mark.parametrize("max_tokens", range(6))
+def test_max_tokens(client, max_tokens):
+    wholes = choices(client, prompt=PREFIXES, max_tokens=100)
+    answer = ask(client, prompt=PREFIXES, max_tokens=max_tokens)
+    used = 0
+    for whole, found in zip(wholes, answer["choices"], strict=True):
+        assert found["text"] == whole["text"][:max_tokens]
+        # The end is a token as well.
+        ends = whole["finish_reason"] == "stop" and len(whole["text"]) < max_tokens
+        assert found["finish_reason"] == ("stop" if ends else "length")
+        # A shorter text is followed by the end, or by the token after a full program.
+        used += len(found["text"]) + (len(found["text"]) < max_tokens)
+    assert answer["usage"]["completion_tokens"] == used
+
+
+def test_default_of_max_tokens(tmp_path):
+    # A model that never ends and may write long programs.
+    made = Cadmus.load(small_export(tmp_path / "long"))
+    made.max_length = 40
+    with torch.no_grad():
+        made.model.lm_head.weight[isa.END_ID] = 0
+    with TestClient(completion_server(made, NAME), base_url=LOCAL) as test_client:
+        assert len(choices(test_client, prompt="12")[0]["text"]) == 16
+        assert len(choices(test_client, prompt="12", max_tokens=100)[0]["text"]) == 38
+
+
+def test_prompts_are_strings_or_token_ids(client):
+    wanted = choices(client, prompt=PREFIXES, max_tokens=4, logprobs=1)
+    assert (
+        choices(client, prompt=[tokens_of(prefix) for prefix in PREFIXES], max_tokens=4, logprobs=1) == wanted
+    )
+    for prompt in (PREFIXES[0], [PREFIXES[0]], tokens_of(PREFIXES[0]), [tokens_of(PREFIXES[0])]):
+        (found,) = choices(client, prompt=prompt, max_tokens=4)
+        assert found["text"] == wanted[0]["text"]
+
+
+@pytest.mark.parametrize("echo", [False, True])
+def test_log_probabilities_match_the_forward_pass(client, model, echo):
+    for prompt, choice in zip(
+        PREFIXES, choices(client, prompt=PREFIXES, max_tokens=100, logprobs=65, echo=echo), strict=True
+    ):
+        shown = choice["logprobs"]
+        written = "".join(shown["tokens"]).removeprefix(prompt if echo else "")
+        text = choice["text"].removeprefix(prompt if echo else "")
+        ended = choice["finish_reason"] == "stop"
+        # Without its end the program is full, and the model wrote one more token.
+        assert written[:-1] == text
+        assert (written[-1] == isa.END) == ended
+        assert ended or len(prompt + text) == TRAINED_LENGTH
+        start = 0 if echo else len(prompt)
+        wanted = [None, *expected_logprobs(model, prompt + written)][start:]
+        assert len(wanted) == len(shown["token_logprobs"]) == len(shown["text_offset"])
+        for token, value, wanted_value, top, offset in zip(
+            shown["tokens"],
+            shown["token_logprobs"],
+            wanted,
+            shown["top_logprobs"],
+            shown["text_offset"],
+            strict=True,
+        ):
+            assert choice["text"][offset : offset + 1] in (token, "")
+            if wanted_value is None:
+                assert (value, top, offset) == (None, None, 0)
+                continue
+            assert value == pytest.approx(wanted_value, abs=FLOAT_NOISE)
+            assert top[token] == value
+            assert set(top) == set(isa.BY_SYMBOL)
+            assert list(top.values()) == sorted(top.values(), reverse=True)
+            assert sum(map(np.exp, top.values())) == pytest.approx(1, abs=1e-5)
+        assert shown["text_offset"] == [
+            min(place, len(choice["text"])) for place in range(len(shown["tokens"]))
+        ]
+
+
+@pytest.mark.parametrize("top", [0, 2])
+def test_top_logprobs_include_the_own_token(client, top):
+    (choice,) = choices(client, prompt="941-*55*2+", max_tokens=0, echo=True, logprobs=top)
+    (whole,) = choices(client, prompt="941-*55*2+", max_tokens=0, echo=True, logprobs=65)
+    found = choice["logprobs"]
+    sizes = set()
+    for token, few, all_of_them in zip(
+        found["tokens"][1:], found["top_logprobs"][1:], whole["logprobs"]["top_logprobs"][1:], strict=True
+    ):
+        assert set(few) == {*list(all_of_them)[:top], token}
+        sizes.add(len(few))
+    assert max(sizes) == top + 1
+
+
+@pytest.mark.parametrize("program", ["34+7=.", "34+7=", "1" * TRAINED_LENGTH, "1" * TRAINED_LENGTH + "."])
+@pytest.mark.parametrize("max_tokens", [0, 1])
+def test_scoring_of_given_completions(client, model, program, max_tokens):
+    answer = ask(client, prompt=program, echo=True, logprobs=1, max_tokens=max_tokens)
+    (choice,) = answer["choices"]
+    shown = choice["logprobs"]
+    # Tools ask for one token, as not all servers take 0, and drop the last entry.
+    kept = len(shown["tokens"]) - max_tokens
+    assert shown["tokens"][:kept] == list(program)
+    wanted = expected_logprobs(model, program)
+    np.testing.assert_allclose(shown["token_logprobs"][1:kept], wanted, atol=FLOAT_NOISE)
+    assert answer["usage"]["completion_tokens"] == max_tokens
+    assert choice["text"].startswith(program)
+    assert len(choice["text"]) <= max(len(program), TRAINED_LENGTH)
+    if program.endswith(isa.END) and max_tokens:
+        assert (choice["text"], choice["finish_reason"]) == (program, "stop")
+        assert (shown["token_logprobs"][-1], shown["top_logprobs"][-1]) == (0, {isa.END: 0})
+
+
+def test_stop(client):
+    wholes = choices(client, prompt=PREFIXES, max_tokens=100)
+    index = max(range(len(wholes)), key=lambda row: len(set(wholes[row]["text"])))
+    asked = {"prompt": PREFIXES[index], "max_tokens": 100, "logprobs": 0}
+    whole = choices(client, **asked)[0]
+    text = whole["text"]
+    assert len(text) >= 6
+    first = text[3:5]
+    place = text.index(first)
+    for stop in (first, [first], ["€", first], [text[3:], first]):
+        answer = ask(client, **asked, stop=stop)
+        (choice,) = answer["choices"]
+        assert (choice["text"], choice["finish_reason"]) == (text[:place], "stop")
+        assert choice["logprobs"]["tokens"] == list(text[:place])
+        assert answer["usage"]["completion_tokens"] == place + 2
+    assert choices(client, **asked, stop=["€", text[:2] + "€"]) == [whole]
+    # Of two stops, the one that is complete first.
+    (choice,) = choices(client, **asked, stop=[text[1:6], text[2:4]])
+    assert choice["text"] == text[: text.index(text[2:4])]
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0.5}, {"temperature": 2, "top_p": 0.7}])
+def test_samples_are_those_of_the_decoder(client, model, options):
+    prompts = ["34+7", "1"]
+    found = choices(client, prompt=prompts, n=8, seed=3, max_tokens=100, **options)
+    completions, _ = model.complete(prompts, TRAINED_LENGTH, samples=8, seed=3, **options)
+    assert [choice["text"] for choice in found] == completions.to_strings()
+    assert len({choice["text"] for choice in found}) > 8
+    other = choices(client, prompt=prompts, n=8, seed=-3, max_tokens=100, **options)
+    assert [choice["text"] for choice in other] != completions.to_strings()
+    unseeded = [choices(client, prompt="1", n=8, max_tokens=100, **options) for _ in range(2)]
+    assert unseeded[0] != unseeded[1]
+
+
+def test_n_choices_per_prompt(client):
+    answer = ask(client, prompt=["34+7", "1"], n=3, best_of=3, echo=True, temperature=1, seed=0)
+    assert [choice["index"] for choice in answer["choices"]] == list(range(6))
+    starts = [choice["text"][:1] for choice in answer["choices"]]
+    assert starts == ["3", "3", "3", "1", "1", "1"]
+    assert answer["usage"]["prompt_tokens"] == 5
+
+
+def test_the_official_client_gets_the_same_completions(official, client):
+    answer = official.completions.create(
+        model=NAME, prompt=PREFIXES, max_tokens=100, temperature=0, logprobs=3, seed=1, user="me"
+    )
+    wanted = choices(client, prompt=PREFIXES, max_tokens=100, logprobs=3)
+    for found, expected in zip(answer.choices, wanted, strict=True):
+        assert (found.text, found.finish_reason) == (expected["text"], expected["finish_reason"])
+        np.testing.assert_allclose(
+            found.logprobs.token_logprobs, expected["logprobs"]["token_logprobs"], atol=FLOAT_NOISE
+        )
+    assert [card.id for card in official.models.list()] == [NAME]
+    assert official.models.retrieve(NAME).owned_by == "cadmus"
+    with pytest.raises(openai.BadRequestError, match="unknown symbol 'ä'") as caught:
+        official.completions.create(model=NAME, prompt="ä")
+    assert caught.value.param == "prompt"
+    for ask_for in (
+        official.models.retrieve,
+        lambda name: official.completions.create(model=name, prompt="1"),
+    ):
+        with pytest.raises(openai.NotFoundError, match="model: 'gpt' is not served; use 'tiny'") as caught:
+            ask_for("gpt")
+        assert caught.value.code == "model_not_found"
+    with pytest.raises(openai.APIStatusError) as caught:
+        official.completions.create(model=NAME, prompt="1" * (3 << 20))
+    assert caught.value.status_code == 413
+
+
+def test_concurrent_requests_get_their_own_completions(official):
+    def text(prompt):
+        found = official.completions.create(model=NAME, prompt=prompt, max_tokens=100, temperature=1, seed=5)
+        return found.choices[0].text
+
+    alone_each = [text(prompt) for prompt in PREFIXES]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(text, PREFIXES * 4)) == alone_each * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"prompt": None}, "prompt", "prompt: the prefix is empty"),
+        ({"prompt": []}, "prompt", "prompt: the prefix is empty"),
+        ({"prompt": [[1], []]}, "prompt", "prompt: the prefix is empty"),
+        ({"prompt": "."}, "prompt", "prompt: the prefix is empty"),
+        ({"prompt": "1.2"}, "prompt", "has its end . at position 2"),
+        ({"prompt": "1.."}, "prompt", "has its end . at position 2"),
+        ({"prompt": ["1", "2 3"]}, "prompt", "unknown symbol ' ' at position 2"),
+        ({"prompt": [1, 65]}, "prompt", "token ids are 0 to 64"),
+        ({"prompt": [[1], [-1]]}, "prompt", "token ids are 0 to 64"),
+        ({"prompt": [10**400]}, "prompt", "token ids are 0 to 64"),
+        ({"prompt": [1, "1"]}, "prompt", "prompt: must be text, token ids, or a list of either, got 1"),
+        ({"prompt": [True]}, "prompt", "must be text, token ids, or a list of either, got True"),
+        ({"prompt": 5}, "prompt", "prompt: must be a valid string, got 5"),
+        ({"prompt": "1" * 13}, "prompt", "prompt: has 13 instructions, a program at most 12"),
+        ({"prompt": ["1"] * 9, "n": 128}, "prompt", "prompts times n are 1,152; at most 1,024"),
+        ({"prompt": ["1"] * 1024, "logprobs": 65}, "logprobs", "are 878,592; at most 262,144"),
+        ({"max_tokens": -1}, "max_tokens", "must be greater than or equal to 0, got -1"),
+        ({"max_tokens": "4"}, "max_tokens", "max_tokens: must be a valid integer, got '4'"),
+        ({"temperature": float("nan")}, "temperature", "temperature: must be a finite number, got nan"),
+        ({"top_p": 0}, "top_p", "greater than 0"),
+        ({"n": 129}, "n", "less than or equal to 128"),
+        ({"n": 2, "best_of": 3}, "best_of", "best_of: must equal n, got 3"),
+        ({"logprobs": 66}, "logprobs", "less than or equal to 65"),
+        ({"echo": 1}, "echo", "valid boolean"),
+        ({"stop": ["1", "2", "3", "4", "5"]}, "stop", "at most 4 items"),
+        ({"stop": ["1", ""]}, "stop", "at least 1 character"),
+        ({"seed": 2**63}, "seed", "less than 9223372036854775808"),
+        ({"model": None}, "model", "model: Field required"),
+        ({"suffix": "1"}, "suffix", "suffix: not supported; leave it out"),
+        ({"stream": True}, "stream", "stream: not supported"),
+        ({"logit_bias": {"5": 1}}, "logit_bias", "logit_bias: not supported"),
+        ({"max_token": 4}, "max_token", "max_token: not supported; leave it out"),
+    ],
+)
+def test_bad_fields_are_refused(client, fields, param, message):
+    body = json.dumps({"model": NAME, "prompt": "1", **fields})
+    response = client.post("/v1/completions", content=body)
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", param)
+    assert message in error["message"]
+    assert "\n" not in error["message"]
+
+
+def test_values_without_effect_are_accepted(client):
+    plain = choices(client, prompt="12")
+    neutral = {
+        "suffix": "",
+        "stream": False,
+        "logit_bias": {},
+        "presence_penalty": 0,
+        "user": "me",
+        "best_of": 1,
+    }
+    nulls = dict.fromkeys([*neutral, "seed", "max_tokens", "top_p", "n", "echo", "stop", "logprobs"])
+    assert choices(client, prompt="12", **neutral) == choices(client, prompt="12", **nulls) == plain
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff\xfe\x00", b"[" * 200_000, b"[]", b"null", b'{"model": "tiny", "prompt": "\\ud800"}'],
+    ids=lambda body: repr(body[:20]),
+)
+def test_bodies_other_than_json_objects_are_refused(client, body):
+    response = client.post("/v1/completions", content=body)
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith("the body: ")
+
+
+def test_no_response_is_larger_than_a_few_megabytes(client):
+    fields = {"prompt": ["1" * TRAINED_LENGTH] * 305, "logprobs": 65, "echo": True, "max_tokens": 1}
+    response = client.post("/v1/completions", json={"model": NAME, "temperature": 0, **fields})
+    assert response.status_code == 200
+    assert len(response.content) < 8e6

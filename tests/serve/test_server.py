@@ -1,0 +1,125 @@
+"""Who may ask, how much, and how errors look."""
+
+import asyncio
+import socket
+from contextlib import ExitStack, closing
+
+import pytest
+
+from cadmus.serve import server
+from tests.serve.asking import NAME, choices
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:80", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("models.example:1", 200),
+        ("", 400),
+        ("evil.example", 400),
+        ("localhost.evil.example", 400),
+        ("192.0.2.7", 400),
+        ("[::2]", 400),
+        ("[::1", 400),
+    ],
+)
+def test_only_names_of_this_server_are_served(client, host, status):
+    assert client.get("/health", headers={"Host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://proxy.example"}, 200),
+        ({"Sec-Fetch-Site": "same-site"}, 200),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1"}, 403),
+        ({"Origin": "http://127.0.0.1:3000"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
+    ],
+)
+def test_pages_of_other_sites_are_refused(client, headers, status):
+    assert client.get("/health", headers=headers).status_code == status
+
+
+def test_the_body_has_a_maximum_size(client):
+    body = b'{"model": "tiny", "prompt": "1"}'.ljust(server.MAX_BYTES)
+    assert client.post("/v1/completions", content=body).status_code == 200
+    assert client.post("/v1/completions", content=body + b" ").status_code == 413
+    # Without a Content-Length, the bytes are counted.
+    assert client.post("/v1/completions", content=iter([body, b" "])).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v1/completions", 405), ("POST", "/v1/responses", 404), ("GET", "/", 404)],
+)
+def test_other_routes(client, method, path, status):
+    response = client.request(method, path)
+    assert response.status_code == status
+    assert response.json()["error"]["type"] == "invalid_request_error"
+    assert response.json()["error"]["message"].startswith(f"{method} {path}: ")
+
+
+def test_a_defect_gives_an_error_without_traceback(client, model, monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("secret")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model, "complete", fail)
+        response = client.post("/v1/completions", json={"model": NAME, "prompt": "1"})
+    assert response.status_code == 500
+    assert response.json()["error"]["type"] == "server_error"
+    assert "secret" not in response.text
+    assert choices(client, prompt="1")
+
+
+def test_a_body_must_arrive_in_time(client, monkeypatch):
+    monkeypatch.setattr(server, "PATIENCE", 0.01)
+    sent = []
+
+    async def receive():
+        await asyncio.sleep(60)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/completions",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+    }
+    asyncio.run(client.app(scope, receive, send))
+    assert sent[0]["status"] == 408
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"no HTTP\r\n\r\n",
+    ],
+)
+def test_clients_that_leave_or_send_nonsense_do_no_harm(port, official, sent):
+    with closing(socket.create_connection(("127.0.0.1", port))) as connection:
+        connection.sendall(sent)
+    assert official.completions.create(model=NAME, prompt="1").choices
+
+
+def test_connections_beyond_the_limit_get_status_503(port, official):
+    with ExitStack() as stack:
+        for _ in range(server.MAX_CONNECTIONS):
+            last = stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), 60)))
+        last.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert last.recv(1000).startswith(b"HTTP/1.1 503 ")
+    # The official client tries again after some time.
+    assert official.with_options(max_retries=5).completions.create(model=NAME, prompt="1").choices
