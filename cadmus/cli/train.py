@@ -8,8 +8,13 @@ from pathlib import Path
 import click
 
 from cadmus.cli.options import DIRECTORY, PATH, WholeNumber, config_option, echo
+from cadmus.config import load_config, parse_config
+from cadmus.dataset.manifest import read_manifest
+from cadmus.dataset.reader import stream_split
 from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.store import check_writable
+from cadmus.train import ranks
+from cadmus.train.paths import RunPaths
 
 
 @click.command()
@@ -75,12 +80,7 @@ def train(
         --checkpoints results/quick/training/checkpoints --output results/quick/model \\
         --metrics results/quick/training/metrics.jsonl
     """
-    from cadmus.config import load_config, parse_config
-    from cadmus.dataset.manifest import read_manifest
-    from cadmus.dataset.reader import stream_split
     from cadmus.model.export import check_export
-    from cadmus.train import ranks
-    from cadmus.train.paths import RunPaths
 
     paths = RunPaths(checkpoints, output, metrics, snapshots)
     run = load_config(config)
