@@ -185,7 +185,7 @@ END = "."
 DROP = "_"
 END_ID = TOKEN_ID[END]
 
-LIMITS: dict[str, int] = {
+LIMITS = {
     "integer_min": INTEGER_MIN,
     "integer_max": INTEGER_MAX,
     "max_sequence_length": MAX_SEQUENCE_LENGTH,

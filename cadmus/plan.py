@@ -13,8 +13,9 @@ Torch is never imported, and numba only to sample: Snakemake imports this module
 
 import functools
 import shutil
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -26,13 +27,7 @@ from cadmus.config.fields import Above0, NonNegative
 from cadmus.config.study import Run, StudyRuns
 from cadmus.dataset import shards
 from cadmus.errors import InputError
-from cadmus.model.flops import (
-    block_matrices,
-    causal_pairs,
-    embedding_count,
-    parameter_count,
-    training_flops,
-)
+from cadmus.model.flops import block_matrices, causal_pairs, embedding_count, parameter_count, training_flops
 from cadmus.tools import progress, seed_of
 from cadmus.train.paths import snapshot_steps
 
@@ -78,16 +73,9 @@ class Device(Section):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated time and cost of a training.
+    """Estimated time, price of all devices and model FLOPs utilization of a training.
 
-    Attributes:
-        device: name in the table of devices.
-        count: number of devices.
-        gpu: whether the device is a GPU, of which there is one per rank.
-        measured: whether the rate of the device was measured.
-        hours: duration.
-        usd: price of all devices.
-        mfu: model FLOPs utilization, relative to the peak of all devices.
+    A ``gpu`` has one rank. ``measured`` tells whether the rate of the device was measured.
     """
 
     device: str
@@ -100,13 +88,7 @@ class Estimate:
 
 
 class AverageProgram(NamedTuple):
-    """Means over training programs.
-
-    Attributes:
-        tokens: including the end token.
-        pairs: pairs of a token and one that it attends to, including itself.
-        bytes: size in a compressed shard.
-    """
+    """Means over training programs: tokens with the end, pairs that attend, bytes in a compressed shard."""
 
     tokens: float
     pairs: float
@@ -118,14 +100,10 @@ class Plan:
     """The size of a run; ``tokens`` and everything derived from it are estimates from a sample.
 
     Attributes:
-        name: of the run.
-        parameters, parameters_without_embeddings: of the model, input and output embeddings.
         programs, tokens: one epoch of the training set.
         shards, dataset_bytes: number and size of the dataset's files, all splits.
-        steps, batch_size, ranks: as configured.
         gpus: number of GPUs, one per rank; ``auto`` counts as one.
         trained_programs, trained_tokens, epochs: over all steps.
-        flops: of the training, see :func:`cadmus.model.flops.training_flops`.
         disk_bytes: the most that each kind of file takes.
         memory_bytes: host memory of the training on one node, on two cores if it has no GPUs.
         estimates: time and cost for every device and count that divides the batch.
@@ -156,10 +134,7 @@ class StudyPlan:
     """The size of a study; what several runs share counts once.
 
     Attributes:
-        name: of the study.
-        variants, seeds, datasets, trainings: numbers of them.
         experiments: on each model.
-        flops: of all trainings.
         disk_bytes: of all files, at most.
         memory_bytes: of the largest training.
         estimates: of all trainings one after another, for the devices that suit all of them.
@@ -184,6 +159,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     train, model = config.train, config.model
     gpus = 1 if train.ranks == "auto" else train.ranks
     average = average_program(config)
+    parameters, embeddings = parameter_count(model), embedding_count(model)
     programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     trained = train.steps * train.batch_size
     flops = training_flops(model, trained * average.tokens, trained * average.pairs, state_outputs(train))
@@ -193,11 +169,11 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     flops += 4 / 3 * training_flops(model, sampled * average.tokens, sampled * average.pairs)
     files = shards.plan(config)
     dataset_bytes = round(sum(shard.rows for shard in files) * average.bytes)
-    export = BYTES_FP32 * parameter_count(model)
+    export = BYTES_FP32 * parameters
     return Plan(
         name=config.name,
-        parameters=parameter_count(model),
-        parameters_without_embeddings=parameter_count(model) - embedding_count(model),
+        parameters=parameters,
+        parameters_without_embeddings=parameters - embeddings,
         programs=programs,
         tokens=round(programs * average.tokens),
         shards=len(files),
@@ -228,13 +204,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
 
 
 def training_memory(gpus: int, cores: int, programs: int) -> int:
-    """Return the host memory of a training on one node in bytes.
-
-    Args:
-        gpus: of the node; 0 on CPUs.
-        cores: of the node.
-        programs: training programs.
-    """
+    """Return the host memory of a training on one node, with 0 GPUs on CPUs, in bytes."""
     return (gpus * BYTES_PER_GPU or cores * BYTES_PER_CORE) + programs * BYTES_PER_PROGRAM
 
 
@@ -259,10 +229,9 @@ def _estimate(config: Config, flops: float, name: str, device: Device, count: in
 
 
 def average_program(config: Config) -> AverageProgram:
-    """Return the means over the training programs of all templates.
+    """Return the means over the training programs of all templates, from a small sample.
 
-    They come from a small sample before deduplication, so large datasets of small templates have slightly
-    more tokens than estimated (2% for ``quick``, 8% for ``paper``).
+    Deduplication drops short programs, so datasets have more tokens (2% for ``quick``, 8% for ``paper``).
     """
     # A config is not hashable, its JSON is.
     return _average_program(config.seed, config.dataset.model_dump_json())
@@ -299,9 +268,9 @@ def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:
         )
     true = short & verdicts(drawn.programs)
     drawn = drawn.take(np.flatnonzero(true if true.any() else short))
-    columns = {"program": drawn.programs.to_arrow(), "prompt_length": drawn.prompt_length.astype(np.uint8)}
+    columns = {"program": drawn.programs.to_arrow(), "prompt_length": drawn.prompt_length}
     if drawn.x is not None and drawn.y is not None:
-        columns |= {"x": drawn.x.astype(np.int16), "y": drawn.y.astype(np.int16)}
+        columns |= {"x": drawn.x, "y": drawn.y}
     shard = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), shard, compression="zstd")
     tokens = drawn.programs.lengths + 1
@@ -332,14 +301,15 @@ def plan_study(study: StudyRuns, devices: Path = DEVICES) -> StudyPlan:
 
 def _totals(planned: list[Plan]) -> Iterable[Estimate]:
     """Yield the sum of the estimates of each device that suits all trainings."""
-    by_device = [{(each.device, each.count): each for each in training.estimates} for training in planned]
-    for key, first in by_device[0].items():
-        if all(key in estimates for estimates in by_device):
-            each = [estimates[key] for estimates in by_device]
+    by_device = defaultdict(list)
+    for training in planned:
+        for estimate in training.estimates:
+            by_device[estimate.device, estimate.count].append(estimate)
+    for each in by_device.values():
+        if len(each) == len(planned):
             hours = sum(estimate.hours for estimate in each)
             mfu = sum(estimate.mfu * estimate.hours for estimate in each) / hours
-            usd = sum(estimate.usd for estimate in each)
-            yield Estimate(first.device, first.count, first.gpu, first.measured, hours, usd, mfu)
+            yield replace(each[0], hours=hours, usd=sum(estimate.usd for estimate in each), mfu=mfu)
 
 
 def check_disk(study: StudyRuns, results: Path) -> None:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 FEW = 1 << 14
 """Instructions that NumPy copies, in a tenth of a millisecond; more are left to a compiled loop."""
-SHOWN = 3
-"""Programs that a representation shows."""
 
 
 class Programs:
@@ -73,9 +71,8 @@ class Programs:
         return len(self.offsets) - 1
 
     def __repr__(self) -> str:
-        first = self.take(np.arange(min(len(self), SHOWN))).to_strings()
-        shown = [f"{len(self):,} programs", *map(reprlib.repr, first), *["…"] * (len(self) > SHOWN)]
-        return f"<Programs: {', '.join(shown)}>"
+        first = map(reprlib.repr, self.take(np.arange(min(len(self), 3))).to_strings())
+        return f"<Programs: {', '.join([f'{len(self):,} programs', *first])}{', …' * (len(self) > 3)}>"
 
     @property
     def lengths(self) -> np.ndarray:

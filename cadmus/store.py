@@ -11,7 +11,6 @@ of their metadata. A directory is sealed by its JSON file, which lists the diges
 ``meta.json`` those of a model or a checkpoint, ``manifest.json`` those of the shards of a dataset.
 """
 
-import errno
 import hashlib
 import io
 import json
@@ -46,8 +45,6 @@ TEMPORARY = ".tmp-"
 """Begins the names of unfinished files."""
 PACKAGES = ("torch", "deepspeed", "numpy")
 """Packages that results depend on."""
-REFUSALS = {errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPERM, errno.EROFS}
-"""Error numbers for missing space or permission, which the user can fix."""
 
 _SEAL = b'"seal": "'
 _BLANK = b"0" * 64
@@ -99,14 +96,14 @@ def write_json(
 ) -> None:
     """Write a sealed JSON object, with the digests of ``files`` by their final names in its header."""
     digests = {name: digest_of(file) for name, file in (files or {}).items()}
-    header = {**_header(kind), **({"files": digests} if files else {})}
+    header = _header(kind) | ({"files": digests} if files else {})
     text = json.dumps({HEADER: header, **value}, indent=1, ensure_ascii=False)
     _write(path, text.encode() + b"\n")
 
 
 def read_json(path: Path | str, kind: str) -> dict[str, Any]:
     """Read a sealed JSON object, its header included."""
-    value: dict[str, Any] = json.loads(_read_sealed(path, kind))
+    value = json.loads(_check_seal(path, kind, _read(path)))
     _check_header(path, kind, value[HEADER])
     return value
 
@@ -129,7 +126,7 @@ def read_parquet(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str,
     """Read a sealed Parquet file and its metadata, the header parsed."""
     import polars as pl
 
-    data = io.BytesIO(_read_sealed(path, kind))
+    data = io.BytesIO(_check_seal(path, kind, _read(path)))
     metadata = pl.read_parquet_metadata(data)
     header = json.loads(metadata[HEADER])
     _check_header(path, kind, header)
@@ -183,13 +180,8 @@ def check_readable(path: Path | str) -> None:
 
 
 def _header(kind: str) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "isa_digest": isa.digest(),
-        "commit": commit(),
-        "versions": versions(),
-        "seal": _BLANK.decode(),
-    }
+    origin = {"isa_digest": isa.digest(), "commit": commit(), "versions": versions()}
+    return {"kind": kind, **origin, "seal": _BLANK.decode()}
 
 
 def _write(path: Path | str, data: bytes) -> None:
@@ -206,18 +198,13 @@ def _read(path: Path | str) -> bytes:
         return Path(path).read_bytes()
 
 
-def _read_sealed(path: Path | str, kind: str) -> bytes:
-    data = _read(path)
-    _check_seal(path, kind, data)
-    return data
-
-
 def _seal_place(data: bytes) -> int:
     """Return the index of the first digit of the seal, or 0."""
     return data.rfind(_SEAL) + len(_SEAL) if _SEAL in data else 0
 
 
-def _check_seal(path: Path | str, kind: str, data: bytes) -> None:
+def _check_seal(path: Path | str, kind: str, data: bytes) -> bytes:
+    """Return ``data`` if its seal fits."""
     start = _seal_place(data)
     if not start:
         raise InputError(
@@ -228,6 +215,7 @@ def _check_seal(path: Path | str, kind: str, data: bytes) -> None:
     digest.update(_BLANK + data[end:])
     if digest.hexdigest().encode() != data[start:end]:
         raise _damaged(path, kind)
+    return data
 
 
 def _check_header(path: Path | str, kind: str, header: dict[str, Any]) -> None:
@@ -254,30 +242,29 @@ def as_input_error(path: Path) -> Iterator[None]:
         raise
     except Exception:
         # Torch, polars and matplotlib raise their own errors for a full disk.
-        refusal = _refusal(path)
-        if refusal is None:
-            raise
-        raise InputError(f"cannot write {path}: {refusal}") from None
+        if refusal := _refusal(path):
+            raise InputError(f"cannot write {path}: {refusal}") from None
+        raise
 
 
 def check_kind(path: Path, directory: bool = False) -> None:
     """Check that writing a file, or a directory, replaces nothing of another kind, and follows no link."""
+    problem = None
     if path.exists() and path.is_dir() != directory:
-        raise InputError(f"cannot write {path}: it is {'a file' if directory else 'a directory'}")
-    if directory or path.is_char_device():
-        return
-    if path.is_symlink():
-        raise InputError(f"cannot write {path}: it is a link; give its target, {os.path.realpath(path)}")
-    if path.exists() and not path.is_file():
-        raise InputError(f"cannot write {path}: it is not a regular file; give another name")
+        problem = "a file" if directory else "a directory"
+    elif not directory and path.is_symlink() and not path.is_char_device():
+        problem = f"a link; give its target, {os.path.realpath(path)}"
+    elif path.exists() and not (path.is_dir() or path.is_file() or path.is_char_device()):
+        problem = "not a regular file; give another name"
+    if problem:
+        raise InputError(f"cannot write {path}: it is {problem}")
 
 
 def check_writable(path: Path | str, directory: bool = False) -> None:
     """Check before long work that a file, or a directory, can be written; creates nothing."""
     path = Path(path)
     check_kind(path, directory)
-    refusal = None if path.is_char_device() else _refusal(path)
-    if refusal is not None:
+    if not path.is_char_device() and (refusal := _refusal(path)):
         raise InputError(f"cannot write {path}: {refusal}")
 
 
@@ -315,21 +302,16 @@ def commit() -> str:
     """Return the Git commit of the checkout, ending in ``-dirty`` if changed, else the version of Cadmus."""
     if CHECKOUT is None:
         return VERSION
+    # With both paths given, Git neither searches the parent directories nor obeys the GIT_DIR of a hook.
+    git = ["git", f"--git-dir={CHECKOUT}/.git", f"--work-tree={CHECKOUT}"]
+    # The package may have been copied into another project.
+    ours = [*git, "grep", "--quiet", f'^name = "{NAME}"', "HEAD", "--", "pyproject.toml"]
+    described = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        # The package may have been copied into another project.
-        _git("grep", "--quiet", f'^name = "{NAME}"', "HEAD", "--", "pyproject.toml")
-        return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        subprocess.run(ours, cwd=CHECKOUT, capture_output=True, check=True)
+        return subprocess.check_output(described, cwd=CHECKOUT, text=True).strip()
     except (OSError, subprocess.CalledProcessError):
         return VERSION
-
-
-def _git(*arguments: str) -> str:
-    # With both paths given, Git neither searches the parent directories nor obeys the GIT_DIR of a hook.
-    place = [f"--git-dir={CHECKOUT}/.git", f"--work-tree={CHECKOUT}"]
-    done = subprocess.run(
-        ["git", *place, *arguments], cwd=CHECKOUT, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
 
 
 def versions() -> dict[str, str]:

@@ -25,7 +25,7 @@ from cadmus.config import Dataset
 from cadmus.programs import Programs, offsets_of
 from cadmus.templates import TEMPLATES, Draw
 from cadmus.tools import cores, progress, seed_of
-from cadmus.vm import compiled, lockstep, reference
+from cadmus.vm import compiled, reference
 from cadmus.vm.reference import Result, show
 
 CHUNK = 50_000
@@ -33,7 +33,11 @@ CHUNK = 50_000
 
 ALL = "".join(isa.BY_SYMBOL)
 RUNNING = ALL.replace(isa.END, "")
-NUMBERS = "".join(symbol for symbol in RUNNING if lockstep.ALLOWED[ord(symbol)])
+NUMBERS = "".join(
+    row.symbol
+    for row in isa.INSTRUCTIONS
+    if row.group in ("literals", "arithmetic", "comparison and logic", "unary") and row.name != "empty"
+)
 _INSIDE = RUNNING.replace("\\", "").replace(";", "")
 # Weighted so that programs build sequences, and calls find a subroutine and values on the stack.
 _BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2

@@ -2,7 +2,7 @@
 
 from cadmus.config.dataset import OOD, SPLITS, Dataset, OODRule, Values
 from cadmus.config.evaluation import Evaluate, Llm
-from cadmus.config.fields import Above0, Section
+from cadmus.config.fields import Section
 from cadmus.config.loading import (
     TABLES,
     as_yaml,
@@ -10,7 +10,6 @@ from cadmus.config.loading import (
     find_config,
     load_config,
     parse_config,
-    read_json,
     read_model,
     read_yaml,
     validate,
@@ -35,7 +34,6 @@ __all__ = [
     "TABLES",
     "TEMPLATES",
     "TEMPLATE_OF",
-    "Above0",
     "Config",
     "Dataset",
     "Evaluate",
@@ -54,7 +52,6 @@ __all__ = [
     "find_config",
     "load_config",
     "parse_config",
-    "read_json",
     "read_model",
     "read_yaml",
     "validate",

@@ -12,6 +12,7 @@ from cadmus.config.fields import (
     Number,
     PlainText,
     Positive,
+    Range,
     Section,
     Value,
     check_order,
@@ -33,7 +34,7 @@ COMPARING = [name for name in TEMPLATES if Templates.model_fields[name].default.
 Template = Annotated[str, known(TEMPLATES, "template")]
 
 
-class Values(Section):
+class Values(Range):
     """The numbers that basic_math, equality, less_greater and subroutines compare."""
 
     low: Value = -20
@@ -43,11 +44,6 @@ class Values(Section):
     uniform_fraction: Annotated[Fraction, Field(serialization_alias="uniform_share")] = 0.5
     """fraction of the numbers drawn uniformly over the values; the others are drawn uniformly over the
     expressions; both before deduplication, which removes many programs where a value has few"""
-
-    @model_validator(mode="after")
-    def _check(self) -> "Values":
-        check_order([self.low, self.high])
-        return self
 
 
 class OODRule(Section):
@@ -101,17 +97,12 @@ class OODRule(Section):
             raise ValueError("a rule has exactly one of values, length and contains")
         if self.compared == "both" and self.values is None:
             raise ValueError("compared: needs values; remove it")
-        if self.values is not None:
-            for template in self.templates or []:
-                if template not in COMPARING:
-                    raise ValueError(
-                        f"templates: {template} does not compare numbers; use {', '.join(COMPARING)}"
-                    )
+        for template in self.templates or []:
+            if self.values is not None and template not in COMPARING:
+                raise ValueError(
+                    f"templates: {template} does not compare numbers; use {', '.join(COMPARING)}"
+                )
         return self
-
-    def is_for(self, template: str) -> bool:
-        """Return True if the rule applies to a template."""
-        return self.templates is None or template in self.templates
 
 
 class Dataset(Section):
@@ -153,4 +144,8 @@ class Dataset(Section):
 
     def rules_for(self, template: str) -> dict[str, OODRule]:
         """Return the OOD rules of a template, by name."""
-        return {name: rule for name, rule in self.ood.items() if rule.is_for(template)}
+        return {
+            name: rule
+            for name, rule in self.ood.items()
+            if rule.templates is None or template in rule.templates
+        }

@@ -3,20 +3,20 @@
 The experiments of Cadmus are the sections of :class:`Evaluate`; ``docs/experiments.md`` adds one.
 """
 
-import itertools
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field
 
 from cadmus.config.fields import (
     Above0,
     NonNegative,
     Positive,
     ProgramCount,
+    Range,
     Section,
     Value,
+    check_ascending,
     check_distinct,
-    check_order,
 )
 
 Tokens = Annotated[Positive, Field(le=1_000_000)]
@@ -26,32 +26,30 @@ Limits = Annotated[list[Tokens], Field(min_length=1), AfterValidator(check_disti
 class Settings(Section):
     """Settings of one experiment."""
 
+    summary: ClassVar[tuple[str, ...]] = ()
+
     @property
     def metrics(self) -> list[str]:
         """Metrics in the summary of the experiment, which studies compare; none without a summary."""
-        return []
+        return list(self.summary)
 
 
 class Completions(Settings):
     """Completions of test programs."""
 
+    summary: ClassVar = ("solved", "fits", "exact", "next_token", "verified")
+
     programs: Positive = 2_000
     """maximum number of programs per template"""
-
-    @property
-    def metrics(self) -> list[str]:
-        return ["solved", "fits", "exact", "next_token", "verified"]
 
 
 class Loss(Settings):
     """Loss on the completions of test programs."""
 
+    summary: ClassVar = ("held_out_loss",)
+
     programs: Positive = 2_000
     """maximum number of programs per template"""
-
-    @property
-    def metrics(self) -> list[str]:
-        return ["held_out_loss"]
 
 
 class PassAtK(Settings):
@@ -86,8 +84,10 @@ class Curve(Settings):
     """maximum number of programs per template"""
 
 
-class Grid(Settings):
+class Grid(Range, Settings):
     """The comparison grid: every pair of values (X, Y)."""
+
+    summary: ClassVar = ("accuracy",)
 
     low: Value = -60
     """smallest value of X and Y"""
@@ -95,15 +95,6 @@ class Grid(Settings):
     """largest value of X and Y"""
     programs_per_pixel: Annotated[Positive, Field(le=10_000)] = 10
     """test programs per pair (X, Y)"""
-
-    @model_validator(mode="after")
-    def _check(self) -> "Grid":
-        check_order([self.low, self.high])
-        return self
-
-    @property
-    def metrics(self) -> list[str]:
-        return ["accuracy"]
 
 
 class Probe(Settings):
@@ -115,15 +106,10 @@ class Probe(Settings):
     """programs to choose the regularization"""
     test_programs: ProgramCount = 2_000
     """programs to score the probes"""
-    inverse_regularisation: list[Above0] = Field(default=[0.1, 1.0, 10.0], min_length=1, max_length=8)
+    inverse_regularisation: Annotated[
+        list[Above0], Field(min_length=1, max_length=8), AfterValidator(check_ascending)
+    ] = [0.1, 1.0, 10.0]
     """candidates, ascending: C of scikit-learn's LogisticRegression"""
-
-    @field_validator("inverse_regularisation")
-    @classmethod
-    def _check_ascending(cls, values: list[float]) -> list[float]:
-        if any(a >= b for a, b in itertools.pairwise(values)):
-            raise ValueError(f"must be ascending, got {values}")
-        return values
 
     @property
     def programs(self) -> int:

@@ -1,10 +1,11 @@
 """Field types and the base class of the config's sections."""
 
+import itertools
 import re
 from collections.abc import Collection
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cadmus.errors import suggest
 
@@ -19,10 +20,6 @@ class Section(BaseModel):
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
-
-
-STRICT = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-"""For the TypedDicts of files that Cadmus wrote: the keys that it reads, in the types that it wrote."""
 
 
 def whole_number(value: Any) -> Any:
@@ -50,6 +47,13 @@ def check_distinct(values: list[Any]) -> list[Any]:
     twice = next((value for value in values if values.count(value) > 1), None)
     if twice is not None:
         raise ValueError(f"duplicate {twice!r}")
+    return values
+
+
+def check_ascending(values: list[float]) -> list[float]:
+    """Return the values, or raise ValueError unless each is larger than the one before."""
+    if any(a >= b for a, b in itertools.pairwise(values)):
+        raise ValueError(f"must be ascending, got {values}")
     return values
 
 
@@ -83,8 +87,6 @@ PlainText = Annotated[str, Field(pattern=r"^[\w.:+@ -]*$")]
 # Strict: true is not a number.
 Integer = Annotated[int, BeforeValidator(whole_number), Field(strict=True)]
 Count = Annotated[Integer, Field(ge=0)]
-Tally = Annotated[Count, Field(le=10**15)]
-"""A count in a file that Cadmus wrote; sums of them fit into 64 bits."""
 Positive = Annotated[Integer, Field(ge=1)]
 ProgramCount = Annotated[Positive, Field(le=1_000_000)]
 Value = Annotated[Integer, Field(ge=-1_000, le=1_000)]
@@ -97,3 +99,15 @@ Rate = Annotated[Number, Field(gt=0, lt=1)]
 DecayRate = Annotated[Number, Field(ge=0, lt=1)]
 Interval = Annotated[list[Integer], Field(min_length=2, max_length=2)]
 """``[low, high]``, both included."""
+
+
+class Range(Section):
+    """Integers from low to high, both included."""
+
+    low: Value
+    high: Value
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        check_order([self.low, self.high])
+        return self

@@ -1,6 +1,5 @@
 """Read YAML files into pydantic models, with errors of one line: `FILE: FIELD: problem; fix`."""
 
-import json
 import re
 import reprlib
 from pathlib import Path
@@ -21,10 +20,6 @@ TABLES = CONFIGS / "tables"
 """Shipped tables that are not configs: devices, language models."""
 EXTENDS = "extends"
 """Key that names the config to extend."""
-LONGEST_INTEGER = 100
-"""Digits of an integer in a YAML file."""
-UNWANTED = re.compile("[\0-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-"""Control characters and halves of surrogate pairs, which YAML can escape."""
 
 
 def load_config(path: Path | str) -> Config:
@@ -36,12 +31,7 @@ def load_config(path: Path | str) -> Config:
 
 
 def parse_config(values: Any, source: str) -> Config:
-    """Validate the values of a config and fill in the defaults.
-
-    Args:
-        values: as read from YAML or given by a workflow.
-        source: where they come from, for the error.
-    """
+    """Validate the values of a config, which come from ``source``, and fill in the defaults."""
     return validate(values, Config, source)
 
 
@@ -56,20 +46,12 @@ def read_model(path: Path | str, model: type[T]) -> T:
     return validate(read_yaml(path), model, str(path))
 
 
-def read_json(path: Path | str, model: type[T], fix: str) -> T:
-    """Read a JSON file into a pydantic model, or a type such as a TypedDict; errors end with ``fix``."""
-    with reading(path, fix):
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-    return validate(values, model, str(path), fix)
-
-
-def validate(values: Any, model: type[T], source: str, fix: str = "") -> T:
+def validate(values: Any, model: type[T], source: str) -> T:
     """Validate values against a pydantic model, or a type such as ``dict[str, Model]``."""
     try:
         return TypeAdapter(model).validate_python(values)
     except ValidationError as error:
-        ending = f"; {fix}" if fix else ""
-        raise InputError(f"{source}: {_describe(error, model)}{ending}") from None
+        raise InputError(f"{source}: {_describe(error, model)}") from None
 
 
 def find_config(name: str) -> Path:
@@ -81,14 +63,9 @@ def find_config(name: str) -> Path:
 
 
 def extended(values: Any, path: Path, above: tuple[Path, ...] = ()) -> Any:
-    """Merge values into the config that their key ``extends`` names.
+    """Merge the values of the file ``path`` into the config that their key ``extends`` names.
 
-    Mappings merge key by key; any other value replaces that of the extended config.
-
-    Args:
-        values: as read from ``path``.
-        path: the config file; a path in ``extends`` is relative to its folder.
-        above: the configs that extend it.
+    A path in ``extends`` is relative to the folder of ``path``; the files ``above`` extend this one.
     """
     if not isinstance(values, dict) or EXTENDS not in values:
         return values
@@ -120,33 +97,17 @@ def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without duplicate keys, aliases that could expand to any size, and unprintable values."""
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        is_alias = self.check_event(yaml.AliasEvent)
-        node = super().compose_node(parent, index)
-        if is_alias and not isinstance(node, yaml.ScalarNode):
-            raise _refusal("an alias of a list or a mapping; use `extends`, or write it again", node)
-        return node
+    """YAML without duplicate keys, of which PyYAML takes the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                raise _refusal(f"duplicate key {key.value!r}", key)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"duplicate key {key.value!r}", key.start_mark
+                )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
-
-    def construct_scalar(self, node: Any) -> Any:
-        if node.tag == "tag:yaml.org,2002:int" and len(node.value) > LONGEST_INTEGER:
-            raise _refusal(f"an integer of more than {LONGEST_INTEGER} digits", node)
-        if UNWANTED.search(node.value):
-            raise _refusal("a control character, or half of a surrogate pair, in a text", node)
-        return super().construct_scalar(node)
-
-
-def _refusal(problem: str, node: Any) -> yaml.MarkedYAMLError:
-    return yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
 
 
 def read_yaml(path: Path | str) -> Any:
@@ -181,9 +142,8 @@ def _describe(error: ValidationError, model: Any) -> str:
     else:
         if kind in ("dict_type", "model_type"):
             message = "must be a mapping"
-        message = (
-            f"{re.sub('^[A-Z][a-z]+ should ', 'must ', message)}, got {reprlib.repr(problems[0]['input'])}"
-        )
+        given = reprlib.repr(problems[0]["input"])
+        message = f"{re.sub('^[A-Z][a-z]+ should ', 'must ', message)}, got {given}"
     text = f"{field}: {message}" if field else message
     more = len(problems) - 1
     return text + (f" (and {more} more problem{'s' * (more > 1)})" if more else "")

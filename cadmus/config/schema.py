@@ -35,24 +35,22 @@ class Config(Section):
         if not any(getattr(self.dataset.templates, name).train for name in TEMPLATES):
             raise ValueError("dataset.templates: no template has train programs; set train of at least one")
         needed = self.dataset.max_length + 1
-        if self.train.row_length is not None and self.train.row_length < needed:
+        if (self.train.row_length or needed) < needed:
             raise ValueError(
                 f"train.row_length: {self.train.row_length} is too short for dataset.max_length "
                 f"{self.dataset.max_length} and the end token; set at least {needed}"
             )
-        layer = self.train.state_layer
-        if layer is not None and layer > self.model.layers:
-            raise ValueError(
-                f"train.state_layer: must be at most model.layers {self.model.layers}, got {layer}"
-            )
+        layer, layers = self.train.state_layer, self.model.layers
+        if layer is not None and layer > layers:
+            raise ValueError(f"train.state_layer: must be at most model.layers {layers}, got {layer}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         most = self.evaluate.grid.programs_per_pixel
         for field in ("programs_per_pair", "grid_programs_per_pair"):
-            if getattr(self.llm, field) > most:
+            given = getattr(self.llm, field)
+            if given > most:
                 raise ValueError(
-                    f"llm.{field}: must be at most evaluate.grid.programs_per_pixel {most}, "
-                    f"got {getattr(self.llm, field)}"
+                    f"llm.{field}: must be at most evaluate.grid.programs_per_pixel {most}, got {given}"
                 )
         return self
 

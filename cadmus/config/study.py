@@ -29,8 +29,6 @@ LAW_VARIANTS = 6
 """A scaling law has five coefficients."""
 SHARED = "_shared"
 """Directory of what studies share; no run can have this name."""
-LONGEST_NAME = 300
-"""Characters of the name of a variant; figures show it."""
 MOST_RUNS = 10_000
 """Maximum number of runs of a study."""
 SUMMARIZED = [name for name in EXPERIMENTS if getattr(Evaluate(), name).metrics]
@@ -68,10 +66,9 @@ class Study(Section):
         if not self.variants and not self.factors:
             raise ValueError("needs variants or factors")
         variants = math.prod(map(len, self.factors.values()), start=len(self.variants) or 1)
-        if variants * len(self.seeds) > MOST_RUNS:
-            raise ValueError(
-                f"describes {variants * len(self.seeds):,} runs; at most {MOST_RUNS:,} are allowed"
-            )
+        runs = variants * len(self.seeds)
+        if runs > MOST_RUNS:
+            raise ValueError(f"describes {runs:,} runs; at most {MOST_RUNS:,} are allowed")
         if self.law_flops and (variants < LAW_VARIANTS or not set(LOSSES) & set(self.compare)):
             raise ValueError(
                 f"law_flops: a law needs {LAW_VARIANTS} variants, got {variants}, and one of "
@@ -121,10 +118,7 @@ class StudyRuns(NamedTuple):
 
 def is_study(path: Path | str) -> bool:
     """Return True if a config file has a section ``study``."""
-    return _has_study(extended(read_yaml(path), Path(path)))
-
-
-def _has_study(values: Any) -> bool:
+    values = extended(read_yaml(path), Path(path))
     # A file may hold no mapping; whoever validates it says so.
     return isinstance(values, dict) and STUDY in values
 
@@ -132,36 +126,26 @@ def _has_study(values: Any) -> bool:
 def load_study(path: Path | str) -> StudyRuns:
     """Read a study and expand it into its runs."""
     values = extended(read_yaml(path), Path(path))
-    if not _has_study(values):
+    if not isinstance(values, dict) or STUDY not in values:
         raise InputError(f"{path}: {STUDY}: is missing; a study needs variants or factors")
     return parse_study(values, str(path))
 
 
 def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
-    """Return the runs of a study.
+    """Return the runs of a study, whose ``values`` come from ``source``.
 
-    Args:
-        values: of the config and its section ``study``, without defaults: a variant may change what decides
-            them, such as ``train.recipe``.
-        source: where they come from, for errors.
+    The values have no defaults yet: a variant may change what decides them, such as ``train.recipe``.
     """
     source_of_study = f"{source}: {STUDY}"
     study = validate(values[STUDY], Study, source_of_study)
     rest = {key: value for key, value in values.items() if key != STUDY}
     name = parse_config(rest, source).name
     runs: list[Run] = []
-    names: set[str] = set()
-    same: dict[str, str] = {}
+    variants: dict[str, str] = {}  # names, by the evaluation of their last seed
     for variant, levels, changes in _variants(study):
-        if len(variant) > LONGEST_NAME:
-            raise InputError(
-                f"{source_of_study}: {variant[:40]}...: a variant's name must have at most {LONGEST_NAME} "
-                f"characters, got {len(variant):,}; shorten it, or name the levels in {STUDY}.{VARIANTS}"
-            )
         place = f"{source_of_study}: {variant}"
-        if variant in names:
+        if variant in variants.values():
             raise InputError(f"{place}: is named twice; remove one")
-        names.add(variant)
         for key in ("name", "extends", STUDY):
             if key in changes:
                 raise InputError(f"{place}: {key}: cannot differ between the runs of a study")
@@ -172,13 +156,12 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
         for seed in study.seeds:
             config = parse_config(merged(changed, {"train": {"seed": seed}}), place)
             runs.append(_run(variant, levels, seed, config))
-        known = same.setdefault(runs[-1].evaluation, variant)
+        known = variants.setdefault(runs[-1].evaluation, variant)
         if known != variant:
             raise InputError(f"{place}: is the same as {known}; remove one, or change another field")
-    if study.base is not None and study.base not in names:
-        raise InputError(
-            f"{source_of_study}: base: no variant {study.base!r}; {suggest(study.base, sorted(names))}"
-        )
+    if study.base is not None and study.base not in variants.values():
+        hint = suggest(study.base, sorted(variants.values()))
+        raise InputError(f"{source_of_study}: base: no variant {study.base!r}; {hint}")
     metrics = list(TRAINING_LOSSES)
     for run in runs:
         metrics += [name for each in study.experiments for name in getattr(run.config.evaluate, each).metrics]
@@ -195,8 +178,13 @@ def _variants(study: Study) -> Iterator[tuple[str, dict[str, Any], dict[str, Any
     if study.variants:
         factors[VARIANTS] = [(name, name, changes) for name, changes in study.variants.items()]
     for field, levels in study.factors.items():
-        key = field.rpartition(".")[2]
-        factors[field] = [(f"{key}={level_text(level)}", level, _nested(field, level)) for level in levels]
+        *sections, key = field.split(".")
+        factors[field] = []
+        for level in levels:
+            changes = {key: level}
+            for section in reversed(sections):
+                changes = {section: changes}
+            factors[field].append((f"{key}={level_text(level)}", level, changes))
     for combination in itertools.product(*factors.values()):
         combined: dict[str, Any] = {}
         for _, _, changes in combination:
@@ -208,12 +196,6 @@ def _variants(study: Study) -> Iterator[tuple[str, dict[str, Any], dict[str, Any
 def level_text(level: Any) -> str:
     """Return a level of a factor as text."""
     return level if isinstance(level, str) else json.dumps(level)
-
-
-def _nested(field: str, value: Any) -> dict[str, Any]:
-    for key in reversed(field.split(".")):
-        value = {key: value}
-    return value
 
 
 def _run(variant: str, levels: dict[str, Any], seed: int, config: Config) -> Run:

@@ -42,12 +42,11 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "Model":
-        if self.width % self.heads:
+        of_head, rest = divmod(self.width, self.heads)
+        if rest:
             raise ValueError(f"heads: must divide width {self.width}, got {self.heads}")
-        if self.width // self.heads % 2:
-            raise ValueError(
-                f"heads: rotary positions need an even width per head, got {self.width // self.heads}"
-            )
+        if of_head % 2:
+            raise ValueError(f"heads: rotary positions need an even width per head, got {of_head}")
         return self
 
 
@@ -207,32 +206,32 @@ class Train(Section):
     def _apply_recipe(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        recipe = given.get("recipe", "fast")
-        known = isinstance(recipe, str) and recipe in RECIPES
-        return {**RECIPES[recipe], **given} if known else given
+        # An unknown recipe gets its error after this.
+        recipe = str(given.get("recipe", "fast"))
+        return {**RECIPES.get(recipe, {}), **given}
 
     @model_validator(mode="after")
     def _check(self) -> "Train":
         ranks = 1 if self.ranks == "auto" else self.ranks
+        prompts = self.verdict.prompts
         if self.batch_size % ranks:
             raise ValueError(f"batch_size: must be a multiple of ranks {ranks}, got {self.batch_size}")
-        if self.verdict.fraction and self.verdict.prompts % ranks:
-            raise ValueError(
-                f"verdict.prompts: must be a multiple of ranks {ranks}, got {self.verdict.prompts}"
-            )
+        if self.verdict.fraction and prompts % ranks:
+            raise ValueError(f"verdict.prompts: must be a multiple of ranks {ranks}, got {prompts}")
         if not self.divides(ranks):
             raise ValueError(
                 f"micro_batch_size: must divide the {self.batch_size // ranks} programs of a rank, "
                 f"got {self.micro_batch_size}"
             )
-        if self.optimizer == "muon" and self.matrix_learning_rate is None:
-            raise ValueError("matrix_learning_rate: the optimizer muon needs one")
-        if self.optimizer == "muon" and self.clip:
-            raise ValueError(
-                f"clip: muon does not learn with clipping (docs/log.md); set 0, got {self.clip:g}"
-            )
-        if self.optimizer == "muon" and self.zero_stage != 1:
-            raise ValueError(f"zero_stage: the optimizer muon needs stage 1, got {self.zero_stage}")
+        if self.optimizer == "muon":
+            if self.matrix_learning_rate is None:
+                raise ValueError("matrix_learning_rate: the optimizer muon needs one")
+            if self.clip:
+                raise ValueError(
+                    f"clip: muon does not learn with clipping (docs/log.md); set 0, got {self.clip:g}"
+                )
+            if self.zero_stage != 1:
+                raise ValueError(f"zero_stage: the optimizer muon needs stage 1, got {self.zero_stage}")
         if self.repeated.fraction and self.order != "mixed":
             raise ValueError(f"repeated.fraction: needs order mixed, got {self.order}")
         if self.verdict.fraction and self.zero_stage == 3:
@@ -247,10 +246,7 @@ class Train(Section):
         return math.ceil(self.verdict.fraction * self.steps)
 
     def divides(self, ranks: int) -> bool:
-        """Return True if the batch splits into equal whole micro-batches on ``ranks`` ranks.
-
-        The prompts of the verdict must split as well.
-        """
+        """Return True if ``ranks`` ranks get equal numbers of whole micro-batches and of prompts."""
         of_rank, rest = divmod(self.batch_size, ranks)
         asked = self.verdict.prompts if self.verdict.fraction else 0
         return not rest and not asked % ranks and not of_rank % (self.micro_batch_size or of_rank)

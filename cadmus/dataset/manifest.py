@@ -3,7 +3,6 @@
 import functools
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,6 @@ from cadmus.vm import compiled
 
 NAME = "manifest.json"
 
-_Hashes = dict[tuple[str, str], np.ndarray]
-"""By split and template: the hashes of all programs, ascending."""
-
 
 def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
     """Check all shards of ``directory``, describe them in its ``manifest.json`` and return the manifest.
@@ -41,6 +37,7 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         for file, hashed in progress("check", checking, len(shards), "shard"):
             files.append(file)
             by_shard[file["split"], file["template"]].append(hashed)
+        # By split and template: the hashes of all programs, ascending.
         in_order = dict(zip(by_shard, pool.map(_sorted, by_shard.values()), strict=True))
     rules = _describe_rules(config, directory, files)
     shared = _shared(in_order, config.dataset.splits)
@@ -83,9 +80,7 @@ def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any
     with naming(path):
         true = compiled.verdicts(samples.programs)
     wrong = {
-        "have another template": samples.template != shard.template,
         "have no prompt": (samples.prompt_length < 1) | (samples.prompt_length > samples.programs.lengths),
-        "have only one compared value": table["x"].is_null().to_numpy() != table["y"].is_null().to_numpy(),
         "are not true": ~true,
         "belong to another split": split_of_hashes(hashed, config.dataset.eval_fraction)
         != hash_split(shard.split),
@@ -122,7 +117,8 @@ def _describe_rules(
     described = {}
     for name, rule in config.dataset.ood.items():
         of_rule = [file for file in files if name in file["ood"]]
-        matched = {template: 0 for template in TEMPLATES if any(f["template"] == template for f in of_rule)}
+        of_rule.sort(key=lambda file: TEMPLATES.index(file["template"]))
+        matched = dict.fromkeys((file["template"] for file in of_rule), 0)
         for file in of_rule:
             matched[file["template"]] += file["ood"][name]
         idle = [template for template, count in matched.items() if not count]
@@ -138,26 +134,23 @@ def _describe_rules(
 
 
 def _describe(
-    in_order: _Hashes, files: list[dict[str, Any]], splits: tuple[str, ...]
+    in_order: dict[tuple[str, str], np.ndarray], files: list[dict[str, Any]], splits: tuple[str, ...]
 ) -> dict[str, dict[str, Any]]:
     """Return by split and template: programs, distinct ones and outcome counts."""
     described: dict[str, dict[str, Any]] = {split: {} for split in splits}
-    for (split, template), hashed in in_order.items():
-        counts = [f["counts"] for f in files if (f["split"], f["template"]) == (split, template)]
+    for key, hashed in in_order.items():
+        split, template = key
+        counts = [file["counts"] for file in files if (file["split"], file["template"]) == key]
         described[split][template] = {
             "programs": len(hashed),
             "distinct": int(np.sum(hashed[1:] != hashed[:-1])) + min(1, len(hashed)),
-            **{
-                # Without OOD rules there is no count of ood.
-                field.name: sum(count[field.name] for count in counts)
-                for field in fields(Counts)
-                if counts and field.name in counts[0]
-            },
+            # In their order; without OOD rules there is no count of ood.
+            **{name: sum(count[name] for count in counts) for name in vars(Counts()) if name in counts[0]},
         }
     return described
 
 
-def _shared(in_order: _Hashes, splits: tuple[str, ...]) -> dict[str, int]:
+def _shared(in_order: dict[tuple[str, str], np.ndarray], splits: tuple[str, ...]) -> dict[str, int]:
     """Count the programs (by hash) that each pair of splits shares, across templates.
 
     The pair of test and ood is left out: one template may draw in test what a rule excludes of another.

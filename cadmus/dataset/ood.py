@@ -26,7 +26,7 @@ def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
         low, high = rule.length
         return (samples.programs.lengths >= low) & (samples.programs.lengths <= high)
     if rule.contains is not None:
-        return _any([_contains(samples.programs, piece.encode()) for piece in rule.contains])
+        return np.any([_contains(samples.programs, piece.encode()) for piece in rule.contains], axis=0)
     if samples.x is None or samples.y is None:
         return np.zeros(len(samples), np.bool_)
     return _matches_values(rule, samples.x, samples.y)
@@ -51,12 +51,10 @@ def excluded_pairs(dataset: Dataset, x: np.ndarray, y: np.ndarray) -> np.ndarray
 
 
 def _among(numbers: np.ndarray, values: list[int | list[int]]) -> np.ndarray:
+    """Tell which numbers are in one of the intervals; a masked one is in none."""
     intervals = [value if isinstance(value, list) else [value] for value in values]
-    return _any([np.ma.filled((numbers >= ends[0]) & (numbers <= ends[-1]), False) for ends in intervals])
-
-
-def _any(masks: list[np.ndarray]) -> np.ndarray:
-    return np.any(masks, axis=0)
+    inside = [np.ma.filled((numbers >= ends[0]) & (numbers <= ends[-1]), False) for ends in intervals]
+    return np.any(inside, axis=0)
 
 
 def _contains(programs: Programs, piece: bytes) -> np.ndarray:

@@ -32,8 +32,6 @@ def stream_split(
     """Read a split shard by shard, in the order of the manifest.
 
     Args:
-        directory: the dataset.
-        split: one that it has.
         templates: those to read; all if None.
         columns: any of template, x and y, to read besides the programs and their prompt lengths.
     """
@@ -47,9 +45,7 @@ def stream_split(
         of = f" of {', '.join(templates)}" if templates else ""
         raise InputError(f"{directory}: the dataset has no {split} programs{of}")
     for file in files:
-        table = read_file(directory, file, ["program", "prompt_length", *columns])
-        yield Samples.from_arrow(table)
-        del table
+        yield Samples.from_arrow(read_file(directory, file, ["program", "prompt_length", *columns]))
     # Otherwise Arrow keeps the memory that it decoded into.
     pa.default_memory_pool().release_unused()
 

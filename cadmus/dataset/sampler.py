@@ -52,12 +52,7 @@ class Counts:
 
 
 class Sampler:
-    """A sampler of one shard.
-
-    Args:
-        dataset: ranges, lengths and OOD rules.
-        seed: the seed of the run; each template, split and shard has its own random stream.
-        template, split, shard: what the programs are for.
+    """A sampler of one shard; each template, split and shard has its own random stream.
 
     Attributes:
         counts: outcome counts of all candidates so far.
@@ -77,13 +72,9 @@ class Sampler:
         self._draw = Draw(np.random.default_rng(seed_of(seed, template, split, shard)), dataset)
 
     def sample(self, count: int, earlier: Sequence[np.ndarray] = ()) -> Samples:
-        """Sample ``count`` programs.
+        """Sample ``count`` programs; those with hashes (uint64) in ``earlier`` count as duplicates.
 
         There are fewer only in the split ood, if no rule names the template and hardly any program matches.
-
-        Args:
-            count: programs wanted.
-            earlier: hashes (uint64) of the programs in earlier shards, which count as duplicates.
         """
         counts = self.counts
         batches: list[Samples] = []
@@ -117,10 +108,9 @@ class Sampler:
     def summary(self) -> dict[str, Any]:
         """Return the outcome counts and, if the dataset has OOD rules, the matches of each."""
         counts = asdict(self.counts)
-        if self.dataset.ood:
-            return {"counts": counts, "ood": self.matched}
-        del counts["ood"]
-        return {"counts": counts}
+        if not self.dataset.ood:
+            del counts["ood"]
+        return {"counts": counts, **({"ood": self.matched} if self.dataset.ood else {})}
 
     def _filter(self, candidates: Samples, seen: Seen) -> Samples:
         """Return the candidates to keep, count the outcomes of all and add the kept ones to ``seen``."""
@@ -129,7 +119,7 @@ class Sampler:
         short = candidates.programs.lengths <= self.dataset.max_length
         if not short.all():
             counts.too_long += int(np.sum(~short))
-            candidates = candidates.take(np.flatnonzero(short))
+            candidates = candidates.take(short)
 
         # Before the execution, which takes longer: most candidates of a held-out split are in another one.
         hashed = hashes(candidates.programs)
@@ -171,9 +161,8 @@ class Sampler:
             f"{counts.other_split} in another split, {counts.rejected} not true, {counts.ood} OOD)"
         )
         if self.split == OOD:
-            fields = " and ".join(
-                f"dataset.ood.{name}" for name, rule in self.rules.items() if rule.templates
-            )
+            named = [f"dataset.ood.{name}" for name, rule in self.rules.items() if rule.templates]
+            fields = " and ".join(named)
             return InputError(f"{fields}: too few matches: {outcomes}; widen the rule or drop the template")
         if counts.ood:
             name = max(self.matched, key=lambda name: self.matched[name])

@@ -89,15 +89,12 @@ def write_shard(config: Config, directory: Path, template: str, split: str, numb
     shards = [shard for shard in plan(config) if shard[:2] == (template, split)]
     if number >= len(shards):
         raise InputError(f"config {config.name!r}: no shard {number} of {template} for {split}")
-    earlier = [
-        hashes(Programs.from_arrow(read_shard(directory, shard, config, ["program"])[1]["program"]))
-        for shard in shards[:number]
-    ]
-    shard = shards[number]
+    tables = [read_shard(directory, shard, config, ["program"])[1] for shard in shards[:number]]
+    earlier = [hashes(Programs.from_arrow(table["program"])) for table in tables]
     sampler = Sampler(config.dataset, config.seed, template, split, number)
-    samples = sampler.sample(shard.rows, earlier)
-    path = directory / shard.path
-    write(path, shard, samples, config, sampler.summary())
+    samples = sampler.sample(shards[number].rows, earlier)
+    path = directory / shards[number].path
+    write(path, shards[number], samples, config, sampler.summary())
     return path
 
 
@@ -116,13 +113,10 @@ def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: d
     }
     table = pa.table(
         [
-            pa.DictionaryArray.from_arrays(_to_arrow(np.zeros(n, np.int8)), _one_text(shard.template)),
+            pa.DictionaryArray.from_arrays(_to_arrow(np.zeros(n, np.int8)), pa.array([shard.template])),
             samples.programs.to_arrow(),
             _to_arrow(samples.prompt_length),
-            *(
-                pa.nulls(n, pa.int16()) if column is None else _to_arrow(column)
-                for column in (samples.x, samples.y)
-            ),
+            *(pa.nulls(n, pa.int16()) if v is None else _to_arrow(v) for v in (samples.x, samples.y)),
             _to_arrow(np.full(n, shard.number, np.int32)),
         ],
         schema=SCHEMA.with_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()}),
@@ -131,26 +125,15 @@ def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: d
         pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
 
 
-# In place of pa.array, which imports pandas: 0.3 s of each shard's job.
 def _to_arrow(values: np.ndarray) -> pa.Array:
-    """Convert an array of integers."""
+    """Convert integers; in place of pa.array, which imports pandas: 0.3 s of each shard's job."""
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
-
-
-def _one_text(text: str) -> pa.Array:
-    """Return an array of one string."""
-    offsets = np.array([0, len(text)], np.int32)
-    return pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(text.encode()))
 
 
 def read_shard(
     directory: Path, shard: Shard, config: Config, columns: list[str] | None = None
 ) -> tuple[dict[str, Any], pa.Table]:
-    """Read a shard that no manifest seals yet.
-
-    Returns:
-        Its metadata with the number of ``rows``, and some columns, or all.
-    """
+    """Read a shard that no manifest seals yet: its metadata with the number of rows, some columns or all."""
     path = directory / shard.path
     check_readable(path)
     expected = [

@@ -32,13 +32,9 @@ def stacks(program: str) -> list[list[str]]:
 
 
 def write_states(path: Path, template: str, samples: Samples, metadata: dict[str, str | int]) -> None:
-    """Write programs of a template with their stacks to a Parquet file, see :data:`SCHEMA`.
+    """Write programs of one template with their stacks to a Parquet file, see :data:`SCHEMA`.
 
-    Args:
-        path: replaced once the file is complete.
-        template: the template of all programs.
-        samples: n programs.
-        metadata: more entries for the metadata of the file, beside the digest of the instruction set.
+    The metadata of the file also has the digest of the instruction set.
     """
     programs = samples.programs.to_strings()
     columns = {

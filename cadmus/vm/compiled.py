@@ -1,18 +1,16 @@
 """The compiled VM: the semantics of :mod:`cadmus.vm.reference` for batches of programs, in Numba.
 
-Number programs run in lock step (:mod:`cadmus.vm.lockstep`), all others in the interpreter
-(:mod:`cadmus.vm.kernel`).
+Here are its calls from Python; :mod:`cadmus.vm.kernel` is the interpreter.
 """
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
 from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, offsets_of
-from cadmus.vm import kernel, lockstep, opcodes
-from cadmus.vm.jit import jit
+from cadmus.vm import kernel, opcodes
 from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE, Outcome
 from cadmus.vm.reference import Number, Sequence, Value
 
@@ -32,7 +30,7 @@ def execute(programs: Programs) -> Outcome:
 def same_outputs(programs: Programs, others: Programs) -> np.ndarray:
     """Return whether each program leaves the same outputs as the other: bool, shape (n,)."""
     counts = [execute(batch).count for batch in (programs, others)]
-    same: np.ndarray = counts[0] == counts[1]
+    same = counts[0] == counts[1]
     rows = np.flatnonzero(same & (counts[0] > 0))
     bounds = offsets_of(counts[0][rows])
     ours, theirs = (_execute(batch.take(rows), bounds) for batch in (programs, others))
@@ -47,25 +45,16 @@ def outputs(programs: Programs) -> list[list[Value]]:
     """Return all outputs of each program as Python values; for tests and small batches."""
     bounds = offsets_of(execute(programs).count)
     outcome = _execute(programs, bounds)
-    # Most values are numbers, so the first elements are converted in bulk.
-    first = zip(
-        outcome.kind.tolist(),
-        outcome.values[:, 0].tolist(),
-        outcome.decorations[:, 0].tolist(),
-        strict=True,
-    )
-    values: list[Value] = [
-        Number(value, decoration) if kind == NUMBER else None if kind == NAN else _sequence(outcome, row)
-        for row, (kind, value, decoration) in enumerate(first)
-    ]
+    columns = (outcome.kind, outcome.length, outcome.values, outcome.decorations)
+    values = [_value(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
     return [values[start:stop] for start, stop in pairwise(bounds.tolist())]
 
 
-def _sequence(outcome: Outcome, row: int) -> Sequence:
-    length = outcome.length[row]
-    return Sequence(
-        map(Number, outcome.values[row, :length].tolist(), outcome.decorations[row, :length].tolist())
-    )
+def _value(kind: int, length: int, values: list[int], decorations: list[int]) -> Value:
+    if kind == NAN:
+        return None
+    numbers = map(Number, values, decorations)
+    return next(numbers) if kind == NUMBER else Sequence(islice(numbers, length))
 
 
 def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
@@ -74,7 +63,14 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
     offsets = np.ascontiguousarray(programs.offsets).view()
     # Numba compiles separate code for writable arrays, so both are always read-only.
     data.flags.writeable = offsets.flags.writeable = False
-    lengths = _lockstep_lengths(data, offsets)
+    known = _KNOWN[data]
+    if not known.all():
+        position = int(known.argmin())
+        program = int(np.searchsorted(offsets, position, side="right")) - 1
+        raise InputError(
+            f"program {program}: unknown symbol {chr(data[position])!r} at position "
+            f"{position - offsets[program] + 1}; `cadmus isa` lists the {isa.VOCABULARY_SIZE} instructions"
+        )
     n = int(rows[-1])
     outcome = Outcome(
         true=np.empty(len(programs), np.bool_),
@@ -84,55 +80,8 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
         values=np.zeros((n, isa.MAX_SEQUENCE_LENGTH), np.int32),
         decorations=np.zeros((n, isa.MAX_SEQUENCE_LENGTH), np.uint8),
     )
-    in_step = np.flatnonzero(lengths)
-    if len(in_step):
-        lockstep.run(data, offsets, in_step, lengths[in_step], rows, outcome)
-    if len(in_step) < len(programs):
-        kernel.run_batch(data, offsets, np.flatnonzero(lengths == 0), rows, outcome)
+    kernel.run_batch(data, offsets, rows, outcome)
     return outcome
 
 
-def _lockstep_lengths(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the length of each program that can run in lock step, 0 for the others: uint8, shape (n,)."""
-    lengths = np.empty(len(offsets) - 1, np.uint8)
-    position = _measure(data, offsets, lengths)
-    if position < offsets[-1]:
-        program = int(np.searchsorted(offsets, position, side="right")) - 1
-        raise InputError(
-            f"program {program}: unknown symbol {chr(data[position])!r} at position "
-            f"{position - offsets[program] + 1}; `cadmus isa` lists the {isa.VOCABULARY_SIZE} instructions"
-        )
-    return lengths
-
-
-# Bits that describe a byte; an instruction of a number program has none of them.
-_IS_END, _NOT_IN_STEP, _UNKNOWN = 1, 2, 4
-_BYTE_CLASS = np.where(
-    opcodes.FAMILY == opcodes.UNKNOWN, _UNKNOWN, np.where(lockstep.ALLOWED, 0, _NOT_IN_STEP)
-).astype(np.uint8)
-_BYTE_CLASS[opcodes.END] = _IS_END
-
-
-@jit
-def _measure(data: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> int:
-    """Fill in ``lengths``; return the position of the first unknown symbol, ``offsets[-1]`` without one."""
-    for i in range(len(lengths)):
-        start: int = offsets[i]
-        stop: int = offsets[i + 1]
-        seen = 0
-        for position in range(start, stop):
-            seen |= _BYTE_CLASS[data[position]]
-        if seen & _UNKNOWN:
-            while _BYTE_CLASS[data[start]] != _UNKNOWN:
-                start += 1
-            return start
-        if seen & _IS_END:
-            # Instructions after the end do not count.
-            end = start
-            seen = 0
-            while _BYTE_CLASS[data[end]] != _IS_END:
-                seen |= _BYTE_CLASS[data[end]]
-                end += 1
-            stop = end
-        lengths[i] = stop - start if seen == 0 and stop - start <= lockstep.LONGEST else 0
-    return offsets[-1]
+_KNOWN = opcodes.FAMILY != opcodes.UNKNOWN

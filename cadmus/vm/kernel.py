@@ -18,20 +18,17 @@ _MOST_OUTPUTS = int(OUTPUTS.max())
 
 
 @jit
-def run_batch(
-    data: np.ndarray, offsets: np.ndarray, programs: np.ndarray, rows: np.ndarray, outcome: Outcome
-) -> None:
-    """Execute some programs of a batch.
+def run_batch(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, outcome: Outcome) -> None:
+    """Execute a batch of n programs.
 
     Args:
         data, offsets: the batch.
-        programs: int64, indices of the programs to run.
         rows: int64, shape (n + 1,). The last ``rows[i + 1] - rows[i]`` outputs of program i go to the rows
             from ``rows[i]`` of kind, length, values and decorations; missing outputs stay NAN.
-        outcome: filled in for these programs.
+        outcome: filled in.
     """
     longest = 0
-    for i in programs:
+    for i in range(len(offsets) - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
     # An instruction adds at most its outputs. A call for an element of a sequence adds that element. One slot
     # at the end is for moving values.
@@ -44,7 +41,7 @@ def run_batch(
     frames = np.empty(isa.MAX_CALL_DEPTH + 1, calls.FRAME)
     # Taking an array out of a tuple counts a reference, which is slow.
     true, count = outcome.true, outcome.count
-    for i in programs:
+    for i in range(len(offsets) - 1):
         _read(data, offsets[i], offsets[i + 1], code, bodies)
         top = _run(stack, code, bodies, frames)
         true[i] = all_true(stack, _BASE, top)

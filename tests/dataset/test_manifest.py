@@ -76,12 +76,10 @@ def _edit_metadata(table, **changes):
         (lambda t: _edit_metadata(t, isa_digest="0" * 16), "another instruction set"),
         (lambda t: _edit_metadata(t, config_digest="0" * 16), "another seed or section dataset"),
         (lambda t: t.slice(1), "another number of programs"),
-        (lambda t: _with_column(t, "template", ["random"] * len(t)), "have another template"),
         (lambda t: _with_column(t, "program", ["34+8="] * len(t)), "are not true"),
         (lambda t: _with_column(t, "program", ["34+7="] * len(t)), "belong to another split"),
         (lambda t: _with_column(t, "prompt_length", [0] * len(t)), "have no prompt"),
         (lambda t: _with_column(t, "prompt_length", [255] * len(t)), "have no prompt"),
-        (lambda t: _with_column(t, "x", [None] + [1] * (len(t) - 1)), "have only one compared value"),
     ],
 )
 def test_a_wrong_shard_is_one_line_with_its_name(copy, damage, message):

@@ -85,3 +85,32 @@ pieces = st.one_of(
 @settings(max_examples=200, deadline=None)
 def test_the_vms_agree(programs: list[str]) -> None:
     assert_agreement({program: reference.run(program) for program in programs})
+
+
+def literal(value: int) -> str:
+    """A program of literals and arithmetic that leaves ``value``, which may be the smallest integer."""
+    if value < 0:
+        return literal(-(value + 1)) + "~1-"
+    return "0" + "".join(f"t*{digit}+" for digit in str(value))
+
+
+EDGES = [
+    isa.INTEGER_MIN,
+    isa.INTEGER_MIN + 1,
+    -(2**16),
+    -46_341,
+    -3,
+    -1,
+    0,
+    1,
+    2,
+    46_340,
+    46_341,
+    isa.INTEGER_MAX,
+]
+
+
+@pytest.mark.parametrize("symbol", "+-*/%xn<>=&|:!?'B~ae")
+def test_the_vms_agree_at_the_edges_of_the_integers(symbol: str) -> None:
+    programs = [literal(a) + literal(b) + symbol for a in EDGES for b in EDGES]
+    assert_agreement({program: reference.run(program) for program in programs})
