@@ -6,9 +6,10 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -33,11 +34,12 @@ CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
 SIZES = Model(layers=1, width=64, heads=2, mlp=64)
 
 
-class Artifact:
+class Artifact(NamedTuple):
     """A sealed file: how it is made in a directory, its name there, and how it is read."""
 
-    def __init__(self, make, name, read):
-        self.make, self.name, self.read = make, name, read
+    make: Callable[[Path], object] | None
+    name: str
+    read: Callable[[Path], object]
 
 
 def write_dataset(directory):
@@ -79,16 +81,6 @@ def flip(place):
     return damage
 
 
-def replace_with_pipe(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def replace_with_directory(path):
-    path.unlink()
-    path.mkdir()
-
-
 DAMAGES = {
     "missing": Path.unlink,
     "empty": lambda path: path.write_bytes(b""),
@@ -97,8 +89,8 @@ DAMAGES = {
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"\n"),
     "zeros": lambda path: path.write_bytes(bytes(1000)),
     "text": lambda path: path.write_text("{}"),
-    "a pipe": replace_with_pipe,
-    "a directory": replace_with_directory,
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "a directory": lambda path: (path.unlink(), path.mkdir()),
     **{f"a flipped bit at {place}": flip(place) for place in (0, 0.2, 0.4, 0.5, 0.6, 0.8, 0.95, 1)},
 }
 
@@ -133,13 +125,10 @@ def test_a_damaged_file_is_one_line_with_its_name(made, tmp_path, name, damage):
     assert "\n" not in str(caught.value)
 
 
-def edit(path, **changes):
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
 def test_an_edited_file_says_how_to_make_it_again(made, tmp_path):
     shutil.copytree(made / "export", tmp_path / "model")
-    edit(tmp_path / "model/meta.json", steps=4)
+    meta = tmp_path / "model/meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "steps": 4}))
     with pytest.raises(InputError, match=r"meta\.json: damaged or changed .*; train or export it again$"):
         load_export(tmp_path / "model")
 
@@ -249,11 +238,7 @@ def test_links_and_pipes_are_refused_and_stay(tmp_path, write):
     loop.symlink_to(loop)
     os.mkfifo(pipe)
     before = sorted(tmp_path.iterdir())
-    for path, problem in (
-        (link, f"a link; give its target, {target}"),
-        (loop, "a link"),
-        (pipe, "not a"),
-    ):
+    for path, problem in ((link, f"a link; give its target, {target}"), (loop, "a link"), (pipe, "not a")):
         with pytest.raises(InputError, match=f"^cannot write {path}: it is {problem}"):
             write(path)
     assert sorted(tmp_path.iterdir()) == before
@@ -280,29 +265,21 @@ def test_files_of_a_set_are_written_together_or_not_at_all(tmp_path) -> None:
     assert [path.read_text() for path in tmp_path.iterdir()] == ["new", "new"]
 
 
-COMMIT = "from cadmus.store import commit; print(commit())"
 GIT = ("git", "-c", "user.name=test", "-c", "user.email=test@localhost")
 
 
 def commit_of(place: Path, **variables: str) -> str:
     """Return the commit that the package in ``place`` reports."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMMIT],
-        cwd=place,
-        env={**os.environ, "PYTHONPATH": str(place), **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
+    command = [sys.executable, "-c", "from cadmus.store import commit; print(commit())"]
+    environment = {**os.environ, "PYTHONPATH": str(place), **variables}
+    return subprocess.check_output(command, cwd=place, env=environment, text=True).strip()
 
 
 def commit_all(place: Path) -> str:
     """Make a Git repository of a directory and return its commit."""
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all"]):
         subprocess.run([*GIT, *command], cwd=place, check=True)
-    done = subprocess.run([*GIT, "rev-parse", "HEAD"], cwd=place, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    return subprocess.check_output([*GIT, "rev-parse", "HEAD"], cwd=place, text=True).strip()
 
 
 @pytest.fixture

@@ -13,10 +13,7 @@ from cadmus.programs import Programs, Samples
 
 
 def matches(rules: Iterable[OODRule], samples: Samples) -> np.ndarray:
-    """Match programs against rules: bool, shape (rules, n).
-
-    A rule by value matches no program without compared values.
-    """
+    """Match programs against rules: bool, shape (rules, n). Without compared values, no value matches."""
     rows = [_matches(rule, samples) for rule in rules]
     return np.array(rows, np.bool_).reshape(len(rows), len(samples))
 

@@ -59,25 +59,20 @@ def plan(config: Config) -> list[Shard]:
     A template without training programs has no shards; one without OOD rules has none in the split ood.
     """
     shards = []
-    for split in config.dataset.splits:
+    dataset = config.dataset
+    for split in dataset.splits:
         for template in TEMPLATES:
-            rows = _rows(config, template, split)
-            number = math.ceil(rows / config.dataset.shard_size)
+            rows = train = getattr(dataset.templates, template).train
+            if split == OOD:
+                rows = dataset.ood_programs if train and dataset.rules_for(template) else 0
+            elif split != "train":
+                rows = getattr(dataset, split) if train else 0
+            number = math.ceil(rows / dataset.shard_size)
             # Equal sizes, so that parallel jobs end together.
             for index in range(number):
                 size = rows * (index + 1) // number - rows * index // number
                 shards.append(Shard(template, split, index, size))
     return shards
-
-
-def _rows(config: Config, template: str, split: str) -> int:
-    dataset = config.dataset
-    train: int = getattr(dataset.templates, template).train
-    if split == "train" or not train:
-        return train
-    if split == OOD:
-        return dataset.ood_programs if dataset.rules_for(template) else 0
-    return getattr(dataset, split)
 
 
 def write_shard(config: Config, directory: Path, template: str, split: str, number: int) -> Path:

@@ -57,11 +57,7 @@ def _hash_rows(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:  # pragma: 
 
 
 class Seen:
-    """A hash set with open addressing and linear probing, at most half full.
-
-    Args:
-        capacity: most hashes that will be added.
-    """
+    """A hash set for at most ``capacity`` hashes: open addressing, linear probing, at most half full."""
 
     def __init__(self, capacity: int) -> None:
         size = 1 << max(4, int(2 * capacity - 1).bit_length())

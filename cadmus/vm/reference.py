@@ -75,11 +75,7 @@ def _plain_number(number: Number) -> int | dict[str, int]:
 
 
 def run(program: str) -> Result:
-    """Execute a program up to its end or its first ``.``.
-
-    Raises:
-        InputError: unknown symbol.
-    """
+    """Execute a program up to its end or its first ``.``."""
     vm = _VM(isa.check_program(program))
     outputs: list[Value] = []
     vm.execute(vm.top, outputs)
@@ -91,9 +87,6 @@ def trace(program: str, *, calls: bool = False) -> list[Step]:
 
     Args:
         calls: include the instructions executed inside calls, before the instruction that calls.
-
-    Raises:
-        InputError: unknown symbol.
     """
     steps: list[Step] = []
     vm = _VM(isa.check_program(program), steps.append)
