@@ -159,7 +159,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     train, model = config.train, config.model
     gpus = 1 if train.ranks == "auto" else train.ranks
     average = average_program(config)
-    parameters, embeddings = parameter_count(model), embedding_count(model)
+    parameters = parameter_count(model)
     programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     trained = train.steps * train.batch_size
     flops = training_flops(model, trained * average.tokens, trained * average.pairs, state_outputs(train))
@@ -173,7 +173,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     return Plan(
         name=config.name,
         parameters=parameters,
-        parameters_without_embeddings=parameters - embeddings,
+        parameters_without_embeddings=parameters - embedding_count(model),
         programs=programs,
         tokens=round(programs * average.tokens),
         shards=len(files),
@@ -193,7 +193,7 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
             "snapshots": len(snapshot_steps(train)) * export,
             "export": export,
         },
-        memory_bytes=training_memory(0 if train.ranks == "auto" else train.ranks, CORES, programs),
+        memory_bytes=training_memory(0 if train.ranks == "auto" else gpus, CORES, programs),
         estimates=tuple(
             _estimate(config, flops, name, device, count)
             for name, device in read_model(devices, dict[str, Device]).items()
@@ -241,13 +241,10 @@ def average_program(config: Config) -> AverageProgram:
 def _average_program(seed: int, dataset_json: str) -> AverageProgram:
     dataset = Dataset.model_validate_json(dataset_json)
     counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
-    averages = {
-        name: _sampled(seed, dataset, name)
-        for name in progress("sample", TEMPLATES, unit="template")
-        if counts[name]
-    }
-    weights = [counts[name] for name in averages]
-    return AverageProgram(*np.average(list(averages.values()), axis=0, weights=weights).tolist())
+    used = [name for name in TEMPLATES if counts[name]]
+    averages = [_sampled(seed, dataset, name) for name in progress("sample", used, unit="template")]
+    weights = [counts[name] for name in used]
+    return AverageProgram(*np.average(averages, axis=0, weights=weights).tolist())
 
 
 def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:

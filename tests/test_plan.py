@@ -200,15 +200,15 @@ def test_counts_divide_the_batch_and_follow_the_ranks():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"teraflops": "fast"}, "A.teraflops: must be a number, got 'fast'"),
+        ({"teraflops": "fast"}, "A.teraflops: must be a valid number, got 'fast'"),
         ({"usd_per_hour": float("nan")}, "A.usd_per_hour: must be a finite number, got nan"),
-        ({"peak_teraflops": 0}, "A.peak_teraflops: must be above 0, got 0"),
-        ({"fixed_ms_per_layer": -1}, "A.fixed_ms_per_layer: must be at least 0, got -1"),
+        ({"peak_teraflops": 0}, "A.peak_teraflops: must be greater than 0, got 0"),
+        ({"fixed_ms_per_layer": -1}, "A.fixed_ms_per_layer: must be greater than or equal to 0, got -1"),
         ({"counts": [0]}, "A.counts: must be ranks or integers of at least 1, got 0"),
         ({"counts": [True]}, "A.counts: must be ranks or integers of at least 1, got True"),
         ({"counts": ["rank"]}, "A.counts: must be ranks or integers of at least 1, got 'rank'"),
-        ({"counts": []}, "A.counts: length must be at least 1, got []"),
-        ({"counts": "ranks"}, "A.counts: must be a list, got 'ranks'"),
+        ({"counts": []}, "A.counts: must have at least 1 item after validation, not 0, got []"),
+        ({"counts": "ranks"}, "A.counts: must be a valid list, got 'ranks'"),
         ({"mfu": 1}, "A.mfu: no such key; there are counts, teraflops"),
     ],
 )
