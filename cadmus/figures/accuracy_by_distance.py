@@ -1,17 +1,15 @@
 """Accuracy by region and distance from the training range."""
 
+from typing import Any
+
 import polars as pl
-from matplotlib.artist import Artist
-from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from cadmus.evaluate.regions import BIN, REGIONS, by_distance
-from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.figures import style
 
-COLUMNS = (GRID,)
 _LINES = {
     "one_out": ("#CC79A7", "D"),
     "opposite": (style.BLUE, "o"),
@@ -32,7 +30,7 @@ def draw(grid: pl.DataFrame) -> Figure:
     distances = data(grid).with_columns(distance=(pl.col("first") + pl.col("last")) / 2)
     inside = distances.filter(region="inside")
     bounds = [inside["accuracy"] - inside["low"], inside["high"] - inside["accuracy"]]
-    handles: list[Artist | ErrorbarContainer] = [
+    handles: list[Any] = [
         axes.errorbar(
             inside["distance"],
             inside["accuracy"],
@@ -48,9 +46,8 @@ def draw(grid: pl.DataFrame) -> Figure:
         rows = distances.filter(region=region)
         if rows.is_empty():
             continue
-        handles += style.line(
-            axes, rows, "distance", "accuracy", color=color, marker=marker, label=REGIONS[region]
-        )
+        label = REGIONS[region]
+        handles += style.line(axes, rows, "distance", "accuracy", color=color, marker=marker, label=label)
         axes.plot(rows["distance"], rows["baseline"], color=color, lw=0.7, ls="--")
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
