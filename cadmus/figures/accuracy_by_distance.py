@@ -8,10 +8,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from cadmus.evaluate.regions import BIN, REGIONS, by_distance
-from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.figures import style
 
-COLUMNS = (GRID,)
 _LINES = {
     "one_out": ("#CC79A7", "D"),
     "opposite": (style.BLUE, "o"),

@@ -7,8 +7,6 @@ from cadmus.evaluate.intervals import as_text
 from cadmus.evaluate.results import METRICS, best_baseline
 from cadmus.figures import tables
 
-COLUMNS = (("policy", "question", "asked", "program", "prompt_length", *METRICS),)
-
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracy of each policy by number of examples."""

@@ -11,11 +11,9 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, Rectangle
 
 from cadmus.evaluate.intervals import as_text, percent
-from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import REGIONS, predicted, summary, training_range
 from cadmus.evaluate.results import with_accuracy
 from cadmus.figures import reported, style, tables
-from cadmus.llm.outcomes import COLUMNS as ANSWERS
 from cadmus.llm.outcomes import pixels
 
 _NO_PROGRAM: dict[str, Any] = {"facecolor": "#DDDDDD", "linewidth": 0}
@@ -23,8 +21,6 @@ _COLORS = {"<": style.BLUE, "=": style.GREEN, ">": style.ORANGE, "other": style.
 _COLUMNS_OF_PANELS = 3
 _ROW = 0.14
 """Inches per row of text."""
-
-COLUMNS = (GRID, ANSWERS)
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:

@@ -11,19 +11,6 @@ from cadmus import isa
 from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.vm import reference
 
-COLUMNS = (
-    (
-        "policy",
-        "question",
-        "program",
-        "prompt_length",
-        "completion",
-        "ended",
-        "uses_drop",
-        "solved",
-        "verified",
-    ),
-)
 SHOWN = 6
 """Maximum number of distinct failures per sub-problem, drawn at random."""
 

@@ -5,11 +5,8 @@ from typing import Any
 import polars as pl
 
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
-from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import REGIONS, summary
 from cadmus.figures import reported, tables
-
-COLUMNS = (GRID,)
 
 
 def data(grid: pl.DataFrame) -> pl.DataFrame:

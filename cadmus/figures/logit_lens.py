@@ -8,8 +8,6 @@ from matplotlib.figure import Figure
 from cadmus import isa
 from cadmus.figures import panels, style
 
-COLUMNS = (("layer", "token", "programs", "loss", "agreeing"),)
-
 UNIFORM = math.log(isa.VOCABULARY_SIZE)
 """Loss of a uniform prediction, the maximum of the color scale."""
 

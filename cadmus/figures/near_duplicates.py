@@ -4,10 +4,8 @@ import polars as pl
 
 from cadmus.evaluate.intervals import as_text, percent
 from cadmus.evaluate.questions import in_order, questions_of, title
-from cadmus.evaluate.results import METRICS, accuracy_by, best_baseline
+from cadmus.evaluate.results import accuracy_by, best_baseline
 from cadmus.figures import tables
-
-COLUMNS = (("policy", "template", "question", "asked", "seen", *METRICS),)
 
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:

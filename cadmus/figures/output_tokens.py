@@ -10,14 +10,10 @@ from matplotlib.ticker import NullLocator
 
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.regions import COLUMNS as GRID
 from cadmus.evaluate.regions import summary
 from cadmus.evaluate.results import with_accuracy
 from cadmus.figures import reported, style, tables
-from cadmus.llm.outcomes import COLUMNS as ANSWERS
 from cadmus.llm.outcomes import summary as conditions
-
-COLUMNS = (GRID, ANSWERS)
 
 _COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 _MOST_LEVEL_TICKS = 4

@@ -5,11 +5,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.evaluate.grading import MODEL
-from cadmus.evaluate.pass_at_k import COUNTS, accuracy_at_k
+from cadmus.evaluate.pass_at_k import accuracy_at_k
 from cadmus.evaluate.questions import in_order
 from cadmus.figures import panels, style
 
-COLUMNS = (("policy", "question", "asked", "samples", *COUNTS, "greedy_solved"),)
 _OF_MODEL = pl.col("policy") == MODEL
 _TICKS = 6
 """Maximum number of labels on the horizontal axis."""

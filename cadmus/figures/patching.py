@@ -6,7 +6,6 @@ from matplotlib.figure import Figure
 from cadmus.errors import InputError
 from cadmus.figures import style
 
-COLUMNS = (("token", "layer", "outcome", "programs", "share", "low", "high"),)
 LABELS = {
     "own": ("X and Y original", style.GREY, "o"),
     "hybrid": ("patched value from donor, other original", style.BLUE, "s"),

@@ -7,8 +7,6 @@ from matplotlib.lines import Line2D
 from cadmus.evaluate.intervals import wilson
 from cadmus.figures import style
 
-COLUMNS = (("target", "layer", "token", "programs", "accuracy", "low", "high", "majority", "control"),)
-
 
 def data(probes: pl.DataFrame) -> pl.DataFrame:
     """Return the results of the final block by target and token."""

@@ -5,7 +5,6 @@ from matplotlib.figure import Figure
 
 from cadmus.figures import panels, style
 
-COLUMNS = (("target", "layer", "token", "accuracy", "majority"),)
 TICKS = (0.2, 0.4, 0.6, 0.8, 1.0)
 
 

@@ -4,8 +4,6 @@ import polars as pl
 
 from cadmus import isa
 
-COLUMNS = ()
-
 
 def table() -> pl.DataFrame:
     """Return the instructions of :mod:`cadmus.isa` that have an alternate symbol."""

@@ -9,8 +9,6 @@ from cadmus.evaluate.questions import title
 from cadmus.evaluate.results import METRICS, accuracy_by, best_baseline, gaps_by
 from cadmus.figures import reported, tables
 
-COLUMNS = (("policy", "template", "question", "asked", "training_programs", *METRICS),)
-
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:
     """Return accuracies as fractions, one row per question, policy and metric.

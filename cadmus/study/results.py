@@ -168,9 +168,7 @@ def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
 
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     training = results / run.training
-    steps = read_results(
-        training / "training/metrics.jsonl", (*TRAINING_LOSSES, "programs", "flops", "seconds")
-    )
+    steps, _ = read_results(training / "training/metrics.jsonl", experiments.columns("metrics"))
     last = steps.tail(max(1, round(LAST * len(steps))))
     found = [
         {"experiment": TRAINING, **_row("", name, last[name].to_numpy().mean(), len(last))}
@@ -178,7 +176,7 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     ]
     for name in study.study.experiments:
         path = results / run.evaluation / f"experiments/{name}.parquet"
-        measured = read_results(path, experiments.get(name).columns)
+        measured, _ = read_results(path, experiments.columns(name))
         found += [{"experiment": name, **row} for row in _summary(name, measured)]
     common = {
         **_place(study, run),
