@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 from huggingface_hub import EvalResult, ModelCardData
 
-from cadmus import isa, store
+from cadmus import experiments, isa
 from cadmus.config import TEMPLATES, Config
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
@@ -114,8 +114,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         )
     noted = read_metadata(directory)
     weights = weights_digest(directory)
-    graded = read_results(completions, table3_accuracy.COLUMNS[0])
-    _, origin = store.read_parquet(completions, "results")
+    graded, origin = read_results(completions, experiments.columns("completions"))
     for key, ours in (("model_digest", weights), ("data_digest", noted["data_digest"])):
         if origin.get(key) != ours:
             raise InputError(
@@ -187,7 +186,7 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
 
 def _last_loss(metrics: Path, last: int) -> str:
     """Return a line with the mean loss of the last hundredth of a training of ``last`` steps."""
-    steps = read_results(metrics, ("step", "loss")).sort("step")
+    steps = read_results(metrics, experiments.columns("metrics"))[0].sort("step")
     if steps["step"][-1] != last:
         raise InputError(
             f"{metrics}: step: ends at {steps['step'][-1]}, but the model was trained for {last}; "

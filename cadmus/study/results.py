@@ -164,12 +164,12 @@ def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     """Return the rows of a finished run."""
     metrics = results / run.training / "training/metrics.jsonl"
-    steps = read_results(metrics, (*TRAINING_LOSSES, "programs", "flops", "seconds"))
+    steps, _ = read_results(metrics, experiments.columns("metrics"))
     last = steps.tail(max(1, round(LAST * len(steps))))
     parts = [_measured(TRAINING, name, last[name].to_numpy().mean(), len(last)) for name in TRAINING_LOSSES]
     for name in study.study.experiments:
         path = results / run.evaluation / f"experiments/{name}.parquet"
-        parts.append(summarized(name, read_results(path, experiments.get(name).columns)))
+        parts.append(summarized(name, read_results(path, experiments.columns(name))[0]))
     return pl.concat(parts).with_columns(
         parameters=parameter_count(run.config.model),
         programs=steps["programs"][-1],

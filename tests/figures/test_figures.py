@@ -16,7 +16,7 @@ from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy, write_results
-from cadmus.experiments import figures
+from cadmus.experiments import columns, figures
 from cadmus.experiments.drawing import produce
 from cadmus.figures import tables
 
@@ -56,7 +56,7 @@ def probes(layers: int = 3) -> pl.DataFrame:
 def training() -> pl.DataFrame:
     steps = np.arange(0, 100, 10)
     losses = {"loss": 3 / (1 + steps), "completion_loss": 1 / (1 + steps)}
-    return pl.DataFrame({"step": steps, **losses, "tokens": steps * 1000})
+    return pl.DataFrame({"step": steps, **losses, **dict.fromkeys(("programs", "flops", "seconds"), steps)})
 
 
 def completions() -> pl.DataFrame:
@@ -188,6 +188,14 @@ RESULTS = {
 }
 
 
+def written(path: Path, results: pl.DataFrame, source: str) -> Path:
+    """Write results, with nulls in the columns that no figure reads."""
+    declared = pl.Schema(columns(source))
+    missing = {name: pl.lit(None, kind) for name, kind in declared.items() if name not in results.columns}
+    write_results(results.with_columns(**missing), path, {})
+    return path
+
+
 def of_kind(kind: str) -> list[str]:
     return [figure.name for figure in figures().values() if figure.kind == kind]
 
@@ -199,9 +207,7 @@ def results(tmp_path):
     def write(name: str) -> list[Path]:
         if RESULTS[name] is None:
             return []
-        path = tmp_path / "results.parquet"
-        write_results(RESULTS[name](), path, {})
-        return [path]
+        return [written(tmp_path / "results.parquet", RESULTS[name](), figures()[name].sources[0])]
 
     return write
 
@@ -345,7 +351,7 @@ def test_table2_has_the_instructions_of_the_paper(tmp_path) -> None:
 
 
 def test_table3_has_baselines_and_the_accuracies_of_the_paper(tmp_path) -> None:
-    write_results(completions(), tmp_path / "n.parquet", {})
+    written(tmp_path / "n.parquet", completions(), "completions")
     produce("table3_accuracy", [tmp_path / "n.parquet"], tmp_path)
     lines = (tmp_path / "table3_accuracy.md").read_text(encoding="utf-8").splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -415,10 +421,27 @@ def test_the_last_row_of_the_losses_is_all_templates() -> None:
     assert table["Loss"][2].startswith("0.2000 [0.1")
 
 
-def test_a_file_of_an_older_version_is_one_line(tmp_path) -> None:
-    pl.DataFrame({"template": ["random"], "verified": [True]}).write_parquet(tmp_path / "old.parquet")
-    with pytest.raises(InputError, match="no column 'policy'"):
-        produce("table3_accuracy", [tmp_path / "old.parquet"], tmp_path)
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("loss", ["x"] * 10, "own.csv: column 'loss' holds String, not numbers"),
+        ("step", [0.5] * 10, "own.csv: column 'step' holds Float64, not whole numbers"),
+    ],
+)
+def test_an_error_of_a_table_of_ones_own_is_one_line(tmp_path, column, values, message) -> None:
+    training().with_columns(pl.Series(column, values)).write_csv(tmp_path / "own.csv")
+    with pytest.raises(InputError, match=message):
+        produce("training_curve", [tmp_path / "own.csv"], tmp_path)
+
+
+def test_any_error_while_drawing_a_table_of_ones_own_names_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("cadmus.figures.training_curve.data", lambda metrics: metrics["absent"])
+    training().write_csv(tmp_path / "own.csv")
+    with pytest.raises(InputError, match=r"own\.csv: cannot be drawn \(.*absent"):
+        produce("training_curve", [tmp_path / "own.csv"], tmp_path)
+    written(tmp_path / "ours.parquet", training(), "metrics")
+    with pytest.raises(pl.exceptions.ColumnNotFoundError):
+        produce("training_curve", [tmp_path / "ours.parquet"], tmp_path)
 
 
 def test_special_characters_are_escaped_in_latex_and_markdown() -> None:
@@ -507,13 +530,14 @@ def test_bright_is_good_in_both_panels_of_the_logit_lens() -> None:
 def test_a_question_of_several_templates_is_an_error(tmp_path) -> None:
     asked = completions()
     odd = pl.Series("template", ["x", *asked["template"][1:]])
-    write_results(asked.with_columns(odd), tmp_path / "c.parquet", {})
+    written(tmp_path / "c.parquet", asked.with_columns(odd), "completions")
     with pytest.raises(InputError, match=r"c\.parquet: template: must be one for '.*', got several"):
         produce("table3_accuracy", [tmp_path / "c.parquet"], tmp_path)
 
 
 def test_patching_of_one_token_is_an_error(tmp_path) -> None:
-    write_results(patches().filter(pl.col("token") == patches()["token"].min()), tmp_path / "p.parquet", {})
+    of_one = patches().filter(pl.col("token") == patches()["token"].min())
+    written(tmp_path / "p.parquet", of_one, "patch")
     with pytest.raises(InputError, match=r"p\.parquet: token: must be two, those of X and of Y, got 1"):
         produce("patching", [tmp_path / "p.parquet"], tmp_path)
 
@@ -597,7 +621,7 @@ def test_the_grid_has_its_regions_and_the_diagonal_of_the_paper(tmp_path) -> Non
     # 27 of 30 programs: one pair of the four has none.
     assert "both outside, X = Y" in texts
     assert any(text.startswith("76.7% [") for text in texts)
-    write_results(grid(), tmp_path / "grid.parquet", {})
+    written(tmp_path / "grid.parquet", grid(), "grid")
     produce("grid_regions", [tmp_path / "grid.parquet"], tmp_path)
     numbers = pl.read_csv(tmp_path / "grid_regions.csv")
     assert set(numbers.schema.values()) == {pl.String, pl.Int64, pl.Float64}
@@ -655,9 +679,9 @@ def test_invalid_requests_are_errors(results, tmp_path) -> None:
         InputError, match=r"no figure, table or page 'pie'; there are table3_accuracy, .*comparison_grid"
     ):
         produce("pie", [], tmp_path)
-    with pytest.raises(InputError, match="drawn from 1 result files, got 0; their columns: x, y"):
+    with pytest.raises(InputError, match=r"drawn from 1 result files \(grid\), got 0"):
         produce("accuracy_by_distance", [], tmp_path)
-    with pytest.raises(InputError, match="drawn from 1 or 2 result files, got 0"):
+    with pytest.raises(InputError, match=r"drawn from 1 or 2 result files \(grid, llm\), got 0"):
         produce("output_tokens", [], tmp_path)
     with pytest.raises(InputError, match=r"a\.tex: comparison_grid is written as \.pdf, \.png, \.csv"):
         produce("comparison_grid", results("comparison_grid"), tmp_path / "a.tex")
