@@ -29,18 +29,8 @@ def draw(grid: pl.DataFrame) -> Figure:
     axes = figure.subplots()
     distances = data(grid).with_columns(distance=(pl.col("first") + pl.col("last")) / 2)
     inside = distances.filter(region="inside")
-    bounds = [inside["accuracy"] - inside["low"], inside["high"] - inside["accuracy"]]
-    handles: list[Any] = [
-        axes.errorbar(
-            inside["distance"],
-            inside["accuracy"],
-            yerr=bounds,
-            color="black",
-            marker="o",
-            ls="none",
-            label=REGIONS["inside"],
-        )
-    ]
+    look = {"color": "black", "marker": "o", "ls": "none", "label": REGIONS["inside"]}
+    handles: list[Any] = [style.intervals(axes, inside, "distance", **look)]
     axes.plot(inside["distance"], inside["baseline"], color="black", marker="_", ls="none")
     for region, (color, marker) in _LINES.items():
         rows = distances.filter(region=region)

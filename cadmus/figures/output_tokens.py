@@ -54,16 +54,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         limits.update(answered["max_output_tokens"])
         if missing := int(rows["unanswered"].sum()) + int(rows["malformed"].sum()):
             label += f" ({missing:,} not answered)"
-        drawn = axes.errorbar(
-            answered["max_output_tokens"],
-            answered["accuracy"],
-            yerr=[answered["accuracy"] - answered["low"], answered["high"] - answered["accuracy"]],
-            color=_COLORS[models.index(name) % len(_COLORS)],
-            marker="o" if symbols == "normal" else "^",
-            ls="-" if symbols == "normal" else "--",
-            elinewidth=0.7,
-            label=label,
-        )
+        marker, ls = ("o", "-") if symbols == "normal" else ("^", "--")
+        look = {"color": _COLORS[models.index(name) % len(_COLORS)], "marker": marker, "ls": ls}
+        drawn = style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
         handles.append(drawn)
     handles += axes.plot(
         [reported.GPT5_OUTPUT_TOKENS],

@@ -137,11 +137,8 @@ def layer_map(
 
     Args:
         axes: axes to draw on.
-        rows: columns layer (from 0), token (from 1) and ``column``, one row per cell; missing cells are
-            empty.
-        column: column with the values.
-        text: format of the values in the cells, printed if there are few layers.
-        factor: factor of the printed values.
+        rows: columns layer (from 0), token (from 1) and ``column`` (the value), one row per cell.
+        text: format of the values times ``factor``, printed if there are few layers.
         look: ends and map of the colors, ``vmin``, ``vmax`` and ``cmap``.
     """
     if rows.is_empty():

@@ -50,10 +50,7 @@ class Plan(NamedTuple):
 def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
     """Check a model export or a finished dataset, and list its files without hidden ones.
 
-    Args:
-        directory: of the model or dataset.
-        name: repository to upload to, ``user/name`` or ``organization/name``.
-        snapshots: directory of ``cadmus train --snapshots``; each snapshot becomes a revision.
+    Each of the ``snapshots`` that ``cadmus train --snapshots`` wrote to a directory becomes a revision.
     """
     try:
         validate_repo_id(name)

@@ -100,12 +100,9 @@ lenient figure: everything but the answer.
 
 
 def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
-    """Return the model card.
+    """Return the model card of an export, from it and the output of ``cadmus evaluate completions``.
 
-    Args:
-        directory: the export of :func:`cadmus.train.loop.train`, with its config and data digest.
-        completions: the output of ``cadmus evaluate completions`` for this model.
-        metrics: the metrics of its training; None leaves the last loss out.
+    Without the ``metrics`` of its training, the card has no last loss.
     """
     config = trained_config(directory)
     if config is None:

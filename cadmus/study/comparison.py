@@ -22,13 +22,10 @@ _COLUMNS: dict[str, Any] = {
 def compare(results: Results) -> pl.DataFrame:
     """Compare the variants by each metric of ``study.compare``.
 
-    Returns:
-        metric, template, variant, seeds (number of them), mean, low, high (95% interval), difference (variant
-        minus base, mean over the seeds of both), difference_low, difference_high, baseline (mean of the best
-        baseline). Intervals of accuracies are over seeds and programs, those of losses over seeds;
-        see :func:`cadmus.evaluate.seeds.mean_interval`. Bounds are null for the loss of a single seed,
-        differences for the base and without a common seed. Variants in the order of the study.
-
+    Differences are those of a variant minus the base, over the seeds of both; they are null for the base and
+    without a common seed. 95% intervals of accuracies are over seeds and programs, those of losses over
+    seeds, so null for a single one; see :func:`cadmus.evaluate.seeds.mean_interval`. ``baseline`` is the mean
+    of the best baseline. Variants are in the order of the study.
     """
     rows = []
     for metric in results.compare:

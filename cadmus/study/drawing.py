@@ -10,16 +10,10 @@ from cadmus.study.results import read
 
 
 def write_all(results: Path, directory: Path) -> list[Path]:
-    """Write the comparison, a table per metric, a figure per factor, and the page.
+    """Write the comparison, a table per metric, a figure per factor, and the page; return the files.
 
-    A scaling law, if the study has one, is left out while runs are missing.
-
-    Args:
-        results: file written by :func:`cadmus.study.results.collect`.
-        directory: of the study.
-
-    Returns:
-        The files written, see :func:`cadmus.study.files_of`.
+    ``results`` is a file of :func:`cadmus.study.results.collect`. A scaling law, if the study has one, is
+    left out while runs are missing.
     """
     study = read(results)
     has_law = bool(study.law_flops) and not study.missing

@@ -28,15 +28,12 @@ _SEED = 0
 
 
 class Law(NamedTuple):
-    """A fitted law.
-
-    Attributes:
-        coefficients: E in nats, A, alpha, B and beta; shape (5,).
-        cost: FLOPs per parameter and program.
-    """
+    """A fitted law."""
 
     coefficients: np.ndarray
+    """E in nats, A, alpha, B and beta; shape (5,)"""
     cost: float
+    """FLOPs per parameter and program"""
 
     def loss(self, parameters: np.ndarray, programs: np.ndarray) -> np.ndarray:
         """Return the loss of models in nats."""
@@ -59,12 +56,7 @@ def runs_of(results: Results) -> pl.DataFrame:
 
 
 def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
-    """Fit the law by robust least squares of the logarithm of the loss.
-
-    Args:
-        runs: see :func:`runs_of`.
-        near: where to start; None tries several starts.
-    """
+    """Fit the law by robust least squares of the logarithm of the loss, from ``near`` or several starts."""
     from scipy.optimize import least_squares
 
     columns = runs.select("parameters", "programs", "flops", "loss").cast(pl.Float64)

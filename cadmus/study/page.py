@@ -38,13 +38,7 @@ $tables
 
 
 def page(results: Results, tables: Mapping[str, pl.DataFrame], figures: Mapping[str, Path]) -> str:
-    """Return the HTML page.
-
-    Args:
-        results: of the study.
-        tables: by metric, from :func:`cadmus.study.comparison.tables`.
-        figures: PNG file by factor, and of the law.
-    """
+    """Return the HTML page with a table per metric and the PNG files of the figures."""
     runs = results.rows.unique(["variant", "seed"], keep="first", maintain_order=True)
     trainings = results.rows.unique("directory")
     variants, seeds = runs["variant"].n_unique(), runs["seed"].n_unique()

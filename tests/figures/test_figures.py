@@ -518,21 +518,6 @@ def test_bright_is_good_in_both_panels_of_the_logit_lens() -> None:
     assert [tick.get_text() for tick in losses.get_yticklabels()] == ["0", "1", "2", "3", "4.2"]
 
 
-def test_a_question_of_several_templates_is_an_error(tmp_path) -> None:
-    asked = completions()
-    odd = pl.Series("template", ["x", *asked["template"][1:]])
-    written(tmp_path / "c.parquet", asked.with_columns(odd), "completions")
-    with pytest.raises(InputError, match=r"c\.parquet: template: must be one for '.*', got several"):
-        produce("table3_accuracy", [tmp_path / "c.parquet"], tmp_path)
-
-
-def test_patching_of_one_token_is_an_error(tmp_path) -> None:
-    of_one = patches().filter(pl.col("token") == patches()["token"].min())
-    written(tmp_path / "p.parquet", of_one, "patch")
-    with pytest.raises(InputError, match=r"p\.parquet: token: must be two, those of X and of Y, got 1"):
-        produce("patching", [tmp_path / "p.parquet"], tmp_path)
-
-
 def test_patching_shows_the_predictions_without_patching() -> None:
     figure = patching.draw(patches())
     baseline = "without patching: X and Y original"
