@@ -51,9 +51,12 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                 figure.savefig(temporary, metadata=_METADATA[path.suffix])
 
 
-def multiples(figure: FigureBase, count: int, columns: int, **shared: bool) -> np.ndarray:
+def multiples(
+    figure: FigureBase, count: int, columns: int, sharex: bool = False, sharey: bool = False
+) -> np.ndarray:
     """Return axes for ``count`` panels in rows of ``columns``: shape (rows, columns), the last ones empty."""
-    grid: np.ndarray = figure.subplots(max(1, -(-count // columns)), columns, squeeze=False, **shared)
+    rows = max(1, -(-count // columns))
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
     for axes in grid.flat[count:]:
         axes.set_axis_off()
     return grid
@@ -70,7 +73,7 @@ def legend(figure: FigureBase, panels: Iterable[Axes], **look: Any) -> None:
 def colorbar(figure: FigureBase, image: ScalarMappable, panels: Any, **look: Any) -> Colorbar:
     """Draw a color bar without a frame."""
     bar = figure.colorbar(image, ax=panels, **look)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     return bar
 
 

@@ -136,7 +136,7 @@ def read(path: Path) -> Results:
     described = json.loads(metadata["study"])
     found = sorted(rows["metric"].unique())
     for metric in described["compare"]:
-        # A config may name any metric; only the results know which ones there are.
+        # Some metrics are undefined for all templates of a run, such as `fits`.
         if metric not in found:
             raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, found)}")
     missing = [Missing(*run) for run in described.pop("missing")]
