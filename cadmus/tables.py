@@ -32,11 +32,17 @@ _MARKDOWN = str.maketrans(
 )
 
 
-def plain(header: Row, rows: Iterable[Row]) -> str:
-    """Return aligned columns for the terminal, control characters escaped."""
+def plain(header: Row, rows: Iterable[Row], *, numbers: bool = False) -> str:
+    """Return aligned columns for the terminal, control characters escaped.
+
+    With ``numbers``, all columns but the first one are aligned on the right.
+    """
     lines = [list(map(printable, line)) for line in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = (map(str.ljust, line, widths) for line in lines)
+    align = [str.ljust, *[str.rjust if numbers else str.ljust] * (len(widths) - 1)]
+    padded = (
+        [pad(cell, width) for pad, cell, width in zip(align, line, widths, strict=True)] for line in lines
+    )
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 

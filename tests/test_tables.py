@@ -8,6 +8,7 @@ ROWS = [["a|b", "5 %"], ["`|`", "1.50"]]
 
 def test_terminal_columns_are_aligned_and_numbers_stay_text() -> None:
     assert plain(HEADER, ROWS).splitlines() == ["name  rate", "a|b   5 %", "`|`   1.50"]
+    assert plain(HEADER, ROWS, numbers=True).splitlines() == ["name  rate", "a|b    5 %", "`|`   1.50"]
     assert plain(HEADER, []) == "name  rate"
 
 
