@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import WholeNumber, device_option, echo, model_option, usable_device
+from cadmus.cli.options import device_option, echo, model_option, usable_device
 from cadmus.errors import InputError
 from cadmus.model import named_or_default
 
 LOOPBACK = "127.0.0.1"
 PORT_HELP = "Port to listen on; 0 for any free one."
-PORT = WholeNumber(0, 65535)
+PORT = click.IntRange(0, 65535)
 
 
 @click.command()

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from cadmus.cli.options import CONFIG, DIRECTORY, PATH, check_results_path, echo, echo_table
+from cadmus.config.study import load_study
 
 
 @click.group()
@@ -43,7 +44,6 @@ def runs(config: Path, results: Path) -> None:
     Example:
       cadmus study runs config/studies/recipe.yaml
     """
-    from cadmus.config.study import load_study
     from cadmus.study.results import unfinished
 
     found = load_study(config)
@@ -75,7 +75,6 @@ def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ..
       cadmus study collect config/studies/recipe.yaml --output results/recipe/study.parquet
       cadmus study collect config/studies/recipe.yaml --elsewhere other.parquet --output both.parquet
     """
-    from cadmus.config.study import load_study
     from cadmus.study.results import collect as write
 
     check_results_path(output)
