@@ -9,7 +9,7 @@ Each step reads what the one before has written, and a config decides all of the
     dataset(config, "run/dataset")
     train(config, "run/dataset", "run/model")
     evaluate("completions", "run/model", "run/completions.parquet", "run/dataset")
-    draw("completions", ["run/completions.parquet"], "run/figures")
+    draw("table3_accuracy", ["run/completions.parquet"], "run/figures")
 
 The commands ``cadmus shard``, ``manifest``, ``train``, ``evaluate`` and ``figure`` do the same. The workflow
 starts them in parallel, on one machine or many, and gets the same files. A package that takes long to import

@@ -14,10 +14,7 @@ from cadmus.config import load_config
 @click.argument("directory", type=DIRECTORY)
 @click.option("--template", required=True, metavar="TEMPLATE", help="Template of its programs.")
 @click.option(
-    "--split",
-    required=True,
-    metavar="SPLIT",
-    help="Split of its programs: train, validation, test or ood.",
+    "--split", required=True, metavar="SPLIT", help="Split of its programs: train, validation, test or ood."
 )
 @click.option(
     "--number", required=True, type=click.IntRange(0), metavar="N", help="Number of the shard, from 0."

@@ -83,7 +83,6 @@ def _command(name: str) -> click.Command:
             "directory",
             type=DIRECTORY if experiment.snapshots else MODEL,
             required=True,
-            metavar="DIR",
             help="Directory with the snapshots of a training."
             if experiment.snapshots
             else "Exported model: a directory, or the name of a shipped one.",
@@ -91,18 +90,15 @@ def _command(name: str) -> click.Command:
         click.option(
             "--config",
             type=CONFIG,
-            metavar="FILE",
             help="Config: a file or a name; by default that of the model, with default settings.",
         ),
-        click.option(
-            "--output", type=PATH, required=True, metavar="FILE", help="Parquet file of the results."
-        ),
+        click.option("--output", type=PATH, required=True, help="Parquet file of the results."),
         device_option,
         click.option("--json", "as_json", is_flag=True, help="Print a JSON list."),
     ]
     if experiment.dataset:
         text = "Dataset with the test split."
-        options.append(click.option("--dataset", type=DIRECTORY, required=True, metavar="DIR", help=text))
+        options.append(click.option("--dataset", type=DIRECTORY, required=True, help=text))
     for key, field in type(getattr(Evaluate(), name)).model_fields.items():
         if field.annotation in (int, float):
             text = " ".join((field.description or "").split())
@@ -140,9 +136,7 @@ def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
 
 @click.command(cls=_Figure)
 @click.argument("name", callback=_known_figure)
-@click.option(
-    "--results", type=PATH, multiple=True, metavar="FILE", help="Result file; repeat for a second one."
-)
+@click.option("--results", type=PATH, multiple=True, help="Result file; repeat for a second one.")
 @click.option(
     "--output",
     type=PATH,

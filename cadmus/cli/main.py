@@ -39,7 +39,7 @@ SECTIONS = {
         "push": Entry("publish", "model", "Upload a model or dataset to the Hugging Face Hub."),
     },
     "Training": {
-        "config": Entry("config", "sample", "Show a config with its defaults, or generate the reference."),
+        "config": Entry("config", "sample", "Show a config with its defaults."),
         "plan": Entry("plan", "sample", "Estimate compute, time and cost of a run before it starts."),
         "train": Entry("train", "train", "Train a model on a dataset and export it."),
         "study": Entry("study", "figures", "Compare runs that differ in some fields of a config."),

@@ -63,8 +63,11 @@ class _ProgramCommand(click.Command):
 
 
 PATH = click.Path(path_type=Path)
+# Help shows the names of types.
+PATH.name = "file"
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
 CONFIG = _ConfigFile(path_type=Path)
+CONFIG.name = "file"
 MODEL = _ModelDirectory(path_type=Path, file_okay=False, exists=True)
 
 program_command = functools.partial(
@@ -78,14 +81,12 @@ config_option = click.option(
     default="quick",
     show_default=True,
     type=CONFIG,
-    metavar="FILE",
     help="Config of the run: a file, or the name of a shipped config.",
 )
 model_option = click.option(
     "--model",
     "directory",
     type=MODEL,
-    metavar="DIR",
     help="Exported model: a directory, or the name of a shipped one; laptop by default.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")

@@ -19,9 +19,7 @@ CPU_HOURS = 24
 
 @click.command()
 @click.argument("config", type=CONFIG)
-@click.option(
-    "--devices", type=PATH, metavar="FILE", help="Table of devices; config/tables/devices.yaml by default."
-)
+@click.option("--devices", type=PATH, help="Table of devices; config/tables/devices.yaml by default.")
 @click.option("--gpu", metavar="NAME", help="GPU to list; by default the first in the table of devices.")
 @click.option("--all", "everything", is_flag=True, help="Show all devices.")
 @json_option

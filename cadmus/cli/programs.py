@@ -190,12 +190,7 @@ def _sampling_options(number: int) -> Callable[[Callable[..., None]], Callable[.
             metavar="SPLIT",
             help="train, validation, test, or ood if the config has rules.",
         ),
-        click.option(
-            "--config",
-            type=CONFIG,
-            metavar="FILE",
-            help="Config with other ranges and lengths: a file or a name.",
-        ),
+        click.option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name."),
     ]
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
@@ -245,7 +240,7 @@ def sample(template: str, as_json: bool, **options: Any) -> None:
 
 @click.command()
 @click.argument("template")
-@click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file to write.")
+@click.option("--output", type=PATH, required=True, help="Parquet file to write.")
 @_sampling_options(10_000)
 def states(template: str, output: Path, **options: Any) -> None:
     """Write programs of TEMPLATE with the stack after every token.

@@ -23,12 +23,7 @@ def study() -> None:
 
 
 _RESULTS = click.option(
-    "--results",
-    type=DIRECTORY,
-    default="results",
-    show_default=True,
-    metavar="DIR",
-    help="Directory of all results.",
+    "--results", type=DIRECTORY, default="results", show_default=True, help="Directory of all results."
 )
 
 
@@ -57,12 +52,11 @@ def runs(config: Path, results: Path) -> None:
 @study.command()
 @click.argument("config", type=CONFIG)
 @_RESULTS
-@click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file of the results.")
+@click.option("--output", type=PATH, required=True, help="Parquet file of the results.")
 @click.option(
     "--elsewhere",
     type=PATH,
     multiple=True,
-    metavar="FILE",
     help="Results of the same runs on another machine, written by this command.",
 )
 def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ...]) -> None:
@@ -84,7 +78,7 @@ def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ..
 
 @study.command()
 @click.argument("results", type=PATH)
-@click.option("--output", type=DIRECTORY, required=True, metavar="DIR", help="Directory of the files.")
+@click.option("--output", type=DIRECTORY, required=True, help="Directory of the files.")
 def draw(results: Path, output: Path) -> None:
     """Write the tables, figures and page of a study.
 

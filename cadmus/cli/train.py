@@ -16,29 +16,24 @@ from cadmus.train.paths import RunPaths
 
 @click.command()
 @config_option
-@click.option("--dataset", type=DIRECTORY, required=True, metavar="DIR", help="Directory of the dataset.")
+@click.option("--dataset", type=DIRECTORY, required=True, help="Directory of the dataset.")
 @click.option(
     "--checkpoints",
     type=DIRECTORY,
     required=True,
-    metavar="DIR",
     help="Directory of this run's checkpoints. Training resumes from the newest one, and removes all once "
     "the model is exported.",
 )
-@click.option(
-    "--output", type=DIRECTORY, required=True, metavar="DIR", help="Directory to export the model to."
-)
+@click.option("--output", type=DIRECTORY, required=True, help="Directory to export the model to.")
 @click.option(
     "--metrics",
     type=PATH,
     required=True,
-    metavar="FILE",
     help="JSON Lines file of the losses, one line per step; NAME.partial.jsonl until the model is exported.",
 )
 @click.option(
     "--snapshots",
     type=DIRECTORY,
-    metavar="DIR",
     help="Directory of train.snapshots exports during training; none by default.",
 )
 @click.option(

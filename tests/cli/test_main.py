@@ -114,7 +114,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         ),
         (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
         (["config", "show", "config"], "cannot read config: Is a directory"),
-        (["config", "show", "nope"], "No such file or directory; there are h200, laptop, "),
+        (["config", "show", "nope"], "no config 'nope'; there are h200, laptop, "),
         (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
         (["figure", "comparison_gird"], "'comparison_gird'; did you mean 'comparison_grid'?"),
