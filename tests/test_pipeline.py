@@ -3,12 +3,15 @@
 import json
 
 import polars as pl
+import pytest
 
 from cadmus import pipeline
 from cadmus.config import load_config
 from tests.checkout import ROOT
 
 
+# Those of DeepSpeed's imports.
+@pytest.mark.filterwarnings("ignore")
 def test_five_calls_go_from_a_config_to_a_figure(tmp_path):
     config = load_config(ROOT / "tests/tiny.yaml")
     data, model, results = tmp_path / "dataset", tmp_path / "model", tmp_path / "completions.parquet"

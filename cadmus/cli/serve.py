@@ -79,8 +79,7 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
       cadmus explore --model results/quick/model --no-browser
     """
     directory = named_or_default(directory)
-    from cadmus.explore.application import explorer
-    from cadmus.explore.inspection import inspect
+    from cadmus.explore.application import explorer, inspect
     from cadmus.model.export import trained_config
     from cadmus.model.inference import Cadmus
     from cadmus.serve.server import run

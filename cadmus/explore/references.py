@@ -22,14 +22,10 @@ from cadmus.train.labels import CLASSES, label_names, state_labels
 
 PROGRAMS = 20_000
 """Programs whose bigrams are counted, about the least that the templates sample at once."""
-FITTED = 400
-"""Of them, those that the probe is fitted to: half a second of one core."""
-SCORED = 200
-"""Of the others, those that the probe is scored on."""
-STEPS = 200
-"""Steps of the probe's solver."""
-BATCHES = 20
-"""Minibatches of the solver."""
+FITTED, SCORED = 400, 200
+"""Of them, those that the probe is fitted to, half a second of one core, and those that it is scored on."""
+STEPS, BATCHES = 200, 20
+"""Steps and minibatches of the probe's solver."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +53,10 @@ class Probe:
         features, labels = _tokens(model, self.layer, Programs.from_strings([program]))
         probabilities, read = (features @ self.weights_DK + self.intercepts_K).softmax(-1).max(-1)
         names = label_names()
+        rows = zip(read.tolist(), probabilities.tolist(), labels.tolist(), strict=True)
         return [
             {"label": names[label], "probability": round(probability, 4), "true": names[true]}
-            for label, probability, true in zip(
-                read.tolist(), probabilities.tolist(), labels.tolist(), strict=True
-            )
+            for label, probability, true in rows
         ]
 
 
@@ -80,13 +75,9 @@ class References:
 
 
 def fit(model: Cadmus, config: Config | None) -> References:
-    """Sample programs, count their bigrams and fit the probe.
+    """Sample programs, count their bigrams and fit the probe; ``config`` is that of the training, if known.
 
     The probe reads the block that state supervision trains, two before the last by default.
-
-    Args:
-        model: the model.
-        config: the config of its training, if known.
     """
     programs = _mixture(config.dataset if config else Dataset())
     train = config.train if config else None
@@ -123,14 +114,8 @@ def _fit_probe(model: Cadmus, layer: int, supervised: bool, programs: Programs) 
     features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
     right = (features @ weights[0] + intercepts[0, 0]).argmax(-1) == expected
     majority = expected == counts.sum(0).argmax()
-    return Probe(
-        layer,
-        supervised,
-        weights[0],
-        intercepts[0, 0],
-        accuracy=float(right.float().mean()),
-        majority=float(majority.float().mean()),
-    )
+    accuracy, majority = (float(column.float().mean()) for column in (right, majority))
+    return Probe(layer, supervised, weights[0], intercepts[0, 0], accuracy, majority)
 
 
 def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor, torch.Tensor]:
