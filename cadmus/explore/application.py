@@ -58,7 +58,7 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
     def stock(template: str) -> list[str]:
         return sampler.sample(dataset, 1, template, "test", 0, STOCK).programs.to_strings()
 
-    def machine(**_: str) -> dict[str, Any]:
+    def machine(**others: str) -> dict[str, Any]:
         parameters = sum(tensor.numel() for tensor in model.model.parameters())
         return {
             "model": {"name": name, "parameters": parameters, **model.sizes.model_dump()},
@@ -70,7 +70,7 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
             ],
         }
 
-    def references(**_: str) -> dict[str, Any]:
+    def references(**others: str) -> dict[str, Any]:
         with fitting:
             if not fitted:
                 fitted.append(fit(model, config))
@@ -84,20 +84,20 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
             "majority": probe.majority,
         }
 
-    def sample(template: str = "", **_: str) -> dict[str, Any]:
+    def sample(template: str = "", **others: str) -> dict[str, Any]:
         return {"program": random.choice(stock(template)) + isa.END}
 
-    def inspected(program: str = "", calls: str = "", **_: str) -> dict[str, Any]:
+    def inspected(program: str = "", calls: str = "", **others: str) -> dict[str, Any]:
         return inspect(model, program, calls == "true", fitted[0].probe if fitted else None)
 
-    def attention(program: str = "", layer: str = "", **_: str) -> dict[str, Any]:
+    def attention(program: str = "", layer: str = "", **others: str) -> dict[str, Any]:
         """Return the attention weights of a block from 1, shape (heads, tokens, tokens)."""
         if layer not in map(str, range(1, model.sizes.layers + 1)):
             raise InputError(f"layer: must be 1 to {model.sizes.layers}, got {layer[:20]!r}")
         ((_, weights),) = model.attention([read(program)])
         return packed(weights[int(layer) - 1, 0])
 
-    def complete(program: str = "", **_: str) -> dict[str, Any]:
+    def complete(program: str = "", **others: str) -> dict[str, Any]:
         prefix = isa.check_prefix(isa.without_spaces(program))
         read(prefix)
         (completion,) = completing.complete(model, [prefix], max(model.max_length, len(prefix)))

@@ -114,8 +114,8 @@ def _fit_probe(model: Cadmus, layer: int, supervised: bool, programs: Programs) 
     features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
     right = (features @ weights[0] + intercepts[0, 0]).argmax(-1) == expected
     majority = expected == counts.sum(0).argmax()
-    accuracy, majority = (float(column.float().mean()) for column in (right, majority))
-    return Probe(layer, supervised, weights[0], intercepts[0, 0], accuracy, majority)
+    shares = (float(column.float().mean()) for column in (right, majority))
+    return Probe(layer, supervised, weights[0], intercepts[0, 0], *shares)
 
 
 def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor, torch.Tensor]:
