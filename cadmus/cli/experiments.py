@@ -3,7 +3,7 @@
 import inspect
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 SHORT = ("programs", "programs_per_pixel")
 """Settings whose option is also -n."""
+
+
+SUBJECTS = {
+    "model": "Exported model: a directory, or the name of a shipped one.",
+    "snapshots": "Directory with the snapshots of a training.",
+}
 
 
 class _Experiments(click.Group):
@@ -59,19 +65,12 @@ def _command(name: str) -> click.Command:
     experiment = experiments.get(name)
     kind = "snapshots" if experiment.snapshots else "model"
 
-    def run(
-        directory: Path,
-        config: Path | None,
-        output: Path,
-        device: str | None,
-        as_json: bool,
-        dataset: Path | None = None,
-        **changed: str | None,
-    ) -> None:
+    def run(directory: Path, output: Path, device: str | None, as_json: bool, **given: Any) -> None:
         check_results_path(output)
-        settings = {key: value for key, value in changed.items() if value is not None}
-        loaded = None if config is None else load_config(config)
-        results = pipeline.evaluate(name, directory, output, dataset, loaded, usable_device(device), settings)
+        dataset, config = given.pop("dataset", None), given.pop("config")
+        config = config and load_config(config)
+        settings = {key: value for key, value in given.items() if value is not None}
+        results = pipeline.evaluate(name, directory, output, dataset, config, usable_device(device), settings)
         if experiment.summary:
             _print(experiment.summary(results), as_json)
         elif experiment.findings:
@@ -83,9 +82,7 @@ def _command(name: str) -> click.Command:
             "directory",
             type=DIRECTORY if experiment.snapshots else MODEL,
             required=True,
-            help="Directory with the snapshots of a training."
-            if experiment.snapshots
-            else "Exported model: a directory, or the name of a shipped one.",
+            help=SUBJECTS[kind],
         ),
         click.option(
             "--config",
@@ -170,9 +167,9 @@ def _print_findings(findings: "Findings", as_json: bool) -> None:
     def cell(column: str, value: str | float | None) -> str:
         if value is None or isinstance(value, str):
             return title(value or "")
-        return (
-            f"{value:,}" if isinstance(value, int) else f"{value:.2f}" if column == "loss" else percent(value)
-        )
+        if isinstance(value, int):
+            return f"{value:,}"
+        return f"{value:.2f}" if column == "loss" else percent(value)
 
     click.echo(f"{findings.title}\n")
     rows = findings.table.iter_rows(named=True)
@@ -181,10 +178,7 @@ def _print_findings(findings: "Findings", as_json: bool) -> None:
 
 
 def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
-    """Print accuracies or losses: a line each, named by the first column, or all columns as JSON.
-
-    Of pass@k, the largest k is printed.
-    """
+    """Print accuracies or losses: a line each, named by the first column; of pass@k the largest k."""
     import polars as pl
 
     from cadmus.evaluate.intervals import as_text, loss_as_text, percent

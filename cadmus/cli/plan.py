@@ -44,11 +44,8 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
       cadmus plan paper --json
     """
     table = devices or DEVICES
-    planned: Plan | StudyPlan
-    if is_study(config):
-        planned = plan_study(load_study(config), table)
-    else:
-        planned = plan_run(load_config(config), table)
+    study = load_study(config) if is_study(config) else None
+    planned = plan_study(study, table) if study else plan_run(load_config(config), table)
     estimates = planned.estimates
     names = dict.fromkeys(each.device for each in estimates)
     if gpu is not None and gpu not in names:

@@ -22,14 +22,14 @@ def study() -> None:
     """
 
 
-_RESULTS = click.option(
+_results = click.option(
     "--results", type=DIRECTORY, default="results", show_default=True, help="Directory of all results."
 )
 
 
 @study.command()
 @click.argument("config", type=CONFIG)
-@_RESULTS
+@_results
 def runs(config: Path, results: Path) -> None:
     """List the runs of a study and their directories.
 
@@ -51,7 +51,7 @@ def runs(config: Path, results: Path) -> None:
 
 @study.command()
 @click.argument("config", type=CONFIG)
-@_RESULTS
+@_results
 @click.option("--output", type=PATH, required=True, help="Parquet file of the results.")
 @click.option(
     "--elsewhere",
