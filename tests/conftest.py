@@ -15,6 +15,7 @@ FIRST = (
     "train/test_checkpoint.py",
     "dev/test_gpu_check.py",
     "test_study.py",
+    "test_pipeline.py",
     "pages/test_dataset.py",
     "dev/test_bench.py",
 )
