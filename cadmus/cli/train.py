@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,7 +25,7 @@ from cadmus.train.paths import RunPaths
     help="Directory of this run's checkpoints. Training resumes from the newest one, and removes all once "
     "the model is exported.",
 )
-@click.option("--output", type=DIRECTORY, required=True, help="Directory to export the model to.")
+@click.option("--output", "export", type=DIRECTORY, required=True, help="Directory to export the model to.")
 @click.option(
     "--metrics",
     type=PATH,
@@ -50,16 +51,7 @@ from cadmus.train.paths import RunPaths
     envvar="CADMUS_REQUEUE",
     help="Put the SLURM job back in the queue when SIGTERM stops it.",
 )
-def train(
-    config: Path,
-    dataset: Path,
-    checkpoints: Path,
-    output: Path,
-    metrics: Path,
-    snapshots: Path | None,
-    count: int,
-    requeue: bool,
-) -> None:
+def train(config: Path, dataset: Path, count: int, requeue: bool, **files: Any) -> None:
     """Train a model on a dataset and export it.
 
     Training runs one process per GPU or, without GPUs, per core; train.ranks sets another number. On several
@@ -72,7 +64,7 @@ def train(
         --checkpoints results/quick/training/checkpoints --output results/quick/model \\
         --metrics results/quick/training/metrics.jsonl
     """
-    paths = RunPaths(checkpoints, output, metrics, snapshots)
+    paths = RunPaths(**files)
     run = load_config(config)
     if count:
         values = run.model_dump()
@@ -89,7 +81,7 @@ def train(
     # An error of all ranks is reported by the first one.
     first = os.environ.get("RANK", "0") == "0"
     try:
-        pipeline.train(run, dataset, output, paths, echo)
+        pipeline.train(run, dataset, paths.export, paths, echo)
     except InputError as error:
         if first or isinstance(error, RankLocalError):
             raise
