@@ -19,7 +19,7 @@ from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM, TEMPLATES, Config, Dataset
 from cadmus.dataset import sampler
 from cadmus.errors import InputError
-from cadmus.explore.references import Probe, References, fit
+from cadmus.explore.references import References, fit
 from cadmus.model import completing
 from cadmus.model.inference import Cadmus
 from cadmus.serve.server import application
@@ -74,21 +74,21 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
         with fitting:
             if not fitted:
                 fitted.append(fit(model, config))
-        probe = fitted[0].probe
+        found = fitted[0]
         return {
-            "programs": fitted[0].programs,
-            "bigrams": packed(fitted[0].bigrams),
-            "layer": probe.layer,
-            "supervised": probe.supervised,
-            "accuracy": probe.accuracy,
-            "majority": probe.majority,
+            "programs": found.programs,
+            "bigrams": packed(found.bigrams),
+            "layer": found.layer,
+            "supervised": found.supervised,
+            "accuracy": found.accuracy,
+            "majority": found.majority,
         }
 
     def sample(template: str = "", **others: str) -> dict[str, Any]:
         return {"program": random.choice(stock(template)) + isa.END}
 
     def inspected(program: str = "", calls: str = "", **others: str) -> dict[str, Any]:
-        return inspect(model, program, calls == "true", fitted[0].probe if fitted else None)
+        return inspect(model, program, calls == "true", fitted[0] if fitted else None)
 
     def attention(program: str = "", layer: str = "", **others: str) -> dict[str, Any]:
         """Return the attention weights of a block from 1, shape (heads, tokens, tokens)."""
@@ -125,22 +125,23 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
     )
 
 
-def inspect(model: Cadmus, text: str, calls: bool = False, probe: Probe | None = None) -> dict[str, Any]:
+def inspect(
+    model: Cadmus, text: str, calls: bool = False, references: References | None = None
+) -> dict[str, Any]:
     """Execute a program and read it with a model.
 
     Args:
         model: the model.
         text: a program, with or without its end ``.``.
         calls: also list the steps inside calls, before the instruction that calls.
-        probe: also return what it reads.
+        references: also return what their probe reads.
 
     Returns:
         program (without the end), ended (True if the text had the end), true, outputs (as
         :func:`cadmus.vm.reference.plain` writes them), steps (of each executed instruction: its place from 0,
-        the number of calls around it and the stack after it), read (as
-        :meth:`cadmus.explore.references.Probe.read` returns it, or None) and lens, the probability that each
-        instruction comes next at each layer (0 is the embedding, the last is the model's output), shape
-        (layers + 1, tokens, 65).
+        the number of calls around it and the stack after it), read (what the probe reads, or None) and lens,
+        the probability that each instruction comes next at each layer (0 is the embedding, the last is the
+        model's output), shape (layers + 1, tokens, 65).
     """
     program = read(text)
     steps = reference.trace(program, calls=calls)
@@ -158,7 +159,7 @@ def inspect(model: Cadmus, text: str, calls: bool = False, probe: Probe | None =
             {"place": step.position, "depth": step.depth, "stack": list(map(reference.plain, step.stack))}
             for step in steps
         ],
-        "read": probe and probe.read(model, program),
+        "read": references and references.read(model, program),
         "lens": packed(torch.from_numpy(logits[:, 0]).softmax(-1).numpy()),
     }
 

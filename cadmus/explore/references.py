@@ -29,18 +29,23 @@ STEPS, BATCHES = 200, 20
 
 
 @dataclass(frozen=True)
-class Probe:
-    """A logistic regression from the output of a block to the label of the top of the stack.
+class References:
+    """The bigrams, and a logistic regression from the output of a block to the label of the top of the stack.
 
     The labels are those of :mod:`cadmus.train.labels`: of what the program up to a token leaves.
 
     Attributes:
+        programs: number of programs whose bigrams are counted.
+        bigrams: how often each instruction follows each instruction, as a fraction; the end included.
+            float64, shape (65, 65); a row of 0 for an instruction that nothing follows.
         layer: the block, from 1.
         supervised: the block was trained to predict the label.
         accuracy: fraction of the scored tokens whose label is the most likely one.
         majority: fraction of the scored tokens with the most frequent label of the fitted ones.
     """
 
+    programs: int
+    bigrams: np.ndarray
     layer: int
     supervised: bool
     weights_DK: torch.Tensor
@@ -60,20 +65,6 @@ class Probe:
         ]
 
 
-@dataclass(frozen=True)
-class References:
-    """The references, and the number of programs whose bigrams are counted.
-
-    Attributes:
-        bigrams: how often each instruction follows each instruction, as a fraction; the end included.
-            float64, shape (65, 65); a row of 0 for an instruction that nothing follows.
-    """
-
-    programs: int
-    bigrams: np.ndarray
-    probe: Probe
-
-
 def fit(model: Cadmus, config: Config | None) -> References:
     """Sample programs, count their bigrams and fit the probe; ``config`` is that of the training, if known.
 
@@ -83,7 +74,16 @@ def fit(model: Cadmus, config: Config | None) -> References:
     train = config.train if config else None
     layer = (train and train.state_layer) or max(1, model.sizes.layers - 2)
     supervised = train is not None and train.state_weight > 0 and train.state_labels.top > 0
-    return References(len(programs), _bigrams(programs), _fit_probe(model, layer, supervised, programs))
+    features, labels = _tokens(model, layer, programs.take(np.arange(FITTED)))
+    order = torch.from_numpy(generator(1, "probe").permutation(len(labels)))
+    counts = torch.nn.functional.one_hot(labels, CLASSES).float()
+    regressions = Regressions(features[None, order], counts[order])
+    ((weights, intercepts),) = regressions.fit([1.0], [STEPS], BATCHES)
+    probe = weights[0], intercepts[0, 0]
+    features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
+    right = (features @ probe[0] + probe[1]).argmax(-1) == expected
+    shares = (float(hits.float().mean()) for hits in (right, expected == counts.sum(0).argmax()))
+    return References(len(programs), _bigrams(programs), layer, supervised, *probe, *shares)
 
 
 def _mixture(dataset: Dataset) -> Programs:
@@ -103,19 +103,6 @@ def _bigrams(programs: Programs) -> np.ndarray:
     counts = np.zeros((isa.VOCABULARY_SIZE, isa.VOCABULARY_SIZE))
     np.add.at(counts, (tokens[inside], after[inside]), 1)
     return counts / np.maximum(counts.sum(1, keepdims=True), 1)
-
-
-def _fit_probe(model: Cadmus, layer: int, supervised: bool, programs: Programs) -> Probe:
-    features, labels = _tokens(model, layer, programs.take(np.arange(FITTED)))
-    order = torch.from_numpy(generator(1, "probe").permutation(len(labels)))
-    counts = torch.nn.functional.one_hot(labels, CLASSES).float()
-    regressions = Regressions(features[None, order], counts[order])
-    ((weights, intercepts),) = regressions.fit([1.0], [STEPS], BATCHES)
-    features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
-    right = (features @ weights[0] + intercepts[0, 0]).argmax(-1) == expected
-    majority = expected == counts.sum(0).argmax()
-    shares = (float(column.float().mean()) for column in (right, majority))
-    return Probe(layer, supervised, weights[0], intercepts[0, 0], *shares)
 
 
 def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,11 +1,14 @@
 """Who may ask, how much, and how errors look."""
 
+import asyncio
 import socket
 from contextlib import ExitStack, closing
 
 import pytest
+from starlette.requests import Request
 
 from cadmus.serve import server
+from cadmus.serve.server import ApiError
 from tests.serve.asking import NAME, choices
 
 
@@ -70,6 +73,16 @@ def test_a_defect_gives_an_error_without_traceback(client, model, monkeypatch):
     assert response.json()["error"]["type"] == "server_error"
     assert "secret" not in response.text
     assert choices(client, prompt="1")
+
+
+def test_a_body_must_arrive_in_time(monkeypatch):
+    async def receive():
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(server, "PATIENCE", 0.01)
+    with pytest.raises(ApiError) as caught:
+        asyncio.run(server.body_of(Request({"type": "http"}, receive)))
+    assert caught.value.status_code == 408
 
 
 @pytest.mark.parametrize(
