@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cadmus.config import Config
+from cadmus.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,13 +62,30 @@ def train(
 
     training = Path(output).with_name("training")
     paths = paths or RunPaths(training / "checkpoints", Path(output), training / "metrics.jsonl")
-    digest = paths.check(config, Path(dataset))
+    digest = check_training(config, Path(dataset), paths)
     loop.train(config, partial(stream_split, dataset, "train"), digest, paths.partial(), log)
     # Of several processes, the first.
     if os.environ.get("RANK", "0") == "0":
         # An exit code of 1 would make Snakemake delete the files.
         with ranks.deferred_signals():
             paths.publish()
+
+
+def check_training(config: Config, dataset: Path, paths: "RunPaths") -> str:
+    """Check before the work starts that all can be read and written; return the dataset's digest."""
+    from cadmus.dataset.manifest import read_manifest
+    from cadmus.model.export import check_export
+    from cadmus.store import check_writable
+
+    manifest = read_manifest(dataset)
+    if manifest["config_digest"] != config.dataset_digest():
+        problem = f"sampled with another seed or section dataset than config {config.name!r} has"
+        raise InputError(f"{dataset}: {problem}; sample it again")
+    check_export(paths.export)
+    check_writable(paths.metrics)
+    if paths.snapshots is not None:
+        check_writable(paths.snapshots, directory=True)
+    return manifest["digest"]
 
 
 def evaluate(

@@ -70,7 +70,7 @@ def train(config: Path, dataset: Path, count: int, requeue: bool, **files: Any) 
         values = run.model_dump()
         run = parse_config({**values, "train": {**values["train"], "ranks": count}}, f"--ranks {count}")
     if "RANK" not in os.environ:
-        paths.check(run, dataset)
+        pipeline.check_training(run, dataset, paths)
         nodes = ranks.slurm_nodes()
         count = ranks.count_ranks(run.train, nodes)
         if nodes or count > 1:

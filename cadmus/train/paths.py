@@ -41,24 +41,6 @@ class RunPaths:
     metrics: Path
     snapshots: Path | None = None
 
-    def check(self, run: config.Config, dataset: Path) -> str:
-        """Check before the work starts that all can be read and written; return the dataset's digest."""
-        # `cadmus plan` needs neither PyTorch nor Numba.
-        from cadmus.dataset.manifest import read_manifest
-        from cadmus.model.export import check_export
-
-        manifest = read_manifest(dataset)
-        if manifest["config_digest"] != run.dataset_digest():
-            raise InputError(
-                f"{dataset}: sampled with another seed or section dataset than config {run.name!r} has; "
-                "sample it again"
-            )
-        check_export(self.export)
-        store.check_writable(self.metrics)
-        if self.snapshots is not None:
-            store.check_writable(self.snapshots, directory=True)
-        return manifest["digest"]
-
     def partial(self) -> "RunPaths":
         """The paths to train with until the model is exported."""
         snapshots = self.snapshots and _partial(self.snapshots)
