@@ -2,6 +2,7 @@
 
 import gc
 import json
+import math
 import reprlib
 import sys
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ TRIES, TEMPERATURE, SEED = 100, 1.0, 0
 )
 @click.option(
     "--temperature",
-    type=click.FloatRange(0, 1e6, min_open=True),
+    type=click.FloatRange(0, min_open=True),
     metavar="T",
     help=f"Sample with the logits divided by T; {TEMPERATURE:g} by default.",
 )
@@ -119,6 +120,8 @@ def complete(
     random = verified or samples is not None or temperature is not None
     if seed is not None and not random:
         raise InputError("--seed: the greedy completion is not random; add -n, --temperature or --verified")
+    if temperature is not None and not math.isfinite(temperature):
+        raise InputError(f"--temperature {temperature}: must be finite")
     many = prefix == "-"
     if not many:
         prefix = isa.check_prefix(isa.without_spaces(prefix))
