@@ -16,18 +16,7 @@ if TYPE_CHECKING:
     from cadmus.model.inference import Cadmus
     from cadmus.vm.reference import run, trace
 
-__all__ = [
-    "Cadmus",
-    "Reason",
-    "Task",
-    "Verdict",
-    "__version__",
-    "run",
-    "sample",
-    "tasks",
-    "trace",
-    "verify",
-]
+__all__ = ["Cadmus", "Reason", "Task", "Verdict", "__version__", "run", "sample", "tasks", "trace", "verify"]
 
 # Read by GNU OpenMP when PyTorch loads it. By default, waiting threads spin for milliseconds, which makes a
 # machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log.md).

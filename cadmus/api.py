@@ -112,10 +112,6 @@ def sample(
 
     Returns:
         Programs without their end ``.``, distinct if the template has enough.
-
-    Raises:
-        InputError: no such template, split or field, ``n`` or ``seed`` is negative, or hardly any candidate
-            is kept.
     """
     _check_counts(n=n, seed=seed)
     return sampler.sample(_section(dataset), seed, template, split, 0, n).programs.to_strings()
@@ -145,13 +141,6 @@ def tasks(
         seed: the same seed gives the same tasks on every machine.
         start: number of tasks to skip, at the cost of at most one chunk.
         dataset: ranges and lengths, as for :func:`sample`.
-
-    Returns:
-        An endless iterator.
-
-    Raises:
-        InputError: no such template, split, question or field, ``seed`` or ``start`` is negative, or hardly
-            any candidate is kept.
     """
     _check_counts(seed=seed, start=start)
     section = _section(dataset)
@@ -219,56 +208,37 @@ def verify(
 
     Returns:
         A verdict, or a list of n.
-
-    Raises:
-        InputError: no such question or field, or the lists differ in length.
     """
-    given = {
-        "prompt": prompt,
-        "completion": completion,
-        "reference": reference,
-        "question": question,
-        "ended": ended,
-    }
-    single = isinstance(completion, str)
+    single, section = isinstance(completion, str), _section(dataset)
     n = 1 if single else len(completion)
-    columns: dict[str, Any] = {}
-    for name, value in given.items():
-        if isinstance(value, str | bool | np.bool_):
-            if not single and name in ("prompt", "reference"):
-                raise InputError(f"{name}: must be a list of length {n}, as completion is, got one string")
-            columns[name] = [value] * n
-        elif single or len(value) != n:
-            wanted = "one value" if single else f"a list of length {n}"
-            raise InputError(f"{name}: must be {wanted}, as completion is, got a list of length {len(value)}")
-        else:
-            columns[name] = value
-    verdicts = _verify(_section(dataset), *columns.values())
+    known = {name: question for of in TEMPLATES for name, question in questions_of(of).items()}
+    questions = _column("question", question, n, single, shared=True)
+    for name in set(questions) - known.keys():
+        raise InputError(f"no question {name!r}; {suggest(name, known)}")
+    prompts = _column("prompt", prompt, n, single)
+    references = _column("reference", reference, n, single)
+    ends = _column("ended", ended, n, single, shared=True)
+    texts = [text.removesuffix(isa.END) for text in _column("completion", completion, n, single)]
+    reasons = [_unreadable(*row, section.max_length) for row in zip(prompts, texts, references, strict=True)]
+    for name in dict.fromkeys(questions):
+        rows = [row for row in range(n) if questions[row] == name and reasons[row] is None]
+        of = [(prompts[row], texts[row], references[row], ends[row]) for row in rows]
+        for row, graded in zip(rows, _grade(known[name], of, section) if rows else (), strict=True):
+            reasons[row] = graded
+    verdicts = [_VERDICTS[reason] for reason in reasons if reason]
     return verdicts[0] if single else verdicts
 
 
-def _verify(
-    dataset: Dataset,
-    prompts: Sequence[str],
-    completions: Sequence[str],
-    references: Sequence[str],
-    questions: Sequence[str],
-    ended: Sequence[bool],
-) -> list[Verdict]:
-    known = {name: question for of in TEMPLATES for name, question in questions_of(of).items()}
-    for name in set(questions) - known.keys():
-        raise InputError(f"no question {name!r}; {suggest(name, known)}")
-    texts = [text.removesuffix(isa.END) for text in completions]
-    reasons = [_unreadable(*row, dataset.max_length) for row in zip(prompts, texts, references, strict=True)]
-    by_question: dict[str, list[int]] = {}
-    for row, (name, reason) in enumerate(zip(questions, reasons, strict=True)):
-        if reason is None:
-            by_question.setdefault(name, []).append(row)
-    for name, rows in by_question.items():
-        of = [(prompts[row], texts[row], references[row], ended[row]) for row in rows]
-        for row, graded in zip(rows, _grade(known[name], of, dataset), strict=True):
-            reasons[row] = graded
-    return [_VERDICTS[reason] for reason in reasons if reason]
+def _column(name: str, value: Any, n: int, single: bool, shared: bool = False) -> Sequence[Any]:
+    """Return an argument of :func:`verify` as a list of n; one that is ``shared`` may apply to all n."""
+    if isinstance(value, str | bool | np.bool_):
+        if single or shared:
+            return [value] * n
+        raise InputError(f"{name}: must be a list of length {n}, as completion is, got one string")
+    if single or len(value) != n:
+        wanted = "one value" if single else f"a list of length {n}"
+        raise InputError(f"{name}: must be {wanted}, as completion is, got a list of length {len(value)}")
+    return value
 
 
 def _unreadable(prompt: str, completion: str, reference: str, max_length: int) -> Reason | None:

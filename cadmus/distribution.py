@@ -27,6 +27,5 @@ def missing_extra(error: ModuleNotFoundError, feature: str, extra: str) -> Impor
     package = str(error.name).partition(".")[0]
     if package == "cadmus":
         return error
-    return MissingExtraError(
-        f"{feature} needs {package}, which is not installed; pip install '{NAME}[{extra}]'"
-    )
+    install = f"pip install '{NAME}[{extra}]'"
+    return MissingExtraError(f"{feature} needs {package}, which is not installed; {install}")

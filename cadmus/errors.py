@@ -1,14 +1,10 @@
 """The kinds of errors that Cadmus distinguishes, and the errors of libraries in one line."""
 
+import difflib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-
-_LONGEST = 1_200
-"""Characters of a message; a value in a file may have any length."""
-_ENDING = 200
-"""Those of the end of a longer one, which says what would be right."""
 
 
 class CadmusError(Exception):
@@ -23,11 +19,10 @@ class InputError(CadmusError, ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        # Messages of libraries may have several lines; files and servers may hold any character.
+        # Messages of libraries may have several lines; files and servers may hold any character, any number
+        # of times. The end of a message says what would be right.
         line = printable(" ".join(line.strip() for line in message.splitlines()))
-        if len(line) > _LONGEST:
-            line = f"{line[: _LONGEST - _ENDING]} … {line[-_ENDING:]}"
-        super().__init__(line)
+        super().__init__(f"{line[:1_000]} … {line[-200:]}" if len(line) > 1_200 else line)
 
 
 class RankLocalError(InputError):
@@ -50,9 +45,6 @@ class Defect(CadmusError):
 def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
     """Report in one line that a file cannot be read, whatever error a library raises for its contents.
 
-    The block holds only the library calls that open, decode and parse the file: a damaged file takes parsers
-    by surprise, in errors of any type.
-
     Args:
         path: the file.
         fix: ends the message, such as "write it again".
@@ -64,8 +56,6 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
         raise
     except RecursionError:
         raise InputError(f"{path}: nested too deeply{fix}") from None
-    except MemoryError:
-        raise InputError(f"{path}: needs more memory than there is{fix}") from None
     except OSError as error:
         hint = near_path(path) if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"cannot read {path}: {error.strerror or error}{hint or fix}") from None
@@ -103,37 +93,23 @@ def suggest(name: str, names: Iterable[str]) -> str:
     'there are equality, random'
     """
     names = list(names)
-    close = closest(name, names)
-    return f"did you mean {close!r}?" if close else f"there are {', '.join(names)}"
-
-
-def closest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the name that someone who typed ``name`` most likely meant; None if none is close.
-
-    Args:
-        cutoff: smallest similarity of two close names, 1 for equal ones.
-    """
-    import difflib
-
-    return next(iter(difflib.get_close_matches(str(name), list(names), 1, cutoff)), None)
+    close = difflib.get_close_matches(str(name), names, 1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
 
 
 def near_path(path: PathLike[str] | str) -> str:
-    """Return a hint for a path that does not exist, `; did you mean 'PATH'?`, if a name in it is misspelt."""
-    place, missing = Path(path), list[str]()
-    try:
-        while not place.exists():
-            missing.append(place.name)
-            place = place.parent
-        if not missing:
-            return ""
-        for name in reversed(missing):
-            names = [entry.name for entry in place.iterdir() if not entry.name.startswith(".")]
+    """Return a hint for a path that does not exist, `; did you mean 'PATH'?`, if names in it are misspelt."""
+    place = Path(path)
+    # A name may be too long for a file, or a directory closed to us.
+    with suppress(OSError):
+        meant = next(parent for parent in (place, *place.parents) if parent.exists())
+        for name in place.relative_to(meant).parts:
+            names = [entry.name for entry in meant.iterdir() if not entry.name.startswith(".")]
             # A missing file of a model is not one with a similar name.
-            meant = closest(name, names, cutoff=0.75)
-            if meant is None:
+            close = difflib.get_close_matches(name, names, 1, cutoff=0.75)
+            if not close:
                 return ""
-            place /= meant
-    except OSError:
-        return ""
-    return f"; did you mean '{place}'?"
+            meant /= close[0]
+        if meant != place:
+            return f"; did you mean '{meant}'?"
+    return ""

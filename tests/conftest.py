@@ -1,7 +1,8 @@
-"""Order of the test files (``make test``), GPUs hidden from all of them, and a browser."""
+"""Order of the test files (``make test``), GPUs hidden from all of them, Ctrl-C, and a browser."""
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ FIRST = (
     "train/test_checkpoint.py",
     "dev/test_gpu_check.py",
     "test_study.py",
+    "test_pipeline.py",
     "pages/test_dataset.py",
     "dev/test_bench.py",
 )
@@ -24,6 +26,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 def pytest_configure() -> None:
     # Tests with two ranks would need two GPUs. The tests of a GPU are in dev/gpu.py.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    # A shell starts background jobs with Ctrl-C ignored, and children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

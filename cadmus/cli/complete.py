@@ -2,10 +2,11 @@
 
 import gc
 import json
+import math
 import reprlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, repeat
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +14,20 @@ import click
 import numpy as np
 
 from cadmus import isa
-from cadmus.cli.machine import as_object, verdict
 from cadmus.cli.options import (
-    PositiveNumber,
-    WholeNumber,
     device_option,
     heading,
     input_programs,
     json_option,
-    likeliest,
     model_option,
     print_error,
     program_command,
     usable_device,
-    with_probability,
 )
+from cadmus.cli.programs import as_object, verdict
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
+from cadmus.evaluate.intervals import percent
 from cadmus.model import GENERATION_CONFIG, completing
 from cadmus.model.completing import AT_ONCE, Completion
 from cadmus.vm.reference import show
@@ -46,7 +44,7 @@ TRIES, TEMPERATURE, SEED = 100, 1.0, 0
 @model_option
 @click.option(
     "--max-length",
-    type=WholeNumber(1, LONGEST_PROGRAM),
+    type=click.IntRange(1, LONGEST_PROGRAM),
     metavar="N",
     help="Maximum length of the whole program; by default that of the training programs.",
 )
@@ -54,25 +52,25 @@ TRIES, TEMPERATURE, SEED = 100, 1.0, 0
     "--top",
     default=5,
     show_default=True,
-    type=WholeNumber(1, isa.VOCABULARY_SIZE),
+    type=click.IntRange(1, isa.VOCABULARY_SIZE),
     metavar="K",
     help="Show the K most likely instructions of each step.",
 )
 @click.option(
     "-n",
     "--samples",
-    type=WholeNumber(1),
+    type=click.IntRange(1),
     metavar="N",
     help=f"Sample N completions; with --verified, at most N after the greedy one, {TRIES} by default.",
 )
 @click.option(
     "--temperature",
-    type=PositiveNumber(),
+    type=click.FloatRange(0, min_open=True),
     metavar="T",
     help=f"Sample with the logits divided by T; {TEMPERATURE:g} by default.",
 )
 @click.option(
-    "--seed", type=WholeNumber(0), metavar="SEED", help=f"Random seed of the samples; {SEED} by default."
+    "--seed", type=click.IntRange(0), metavar="SEED", help=f"Random seed of the samples; {SEED} by default."
 )
 @click.option(
     "--verified",
@@ -122,6 +120,8 @@ def complete(
     random = verified or samples is not None or temperature is not None
     if seed is not None and not random:
         raise InputError("--seed: the greedy completion is not random; add -n, --temperature or --verified")
+    if temperature is not None and not math.isfinite(temperature):
+        raise InputError(f"--temperature {temperature}: must be finite")
     many = prefix == "-"
     if not many:
         prefix = isa.check_prefix(isa.without_spaces(prefix))
@@ -134,37 +134,33 @@ def complete(
             most = f"{limit} (--max-length)"
             if limit == model.max_length:
                 most = f"{limit} ({GENERATION_CONFIG} of the model); --max-length allows more"
-            raise InputError(
-                f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions, a program at most {most}"
-            )
+            given = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
+            raise InputError(f"{given}, a program at most {most}")
         return prefix
 
     count = samples or (TRIES if verified else 1)
     temperature = (temperature or TEMPERATURE) if random else 0.0
     drawing: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or SEED}
-    shown: Callable[[Completion, int | None, Any, int], str] = _as_text
-    if as_json:
-        shown = _as_json
-    elif many or (count > 1 and not verified):
-        shown = _as_line
+    in_lines = not as_json and (many or (count > 1 and not verified))
     asked = unverified = 0
     for prefixes in input_programs(check, max(1, AT_ONCE // (samples or 1))) if many else [[check(prefix)]]:
+        drawing["first"] = asked * count
         found: Iterator[tuple[Completion, int | None]]
-        if verified:
-            found = completing.complete_verified(model, prefixes, limit, **drawing, first=asked * count)
-        else:
-            drawn = completing.complete(model, prefixes, limit, **drawing, first=asked * count)
-            found = zip(drawn, repeat(None))
         asked += len(prefixes)
+        if verified:
+            found = completing.complete_verified(model, prefixes, limit, **drawing)
+        else:
+            found = ((each, None) for each in completing.complete(model, prefixes, limit, **drawing))
         # A verified completion may take long, and is shown once it is there.
         while part := list(islice(found, 1 if verified else AT_ONCE)):
-            completions = [completion for completion, _ in part]
-            steps: Iterable[np.ndarray | None] = [None] * len(part)
-            if shown is not _as_line:
-                steps = completing.log_probabilities(model, completions)
-            for (completion, tries), of_steps in zip(part, steps, strict=True):
-                click.echo(shown(completion, tries, of_steps, top))
-                unverified += verified and not completion.verified
+            unverified += sum(verified and not completion.verified for completion, _ in part)
+            if in_lines:
+                for each in part:
+                    click.echo(_as_line(*each))
+                continue
+            steps = completing.log_probabilities(model, [completion for completion, _ in part])
+            for each, of_each in zip(part, steps, strict=True):
+                click.echo((_as_json if as_json else _as_text)(*each, _likeliest(of_each, top)))
     if unverified:
         of = f"for {unverified} of {asked} prefixes" if many else f"of {reprlib.repr(prefix)}"
         print_error(f"no verified completion {of} in {1 + count} tries; raise -n or change --temperature")
@@ -183,14 +179,24 @@ def _load(directory: Path | None, device: str | None, one_thread: bool) -> "Cadm
     return inference.Cadmus.load(directory, usable_device(device))
 
 
-def _as_line(completion: Completion, tries: int | None, steps: None, top: int) -> str:
+def _likeliest(log_probabilities: np.ndarray, count: int) -> list[list[tuple[str, float]]]:
+    """Return the ``count`` most likely instructions of each step, with their probabilities."""
+    order = (-log_probabilities).argsort(kind="stable")[:, :count]
+    probabilities = np.exp(np.take_along_axis(log_probabilities, order, 1))
+    return [
+        [(isa.INSTRUCTIONS[token].symbol, probability) for token, probability in zip(*step, strict=True)]
+        for step in zip(order.tolist(), probabilities.tolist(), strict=True)
+    ]
+
+
+def _as_line(completion: Completion, tries: int | None) -> str:
     line = f"{completion.prefix}{completion.written} {verdict(completion.result)}"
     if tries is None:
         return line
     return f"{line} {tries if completion.verified else '-'}"
 
 
-def _as_json(completion: Completion, tries: int | None, steps: np.ndarray, top: int) -> str:
+def _as_json(completion: Completion, tries: int | None, steps: list[list[tuple[str, float]]]) -> str:
     answer = {
         "prefix": completion.prefix,
         "completion": completion.text,
@@ -198,17 +204,14 @@ def _as_json(completion: Completion, tries: int | None, steps: np.ndarray, top: 
         **as_object(completion.program, completion.result),
         **({} if tries is None else {"verified": completion.verified, "tries": tries}),
         "steps": [
-            [
-                {"instruction": symbol, "probability": round(probability, 6)}
-                for symbol, probability in likeliest(row, top)
-            ]
-            for row in steps
+            [{"instruction": symbol, "probability": round(value, 6)} for symbol, value in step]
+            for step in steps
         ],
     }
     return json.dumps(answer)
 
 
-def _as_text(completion: Completion, tries: int | None, steps: np.ndarray, top: int) -> str:
+def _as_text(completion: Completion, tries: int | None, steps: list[list[tuple[str, float]]]) -> str:
     cut_off = "" if completion.ended else f" (cut off after {len(completion.program)} instructions)"
     lines = [
         f"prefix      {completion.prefix}",
@@ -218,9 +221,9 @@ def _as_text(completion: Completion, tries: int | None, steps: np.ndarray, top: 
     ]
     if tries is not None:
         lines.append(f"tries       {tries}")
-    if len(steps):
+    if steps:
         lines.append(heading("\nstep  most likely first"))
-    for step, row in enumerate(steps, start=1):
-        guesses = "   ".join(with_probability(*guess) for guess in likeliest(row, top))
-        lines.append(f"{step:>4}  {guesses}")
+    for number, step in enumerate(steps, start=1):
+        guesses = "   ".join(f"{symbol} {percent(probability):>6}" for symbol, probability in step)
+        lines.append(f"{number:>4}  {guesses}")
     return "\n".join(lines)

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import click
+import yaml
 
 from cadmus.cli.options import CONFIG, json_option
+from cadmus.config import extended, load_config, read_yaml
+from cadmus.config.study import is_study, load_study
 
 
 @click.group()
@@ -32,17 +35,10 @@ def show(file: Path, as_json: bool) -> None:
       cadmus config show laptop
       cadmus config show laptop --json | jq .train.steps
     """
-    import yaml
-
-    from cadmus.config import extended, load_config, read_yaml
-    from cadmus.config.study import is_study, load_study
-
     if is_study(file):
         load_study(file)
         values = extended(read_yaml(file), file)
     else:
         values = load_config(file).model_dump()
-    if as_json:
-        click.echo(json.dumps(values, indent=2))
-    else:
-        click.echo(yaml.safe_dump(values, sort_keys=False), nl=False)
+    text = json.dumps(values, indent=2) if as_json else yaml.safe_dump(values, sort_keys=False)
+    click.echo(text.rstrip("\n"))

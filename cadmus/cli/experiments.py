@@ -3,22 +3,23 @@
 import inspect
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cadmus import experiments
+from cadmus import experiments, pipeline
 from cadmus.cli.options import (
     CONFIG,
     DIRECTORY,
     MODEL,
     PATH,
     check_results_path,
+    device_option,
     echo,
     echo_table,
     usable_device,
 )
-from cadmus.config import Evaluate, Section
+from cadmus.config import Evaluate, load_config
 from cadmus.errors import InputError, suggest
 
 if TYPE_CHECKING:
@@ -30,28 +31,20 @@ SHORT = ("programs", "programs_per_pixel")
 """Settings whose option is also -n."""
 
 
+SUBJECTS = {
+    "model": "Exported model: a directory, or the name of a shipped one.",
+    "snapshots": "Directory with the snapshots of a training.",
+}
+
+
 class _Experiments(click.Group):
-    """A command per experiment of the registry, made when it is needed."""
+    """A command per experiment of the registry, made when it is needed; ``commands`` only has their names."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(experiments.NAMES)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        return _command(name) if name in experiments.NAMES else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as error:
-            # Click does not know the names, as the commands are not made yet.
-            raise click.exceptions.NoSuchCommand(
-                error.command_name, possibilities=experiments.NAMES, ctx=ctx
-            ) from None
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _command(cmd_name) if cmd_name in experiments.NAMES else None
 
 
-@click.group(cls=_Experiments)
+@click.group(cls=_Experiments, commands={name: click.Command(name) for name in experiments.NAMES})
 def evaluate() -> None:
     """Run an experiment on a trained model.
 
@@ -68,91 +61,59 @@ def evaluate() -> None:
 
 
 def _command(name: str) -> click.Command:
-    """Return the command of an experiment."""
+    """Return the command of an experiment, with an option for each number of its settings."""
     experiment = experiments.get(name)
-    subject = "snapshots" if experiment.snapshots else "model"
-    options = [
-        click.Option(
-            [f"--{subject}", "directory"],
-            type=DIRECTORY if experiment.snapshots else MODEL,
-            required=True,
-            metavar="DIR",
-            help="Directory with the snapshots of a training."
-            if experiment.snapshots
-            else "Exported model: a directory, or the name of a shipped one.",
-        ),
-        click.Option(
-            ["--config"],
-            type=CONFIG,
-            metavar="FILE",
-            help="Config: a file or a name; by default that of the model, with default settings.",
-        ),
-        click.Option(
-            ["--output"], type=PATH, required=True, metavar="FILE", help="Parquet file of the results."
-        ),
-        click.Option(["--device"], metavar="DEVICE", help="torch device; the GPU if there is one, else cpu."),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print a JSON list."),
-    ]
-    if experiment.dataset:
-        options.append(
-            click.Option(
-                ["--dataset"],
-                type=DIRECTORY,
-                required=True,
-                metavar="DIR",
-                help="Dataset with the test split.",
-            )
-        )
-    options += _settings_options(type(getattr(Evaluate(), name)))
+    kind = "snapshots" if experiment.snapshots else "model"
 
-    def run(
-        directory: Path,
-        config: Path | None,
-        output: Path,
-        device: str | None,
-        dataset: Path | None = None,
-        as_json: bool = False,
-        **changed: str | None,
-    ) -> None:
-        from cadmus.config import load_config
-        from cadmus.evaluate.results import write_results
-        from cadmus.experiments.experiment import load_subject
-
+    def run(directory: Path, output: Path, device: str | None, as_json: bool, **given: Any) -> None:
         check_results_path(output)
-        loaded = None if config is None else load_config(config)
-        subject = load_subject(experiment, directory, loaded, usable_device(device), dataset)
-        given = {key: value for key, value in changed.items() if value is not None}
-        subject = subject.with_settings(name, given)
-        results = experiment.run(subject)
-        write_results(results, output, subject.metadata())
+        dataset, config = given.pop("dataset", None), given.pop("config")
+        config = config and load_config(config)
+        settings = {key: value for key, value in given.items() if value is not None}
+        results = pipeline.evaluate(name, directory, output, dataset, config, usable_device(device), settings)
         if experiment.summary:
             _print(experiment.summary(results), as_json)
         elif experiment.findings:
             _print_findings(experiment.findings(results), as_json)
 
-    arguments = f"--{subject} {'DIR' if experiment.snapshots else 'laptop'} --output {name}.parquet"
-    dataset_option = " --dataset DIR" if experiment.dataset else ""
-    example = f"\b\nExample:\n  cadmus evaluate {name} {arguments}{dataset_option}"
-    return click.Command(
-        name,
-        callback=run,
-        params=list(options),
-        help=f"{inspect.cleandoc(experiment.measure.__doc__ or '')}\n\n{example}",
-    )
-
-
-def _settings_options(settings: type[Section]) -> list[click.Option]:
-    """Return an option for each number in the config section of an experiment; the section checks it."""
-    return [
-        click.Option(
-            [*["-n"] * (key in SHORT), f"--{key.replace('_', '-')}", key],
-            metavar="N" if field.annotation is int else "NUMBER",
-            help=f"{description[:1].upper()}{description[1:]}; by default that of the config.",
-        )
-        for key, field in settings.model_fields.items()
-        if field.annotation in (int, float)
-        for description in [" ".join((field.description or "").split())]
+    options = [
+        click.option(
+            f"--{kind}",
+            "directory",
+            type=DIRECTORY if experiment.snapshots else MODEL,
+            required=True,
+            help=SUBJECTS[kind],
+        ),
+        click.option(
+            "--config",
+            type=CONFIG,
+            help="Config: a file or a name; by default that of the model, with default settings.",
+        ),
+        click.option("--output", type=PATH, required=True, help="Parquet file of the results."),
+        device_option,
+        click.option("--json", "as_json", is_flag=True, help="Print a JSON list."),
     ]
+    if experiment.dataset:
+        text = "Dataset with the test split."
+        options.append(click.option("--dataset", type=DIRECTORY, required=True, help=text))
+    for key, field in type(getattr(Evaluate(), name)).model_fields.items():
+        if field.annotation in (int, float):
+            text = " ".join((field.description or "").split())
+            options.append(
+                click.option(
+                    *["-n"] * (key in SHORT),
+                    f"--{key.replace('_', '-')}",
+                    key,
+                    metavar="N" if field.annotation is int else "NUMBER",
+                    help=f"{text[:1].upper()}{text[1:]}; by default that of the config.",
+                )
+            )
+    for option in reversed(options):
+        run = option(run)
+    arguments = f"--{kind} {'DIR' if experiment.snapshots else 'laptop'} --output {name}.parquet"
+    example = f"cadmus evaluate {name} {arguments}{' --dataset DIR' * experiment.dataset}"
+    text = inspect.cleandoc(experiment.measure.__doc__ or "")
+    return click.command(name, help=f"{text}\n\n\b\nExample:\n  {example}")(run)
 
 
 class _Figure(click.Command):
@@ -172,9 +133,7 @@ def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
 
 @click.command(cls=_Figure)
 @click.argument("name", callback=_known_figure)
-@click.option(
-    "--results", type=PATH, multiple=True, metavar="FILE", help="Result file; repeat for a second one."
-)
+@click.option("--results", type=PATH, multiple=True, help="Result file; repeat for a second one.")
 @click.option(
     "--output",
     type=PATH,
@@ -183,7 +142,7 @@ def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
     help="Directory, or the path of one of the files; the other formats go beside it.",
 )
 def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
-    """Draw the figure, table or page NAME from result files alone.
+    """Draw the figure, table or page NAME from results alone.
 
     A figure is written as .pdf, .png and .csv, a table as .csv, .md and .tex, and a page as .html.
 
@@ -192,9 +151,7 @@ def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
       cadmus figure comparison_grid --results grid.parquet --output figures
       cadmus figure table2_instructions --output table2.md
     """
-    from cadmus.experiments.drawing import produce
-
-    for path in produce(name, list(results), output):
+    for path in pipeline.draw(name, results, output):
         echo(path)
 
 
@@ -210,9 +167,9 @@ def _print_findings(findings: "Findings", as_json: bool) -> None:
     def cell(column: str, value: str | float | None) -> str:
         if value is None or isinstance(value, str):
             return title(value or "")
-        return (
-            f"{value:,}" if isinstance(value, int) else f"{value:.2f}" if column == "loss" else percent(value)
-        )
+        if isinstance(value, int):
+            return f"{value:,}"
+        return f"{value:.2f}" if column == "loss" else percent(value)
 
     click.echo(f"{findings.title}\n")
     rows = findings.table.iter_rows(named=True)
@@ -221,10 +178,7 @@ def _print_findings(findings: "Findings", as_json: bool) -> None:
 
 
 def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
-    """Print accuracies or losses: a line each, named by the first column, or all columns as JSON.
-
-    Of pass@k, the largest k is printed.
-    """
+    """Print accuracies or losses: a line each, named by the first column; of pass@k the largest k."""
     import polars as pl
 
     from cadmus.evaluate.intervals import as_text, loss_as_text, percent

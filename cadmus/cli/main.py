@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,13 +16,7 @@ from cadmus.errors import InputError, Interrupted
 
 
 class Entry(NamedTuple):
-    """A command that is imported when it is invoked.
-
-    Attributes:
-        module: its module in this package.
-        extra: the extra with all its packages; empty for the base install.
-        help: the first sentence of its help.
-    """
+    """A command: its module in this package, the extra with its packages, the first sentence of its help."""
 
     module: str
     extra: str
@@ -30,24 +25,21 @@ class Entry(NamedTuple):
 
 SECTIONS = {
     "Programs": {
-        "run": Entry("machine", "", "Execute PROGRAM and print its outputs and whether it is true."),
-        "isa": Entry("machine", "", "Print the table of the 65 instructions, or explain one."),
-        "sample": Entry("dataset", "sample", "Print true programs of TEMPLATE, one per line."),
-        "states": Entry("dataset", "sample", "Write programs of TEMPLATE with the stack after every token."),
-        "repl": Entry("repl", "model", "Type a program and see the stack and a model's predictions."),
+        "run": Entry("programs", "", "Execute PROGRAM and print its outputs and whether it is true."),
+        "isa": Entry("programs", "", "Print the table of the 65 instructions, or explain one."),
+        "sample": Entry("programs", "sample", "Print true programs of TEMPLATE, one per line."),
+        "states": Entry("programs", "sample", "Write programs of TEMPLATE with the stack after every token."),
     },
     "Trained models": {
         "complete": Entry("complete", "model", "Complete PREFIX with a model and run the whole program."),
         "explore": Entry("serve", "serve", "Serve an interactive explorer of a model."),
         "evaluate": Entry("experiments", "model", "Run an experiment on a trained model."),
-        "figure": Entry(
-            "experiments", "figures", "Draw the figure, table or page NAME from result files alone."
-        ),
+        "figure": Entry("experiments", "figures", "Draw the figure, table or page NAME from results alone."),
         "serve": Entry("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
         "push": Entry("publish", "model", "Upload a model or dataset to the Hugging Face Hub."),
     },
     "Training": {
-        "config": Entry("config", "sample", "Show a config with its defaults, or generate the reference."),
+        "config": Entry("config", "sample", "Show a config with its defaults."),
         "plan": Entry("plan", "sample", "Estimate compute, time and cost of a run before it starts."),
         "train": Entry("train", "train", "Train a model on a dataset and export it."),
         "study": Entry("study", "figures", "Compare runs that differ in some fields of a config."),
@@ -95,11 +87,8 @@ class _Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Click's own imports all commands.
-        found = [
-            CompletionItem(name, help=entry.help)
-            for name, entry in COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=COMMANDS[name].help) for name in names]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
@@ -108,10 +97,9 @@ def _print_versions(ctx: click.Context, param: click.Parameter, value: bool) -> 
         from importlib.metadata import PackageNotFoundError, version
         from platform import python_version
 
-        try:
+        torch = "not installed"
+        with suppress(PackageNotFoundError):
             torch = version("torch")
-        except PackageNotFoundError:
-            torch = "not installed"
         click.echo(f"{NAME} {VERSION} (instruction set {isa.digest()})")
         click.echo(f"Python {python_version()}, torch {torch}")
         ctx.exit()

@@ -1,46 +1,21 @@
 """Options, argument types and output helpers shared by the commands."""
 
 import functools
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any
 
 import click
 
 from cadmus.errors import InputError, near_path, printable, suggest
-from cadmus.isa import INSTRUCTIONS, without_spaces
+from cadmus.isa import without_spaces
 from cadmus.model import DEFAULT_MODEL
 from cadmus.tables import plain
 
-if TYPE_CHECKING:
-    import numpy as np
-
 CHUNK = 1 << 16
 """Bytes read from standard input at once, as many as a pipe holds."""
-
-
-class WholeNumber(click.IntRange):
-    """An integer range; errors call it a whole number."""
-
-    name = "whole number"
-
-
-class PositiveNumber(click.FloatRange):
-    """A finite number above 0."""
-
-    name = "number"
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value} is not finite.", param, ctx)
-        return number
 
 
 class _ConfigFile(click.Path):
@@ -50,24 +25,22 @@ class _ConfigFile(click.Path):
         # pydantic takes longer to import than all that help and errors need.
         from cadmus.config import find_config
 
-        if not Path(value).suffix and not Path(value).exists():
-            value = find_config(str(value))
-        return super().convert(value, param, ctx)
+        named = not Path(value).suffix and not Path(value).exists()
+        return super().convert(find_config(str(value)) if named else value, param, ctx)
 
 
 class _ModelDirectory(click.Path):
     """A directory with an exported model, or the name of a shipped model."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not Path(value).exists():
-            models = DEFAULT_MODEL.parent
+        models = DEFAULT_MODEL.parent
+        if not Path(value).exists() and Path(value).name == value:
             shipped = sorted(path.name for path in models.glob("[!.]*") if path.is_dir())
-            if value in shipped:
-                value = models / value
-            elif Path(value).name == value:
+            if value not in shipped:
                 self.fail(f"no directory or shipped model {value!r}; {suggest(value, shipped)}", param, ctx)
-            else:
-                self.fail(f"Directory {value!r} does not exist{near_path(value)}", param, ctx)
+            value = models / value
+        elif not Path(value).exists():
+            self.fail(f"Directory {value!r} does not exist{near_path(value)}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -85,15 +58,16 @@ class _ProgramCommand(click.Command):
             if word.startswith("--") and word != "--" and word.partition("=")[0] not in known:
                 raise click.NoSuchOption(word, possibilities=known, ctx=ctx)
         (argument,) = (param for param in self.params if isinstance(param, click.Argument))
-        raise click.UsageError(
-            f"{' '.join(args)}: {argument.human_readable_name} is one argument; quote it", ctx
-        )
+        name = argument.human_readable_name
+        raise click.UsageError(f"{' '.join(args)}: {name} is one argument; quote it", ctx)
 
 
 PATH = click.Path(path_type=Path)
+# Help shows the names of types.
+PATH.name = "file"
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
-EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 CONFIG = _ConfigFile(path_type=Path)
+CONFIG.name = "file"
 MODEL = _ModelDirectory(path_type=Path, file_okay=False, exists=True)
 
 program_command = functools.partial(
@@ -107,33 +81,18 @@ config_option = click.option(
     default="quick",
     show_default=True,
     type=CONFIG,
-    metavar="FILE",
     help="Config of the run: a file, or the name of a shipped config.",
 )
 model_option = click.option(
     "--model",
     "directory",
     type=MODEL,
-    metavar="DIR",
     help="Exported model: a directory, or the name of a shipped one; laptop by default.",
 )
-"""Optional; the commands fall back to the shipped model."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 device_option = click.option(
     "--device", metavar="DEVICE", help="torch device; the GPU if there is one, else cpu."
 )
-
-
-def seed_option(default: int, decides: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option --seed; its help says what the seed ``decides``."""
-    return click.option(
-        "--seed",
-        default=default,
-        show_default=True,
-        type=WholeNumber(min=0),
-        metavar="SEED",
-        help=f"Random seed; decides {decides}.",
-    )
 
 
 def usable_device(device: str | None) -> str:
@@ -154,17 +113,9 @@ def check_results_path(output: Path) -> None:
     from cadmus.store import check_writable
 
     if output.suffix != ".parquet":
-        raise InputError(
-            f"--output {output}: not a .parquet file; choose a name such as {output.stem}.parquet"
-        )
+        name = f"{output.stem}.parquet"
+        raise InputError(f"--output {output}: not a .parquet file; choose a name such as {name}")
     check_writable(output)
-
-
-def standard_input() -> BinaryIO:
-    """Return standard input."""
-    if sys.stdin is None:
-        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
-    return sys.stdin.buffer
 
 
 def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]]:
@@ -176,7 +127,7 @@ def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]
         most: lines in a batch; it has fewer if no more are there, so that each is answered as it arrives.
     """
     number = 0
-    for lines in _batches(standard_input(), most):
+    for lines in _batches(most):
         checked: list[str] = []
         try:
             for line in lines:
@@ -189,10 +140,12 @@ def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]
         number += len(checked)
 
 
-def _batches(stream: BinaryIO, most: int) -> Iterator[list[bytes]]:
+def _batches(most: int) -> Iterator[list[bytes]]:
+    if sys.stdin is None:
+        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
     rest = b""
     # Returns what is there; waits only if nothing is.
-    while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]
+    while chunk := sys.stdin.buffer.read1(CHUNK):  # type: ignore[union-attr]
         *lines, rest = (rest + chunk).split(b"\n")
         for start in range(0, len(lines), most):
             yield lines[start : start + most]
@@ -227,23 +180,3 @@ def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
     """Print a table whose first row is the header; ``numbers`` right-aligns all columns but the first."""
     title, *lines = plain(rows[0], rows[1:], numbers=numbers).splitlines()
     click.echo("\n".join([heading(title), *lines]))
-
-
-def likeliest(log_probabilities: "np.ndarray", count: int) -> list[tuple[str, float]]:
-    """Return the ``count`` most likely instructions, with their probabilities.
-
-    Args:
-        log_probabilities: float32, shape (65,).
-    """
-    import numpy as np
-
-    probabilities = np.exp(log_probabilities)
-    tokens = (-probabilities).argsort(kind="stable")[:count].tolist()
-    return [(INSTRUCTIONS[token].symbol, float(probabilities[token])) for token in tokens]
-
-
-def with_probability(symbol: str, probability: float) -> str:
-    """Return an instruction and its probability, with a fixed width."""
-    from cadmus.evaluate.intervals import percent
-
-    return f"{symbol} {percent(probability):>6}"

@@ -19,9 +19,7 @@ CPU_HOURS = 24
 
 @click.command()
 @click.argument("config", type=CONFIG)
-@click.option(
-    "--devices", type=PATH, metavar="FILE", help="Table of devices; config/tables/devices.yaml by default."
-)
+@click.option("--devices", type=PATH, help="Table of devices; config/tables/devices.yaml by default.")
 @click.option("--gpu", metavar="NAME", help="GPU to list; by default the first in the table of devices.")
 @click.option("--all", "everything", is_flag=True, help="Show all devices.")
 @json_option
@@ -46,10 +44,8 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
       cadmus plan paper --json
     """
     table = devices or DEVICES
-    planned: Plan | StudyPlan
-    planned = (
-        plan_study(load_study(config), table) if is_study(config) else plan_run(load_config(config), table)
-    )
+    study = load_study(config) if is_study(config) else None
+    planned = plan_study(study, table) if study else plan_run(load_config(config), table)
     estimates = planned.estimates
     names = dict.fromkeys(each.device for each in estimates)
     if gpu is not None and gpu not in names:
@@ -65,12 +61,7 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
     for title, text in (_size(planned) if isinstance(planned, Plan) else _study_size(planned)).items():
         echo(f"{title:<9} {text}")
     click.echo()
-    rows = [("on", "time", "USD", "MFU", "basis")]
-    for each in shown:
-        name = f"{each.count} × {each.device}" if each.count > 1 else each.device
-        basis = "measured" if each.measured else "estimate"
-        rows.append((name, _time(each.hours), f"{each.usd:,.2f}", f"{100 * each.mfu:.0f}%", basis))
-    echo_table(rows)
+    echo_table([("on", "time", "USD", "MFU", "basis"), *map(_row, shown)])
     if isinstance(planned, Plan) and gpus and (everything or not small):
         echo(f"\n{'cheapest':<9} {_cheapest(planned, gpus)}")
     if len(shown) < len(estimates):
@@ -105,12 +96,18 @@ def _study_size(plan: StudyPlan) -> dict[str, str]:
     }
 
 
+def _row(each: Estimate) -> tuple[str, ...]:
+    name = f"{each.count} × {each.device}" if each.count > 1 else each.device
+    basis = "measured" if each.measured else "estimate"
+    return name, _time(each.hours), f"{each.usd:,.2f}", f"{100 * each.mfu:.0f}%", basis
+
+
 def _cheapest(plan: Plan, gpus: list[Estimate]) -> str:
     """Compare the configured number of GPUs with the cheapest in one line."""
     cheapest = min(gpus, key=lambda each: (each.usd, each.count))
     text = f"{cheapest.count} × {cheapest.device}"
-    configured = next((each for each in gpus if each.count == plan.gpus), None)
-    if configured is None:
+    configured = next((each for each in gpus if each.count == plan.gpus), cheapest)
+    if configured.count != plan.gpus:
         return text
     if configured == cheapest:
         return f"{text}, as configured" + (" (ranks: auto counts as 1)" if plan.ranks == "auto" else "")

@@ -11,22 +11,9 @@ from cadmus.pages import CARD
 
 @click.command()
 @click.argument("model", type=MODEL)
-@click.option(
-    "--completions",
-    type=PATH,
-    required=True,
-    metavar="FILE",
-    help="Results of `cadmus evaluate completions`.",
-)
-@click.option(
-    "--metrics", type=PATH, metavar="FILE", help="Metrics of `cadmus train`, which have the last loss."
-)
-@click.option(
-    "--output",
-    type=PATH,
-    metavar="FILE",
-    help="Card to write, a .md file; README.md in MODEL by default.",
-)
+@click.option("--completions", type=PATH, required=True, help="Results of `cadmus evaluate completions`.")
+@click.option("--metrics", type=PATH, help="Metrics of `cadmus train`, which have the last loss.")
+@click.option("--output", type=PATH, help="Card to write, a .md file; README.md in MODEL by default.")
 def card(model: Path, completions: Path, metrics: Path | None, output: Path | None) -> None:
     """Write the model card of the export in MODEL.
 
@@ -53,7 +40,6 @@ def card(model: Path, completions: Path, metrics: Path | None, output: Path | No
 @click.option(
     "--snapshots",
     type=DIRECTORY,
-    metavar="DIR",
     help="Snapshots of the training of a model; each becomes a revision such as step1000.",
 )
 @click.option(

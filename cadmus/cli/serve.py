@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from cadmus.cli.options import WholeNumber, device_option, echo, model_option, usable_device
+from cadmus.cli.options import device_option, echo, model_option, usable_device
 from cadmus.errors import InputError
 from cadmus.model import named_or_default
 
 LOOPBACK = "127.0.0.1"
 PORT_HELP = "Port to listen on; 0 for any free one."
-PORT = WholeNumber(0, 65535)
+PORT = click.IntRange(0, 65535)
 
 
 @click.command()
@@ -79,8 +79,7 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
       cadmus explore --model results/quick/model --no-browser
     """
     directory = named_or_default(directory)
-    from cadmus.explore.application import explorer
-    from cadmus.explore.inspection import inspect
+    from cadmus.explore.application import explorer, inspect
     from cadmus.model.export import trained_config
     from cadmus.model.inference import Cadmus
     from cadmus.serve.server import run

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from cadmus.cli.options import CONFIG, DIRECTORY, PATH, check_results_path, echo, echo_table
+from cadmus.config.study import load_study
 
 
 @click.group()
@@ -21,19 +22,14 @@ def study() -> None:
     """
 
 
-_RESULTS = click.option(
-    "--results",
-    type=DIRECTORY,
-    default="results",
-    show_default=True,
-    metavar="DIR",
-    help="Directory of all results.",
+_results = click.option(
+    "--results", type=DIRECTORY, default="results", show_default=True, help="Directory of all results."
 )
 
 
 @study.command()
 @click.argument("config", type=CONFIG)
-@_RESULTS
+@_results
 def runs(config: Path, results: Path) -> None:
     """List the runs of a study and their directories.
 
@@ -43,7 +39,6 @@ def runs(config: Path, results: Path) -> None:
     Example:
       cadmus study runs config/studies/recipe.yaml
     """
-    from cadmus.config.study import load_study
     from cadmus.study.results import unfinished
 
     found = load_study(config)
@@ -56,13 +51,12 @@ def runs(config: Path, results: Path) -> None:
 
 @study.command()
 @click.argument("config", type=CONFIG)
-@_RESULTS
-@click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file of the results.")
+@_results
+@click.option("--output", type=PATH, required=True, help="Parquet file of the results.")
 @click.option(
     "--elsewhere",
     type=PATH,
     multiple=True,
-    metavar="FILE",
     help="Results of the same runs on another machine, written by this command.",
 )
 def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ...]) -> None:
@@ -75,7 +69,6 @@ def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ..
       cadmus study collect config/studies/recipe.yaml --output results/recipe/study.parquet
       cadmus study collect config/studies/recipe.yaml --elsewhere other.parquet --output both.parquet
     """
-    from cadmus.config.study import load_study
     from cadmus.study.results import collect as write
 
     check_results_path(output)
@@ -85,7 +78,7 @@ def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ..
 
 @study.command()
 @click.argument("results", type=PATH)
-@click.option("--output", type=DIRECTORY, required=True, metavar="DIR", help="Directory of the files.")
+@click.option("--output", type=DIRECTORY, required=True, help="Directory of the files.")
 def draw(results: Path, output: Path) -> None:
     """Write the tables, figures and page of a study.
 

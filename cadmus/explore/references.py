@@ -22,29 +22,30 @@ from cadmus.train.labels import CLASSES, label_names, state_labels
 
 PROGRAMS = 20_000
 """Programs whose bigrams are counted, about the least that the templates sample at once."""
-FITTED = 400
-"""Of them, those that the probe is fitted to: half a second of one core."""
-SCORED = 200
-"""Of the others, those that the probe is scored on."""
-STEPS = 200
-"""Steps of the probe's solver."""
-BATCHES = 20
-"""Minibatches of the solver."""
+FITTED, SCORED = 400, 200
+"""Of them, those that the probe is fitted to, half a second of one core, and those that it is scored on."""
+STEPS, BATCHES = 200, 20
+"""Steps and minibatches of the probe's solver."""
 
 
 @dataclass(frozen=True)
-class Probe:
-    """A logistic regression from the output of a block to the label of the top of the stack.
+class References:
+    """The bigrams, and a logistic regression from the output of a block to the label of the top of the stack.
 
     The labels are those of :mod:`cadmus.train.labels`: of what the program up to a token leaves.
 
     Attributes:
+        programs: number of programs whose bigrams are counted.
+        bigrams: how often each instruction follows each instruction, as a fraction; the end included.
+            float64, shape (65, 65); a row of 0 for an instruction that nothing follows.
         layer: the block, from 1.
         supervised: the block was trained to predict the label.
         accuracy: fraction of the scored tokens whose label is the most likely one.
         majority: fraction of the scored tokens with the most frequent label of the fitted ones.
     """
 
+    programs: int
+    bigrams: np.ndarray
     layer: int
     supervised: bool
     weights_DK: torch.Tensor
@@ -57,42 +58,32 @@ class Probe:
         features, labels = _tokens(model, self.layer, Programs.from_strings([program]))
         probabilities, read = (features @ self.weights_DK + self.intercepts_K).softmax(-1).max(-1)
         names = label_names()
+        rows = zip(read.tolist(), probabilities.tolist(), labels.tolist(), strict=True)
         return [
             {"label": names[label], "probability": round(probability, 4), "true": names[true]}
-            for label, probability, true in zip(
-                read.tolist(), probabilities.tolist(), labels.tolist(), strict=True
-            )
+            for label, probability, true in rows
         ]
 
 
-@dataclass(frozen=True)
-class References:
-    """The references, and the number of programs whose bigrams are counted.
-
-    Attributes:
-        bigrams: how often each instruction follows each instruction, as a fraction; the end included.
-            float64, shape (65, 65); a row of 0 for an instruction that nothing follows.
-    """
-
-    programs: int
-    bigrams: np.ndarray
-    probe: Probe
-
-
 def fit(model: Cadmus, config: Config | None) -> References:
-    """Sample programs, count their bigrams and fit the probe.
+    """Sample programs, count their bigrams and fit the probe; ``config`` is that of the training, if known.
 
     The probe reads the block that state supervision trains, two before the last by default.
-
-    Args:
-        model: the model.
-        config: the config of its training, if known.
     """
     programs = _mixture(config.dataset if config else Dataset())
     train = config.train if config else None
     layer = (train and train.state_layer) or max(1, model.sizes.layers - 2)
     supervised = train is not None and train.state_weight > 0 and train.state_labels.top > 0
-    return References(len(programs), _bigrams(programs), _fit_probe(model, layer, supervised, programs))
+    features, labels = _tokens(model, layer, programs.take(np.arange(FITTED)))
+    order = torch.from_numpy(generator(1, "probe").permutation(len(labels)))
+    counts = torch.nn.functional.one_hot(labels, CLASSES).float()
+    regressions = Regressions(features[None, order], counts[order])
+    ((weights, intercepts),) = regressions.fit([1.0], [STEPS], BATCHES)
+    probe = weights[0], intercepts[0, 0]
+    features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
+    right = (features @ probe[0] + probe[1]).argmax(-1) == expected
+    shares = (float(hits.float().mean()) for hits in (right, expected == counts.sum(0).argmax()))
+    return References(len(programs), _bigrams(programs), layer, supervised, *probe, *shares)
 
 
 def _mixture(dataset: Dataset) -> Programs:
@@ -112,25 +103,6 @@ def _bigrams(programs: Programs) -> np.ndarray:
     counts = np.zeros((isa.VOCABULARY_SIZE, isa.VOCABULARY_SIZE))
     np.add.at(counts, (tokens[inside], after[inside]), 1)
     return counts / np.maximum(counts.sum(1, keepdims=True), 1)
-
-
-def _fit_probe(model: Cadmus, layer: int, supervised: bool, programs: Programs) -> Probe:
-    features, labels = _tokens(model, layer, programs.take(np.arange(FITTED)))
-    order = torch.from_numpy(generator(1, "probe").permutation(len(labels)))
-    counts = torch.nn.functional.one_hot(labels, CLASSES).float()
-    regressions = Regressions(features[None, order], counts[order])
-    ((weights, intercepts),) = regressions.fit([1.0], [STEPS], BATCHES)
-    features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
-    right = (features @ weights[0] + intercepts[0, 0]).argmax(-1) == expected
-    majority = expected == counts.sum(0).argmax()
-    return Probe(
-        layer,
-        supervised,
-        weights[0],
-        intercepts[0, 0],
-        accuracy=float(right.float().mean()),
-        majority=float(majority.float().mean()),
-    )
 
 
 def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor, torch.Tensor]:

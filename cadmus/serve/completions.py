@@ -80,13 +80,7 @@ class Asked(BaseModel):
 
 
 def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> Starlette:
-    """Return the server of a model.
-
-    Args:
-        model: the model.
-        name: the name that requests must use for it.
-        hosts: names of the server, as :func:`cadmus.serve.server.application` takes them.
-    """
+    """Return the server of a model, which requests must call ``name``; ``hosts`` as in ``application``."""
     batcher, responding = Batcher(model), asyncio.Lock()
     card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "cadmus"}
 
@@ -141,19 +135,13 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         events = [*map(json.dumps, chunks), "[DONE]"]
         return Response("".join(f"data: {event}\n\n" for event in events), media_type="text/event-stream")
 
-    def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    def list_models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [card]})
-
     def show_model(request: Request) -> Response:
         check_name(request.path_params["model"])
         return JSONResponse(card)
 
     routes = [
-        Route("/health", health),
-        Route("/v1/models", list_models),
+        Route("/health", lambda request: JSONResponse({"status": "ok"})),
+        Route("/v1/models", lambda request: JSONResponse({"object": "list", "data": [card]})),
         Route("/v1/models/{model:path}", show_model),
         Route("/v1/completions", complete, methods=["POST"]),
         Route("/v1/chat/completions", chat, methods=["POST"]),
@@ -277,29 +265,21 @@ def _choices(
 
 
 def _logprobs(tokens: str, start: int, table: np.ndarray, top: int) -> dict[str, list[Any]]:
-    """Return the log-probabilities of tokens in OpenAI's shape.
+    """Return the log-probabilities of ``tokens[start:]`` in OpenAI's shape, each with the ``top`` likeliest.
 
-    Args:
-        tokens: prompt and completion. The first token has no log-probability.
-        start: index of the first token to return, at which the text begins.
-        table: log-probabilities after each instruction, shape (instructions, 65).
-        top: number of most likely tokens to list with each token.
+    ``table`` has those after each instruction, shape (instructions, 65).
     """
     order = (-table).argsort(axis=1, kind="stable")[:, :top]
-    values: list[float | None] = []
-    tops: list[dict[str, float] | None] = []
-    for place, symbol in enumerate(tokens[start:], start - 1):
-        if place < 0:
-            values.append(None)
-            tops.append(None)
-        elif place >= len(table):
+    # Nothing precedes the first token.
+    tops: list[dict[str, float] | None] = [None] * (start == 0)
+    for place, symbol in enumerate(tokens[max(start, 1) :], max(start, 1) - 1):
+        if place >= len(table):
             # Only the end follows the end.
-            values.append(0.0)
             tops.append({symbol: 0.0})
-        else:
-            shown = dict.fromkeys([*order[place].tolist(), isa.TOKEN_ID[symbol]])
-            values.append(float(table[place, isa.TOKEN_ID[symbol]]))
-            tops.append({isa.INSTRUCTIONS[token].symbol: float(table[place, token]) for token in shown})
+            continue
+        shown = dict.fromkeys([*order[place].tolist(), isa.TOKEN_ID[symbol]])
+        tops.append({isa.INSTRUCTIONS[token].symbol: float(table[place, token]) for token in shown})
+    values = [top and top[symbol] for top, symbol in zip(tops, tokens[start:], strict=True)]
     return {
         "tokens": list(tokens[start:]),
         "token_logprobs": values,

@@ -36,21 +36,13 @@ PATIENCE = 30
 
 
 class ApiError(HTTPException):
-    """An error response in OpenAI's format.
-
-    Args:
-        message: the problem and the fix in one line.
-        param: the field at fault.
-        status: the HTTP status.
-        code: OpenAI's code for this kind of error.
-    """
+    """An error response in OpenAI's format: the problem and the fix, the field at fault, OpenAI's code."""
 
     def __init__(
         self, message: str, param: str | None = None, status: int = 400, code: str | None = None
     ) -> None:
         super().__init__(status, f"{param}: {message}" if param else message)
-        self.param = param
-        self.code = code
+        self.param, self.code = param, code
 
 
 class CrossSiteMiddleware:
@@ -80,11 +72,9 @@ def _is_cross_site(headers: Headers) -> bool:
 
 
 def application(routes: Sequence[BaseRoute], hosts: Iterable[str] = ()) -> Starlette:
-    """Return an application for :func:`run`.
+    """Return an application for :func:`run`; an :class:`InputError` of an endpoint gets status 400.
 
-    Args:
-        routes: its routes. An :class:`InputError` of an endpoint becomes a response with status 400.
-        hosts: values of the Host header to accept besides this machine's, such as ``*.example.com``.
+    ``hosts`` are values of the Host header to accept besides this machine's, such as ``*.example.com``.
     """
     return Starlette(
         routes=routes,
@@ -131,13 +121,9 @@ def literal(host: str) -> str:
 
 
 def run(app: Starlette, host: str, port: int, announce: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C, then finish the requests in progress.
+    """Serve until Ctrl-C, then finish the requests in progress; port 0 is any free one.
 
-    Args:
-        app: the application.
-        host: the address to listen on.
-        port: the port; 0 for any free one.
-        announce: called with the URL of the server once it accepts connections.
+    ``announce`` gets the URL of the server once it accepts connections.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

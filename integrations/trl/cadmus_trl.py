@@ -13,7 +13,6 @@ import click
 import numpy as np
 
 from cadmus import Cadmus, Task, tasks, verify
-from cadmus.cli.options import PositiveNumber, WholeNumber
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text, bootstrap, gap_as_text, gap_interval
 from cadmus.llm.prompt import completion_in, question_text
@@ -21,7 +20,7 @@ from cadmus.model import named_or_default
 from cadmus.model.export import weights_digest
 from cadmus.store import check_writable, commit
 
-COUNT = WholeNumber(1)
+COUNT = click.IntRange(1)
 Reward = Callable[..., list[float]]
 
 
@@ -92,10 +91,10 @@ def constant(training: list[Task], held_out: list[Task], dataset: Mapping[str, A
 )
 @click.option("--steps", type=COUNT, default=200, show_default=True)
 @click.option("--prompts", type=COUNT, default=32, show_default=True, help="Prompts per step.")
-@click.option("--samples", type=WholeNumber(2), default=8, show_default=True, help="Completions per prompt.")
+@click.option("--samples", type=click.IntRange(2), default=8, show_default=True, help="Samples per prompt.")
 @click.option("--tokens", type=COUNT, default=24, show_default=True, help="Most tokens of a completion.")
-@click.option("--learning-rate", type=PositiveNumber(), default=1e-4, show_default=True)
-@click.option("--seed", type=WholeNumber(0), default=1, show_default=True)
+@click.option("--learning-rate", type=click.FloatRange(0, min_open=True), default=1e-4, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--held-out", type=COUNT, default=1000, show_default=True, help="Test programs to measure on.")
 def grpo(
     model: Path | None,

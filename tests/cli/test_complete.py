@@ -136,7 +136,8 @@ def test_lines_of_verified_completions_have_the_tries(export):
         assert line == f"{answer['program']}{isa.END * answer['ended']} {verdict} {tries}"
 
 
-def test_a_seed_of_the_greedy_completion_is_an_error(export):
+def test_options_without_a_meaning_are_errors(export):
+    assert refused("1", "--temperature", "nan", "--model", export) == "--temperature nan: must be finite"
     assert refused("1", "--seed", "1", "--model", export).startswith("--seed: the greedy completion is not")
 
 

@@ -61,8 +61,8 @@ def test_a_command_has_examples_and_explains_its_options(path) -> None:
         if isinstance(option, click.Option):
             assert option.help, option.opts
             assert option.help.endswith("."), option.opts
-            context = click.Context(command)
-            assert option.is_flag or option.metavar or option.make_metavar(context) == "", option.opts
+            # FILE and DIRECTORY are the names of types.
+            assert option.is_flag or option.metavar or isinstance(option.type, click.Path), option.opts
         elif len(command.params) > 1 and option.nargs == 1:
             assert option.make_metavar(click.Context(command)).strip("[]{}") in text.replace("\b", ""), (
                 option.name
@@ -104,7 +104,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["complete", "1", "--model", "nope"], "no directory or shipped model 'nope'; there are laptop"),
         (["sample", "equalty"], "no template 'equalty'; did you mean 'equality'?"),
         (["sample", "equality", "--split", "tset"], "no split 'tset'; did you mean 'test'?"),
-        (["sample", "equality", "-n", "x"], "'x' is not a valid whole number"),
+        (["sample", "equality", "-n", "x"], "'x' is not a valid integer range"),
         (["sample", "equality", "-n", "-3"], "-3 is not in the range 0<=x<=8000000"),
         (["sample", "equality", "-n", "100000000000"], "is not in the range 0<=x<=8000000"),
         (["isa", "--\x1b[2J\x07"], "No such option '--\\x1b[2J\\x07'"),
@@ -114,7 +114,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         ),
         (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
         (["config", "show", "config"], "cannot read config: Is a directory"),
-        (["config", "show", "nope"], "No such file or directory; there are h200, laptop, "),
+        (["config", "show", "nope"], "no config 'nope'; there are h200, laptop, "),
         (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
         (["figure", "comparison_gird"], "'comparison_gird'; did you mean 'comparison_grid'?"),
@@ -143,7 +143,7 @@ def test_an_invalid_command_is_one_line_with_a_suggestion(arguments, message) ->
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("command", ["run -", "complete -", "repl --no-model"])
+@pytest.mark.parametrize("command", ["run -", "complete -"])
 def test_a_closed_standard_input_is_one_line(command) -> None:
     shell = ["sh", "-c", f"{sys.executable} -m cadmus {command} <&-"]
     done = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True)

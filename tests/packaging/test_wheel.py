@@ -28,7 +28,6 @@ COMMANDS = {
         "run 34+7=": "1\ntrue",
         "run --trace 34+7=": "true",
         "run -": "true\nfalse",
-        "repl --no-model": "34+7=.  true",
     },
     "sample": {
         "sample equality -n 2": "=",

@@ -52,18 +52,14 @@ def test_the_official_client_reads_replies_and_streams(official, client):
     ("fields", "message"),
     [
         ({"messages": []}, "messages: the last one must be text of the user"),
-        ({"messages": "34"}, "messages: must be a valid array"),
         ({"messages": [3]}, "messages: must be an object"),
         (
             {"messages": [{"role": "system", "content": "1"}]},
             "messages: the last one must be text of the user",
         ),
-        ({"messages": [{"role": "user", "content": 3}]}, "messages: the last one must be text of the user"),
         ({"messages": [{"role": "user", "content": [3]}]}, "messages: the last one must be text of the user"),
         ({"messages": [{"role": "user", "content": "ä"}]}, "prompt: unknown symbol 'ä'"),
-        ({"tools": [{}]}, "tools: not supported; leave it out"),
         ({"logprobs": 2}, "logprobs: not supported in chats"),
-        ({"temperature": -1}, "temperature: must be greater than or equal to 0, got -1"),
     ],
 )
 def test_bad_requests_are_refused(client, fields, message):

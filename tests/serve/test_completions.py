@@ -2,23 +2,20 @@
 
 import json
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import openai
 import pytest
 import torch
-from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from cadmus import isa
-from cadmus.cli.complete import complete
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.serve import completions
 from cadmus.serve.completions import completion_server
 from tests.checkout import ROOT
-from tests.cli.exports import PREFIXES, TRAINED_LENGTH, small_export
+from tests.cli.exports import PREFIXES, TRAINED_LENGTH
 from tests.model.models import FLOAT_NOISE, unpacked_logits
 from tests.serve.asking import LOCAL, NAME, ask, choices
 
@@ -60,20 +57,6 @@ def test_greedy_completions_match_the_decoder(client, model):
     }
 
 
-def test_the_shipped_model_answers_as_cadmus_complete(shipped):
-    prefix = "62*4+54*4-"
-    (choice,) = choices(shipped, model="laptop", prompt=prefix, logprobs=5)
-    shown = json.loads(CliRunner().invoke(complete, [prefix, "--json"], catch_exceptions=False).output)
-    assert choice["text"] == shown["completion"] == "="
-    assert (choice["finish_reason"], shown["ended"]) == ("stop", True)
-    assert choice["logprobs"]["tokens"] == ["=", "."]
-    for top, step in zip(choice["logprobs"]["top_logprobs"], shown["steps"], strict=True):
-        assert list(top) == [row["instruction"] for row in step]
-        np.testing.assert_allclose(
-            np.exp(list(top.values())), [row["probability"] for row in step], atol=1e-6
-        )
-
-
 def test_example_of_the_documents(shipped):
     text = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
@@ -105,17 +88,6 @@ def test_max_tokens(client, max_tokens):
         # A shorter text is followed by the end, or by the token after a full program.
         used += len(found["text"]) + (len(found["text"]) < max_tokens)
     assert answer["usage"]["completion_tokens"] == used
-
-
-def test_default_of_max_tokens(tmp_path):
-    # A model that never ends and may write long programs.
-    made = Cadmus.load(small_export(tmp_path / "long"))
-    made.max_length = 40
-    with torch.no_grad():
-        made.model.lm_head.weight[isa.END_ID] = 0
-    with TestClient(completion_server(made, NAME), base_url=LOCAL) as test_client:
-        assert len(choices(test_client, prompt="12")[0]["text"]) == 16
-        assert len(choices(test_client, prompt="12", max_tokens=100)[0]["text"]) == 38
 
 
 def test_prompts_are_strings_or_token_ids(client):
@@ -164,20 +136,6 @@ def test_log_probabilities_match_the_forward_pass(client, model, echo):
         assert shown["text_offset"] == [
             min(place, len(choice["text"])) for place in range(len(shown["tokens"]))
         ]
-
-
-@pytest.mark.parametrize("top", [0, 2])
-def test_top_logprobs_include_the_own_token(client, top):
-    (choice,) = choices(client, prompt="941-*55*2+", max_tokens=0, echo=True, logprobs=top)
-    (whole,) = choices(client, prompt="941-*55*2+", max_tokens=0, echo=True, logprobs=65)
-    found = choice["logprobs"]
-    sizes = set()
-    for token, few, all_of_them in zip(
-        found["tokens"][1:], found["top_logprobs"][1:], whole["logprobs"]["top_logprobs"][1:], strict=True
-    ):
-        assert set(few) == {*list(all_of_them)[:top], token}
-        sizes.add(len(few))
-    assert max(sizes) == top + 1
 
 
 @pytest.mark.parametrize("program", ["34+7=.", "34+7=", "1" * TRAINED_LENGTH, "1" * TRAINED_LENGTH + "."])
@@ -268,50 +226,24 @@ def test_the_official_client_gets_the_same_completions(official, client):
     assert caught.value.status_code == 413
 
 
-def test_concurrent_requests_get_their_own_completions(official):
-    def text(prompt):
-        found = official.completions.create(model=NAME, prompt=prompt, max_tokens=100, temperature=1, seed=5)
-        return found.choices[0].text
-
-    alone_each = [text(prompt) for prompt in PREFIXES]
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(text, PREFIXES * 4)) == alone_each * 4
-
-
 @pytest.mark.parametrize(
     ("fields", "param", "message"),
     [
         ({"prompt": None}, "prompt", "prompt: the prefix is empty"),
-        ({"prompt": []}, "prompt", "prompt: the prefix is empty"),
         ({"prompt": [[1], []]}, "prompt", "prompt: the prefix is empty"),
-        ({"prompt": "."}, "prompt", "prompt: the prefix is empty"),
         ({"prompt": "1.2"}, "prompt", "has its end . at position 2"),
-        ({"prompt": "1.."}, "prompt", "has its end . at position 2"),
         ({"prompt": ["1", "2 3"]}, "prompt", "unknown symbol ' ' at position 2"),
         ({"prompt": [1, 65]}, "prompt", "token ids are 0 to 64"),
-        ({"prompt": [[1], [-1]]}, "prompt", "token ids are 0 to 64"),
-        ({"prompt": [10**400]}, "prompt", "token ids are 0 to 64"),
         ({"prompt": [1, "1"]}, "prompt", "prompt: must be text, token ids, or a list of either, got 1"),
-        ({"prompt": [True]}, "prompt", "must be text, token ids, or a list of either, got True"),
-        ({"prompt": 5}, "prompt", "prompt: must be a valid string, got 5"),
         ({"prompt": "1" * 13}, "prompt", "prompt: has 13 instructions, a program at most 12"),
         ({"prompt": ["1"] * 9, "n": 128}, "prompt", "prompts times n are 1,152; at most 1,024"),
         ({"prompt": ["1"] * 1024, "logprobs": 65}, "logprobs", "are 878,592; at most 262,144"),
         ({"max_tokens": -1}, "max_tokens", "must be greater than or equal to 0, got -1"),
-        ({"max_tokens": "4"}, "max_tokens", "max_tokens: must be a valid integer, got '4'"),
         ({"temperature": float("nan")}, "temperature", "temperature: must be a finite number, got nan"),
-        ({"top_p": 0}, "top_p", "greater than 0"),
-        ({"n": 129}, "n", "less than or equal to 128"),
         ({"n": 2, "best_of": 3}, "best_of", "best_of: must equal n, got 3"),
-        ({"logprobs": 66}, "logprobs", "less than or equal to 65"),
-        ({"echo": 1}, "echo", "valid boolean"),
-        ({"stop": ["1", "2", "3", "4", "5"]}, "stop", "at most 4 items"),
         ({"stop": ["1", ""]}, "stop", "at least 1 character"),
-        ({"seed": 2**63}, "seed", "less than 9223372036854775808"),
         ({"model": None}, "model", "model: Field required"),
-        ({"suffix": "1"}, "suffix", "suffix: not supported; leave it out"),
         ({"stream": True}, "stream", "stream: not supported"),
-        ({"logit_bias": {"5": 1}}, "logit_bias", "logit_bias: not supported"),
         ({"max_token": 4}, "max_token", "max_token: not supported; leave it out"),
     ],
 )
@@ -341,17 +273,10 @@ def test_values_without_effect_are_accepted(client):
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"\xff\xfe\x00", b"[" * 200_000, b"[]", b"null", b'{"model": "tiny", "prompt": "\\ud800"}'],
+    [b"", b"\xff\xfe\x00", b"[" * 200_000, b"[]", b'{"model": "tiny", "prompt": "\\ud800"}'],
     ids=lambda body: repr(body[:20]),
 )
 def test_bodies_other_than_json_objects_are_refused(client, body):
     response = client.post("/v1/completions", content=body)
     assert response.status_code == 400
     assert response.json()["error"]["message"].startswith("the body: ")
-
-
-def test_no_response_is_larger_than_a_few_megabytes(client):
-    fields = {"prompt": ["1" * TRAINED_LENGTH] * 305, "logprobs": 65, "echo": True, "max_tokens": 1}
-    response = client.post("/v1/completions", json={"model": NAME, "temperature": 0, **fields})
-    assert response.status_code == 200
-    assert len(response.content) < 8e6

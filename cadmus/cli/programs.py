@@ -1,0 +1,260 @@
+"""``cadmus run``, ``isa``, ``sample`` and ``states``.
+
+``run`` and ``isa`` need no extra; so what ``sample`` and ``states`` need is imported when they are called.
+"""
+
+import difflib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cadmus import isa
+from cadmus.cli.options import (
+    CONFIG,
+    PATH,
+    check_results_path,
+    echo_table,
+    heading,
+    input_programs,
+    json_option,
+    program_command,
+)
+from cadmus.errors import InputError
+from cadmus.vm import reference
+from cadmus.vm.reference import Result, show
+
+if TYPE_CHECKING:
+    from cadmus.programs import Samples
+
+MOST = 8_000_000
+"""Programs of the largest shard; more are a dataset."""
+
+
+@program_command()
+@click.argument("program")
+@click.option("--trace", is_flag=True, help="Show the stack after each top-level instruction.")
+@click.option("--calls", is_flag=True, help="Like --trace, with the instructions inside calls.")
+@json_option
+def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
+    """Execute PROGRAM and print its outputs and whether it is true.
+
+    The first line has the outputs, the top of the stack last: 7, 7:3 (with the decoration 3), [1 2:1 3] and
+    NAN. The second line is true or false. Spaces in PROGRAM are ignored.
+
+    If PROGRAM is -, each line of standard input is a program. Each prints one line as soon as it has run:
+    true or false, or an object with --json.
+
+    An object has the keys program, outputs and true. An output is null for NAN, a number, {"value": v,
+    "decoration": d} if decorated, or a list of these for a sequence.
+
+    \b
+    Examples:
+      cadmus run '34+7='
+      cadmus run '3 4 + 7 ='
+      cadmus run --trace '\\E*;4Im'
+      cadmus run --calls '4f\\1-ER;'
+      cadmus run --json 'u1b2b'
+      printf '34+7=\\n34+8=\\n' | cadmus run --json -
+
+    A program may begin with -; put -- before it if it looks like an option:
+    cadmus run '-12+', cadmus run -- --json
+    """
+    traced = trace or calls
+    if traced and (as_json or program == "-"):
+        option = "--trace" if trace else "--calls"
+        raise InputError(f"{option} shows one program as text; drop --json and give a program instead of -")
+    if program == "-":
+        for (line,) in input_programs(isa.check_program, 1):
+            result = reference.run(line)
+            click.echo(json.dumps(as_object(line, result)) if as_json else verdict(result))
+        return
+    program = isa.without_spaces(program)
+    result = reference.run(program)
+    if as_json:
+        click.echo(json.dumps(as_object(program, result)))
+        return
+    if traced:
+        click.echo(heading("instruction  stack"))
+        for step in reference.trace(program, calls=calls):
+            # Instructions inside a call come before the calling one, indented.
+            click.echo(f"{'  ' * step.depth}{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
+    else:
+        click.echo(" ".join(map(show, result.outputs)))
+    click.echo(verdict(result))
+
+
+def verdict(result: Result) -> str:
+    """Return ``true`` in green or ``false`` in red."""
+    return click.style("true", fg="green") if result.true else click.style("false", fg="red")
+
+
+def as_object(program: str, result: Result) -> dict[str, Any]:
+    """Return the JSON object of a program, with the keys ``program``, ``outputs`` and ``true``."""
+    outputs = [reference.plain(value) for value in result.outputs]
+    return {"program": program, "outputs": outputs, "true": result.true}
+
+
+@program_command("isa")
+@click.argument("instruction", required=False)
+@click.option(
+    "--json", "form", flag_value="json", help="Print a JSON object, that of the table with limits and digest."
+)
+@click.option("--markdown", "form", flag_value="markdown", help="Print the manual, docs/isa.md.")
+def isa_command(instruction: str | None, form: str | None) -> None:
+    """Print the table of the 65 instructions, or explain one.
+
+    The columns of the table are the symbol, the effect on the stack, the meaning and the alternate symbol.
+    INSTRUCTION is a symbol or a name.
+
+    \b
+    Examples:
+      cadmus isa
+      cadmus isa '='
+      cadmus isa map --json
+      cadmus isa --markdown > docs/isa.md
+    """
+    if instruction is not None:
+        _explain(instruction, form)
+    elif form == "markdown":
+        from cadmus.pages.manual import manual
+
+        click.echo(manual(), nl=False)
+    elif form == "json":
+        rows = [_as_dict(row) for row in isa.INSTRUCTIONS]
+        table = {"digest": isa.digest(), "limits": isa.LIMITS, "instructions": rows}
+        click.echo(json.dumps(table, indent=2, ensure_ascii=False))
+    else:
+        cells = [(row.symbol, row.effect, row.meaning, row.alternate or "") for row in isa.INSTRUCTIONS]
+        echo_table([("symbol", "effect", "meaning", "alternate"), *cells], numbers=False)
+
+
+def _explain(given: str, form: str | None) -> None:
+    """Print the instruction with a symbol or a name."""
+    row = isa.BY_SYMBOL.get(given) or isa.BY_NAME.get(given)
+    if row is None and given.startswith("--"):
+        raise click.NoSuchOption(
+            given, possibilities=["--json", "--markdown"], ctx=click.get_current_context()
+        )
+    if row is None:
+        close = difflib.get_close_matches(given, isa.BY_NAME, 1)
+        hint = f"did you mean {close[0]!r}?" if close else "`cadmus isa` lists all"
+        raise InputError(f"no instruction {given!r}; {hint}")
+    if form == "markdown":
+        raise InputError("--markdown prints the whole manual; drop it or the instruction")
+    if form == "json":
+        click.echo(json.dumps(_as_dict(row), indent=2, ensure_ascii=False))
+        return
+    from cadmus.pages.manual import EXAMPLES
+
+    for key in ("symbol", "name", "group", "effect", "meaning", "alternate"):
+        if value := getattr(row, key):
+            click.echo(f"{key:<9}  {value}")
+    program = EXAMPLES[row.symbol]
+    outputs = " ".join(map(show, reference.run(program).outputs))
+    click.echo(f"example    {program} leaves {outputs or 'nothing'}")
+
+
+def _as_dict(row: isa.Instruction) -> dict[str, Any]:
+    keys = ("symbol", "name", "group", "effect", "inputs", "outputs", "meaning", "alternate")
+    return {key: getattr(row, key) for key in keys}
+
+
+def _sampling_options(number: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator with the options of :func:`_sampled`; ``number`` is the default of -n."""
+    options = [
+        click.option(
+            "-n",
+            "--programs",
+            "n",
+            default=number,
+            show_default=True,
+            type=click.IntRange(0, MOST),
+            metavar="N",
+            help="Number of programs.",
+        ),
+        click.option(
+            "--seed",
+            default=1,
+            show_default=True,
+            type=click.IntRange(0),
+            metavar="SEED",
+            help="Random seed; decides which programs.",
+        ),
+        click.option(
+            "--split",
+            default="train",
+            show_default=True,
+            metavar="SPLIT",
+            help="train, validation, test, or ood if the config has rules.",
+        ),
+        click.option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name."),
+    ]
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+def _sampled(template: str, n: int, seed: int, split: str, config: Path | None) -> "Samples":
+    from cadmus.config import Dataset, load_config
+    from cadmus.dataset import sampler
+
+    dataset = load_config(config).dataset if config else Dataset()
+    return sampler.sample(dataset, seed, template, split, 0, n)
+
+
+@click.command()
+@click.argument("template")
+@_sampling_options(10)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per program.")
+def sample(template: str, as_json: bool, **options: Any) -> None:
+    """Print true programs of TEMPLATE, one per line.
+
+    A JSON object has the keys template, program, prompt, and x and y, the compared numbers (null if the
+    template compares none).
+
+    \b
+    Examples:
+      cadmus sample less_greater -n 5 --seed 7
+      cadmus sample complete_algorithm -n 3 | cadmus run -
+      cadmus sample equality --json | jq -r .prompt | cadmus complete -
+    """
+    samples = _sampled(template, **options)
+    programs = samples.programs.to_strings()
+    if not as_json:
+        click.echo("".join(f"{program}\n" for program in programs), nl=False)
+        return
+    values = (
+        [None] * len(samples) if column is None else column.tolist() for column in (samples.x, samples.y)
+    )
+    for program, length, x, y in zip(programs, samples.prompt_length.tolist(), *values, strict=True):
+        row = {"template": template, "program": program, "prompt": program[:length], "x": x, "y": y}
+        click.echo(json.dumps(row))
+
+
+@click.command()
+@click.argument("template")
+@click.option("--output", type=PATH, required=True, help="Parquet file to write.")
+@_sampling_options(10_000)
+def states(template: str, output: Path, **options: Any) -> None:
+    """Write programs of TEMPLATE with the stack after every token.
+
+    The programs are those of `cadmus sample`. In the Parquet file, a row has the columns template, program,
+    prompt_length, tokens (token ids) and stacks: for every token the values on the stack, the top last,
+    written as `cadmus run` prints them. They are labels for probes and sparse autoencoders.
+
+    \b
+    Example:
+      cadmus states less_greater --split test -n 2000 --output states.parquet
+    """
+    from cadmus.dataset.states import write_states
+
+    check_results_path(output)
+    samples = _sampled(template, **options)
+    write_states(output, template, samples, {"seed": options["seed"], "split": options["split"]})

@@ -1,0 +1,121 @@
+"""The whole of Cadmus in five calls: programs, their dataset, a model, an experiment, a figure.
+
+Each step reads what the one before has written, and a config decides all of them:
+
+.. code-block:: python
+
+    config = load_config("config/quick.yaml")
+    sample(config, "run/dataset")
+    dataset(config, "run/dataset")
+    train(config, "run/dataset", "run/model")
+    evaluate("completions", "run/model", "run/completions.parquet", "run/dataset")
+    draw("table3_accuracy", ["run/completions.parquet"], "run/figures")
+
+The commands ``cadmus shard``, ``manifest``, ``train``, ``evaluate`` and ``figure`` do the same. The workflow
+starts them in parallel, on one machine or many, and gets the same files. A package that takes long to import
+is imported by the step that needs it: the job of a shard needs no PyTorch.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cadmus.config import Config
+from cadmus.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from cadmus.train.paths import RunPaths
+
+
+def sample(config: Config, directory: Path | str) -> list[Path]:
+    """Sample true programs of every template and split; return their files, the shards of a dataset."""
+    from cadmus.dataset.shards import plan, write_shard
+
+    return [write_shard(config, Path(directory), *shard[:3]) for shard in plan(config)]
+
+
+def dataset(config: Config, directory: Path | str) -> dict[str, Any]:
+    """Execute all programs again, check that the splits are disjoint, and seal all with a manifest."""
+    from cadmus.dataset.manifest import write_manifest
+
+    return write_manifest(config, Path(directory))
+
+
+def train(
+    config: Config,
+    dataset: Path | str,
+    output: Path | str,
+    paths: "RunPaths | None" = None,
+    log: Callable[[str], None] = print,
+) -> None:
+    """Train a model in this process and export it to ``output``; the same call resumes what was interrupted.
+
+    Checkpoints and metrics are at ``paths``, by default in the directory ``training`` next to ``output``.
+    """
+    from cadmus.dataset.reader import stream_split
+    from cadmus.train import loop, ranks
+    from cadmus.train.paths import RunPaths
+
+    training = Path(output).with_name("training")
+    paths = paths or RunPaths(training / "checkpoints", Path(output), training / "metrics.jsonl")
+    digest = check_training(config, Path(dataset), paths)
+    loop.train(config, partial(stream_split, dataset, "train"), digest, paths.partial(), log)
+    # Of several processes, the first.
+    if os.environ.get("RANK", "0") == "0":
+        # An exit code of 1 would make Snakemake delete the files.
+        with ranks.deferred_signals():
+            paths.publish()
+
+
+def check_training(config: Config, dataset: Path, paths: "RunPaths") -> str:
+    """Check before the work starts that all can be read and written; return the dataset's digest."""
+    from cadmus.dataset.manifest import read_manifest
+    from cadmus.model.export import check_export
+    from cadmus.store import check_writable
+
+    manifest = read_manifest(dataset)
+    if manifest["config_digest"] != config.dataset_digest():
+        problem = f"sampled with another seed or section dataset than config {config.name!r} has"
+        raise InputError(f"{dataset}: {problem}; sample it again")
+    check_export(paths.export)
+    check_writable(paths.metrics)
+    if paths.snapshots is not None:
+        check_writable(paths.snapshots, directory=True)
+    return manifest["digest"]
+
+
+def evaluate(
+    experiment: str,
+    model: Path | str,
+    output: Path | str,
+    dataset: Path | str | None = None,
+    config: Config | None = None,
+    device: str = "cpu",
+    settings: Mapping[str, Any] | None = None,
+) -> "pl.DataFrame":
+    """Run an experiment on an exported model, write its results to a Parquet file and return them.
+
+    ``config`` is that of the model by default, and ``settings`` change its section ``evaluate.EXPERIMENT``.
+    """
+    from cadmus import experiments
+    from cadmus.evaluate.results import write_results
+    from cadmus.experiments.experiment import load_subject
+
+    declared = experiments.get(experiment)
+    data = None if dataset is None else Path(dataset)
+    subject = load_subject(declared, Path(model), config, device, data)
+    subject = subject.with_settings(experiment, settings or {})
+    results = declared.run(subject)
+    write_results(results, Path(output), subject.metadata())
+    return results
+
+
+def draw(figure: str, results: Sequence[Path | str], output: Path | str) -> list[Path]:
+    """Draw a figure, table or page from result files alone; return the files written to ``output``."""
+    from cadmus.experiments.drawing import produce
+
+    return produce(figure, [Path(path) for path in results], Path(output))
