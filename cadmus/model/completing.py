@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -124,7 +124,7 @@ def complete_verified(
     Yields:
         The first verified completion, or the greedy one if all fail, and the number of completions tried.
     """
-    drawing = {"samples": samples, "temperature": temperature, "seed": seed}
+    drawing: dict[str, Any] = {"samples": samples, "temperature": temperature, "seed": seed}
     for greedy in complete(model, prefixes, max_length):
         drawn = complete(model, [greedy.prefix], max_length, **drawing, first=first)
         tried = enumerate(chain([greedy], drawn), start=1)

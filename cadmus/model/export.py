@@ -46,7 +46,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             "eos_token_id": isa.END_ID,
             "pad_token_id": isa.END_ID,
             # Room for every completion, its end included. max_length would count the padding as well.
-            "max_new_tokens": _max_length(metadata),
+            "max_new_tokens": max_length(metadata),
         },
         TOKENIZER: _tokenizer(),
         TOKENIZER_CONFIG: {
@@ -134,12 +134,8 @@ def _read_foreign(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_bytes()))
 
 
-def max_length(directory: Path | str) -> int:
-    """Return the maximum number of instructions in a program of the dataset of an export."""
-    return _max_length(read_metadata(directory))
-
-
-def _max_length(metadata: dict[str, Any]) -> int:
+def max_length(metadata: dict[str, Any]) -> int:
+    """Return the maximum number of instructions in a program of a model's dataset."""
     dataset = metadata.get("config", {}).get("dataset", {})
     return dataset.get("max_length") or metadata.get("max_length") or config.Dataset().max_length
 
@@ -157,8 +153,7 @@ def weights_digest(directory: Path | str) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of an export's weights, which identify it in results."""
     path = Path(directory) / WEIGHTS
     store.check_readable(path)
-    with reading(path, _FIX):
-        return store.digest_of(path)[:16]
+    return store.digest_of(path)[:16]
 
 
 def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GPT:
@@ -237,11 +232,7 @@ def transformers_config(sizes: config.Model) -> dict[str, Any]:
         "attention_dropout": 0.0,
         "hidden_dropout": 0.0,
         # transformers before version 5 reads the two keys after this one instead.
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": ROTARY_BASE,
-            "partial_rotary_factor": 1.0,
-        },
+        "rope_parameters": {"rope_type": "default", "rope_theta": ROTARY_BASE, "partial_rotary_factor": 1.0},
         "rotary_emb_base": ROTARY_BASE,
         "rotary_pct": 1.0,
         "tie_word_embeddings": sizes.tied,

@@ -18,7 +18,7 @@ import torch
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.model import named_or_default
-from cadmus.model.export import load_export, max_length
+from cadmus.model.export import load_export, max_length, read_metadata
 from cadmus.model.gpt import GPT, Cache, Edit, last
 from cadmus.model.sampling import Sampler
 from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
@@ -83,7 +83,7 @@ class Cadmus:
     ) -> "Cadmus":
         """Load an export, or what ``save_pretrained`` made of one; by default the shipped model."""
         path = named_or_default(None if directory is None else Path(directory))
-        return cls(load_export(path, device), batch_size, max_length(path))
+        return cls(load_export(path, device), batch_size, max_length(read_metadata(path)))
 
     @torch.inference_mode()
     def next_logits(self, prompts: Batch) -> np.ndarray:
@@ -134,10 +134,8 @@ class Cadmus:
         if (prompts.lengths > limits).any():
             raise ValueError(f"a prompt is longer than max_length {max_length}")
         if not (samples >= 1 and temperature >= 0 and 0 < top_p <= 1):
-            raise ValueError(
-                "samples must be at least 1, temperature at least 0, top_p above 0 and at most 1; "
-                f"got {samples}, {temperature} and {top_p}"
-            )
+            wanted = "samples must be at least 1, temperature at least 0, top_p above 0 and at most 1"
+            raise ValueError(f"{wanted}; got {samples}, {temperature} and {top_p}")
         copies = np.repeat(np.arange(len(prompts)), samples)
         prompts, limits = prompts.take(copies), limits[copies]
         next_token: Choose = choose or greedy
@@ -184,9 +182,8 @@ class Cadmus:
             A slice of the programs, and float32 of shape (layers + 1, programs, tokens, 65), in the order of
             :meth:`hidden_states`.
         """
-        return self._layers(
-            programs, lambda *inputs: map(self.model.logits, self.model.residual_stream(*inputs))
-        )
+        stream = self.model.residual_stream
+        return self._layers(programs, lambda *inputs: map(self.model.logits, stream(*inputs)))
 
     def attention(self, programs: Batch) -> Layers:
         """Yield the attention weights of programs of one length, batch by batch.
@@ -202,8 +199,7 @@ class Cadmus:
         """Return the logits after each prompt with one hidden state patched from a donor.
 
         Args:
-            prompts: n programs of one length.
-            donors: n programs of the same length.
+            prompts, donors: n programs of one length each, the same for both.
             layer: layer after which the state is patched; 0 is the embedding.
             token: position of the state, from 0.
 
@@ -217,8 +213,7 @@ class Cadmus:
         batches = zip(self._batches_of_one_length(prompts), self._batches_of_one_length(donors), strict=True)
         for (part, inputs), (_, donor_inputs) in batches:
             donor = next(islice(self.model.residual_stream(*donor_inputs), layer, None))
-            patch = _patch(layer, token, donor)
-            x = last(self.model.residual_stream(*inputs, edit=patch))
+            x = last(self.model.residual_stream(*inputs, edit=_patch(layer, token, donor)))
             logits[part] = self.model.logits(x[:, -1]).cpu().numpy()
         return logits
 

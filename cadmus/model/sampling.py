@@ -48,7 +48,8 @@ class Sampler:
                 # Two threads may both draw it, and draw the same.
                 stream = generator(self.seed, step)
                 if self.first:
-                    stream.bit_generator.advance(self.first)  # type: ignore[attr-defined] - of PCG64
+                    assert isinstance(stream.bit_generator, np.random.PCG64)
+                    stream.bit_generator.advance(self.first)
                 self._uniform[step] = stream.random(len(self._steps))
             now = steps == step
             drawn[now] = self._uniform[step][rows[now]]

@@ -110,7 +110,10 @@ def _edit_weights(directory, change):
         (lambda d: (d / "config.json").write_text("[1]"), "not readable"),
         (lambda d: (d / "model.safetensors").unlink(), "no such file"),
         (lambda d: (d / "model.safetensors").write_bytes(b""), "not readable"),
-        (lambda d: _edit_weights(d, lambda weight: weight.int()), "has type torch.int32, not a type of floats"),
+        (
+            lambda d: _edit_weights(d, lambda weight: weight.int()),
+            "has type torch.int32, not a type of floats",
+        ),
         (lambda d: _edit_config(d, num_hidden_layers=100, hidden_size=99_840), "missing tensor"),
         (lambda d: _edit_config(d, intermediate_size=47), "has shape"),
         (lambda d: _edit_config(d, num_hidden_layers=2), "unexpected tensor"),
