@@ -137,25 +137,30 @@ def read_parquet(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str,
     return pl.read_parquet(data), {**metadata, HEADER: header}
 
 
-def read_table(path: Path | str, kind: str) -> "pl.DataFrame":
+def read_table(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str, Any]]:
     """Read a sealed table, Parquet or JSON lines, or one of another program: CSV, or lines without a seal.
 
-    Columns of JSON lines that are nested, such as the header, are left out.
+    Returns:
+        The table without nested columns, and its metadata as :func:`read_parquet` returns them; empty if it
+        has no seal.
     """
     import polars as pl
 
     path = Path(path)
     if path.suffix == ".parquet":
-        return read_parquet(path, kind)[0]
+        return read_parquet(path, kind)
     readers: dict[str, Any] = {".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
     if path.suffix not in readers:
         raise InputError(f"{path}: not a table; its suffix must be .parquet or {' or '.join(readers)}")
     data = _read(path)
+    metadata = {}
     if path.suffix == ".jsonl" and _seal_place(data):
         _check_seal(path, kind, data)
+        metadata[HEADER] = json.loads(data.splitlines()[0])[HEADER]
+        _check_header(path, kind, metadata[HEADER])
     with reading(path):
         frame = readers[path.suffix](io.BytesIO(data), infer_schema_length=None)
-    return frame.drop(name for name, type_ in frame.schema.items() if type_.is_nested())
+    return frame.drop(name for name, type_ in frame.schema.items() if type_.is_nested()), metadata
 
 
 def digest_of(path: Path) -> str:

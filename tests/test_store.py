@@ -46,6 +46,7 @@ def write_dataset(directory):
     write_manifest(CONFIG, directory)
 
 
+LOSS = {"step": int, "loss": float}
 RESULTS = pl.DataFrame({"step": range(500), "loss": [1 / (1 + k) for k in range(500)]})
 ARTIFACTS = {
     "manifest": Artifact(None, "manifest.json", read_manifest),
@@ -55,12 +56,12 @@ ARTIFACTS = {
     "results": Artifact(
         lambda d: write_results(RESULTS, d / "loss.parquet", {"split": "test"}),
         "loss.parquet",
-        lambda d: read_results(d / "loss.parquet", ["step", "loss"]),
+        lambda d: read_results(d / "loss.parquet", LOSS),
     ),
     "metrics": Artifact(
         lambda d: store.write_lines(d / "metrics.jsonl", "metrics", RESULTS.to_dicts()),
         "metrics.jsonl",
-        lambda d: read_results(d / "metrics.jsonl", ["step", "loss"]),
+        lambda d: read_results(d / "metrics.jsonl", LOSS),
     ),
     "study": Artifact(
         lambda d: store.write_parquet(d / "study.parquet", "study", RESULTS, {"study": "{}"}),
@@ -147,12 +148,12 @@ def test_an_edited_file_says_how_to_make_it_again(made, tmp_path):
 def test_a_rewritten_table_is_not_sealed(made, tmp_path):
     pl.read_parquet(made / "results/loss.parquet").write_parquet(tmp_path / "loss.parquet")
     with pytest.raises(InputError, match=r"loss\.parquet: not sealed, .* another program.*; evaluate again"):
-        read_results(tmp_path / "loss.parquet", ["step"])
+        read_results(tmp_path / "loss.parquet", LOSS)
 
 
 def test_a_file_of_another_kind_or_instruction_set_is_refused(made, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"study\.parquet: a file of kind study, not results"):
-        read_results(made / "study/study.parquet", ["step"])
+        read_results(made / "study/study.parquet", LOSS)
     monkeypatch.setattr(store.isa, "digest", lambda: "0123")
     with pytest.raises(InputError, match=r"meta\.json: of instruction set .*, this is 0123; train"):
         load_export(made / "export")

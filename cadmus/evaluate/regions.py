@@ -12,8 +12,6 @@ PREDICTIONS = {"less": "<", "equal": "=", "greater": ">"}
 """Columns that count the predicted comparators."""
 LEARNED = ("operators", "linear")
 """Columns that count the programs that baselines solve: fitted to training comparisons of the grid's form."""
-COLUMNS = ("x", "y", "programs", "correct", *PREDICTIONS, *LEARNED, "in_distribution")
-"""Columns of the results of :func:`cadmus.experiments.grid.comparison_grid`."""
 CHANCE = 1 / len(PREDICTIONS)
 """Accuracy of a uniformly random comparator."""
 REGIONS = {

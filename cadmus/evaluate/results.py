@@ -1,6 +1,7 @@
 """Result files: written by experiments, read by figures and tables."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +179,18 @@ def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, s
     store.write_parquet(path, "results", results, metadata)
 
 
-def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
-    """Read results or metrics of a training, or a CSV file of one's own, with at least ``columns``."""
+def read_results(path: Path | str, columns: Mapping[str, type]) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Read results, metrics of a training or a table of one's own: CSV, or JSON lines without a seal.
+
+    Args:
+        path: .parquet, .jsonl or .csv.
+        columns: names and types of the columns that it has at least; those of one's own table are cast.
+
+    Returns:
+        The table, and the metadata of its file; empty for one's own.
+    """
     kind = "metrics" if Path(path).suffix == ".jsonl" else "results"
-    results = store.read_table(path, kind)
+    results, metadata = store.read_table(path, kind)
     missing = [column for column in columns if column not in results.columns]
     if missing:
         raise InputError(
@@ -189,4 +198,16 @@ def read_results(path: Path | str, columns: Collection[str]) -> pl.DataFrame:
         )
     if results.is_empty():
         raise InputError(f"{path}: has no rows")
-    return results
+    if not metadata:
+        results = results.with_columns(_cast(path, results[name], type_) for name, type_ in columns.items())
+    return results, metadata
+
+
+def _cast(path: Path | str, column: pl.Series, type_: type) -> pl.Series:
+    with suppress(pl.exceptions.PolarsError):
+        cast = column.cast(pl.DataType.from_python(type_))
+        # A fraction would be cut off.
+        if type_ is not int or column.is_null().all() or (cast == column).all():
+            return cast
+    wanted = {int: "whole numbers", float: "numbers", bool: "true and false", str: "text"}[type_]
+    raise InputError(f"{path}: column {column.name!r} holds {column.dtype}, not {wanted}")

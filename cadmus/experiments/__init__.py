@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from cadmus.config.evaluation import EXPERIMENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cadmus.experiments.experiment import Experiment, Figure
 
 NAMES = EXPERIMENTS
@@ -24,6 +26,15 @@ FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md", ".tex"),
 def get(name: str) -> "Experiment":
     """Return the declaration of the experiment called ``name``."""
     return importlib.import_module(f"cadmus.experiments.{name}").EXPERIMENT
+
+
+def columns(source: str) -> "Mapping[str, type]":
+    """Return names and types of the columns of an experiment, of ``metrics`` or of ``llm``."""
+    if source == "metrics":
+        return importlib.import_module("cadmus.train.metrics").COLUMNS
+    if source == "llm":
+        return importlib.import_module("cadmus.llm.outcomes").COLUMNS
+    return get(source).columns
 
 
 @functools.cache

@@ -1,11 +1,13 @@
 """Figures, tables and pages as files."""
 
 import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from cadmus.errors import InputError, naming, suggest
 from cadmus.evaluate.results import read_results
-from cadmus.experiments import FORMATS, figures
+from cadmus.experiments import FORMATS, columns, figures
 from cadmus.store import replacing_together
 
 
@@ -14,7 +16,7 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
 
     Args:
         name: see :func:`cadmus.experiments.figures`.
-        results: its result files, in the order of the module's ``COLUMNS``.
+        results: a file of each of its sources; that of ``llm`` may be left out.
         output: a directory, or the path of one of the files; the other formats go beside it.
 
     Returns:
@@ -23,39 +25,54 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
     if name not in figures():
         raise InputError(f"no figure, table or page {name!r}; {suggest(name, figures())}")
     figure = figures()[name]
-    module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
-    most = len(module.COLUMNS)
+    most = len(figure.sources)
     least = most - ("llm" in figure.sources)
     if not least <= len(results) <= most:
-        wanted = "; ".join(", ".join(columns) for columns in module.COLUMNS) or "none"
+        names = f" ({', '.join(figure.sources)})" if most else ""
         count = f"{least}" if least == most else f"{least} or {most}"
-        raise InputError(
-            f"{name}: drawn from {count} result files, got {len(results)}; their columns: {wanted}"
-        )
-    frames = [read_results(path, columns) for path, columns in zip(results, module.COLUMNS, strict=False)]
+        raise InputError(f"{name}: drawn from {count} result files{names}, got {len(results)}")
     formats = FORMATS[figure.kind]
     if output.suffix in {suffix for of_kind in FORMATS.values() for suffix in of_kind} - set(formats):
         raise InputError(f"{output}: {name} is written as {', '.join(formats)}")
     stem = output.with_suffix("") if output.suffix in formats else output / name
     paths = [stem.with_name(stem.name + suffix) for suffix in formats]
+    read = [read_results(path, columns(of)) for path, of in zip(results, figure.sources, strict=False)]
+    frames = [frame for frame, _ in read]
+    own = [path for path, (_, metadata) in zip(results, read, strict=True) if not metadata]
+    module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
     with replacing_together() as replaced:
         temporary = [replaced(path) for path in paths]
         if figure.kind == "figure":
             from cadmus.figures import style
 
-            with naming(", ".join(map(str, results))):
+            with _drawing(results, own):
                 drawn, data = style.styled(module.draw)(*frames), module.data(*frames)
-            style.save(drawn, temporary[:2])
+                style.save(drawn, temporary[:2])
             data.write_csv(temporary[2])
         elif figure.kind == "table":
             from cadmus.figures import tables
 
-            with naming(", ".join(map(str, results))):
+            with _drawing(results, own):
                 table = module.table(*frames)
                 data = module.data(*frames) if hasattr(module, "data") else table
             tables.save(table, data, temporary)
         else:
-            with naming(", ".join(map(str, results))):
+            with _drawing(results, own):
                 page = module.page(*frames)
             temporary[0].write_text(page, encoding="utf-8")
     return paths
+
+
+@contextmanager
+def _drawing(results: Sequence[Path], own: Sequence[Path]) -> Iterator[None]:
+    """Name the files in an error of the user; with tables of one's own, any error is one."""
+    try:
+        with naming(", ".join(map(str, results))):
+            yield
+    except InputError:
+        raise
+    except Exception as error:
+        if not own:
+            raise
+        reason = next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
+        raise InputError(f"{', '.join(map(str, own))}: cannot be drawn ({reason})") from None

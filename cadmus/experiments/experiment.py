@@ -26,9 +26,8 @@ class Figure(NamedTuple):
         kind: decides the formats that are written.
         sources: results it is drawn from besides those of the experiment that declares it: ``metrics`` of the
             training, or ``llm``, which exist only when the config names models.
-        module: defines ``COLUMNS``, one tuple of column names per source, and ``draw`` and ``data``
-            (figures), ``table`` and, for numbers, ``data`` (tables), or ``page``; by default
-            ``cadmus.figures.NAME``.
+        module: defines functions of the results, one argument per source: ``draw`` and ``data`` (figures),
+            ``table`` and, for numbers, ``data`` (tables), or ``page``; by default ``cadmus.figures.NAME``.
     """
 
     name: str
@@ -80,7 +79,7 @@ class Experiment:
         results = self.measure(subject)
         if results.columns != list(self.columns):
             raise Defect(f"the results have the columns {results.columns}, declared are {list(self.columns)}")
-        return results.cast({name: pl.DataType.from_python(kind) for name, kind in self.columns.items()})
+        return results.cast(pl.Schema(self.columns))
 
 
 @dataclass(frozen=True)

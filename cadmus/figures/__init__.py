@@ -1,6 +1,6 @@
 """Figures, tables and pages, one module each, drawn from result files alone.
 
-``COLUMNS`` of a module lists the columns of each result file. A figure has ``data``, which returns the
-plotted rows, and ``draw``, which returns a Matplotlib figure; a table has ``table``, which returns its rows;
-a page has ``page``, which returns its HTML. :func:`cadmus.experiments.figures` lists them with captions.
+A figure has ``data``, which returns the plotted rows, and ``draw``, which returns a Matplotlib figure; a
+table has ``table``, which returns its rows; a page has ``page``, which returns its HTML.
+:func:`cadmus.experiments.figures` lists them with captions.
 """

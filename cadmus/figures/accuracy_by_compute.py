@@ -6,8 +6,6 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from cadmus.figures import panels
 
-COLUMNS = (("flops", "question", "policy", "metric", "programs", "correct", "accuracy", "low", "high"),)
-
 
 def data(curve: pl.DataFrame) -> pl.DataFrame:
     """Return the plotted accuracies, sorted by question, policy and compute."""

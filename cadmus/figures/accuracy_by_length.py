@@ -4,10 +4,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cadmus.evaluate.breakdowns import by_length
-from cadmus.evaluate.results import METRICS
 from cadmus.figures import panels
-
-COLUMNS = (("policy", "question", "asked", "program", *METRICS),)
 
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:

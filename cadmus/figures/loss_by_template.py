@@ -6,8 +6,6 @@ from cadmus.evaluate.intervals import loss_as_text
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.results import loss_by
 
-COLUMNS = (("template", "tokens", "loss"),)
-
 
 def data(losses: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of :func:`cadmus.evaluate.results.loss_by`, the last one over all templates."""

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import polars as pl
 
-COLUMNS = ()
 SOURCE = Path(__file__).with_name("related_work.csv")
 
 _HEADS = {

@@ -6,7 +6,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from cadmus.figures import style
 
-COLUMNS = (("step", "loss", "completion_loss"),)
 LOSSES = {"loss": ("all tokens", style.BLUE), "completion_loss": ("completions", style.GREEN)}
 
 WINDOW = 0.01

@@ -20,8 +20,21 @@ GIVEN = ("correct", "wrong", "unparsed", "truncated", "refused")
 """Outcomes of programs that the model saw."""
 OUTCOMES = (*GIVEN, "malformed", "rejected", "unanswered")
 """All outcomes."""
-COLUMNS = ("model", "symbols", "max_output_tokens", "in_grid", "x", "y", "outcome", "output_tokens", "usd")
-"""Columns of :func:`cadmus.llm.score.score` that the figures need."""
+COLUMNS = {
+    "model": str,
+    "symbols": str,
+    "max_output_tokens": int,
+    "in_grid": bool,
+    "x": int,
+    "y": int,
+    "program": str,
+    "completion": str,
+    "outcome": str,
+    "input_tokens": int,
+    "output_tokens": int,
+    "usd": float,
+}
+"""Names and types of the columns of :func:`cadmus.llm.score.score`."""
 _PROGRAMS = pl.col("outcome").is_in(GIVEN).sum().cast(pl.Int64).alias("programs")
 
 

@@ -8,6 +8,7 @@ from cadmus.evaluate.comparisons import HALF
 from cadmus.llm.comparison import Comparison
 from cadmus.llm.costs import spent_usd
 from cadmus.llm.models import LanguageModel
+from cadmus.llm.outcomes import COLUMNS
 from cadmus.llm.prompt import read_answer
 from cadmus.llm.replies import Replies
 from cadmus.llm.requests import Request
@@ -47,7 +48,7 @@ def score(comparison: Comparison) -> pl.DataFrame:
     true = np.zeros(len(graded), np.bool_)
     true[compared] = verdicts(Programs.from_strings(completed))
     outcome = pl.when(pl.Series(true)).then(pl.lit("correct")).otherwise("outcome")
-    return graded.with_columns(outcome.alias("outcome")).drop("comparator")
+    return graded.with_columns(outcome.alias("outcome")).select(*COLUMNS).cast(pl.Schema(COLUMNS))
 
 
 def _grade(

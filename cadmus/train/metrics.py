@@ -32,6 +32,15 @@ from cadmus.errors import InputError, RankLocalError, reading
 LOG_SECONDS = 10.0
 """Time between two lines of progress."""
 TOTALS = ("tokens", "programs", "flops", "seconds")
+COLUMNS = {
+    "step": int,
+    "loss": float,
+    "completion_loss": float,
+    "programs": int,
+    "flops": float,
+    "seconds": float,
+}
+"""Names and types of the metrics that others read."""
 START: dict[str, Any] = {"loss": None, "completion_loss": None, **dict.fromkeys(TOTALS, 0)}
 """The progress, which checkpoints and exports hold as well: the last losses, and totals since the start."""
 

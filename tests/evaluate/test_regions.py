@@ -1,15 +1,14 @@
 """Regions of the comparison grid, on grids with known counts."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import polars as pl
 import pytest
 
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import wilson
-from cadmus.evaluate.regions import COLUMNS, LEARNED, PREDICTIONS, REGIONS, by_distance, predicted, summary
-from cadmus.evaluate.results import read_results, write_results
+from cadmus.evaluate.regions import LEARNED, PREDICTIONS, REGIONS, by_distance, predicted, summary
+from cadmus.experiments import columns
 
 
 def true(x: int, y: int) -> str:
@@ -43,7 +42,7 @@ def grid_of(
         for x in values
         for y in values
     ]
-    return pl.DataFrame(rows, list(COLUMNS), orient="row")
+    return pl.DataFrame(rows, list(columns("grid")), orient="row")
 
 
 def test_a_constant_is_one_answer_for_the_whole_grid() -> None:
@@ -164,13 +163,3 @@ def test_the_most_frequent_prediction() -> None:
         grid[:1].with_columns(pl.lit(None).alias(name) for name in PREDICTIONS).with_columns(programs=0)
     )
     assert predicted(untested)["predicted"].to_list() == [None]
-
-
-def test_results_without_predictions_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "grid.parquet"
-    write_results(grid_of((-1, 1), (-1, 1)).drop(PREDICTIONS), path, {})
-    with pytest.raises(
-        InputError, match=r"grid\.parquet: no column 'less'; needs x, y, .*; has x, y"
-    ) as error:
-        read_results(path, COLUMNS)
-    assert "\n" not in str(error.value)

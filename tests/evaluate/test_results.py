@@ -7,13 +7,16 @@ import pytest
 from cadmus.errors import InputError
 from cadmus.evaluate.results import METRICS, accuracy_by, gaps_by, read_results, write_results
 
+LOSS = {"step": int, "loss": float}
+
 
 def test_results_keep_their_metadata(tmp_path) -> None:
     path = tmp_path / "deep" / "results.parquet"
     results = pl.DataFrame({"x": [1], "fits": [None]}, schema={"x": pl.Int64, "fits": pl.Int64})
     write_results(results, path, {"commit": "abc"})
-    assert read_results(path, ["x", "fits"]).equals(results)
-    assert pl.read_parquet_metadata(path)["commit"] == "abc"
+    found, metadata = read_results(path, {"x": int, "fits": int})
+    assert found.equals(results)
+    assert metadata["commit"] == "abc"
     assert [file.name for file in path.parent.iterdir()] == ["results.parquet"]
 
 
@@ -24,13 +27,15 @@ def test_results_keep_their_metadata(tmp_path) -> None:
         ("results.jsonl", b'{"step": 1', "not readable"),
         ("results.csv", b"step\n1\n", "no column 'loss'; needs step, loss; has step"),
         ("results.csv", b"step,loss\n", "has no rows"),
+        ("results.csv", b"step,loss\n1,low\n", "column 'loss' holds String, not numbers"),
+        ("results.csv", b"step,loss\n1.5,2\n", "column 'step' holds Float64, not whole numbers"),
     ],
 )
 def test_a_bad_result_file_is_an_error(tmp_path, name: str, content: bytes, message: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError, match=message) as raised:
-        read_results(path, ["step", "loss"])
+        read_results(path, LOSS)
     assert "\n" not in str(raised.value)
 
 
@@ -172,4 +177,12 @@ def test_gaps_of_other_programs_are_refused() -> None:
 def test_nested_columns_that_nobody_asked_for_are_left_out(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "loss": 2.5, "verdict": {"equality": {"solved": 0.5}}}\n')
-    assert read_results(path, ("step", "loss")).columns == ["step", "loss"]
+    found, metadata = read_results(path, LOSS)
+    assert (found.columns, metadata) == (["step", "loss"], {})
+
+
+def test_a_table_of_ones_own_is_cast_to_the_declared_types(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("program,programs,accuracy,solved\n34,2.0,1,true\n12,,,\n")
+    columns = {"program": str, "programs": int, "accuracy": float, "solved": bool}
+    assert read_results(path, columns)[0].rows() == [("34", 2, 1.0, True), ("12", None, None, None)]

@@ -49,7 +49,11 @@ def place(tmp_path):
                 "policy": [policy] * 50,
                 "template": [question.partition("_")[0]] * 50,
                 "question": [question] * 50,
+                "program": ["34+7="] * 50,
+                "prompt_length": [4] * 50,
                 "asked": [f"{k}" for k in range(50)],
+                "completion": ["="] * 50,
+                **dict.fromkeys(("ended", "uses_drop", "seen"), [False] * 50),
                 "training_programs": [800] * 50,
                 "solved": [k < (right if policy == "model" else 10) for k in range(50)],
                 "fits": pl.Series([None] * 50, dtype=pl.Boolean),
@@ -67,7 +71,8 @@ def place(tmp_path):
         "split": "test",
     }
     write_results(completions, tmp_path / "completions.parquet", origin)
-    steps = [{"step": step, "loss": 4 - step / 10, "seconds": step / 4} for step in range(1, 21)]
+    totals = dict.fromkeys(("completion_loss", "programs", "flops", "seconds"), 1)
+    steps = [{"step": step, "loss": 4 - step / 10, **totals} for step in range(1, 21)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     return tmp_path
 

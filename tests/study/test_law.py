@@ -96,7 +96,7 @@ def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
         (tmp_path / run.dataset / "dataset").mkdir(parents=True, exist_ok=True)
         (tmp_path / run.dataset / "dataset/manifest.json").write_text("{}")
         (tmp_path / run.training / "training").mkdir(parents=True)
-        step = {"loss": 1 + 1 / run.config.model.width, "completion_loss": 1.0, "programs": 80}
+        step = {"step": 1, "loss": 1 + 1 / run.config.model.width, "completion_loss": 1.0, "programs": 80}
         (tmp_path / run.training / "training/metrics.jsonl").write_text(
             json.dumps({**step, "flops": 1e9 * run.config.model.width, "seconds": 1.0}) + "\n"
         )
