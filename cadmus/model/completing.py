@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,13 +30,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Completion:
-    """A completion of a prefix.
-
-    Attributes:
-        prefix: the given instructions.
-        text: the instructions that the model added, without the end.
-        ended: True if the model wrote the end, False if the program was cut off.
-    """
+    """A completion ``text`` of a prefix, without the end; ``ended`` is False if the program was cut off."""
 
     prefix: str
     text: str
@@ -65,11 +59,10 @@ class Completion:
 
 
 def verified(programs: Programs, completions: Programs, ended: np.ndarray) -> np.ndarray:
-    """Tell which completions are verified: bool, shape (n,).
+    """Tell which of n whole programs, with their completions, are verified: bool, shape (n,).
 
     Args:
-        programs: n whole programs.
-        completions: what completed them, without the end.
+        programs, completions: without the end.
         ended: bool, shape (n,), whether the completion ended by itself.
     """
     # Numba takes half a second to import, and most commands do not verify.
@@ -98,7 +91,7 @@ def complete(
 
     Args:
         model: the model.
-        prefixes: each of 1 to ``max_length`` instructions, without the end.
+        prefixes: of 1 to ``max_length`` instructions, without the end.
         max_length: maximum number of instructions in the whole program.
         samples: completions per prefix, without limit.
         temperature: divisor of the logits; 0 takes the most likely instructions.
@@ -131,16 +124,9 @@ def complete_verified(
     Yields:
         The first verified completion, or the greedy one if all fail, and the number of completions tried.
     """
+    drawing: dict[str, Any] = {"samples": samples, "temperature": temperature, "seed": seed}
     for greedy in complete(model, prefixes, max_length):
-        drawn = complete(
-            model,
-            [greedy.prefix],
-            max_length,
-            samples=samples,
-            temperature=temperature,
-            seed=seed,
-            first=first,
-        )
+        drawn = complete(model, [greedy.prefix], max_length, **drawing, first=first)
         tried = enumerate(chain([greedy], drawn), start=1)
         yield next(((each, tries) for tries, each in tried if each.verified), (greedy, 1 + samples))
         first += samples

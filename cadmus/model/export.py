@@ -14,47 +14,30 @@ from typing import Any
 
 import torch
 from pydantic import ValidationError
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.overrides import TorchFunctionMode
 
 from cadmus import config, isa, store
 from cadmus.errors import InputError, near_path, reading
-from cadmus.model import (
-    CARD,
-    CONFIG,
-    GENERATION_CONFIG,
-    METADATA,
-    TOKENIZER,
-    TOKENIZER_CONFIG,
-    WEIGHTS,
-)
+from cadmus.model import CARD, CONFIG, GENERATION_CONFIG, METADATA, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, LAYER_NORM_EPSILON, ROTARY_BASE
 
-_VOCABULARY_WEIGHTS = ("gpt_neox.embed_in.weight", "lm_head.weight")
 MAX_POSITIONS = 256
 """For ``transformers``; rotary positions have no limit."""
-FLOATS = ("F32", "BF16", "F16")
-"""Types of weights that can be loaded, as safetensors calls them; exports are fp32."""
 
 _FIX = "save the model again"
 
 
 def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata: dict[str, Any]) -> None:
-    """Export a model; an earlier export in ``directory`` is replaced, without its card.
+    """Export a model in fp32; an earlier export in ``directory`` is replaced, without its card.
 
-    Args:
-        model: in any precision; saved in fp32.
-        sizes: sizes of the model.
-        directory: created if missing; ``meta.json`` seals the weights.
-        metadata: more entries for ``meta.json``, such as the data digest and the steps.
+    ``meta.json`` seals the weights; ``metadata`` are more entries for it, such as the config.
     """
     # A link to an export stays.
     directory = Path(os.path.realpath(directory))
     check_export(directory)
     weights = {
-        name: tensor.detach().float().cpu().contiguous()
-        for name, tensor in _named_weights(model, sizes).items()
+        name: weight.detach().float().cpu().contiguous() for name, weight in _named_weights(model).items()
     }
     files = {
         CONFIG: transformers_config(sizes),
@@ -63,7 +46,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
             "eos_token_id": isa.END_ID,
             "pad_token_id": isa.END_ID,
             # Room for every completion, its end included. max_length would count the padding as well.
-            "max_new_tokens": _max_length(metadata),
+            "max_new_tokens": max_length(metadata),
         },
         TOKENIZER: _tokenizer(),
         TOKENIZER_CONFIG: {
@@ -80,7 +63,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
     described = {
         "limits": isa.LIMITS,
         "model": sizes.model_dump(),
-        "parameters": sum(tensor.numel() for tensor in weights.values()),
+        "parameters": sum(weight.numel() for weight in weights.values()),
         **metadata,
     }
     if (directory / METADATA).exists():
@@ -108,22 +91,16 @@ def check_export(directory: Path | str) -> None:
 
 
 def read_metadata(directory: Path | str) -> dict[str, Any]:
-    """Read ``meta.json`` of an export, or derive its main entries for a model saved by ``transformers``.
-
-    Returns:
-        The entries of ``meta.json``; without it ``model`` and ``max_length``, which is ``max_new_tokens`` of
-        ``generation_config.json``.
-    """
+    """Read ``meta.json``; for a model saved by ``transformers``, derive its ``model`` and ``max_length``."""
     path = Path(directory) / METADATA
     if path.exists():
         return store.read_json(path, "model")
     if not path.with_name(CONFIG).exists():
         raise InputError(f"{directory} is not a model export: {path}: no such file{near_path(path)}")
-    return _derived_metadata(path.with_name(CONFIG))
+    return _derived_metadata(path.with_name(CONFIG), path.with_name(GENERATION_CONFIG))
 
 
-def _derived_metadata(path: Path) -> dict[str, Any]:
-    """Return the entries of ``meta.json`` that ``config.json`` at ``path`` and its neighbors contain."""
+def _derived_metadata(path: Path, generation: Path) -> dict[str, Any]:
     found = _read_foreign(path)
     if found.get("isa_digest") != isa.digest():
         raise InputError(
@@ -134,7 +111,7 @@ def _derived_metadata(path: Path) -> dict[str, Any]:
         sizes = config.Model.model_validate({name: found.get(key) for name, key in _KEYS_OF_SIZES.items()})
     except ValidationError:
         keys = ", ".join(_KEYS_OF_SIZES.values())
-        raise InputError(f"{path}: {keys}: not the sizes of a Cadmus model; save it again") from None
+        raise InputError(f"{path}: {keys}: not the sizes of a Cadmus model; {_FIX}") from None
     for key, value in transformers_config(sizes).items():
         # Versions of transformers differ in which of the keys of rotary positions they write.
         if key in _ARCHITECTURE and found.get(key, value if key in _ROTARY else None) != value:
@@ -142,17 +119,12 @@ def _derived_metadata(path: Path) -> dict[str, Any]:
                 f"{path}: {key}: must be {json.dumps(value)}, got {json.dumps(found.get(key))}; "
                 "Cadmus runs only models of its own architecture"
             )
-    metadata: dict[str, Any] = {"model": sizes.model_dump()}
-    generation = path.with_name(GENERATION_CONFIG)
-    if generation.exists():
-        longest = _read_foreign(generation).get("max_new_tokens")
-        if longest is not None:
-            if not (isinstance(longest, int) and 1 <= longest <= config.LONGEST_PROGRAM):
-                raise InputError(
-                    f"{generation}: max_new_tokens: must be 1 to {config.LONGEST_PROGRAM}, got {longest}"
-                )
-            metadata["max_length"] = longest
-    return metadata
+    longest = _read_foreign(generation).get("max_new_tokens") if generation.exists() else None
+    if longest is not None and not (isinstance(longest, int) and 1 <= longest <= config.LONGEST_PROGRAM):
+        raise InputError(
+            f"{generation}: max_new_tokens: must be 1 to {config.LONGEST_PROGRAM}, got {longest}"
+        )
+    return {"model": sizes.model_dump(), "max_length": longest}
 
 
 def _read_foreign(path: Path) -> dict[str, Any]:
@@ -162,12 +134,8 @@ def _read_foreign(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_bytes()))
 
 
-def max_length(directory: Path | str) -> int:
-    """Return the maximum number of instructions in a program of the dataset of an export."""
-    return _max_length(read_metadata(directory))
-
-
-def _max_length(metadata: dict[str, Any]) -> int:
+def max_length(metadata: dict[str, Any]) -> int:
+    """Return the maximum number of instructions in a program of a model's dataset."""
     dataset = metadata.get("config", {}).get("dataset", {})
     return dataset.get("max_length") or metadata.get("max_length") or config.Dataset().max_length
 
@@ -185,73 +153,64 @@ def weights_digest(directory: Path | str) -> str:
     """Return 16 hexadecimal digits of the SHA-256 of an export's weights, which identify it in results."""
     path = Path(directory) / WEIGHTS
     store.check_readable(path)
-    with reading(path, _FIX):
-        return store.digest_of(path)[:16]
+    return store.digest_of(path)[:16]
 
 
 def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GPT:
     """Load the model of an export for inference in fp32."""
     metadata = read_metadata(directory)
-    sizes = config.Model(**metadata["model"])
     path = Path(directory) / WEIGHTS
     if store.HEADER in metadata:
         store.check_digest(path, metadata[store.HEADER]["files"][WEIGHTS], "model")
-    else:
-        _check_weights(path, sizes)
-    with _NoInitialValues():
-        model = GPT(sizes)
-    weights = load_file(path)
-    with torch.no_grad():
-        for name, tensor in _named_weights(model, sizes).items():
-            tensor.copy_(weights[name][: len(tensor)])
+    store.check_readable(path)
+    with reading(path, _FIX):
+        found = load_file(path)
+    # Without memory, as sizes that the weights do not have could take all of it.
+    with torch.device("meta"), _NoInitialValues():
+        model = GPT(config.Model(**metadata["model"]))
+    expected = _named_weights(model)
+    for name in sorted(expected.keys() ^ found.keys()):
+        problem = "missing" if name in expected else "unexpected"
+        raise InputError(f"{path}: {name}: {problem} tensor; {_FIX}")
+    weights = {
+        name.removeprefix("gpt_neox."): _fitting(path, name, found[name], like.shape)
+        for name, like in expected.items()
+    }
+    model.load_state_dict(weights, strict=False, assign=True)
+    if model.sizes.tied:
+        model.lm_head.weight = model.embed_in.weight
     return model.to(device).eval().requires_grad_(False)
+
+
+def _fitting(path: Path, name: str, weight: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """Return a weight in fp32, in memory of its own; InputError for one of another shape or of integers."""
+    if not weight.is_floating_point():
+        raise InputError(f"{path}: {name}: has type {weight.dtype}, not a type of floats; {_FIX}")
+    # A fine-tuned model may have a row for a padding token after those of the instructions.
+    rows = shape[0] if name in ("gpt_neox.embed_in.weight", "lm_head.weight") else len(weight)
+    if weight[:rows].shape != shape:
+        raise InputError(
+            f"{path}: {name}: has shape {tuple(weight.shape)}, but {CONFIG} needs {tuple(shape)}"
+        )
+    return weight[:rows].to(torch.float32, copy=True)
 
 
 class _NoInitialValues(TorchFunctionMode):
     """Weights are made without initial values: those on the meta device import torch._dynamo, for 2 s."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        return (
-            kwargs["tensor"] if getattr(func, "__module__", "") == "torch.nn.init" else func(*args, **kwargs)
-        )
+        initializes = getattr(func, "__module__", "") == "torch.nn.init"
+        return kwargs["tensor"] if initializes else func(*args, **kwargs)
 
 
-def _check_weights(path: Path, sizes: config.Model) -> None:
-    """Check the names, types and shapes of weights that another program saved, by their header."""
-    # Without memory, as sizes that the weights do not have could take all of it.
-    with torch.device("meta"), _NoInitialValues():
-        named = _named_weights(GPT(sizes), sizes)
-    expected = {name: tuple(tensor.shape) for name, tensor in named.items()}
-    store.check_readable(path)
-    with reading(path, _FIX), safe_open(path, "pt") as file:
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        found = {name: (part.get_dtype(), tuple(part.get_shape())) for name, part in slices.items()}
-    for name in sorted(expected.keys() ^ found.keys()):
-        problem = "missing" if name in expected else "unexpected"
-        raise InputError(f"{path}: {name}: {problem} tensor; {_FIX}")
-    for name, (kind, shape) in found.items():
-        if kind not in FLOATS:
-            raise InputError(f"{path}: {name}: has type {kind}, not one of {', '.join(FLOATS)}; {_FIX}")
-        # A fine-tuned model may have a row for a padding token after those of the instructions.
-        padded = name in _VOCABULARY_WEIGHTS and shape[1:] == expected[name][1:] and shape > expected[name]
-        if shape != expected[name] and not padded:
-            raise InputError(f"{path}: {name}: has shape {shape}, but {CONFIG} needs {expected[name]}")
-
-
-def _named_weights(model: GPT, sizes: config.Model) -> dict[str, torch.Tensor]:
+def _named_weights(model: GPT) -> dict[str, torch.Tensor]:
     """Return the weights of a model by their names in the file; of a tied matrix, one."""
     return {
-        _transformers_name(name): tensor
-        for name, tensor in model.state_dict().items()
-        if not (sizes.tied and name == "lm_head.weight")
+        name if name.startswith("lm_head.") else f"gpt_neox.{name}": weight
+        for name, weight in model.state_dict().items()
+        if not (model.sizes.tied and name == "lm_head.weight")
     }
-
-
-def _transformers_name(name: str) -> str:
-    return name if name.startswith("lm_head.") else f"gpt_neox.{name}"
 
 
 def transformers_config(sizes: config.Model) -> dict[str, Any]:
@@ -273,11 +232,7 @@ def transformers_config(sizes: config.Model) -> dict[str, Any]:
         "attention_dropout": 0.0,
         "hidden_dropout": 0.0,
         # transformers before version 5 reads the two keys after this one instead.
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": ROTARY_BASE,
-            "partial_rotary_factor": 1.0,
-        },
+        "rope_parameters": {"rope_type": "default", "rope_theta": ROTARY_BASE, "partial_rotary_factor": 1.0},
         "rotary_emb_base": ROTARY_BASE,
         "rotary_pct": 1.0,
         "tie_word_embeddings": sizes.tied,

@@ -13,13 +13,9 @@ def parameter_count(sizes: Model) -> int:
     """Return the number of parameters of :class:`cadmus.model.gpt.GPT`."""
     width, mlp = sizes.width, sizes.mlp
     biases = 3 * width + width + mlp + width
-    layer_norms = 2 * 2 * width
-    final_layer_norm = 2 * width
-    return (
-        embedding_count(sizes)
-        + sizes.layers * (block_matrices(sizes) + biases + layer_norms)
-        + final_layer_norm
-    )
+    layer_norm = 2 * width
+    block = block_matrices(sizes) + biases + 2 * layer_norm
+    return embedding_count(sizes) + sizes.layers * block + layer_norm
 
 
 def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int = 0) -> float:
@@ -31,7 +27,7 @@ def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int
     padding and optimizer are not counted.
 
     Args:
-        sizes: sizes of the model.
+        sizes: of the model.
         tokens: tokens trained on, end tokens included.
         pairs: pairs of a token and one that it attends to.
         state_classes: outputs of the layer for state supervision, 0 without it.

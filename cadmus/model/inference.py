@@ -1,12 +1,16 @@
-"""Batched inference: next-token logits, completions, hidden states, attention, activation patching."""
+"""Batched inference: next-token logits, completions, hidden states, attention, activation patching.
+
+Programs are sorted by length, so that little of a batch is padding. Completions have a key-value cache; rows
+that have ended leave it when they are half of the batch. On a CPU each thread computes whole batches.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +18,7 @@ import torch
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.model import named_or_default
-from cadmus.model.export import load_export, max_length
+from cadmus.model.export import load_export, max_length, read_metadata
 from cadmus.model.gpt import GPT, Cache, Edit, last
 from cadmus.model.sampling import Sampler
 from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
@@ -34,6 +38,8 @@ Batch = Programs | Iterable[str]
 Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 """Maps next-token logits, shape (n, 65), and the indices of their prompts, int64 of shape (n,), to the next
 token ids, int64 of shape (n,)."""
+Layers = Iterator[tuple[slice, np.ndarray]]
+"""Values of every layer, batch by batch."""
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Tokens, positions and visible tokens, as :meth:`cadmus.model.gpt.GPT.residual_stream` takes them."""
 
@@ -43,12 +49,6 @@ def greedy(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
     return logits.argmax(-1).cpu().numpy()
 
 
-class _Completions(NamedTuple):
-    symbols: np.ndarray
-    lengths: np.ndarray
-    ended: np.ndarray
-
-
 class Cadmus:
     """A trained model for inference.
 
@@ -56,8 +56,7 @@ class Cadmus:
     ValueError for an empty program, a string that is no program, and lengths that differ where they may not.
 
     Attributes:
-        model: the network.
-        sizes: its sizes.
+        model, sizes: the network and its sizes.
         batch_size: maximum number of programs in a batch; results do not depend on it.
         max_length: maximum number of instructions in a program of its dataset.
         device: device of the model.
@@ -84,7 +83,7 @@ class Cadmus:
     ) -> "Cadmus":
         """Load an export, or what ``save_pretrained`` made of one; by default the shipped model."""
         path = named_or_default(None if directory is None else Path(directory))
-        return cls(load_export(path, device), batch_size, max_length(path))
+        return cls(load_export(path, device), batch_size, max_length(read_metadata(path)))
 
     @torch.inference_mode()
     def next_logits(self, prompts: Batch) -> np.ndarray:
@@ -135,28 +134,24 @@ class Cadmus:
         if (prompts.lengths > limits).any():
             raise ValueError(f"a prompt is longer than max_length {max_length}")
         if not (samples >= 1 and temperature >= 0 and 0 < top_p <= 1):
-            raise ValueError(
-                "samples must be at least 1, temperature at least 0, top_p above 0 and at most 1; "
-                f"got {samples}, {temperature} and {top_p}"
-            )
+            wanted = "samples must be at least 1, temperature at least 0, top_p above 0 and at most 1"
+            raise ValueError(f"{wanted}; got {samples}, {temperature} and {top_p}")
         copies = np.repeat(np.arange(len(prompts)), samples)
         prompts, limits = prompts.take(copies), limits[copies]
         next_token: Choose = choose or greedy
         if choose is None and temperature:
             next_token = Sampler(len(prompts), temperature, seed, top_p, first)
         room = (limits - prompts.lengths).max(initial=0)
-        output = _Completions(
-            np.empty((len(prompts), room), np.uint8),
-            np.zeros(len(prompts), np.int64),
-            np.zeros(len(prompts), np.bool_),
-        )
+        # The tokens of each completion, its end included; -1 after them.
+        output = np.full((len(prompts), room + 1), -1, np.int8)
 
         def compute(rows: np.ndarray) -> None:
             self._complete_batch(prompts.take(rows), rows, limits[rows], next_token, output)
 
         self._in_batches(compute, prompts)
-        inside = np.arange(room) < output.lengths[:, None]
-        return Programs(output.symbols[inside], offsets_of(output.lengths)), output.ended
+        ends = output == isa.END_ID
+        added = (output >= 0) & ~ends
+        return Programs(BYTE_OF_TOKEN[output[added]], offsets_of(added.sum(1))), ends.any(1)
 
     @torch.inference_mode()
     def log_probabilities(self, programs: Batch) -> list[np.ndarray]:
@@ -164,53 +159,47 @@ class Cadmus:
         programs = _as_programs(programs)
         found = [np.empty(0)] * len(programs)
         for rows in self._batches_by_length(programs, self.batch_size):
-            for part in _parts_of_few_tokens(programs.lengths[rows]):
-                x = last(self.model.residual_stream(*self._inputs(programs.take(rows[part]))))
+            for part, inputs in self._passes(programs.take(rows)):
+                x = last(self.model.residual_stream(*inputs))
                 log_probabilities = self.model.logits(x).log_softmax(-1).cpu().numpy()
                 for row, of_program in zip(rows[part], log_probabilities, strict=True):
                     found[row] = of_program[: programs.lengths[row]]
         return found
 
-    @torch.inference_mode()
-    def hidden_states(self, programs: Batch) -> Iterator[tuple[slice, np.ndarray]]:
+    def hidden_states(self, programs: Batch) -> Layers:
         """Yield the residual stream of programs of one length, batch by batch.
 
         Yields:
             A slice of the programs, and float32 of shape (layers + 1, programs, tokens, width): the output of
             the embedding and of every block, the last one before the final LayerNorm.
         """
-        for part, inputs in self._batches_of_one_length(programs):
-            yield part, _stack(self.model.residual_stream(*inputs))
+        return self._layers(programs, self.model.residual_stream)
 
-    @torch.inference_mode()
-    def layer_logits(self, programs: Batch) -> Iterator[tuple[slice, np.ndarray]]:
+    def layer_logits(self, programs: Batch) -> Layers:
         """Yield the logits of every layer by the logit lens, for programs of one length, batch by batch.
 
         Yields:
             A slice of the programs, and float32 of shape (layers + 1, programs, tokens, 65), in the order of
             :meth:`hidden_states`.
         """
-        for part, inputs in self._batches_of_one_length(programs):
-            yield part, _stack(map(self.model.logits, self.model.residual_stream(*inputs)))
+        stream = self.model.residual_stream
+        return self._layers(programs, lambda *inputs: map(self.model.logits, stream(*inputs)))
 
-    @torch.inference_mode()
-    def attention(self, programs: Batch) -> Iterator[tuple[slice, np.ndarray]]:
+    def attention(self, programs: Batch) -> Layers:
         """Yield the attention weights of programs of one length, batch by batch.
 
         Yields:
             A slice of the programs, and float32 of shape (layers, programs, heads, tokens, tokens); the last
             dimension, the tokens attended to, sums to 1.
         """
-        for part, inputs in self._batches_of_one_length(programs):
-            yield part, _stack(self.model.attention(*inputs))
+        return self._layers(programs, self.model.attention)
 
     @torch.inference_mode()
     def patched_logits(self, prompts: Batch, donors: Batch, layer: int, token: int) -> np.ndarray:
         """Return the logits after each prompt with one hidden state patched from a donor.
 
         Args:
-            prompts: n programs of one length.
-            donors: n programs of the same length.
+            prompts, donors: n programs of one length each, the same for both.
             layer: layer after which the state is patched; 0 is the embedding.
             token: position of the state, from 0.
 
@@ -224,21 +213,24 @@ class Cadmus:
         batches = zip(self._batches_of_one_length(prompts), self._batches_of_one_length(donors), strict=True)
         for (part, inputs), (_, donor_inputs) in batches:
             donor = next(islice(self.model.residual_stream(*donor_inputs), layer, None))
-            patch = _patch(layer, token, donor)
-            x = last(self.model.residual_stream(*inputs, edit=patch))
+            x = last(self.model.residual_stream(*inputs, edit=_patch(layer, token, donor)))
             logits[part] = self.model.logits(x[:, -1]).cpu().numpy()
         return logits
+
+    @torch.inference_mode()
+    def _layers(self, programs: Batch, compute: Callable[..., Iterable[torch.Tensor]]) -> Layers:
+        for part, inputs in self._batches_of_one_length(programs):
+            yield part, torch.stack(list(compute(*inputs))).cpu().numpy()
 
     def _batches_of_one_length(self, programs: Batch) -> Iterator[tuple[slice, Inputs]]:
         programs = _as_programs(programs)
         if len(set(programs.lengths.tolist())) > 1:
             raise ValueError("the programs have different lengths")
-        for start in range(0, len(programs), self.batch_size):
-            part = slice(start, min(start + self.batch_size, len(programs)))
-            yield part, self._inputs(programs.take(np.arange(part.start, part.stop)))
+        for rows in self._batches_by_length(programs, self.batch_size):
+            yield slice(rows[0], rows[-1] + 1), self._inputs(programs.take(rows))
 
     def _in_batches(self, compute: Callable[[np.ndarray], None], programs: Programs) -> None:
-        """Call ``compute`` with the rows of each batch, at the same time where there are threads."""
+        """Call ``compute`` with the rows of each batch, in parallel where there are threads."""
         most = max(FEW, math.ceil(len(programs) / threads_of(self.device)))
         batches = self._batches_by_length(programs, min(self.batch_size, most))
         in_parallel(compute, batches, self.device)
@@ -251,6 +243,11 @@ class Cadmus:
         for part in _parts(programs.lengths[order], fits):
             yield order[part]
 
+    def _passes(self, programs: Programs) -> Iterator[tuple[slice, Inputs]]:
+        """Yield inputs of at most ``PROMPT_TOKENS`` for programs in order of length."""
+        for part in _parts(programs.lengths, lambda rows, _, longest: rows * longest <= PROMPT_TOKENS):
+            yield part, self._inputs(programs.take(np.arange(part.start, part.stop)))
+
     def _inputs(self, programs: Programs) -> Inputs:
         """Return the inputs for one program per row; padding follows it, where no token of it attends."""
         tokens = torch.from_numpy(padded_tokens(programs)).to(self.device)
@@ -260,24 +257,24 @@ class Cadmus:
         return tokens, positions, visible
 
     def _complete_batch(
-        self, prompts: Programs, rows: np.ndarray, limits: np.ndarray, choose: Choose, output: _Completions
+        self, prompts: Programs, rows: np.ndarray, limits: np.ndarray, choose: Choose, output: np.ndarray
     ) -> None:
-        """Complete ``prompts`` and write the results to ``rows`` of the output."""
+        """Complete ``prompts`` and write the tokens to ``rows`` of the output."""
         logits, cache = self._start(prompts)
         tokens = choose(logits, rows)
         lengths = prompts.lengths
         live = np.ones(len(rows), np.bool_)
-        while True:
-            output.ended[rows[live & (tokens == isa.END_ID)]] = True
-            live &= (tokens != isa.END_ID) & (lengths < limits)
+        for step in count():
+            # A program of the maximum length may still end.
+            live &= (tokens == isa.END_ID) | (lengths < limits)
+            output[rows[live], step] = tokens[live]
+            live &= tokens != isa.END_ID
             if live.mean() < COMPACT_BELOW:
                 rows, lengths, limits, tokens = rows[live], lengths[live], limits[live], tokens[live]
                 kept, live = live, live[live]
                 if not rows.size:
                     return
                 cache.keep(torch.from_numpy(kept).to(self.device), int(lengths.max()))
-            output.symbols[rows[live], output.lengths[rows[live]]] = BYTE_OF_TOKEN[tokens[live]]
-            output.lengths[rows[live]] += 1
             cache.reserve(int(lengths.max()) + 1)
             positions = torch.from_numpy(lengths[:, None]).to(self.device)
             visible = torch.arange(lengths.max() + 1, device=self.device) <= positions[:, :, None]
@@ -287,10 +284,7 @@ class Cadmus:
             lengths = lengths + live
 
     def _start(self, prompts: Programs) -> tuple[torch.Tensor, Cache]:
-        """Return the logits after each prompt, shape (n, 65), and the cache.
-
-        Equal prompts are computed once.
-        """
+        """Return the logits after each prompt, (n, 65), and the cache; equal prompts are computed once."""
         _, firsts, places = np.unique(prompts.to_strings(), return_index=True, return_inverse=True)
         # In order of length, as the prompts are.
         distinct = np.sort(firsts)
@@ -304,19 +298,12 @@ class Cadmus:
         return logits, cache
 
     def _prompt_logits(self, prompts: Programs, cache: Cache | None = None) -> torch.Tensor:
-        """Return the logits after each prompt, shape (n, 65), and fill the cache.
-
-        Args:
-            prompts: in order of length, to have little padding.
-            cache: one row per prompt.
-        """
+        """Return the logits after each of the prompts, shape (n, 65), and fill their rows of the cache."""
         logits = []
-        for part in _parts_of_few_tokens(prompts.lengths):
-            programs = prompts.take(np.arange(part.start, part.stop))
-            inputs = self._inputs(programs)
-            x = last(self.model.residual_stream(*inputs, None if cache is None else cache.part(part)))
-            ends = torch.from_numpy(programs.lengths - 1).to(self.device)
-            logits.append(self.model.logits(x[torch.arange(len(programs)), ends]))
+        for part, inputs in self._passes(prompts):
+            x = last(self.model.residual_stream(*inputs, cache and cache.part(part)))
+            ends = torch.from_numpy(prompts.lengths[part] - 1).to(self.device)
+            logits.append(self.model.logits(x[torch.arange(len(ends)), ends]))
         return torch.cat(logits)
 
 
@@ -329,14 +316,6 @@ def _parts(lengths: np.ndarray, fits: Callable[[int, int, int], bool]) -> Iterat
             start = row
     if len(lengths):
         yield slice(start, len(lengths))
-
-
-def _parts_of_few_tokens(lengths: np.ndarray) -> Iterator[slice]:
-    return _parts(lengths, lambda rows, shortest, longest: rows * longest <= PROMPT_TOKENS)
-
-
-def _stack(tensors: Iterable[torch.Tensor]) -> np.ndarray:
-    return torch.stack(list(tensors)).cpu().numpy()
 
 
 def _as_programs(programs: Batch) -> Programs:
@@ -373,20 +352,17 @@ def in_parallel(compute: Callable[[Item], None], items: Iterable[Item], device: 
     threads share no operation. ``compute`` runs in inference mode; its first error drops the items that have
     not begun.
     """
-
-    def one(item: Item) -> None:
-        with torch.inference_mode():
-            compute(item)
-
+    # A mode of the thread that enters it.
+    compute = torch.inference_mode()(compute)
     items, threads = list(items), torch.get_num_threads()
     workers = min(threads_of(device), len(items))
     if workers < 2:
         for item in items:
-            one(item)
+            compute(item)
         return
     pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
     try:
-        list(pool.map(one, items))
+        list(pool.map(compute, items))
     finally:
         pool.shutdown(cancel_futures=True)
         # Threads that start later have the number that was set last.

@@ -23,19 +23,15 @@ class Sampler:
     def __init__(
         self, prompts: int, temperature: float, seed: int, top_p: float = 1.0, first: int = 0
     ) -> None:
-        self.temperature = temperature
-        self.seed = seed
-        self.top_p = top_p
-        self.first = first
+        self.temperature, self.seed, self.top_p, self.first = temperature, seed, top_p, first
         self._steps = np.zeros(prompts, np.int64)
         self._uniform: dict[int, np.ndarray] = {}
 
     def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
         # Logits of at most 0 do not overflow when divided by a small temperature.
         shifted = (logits - logits.max(-1, keepdim=True).values).cpu().double()
-        probabilities, order = (
-            (shifted / self.temperature).softmax(-1).sort(dim=-1, descending=True, stable=True)
-        )
+        probabilities = (shifted / self.temperature).softmax(-1)
+        probabilities, order = probabilities.sort(dim=-1, descending=True, stable=True)
         nucleus = probabilities.where(probabilities.cumsum(-1) - probabilities < self.top_p, 0.0)
         reached = nucleus.cumsum(-1)
         drawn = torch.from_numpy(self._draw(rows))
@@ -43,7 +39,7 @@ class Sampler:
         return order.gather(-1, places[:, None])[:, 0].numpy()
 
     def _draw(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next uniform number of each row: float64, shape (n,), from 0 to below 1."""
+        """Return the next uniform number of each row, from 0 to below 1: float64, shape (n,)."""
         drawn = np.empty(len(rows))
         steps = self._steps[rows]
         for step in np.unique(steps).tolist():

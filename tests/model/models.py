@@ -29,6 +29,14 @@ def random_model(sizes: config.Model = SIZES) -> GPT:
     return model.eval()
 
 
+def ending_model() -> GPT:
+    """Return a random model that ends its programs at many lengths."""
+    model = random_model()
+    with torch.no_grad():
+        model.lm_head.weight[isa.END_ID] *= -2
+    return model
+
+
 def random_programs(count: int, low: int, high: int, seed: int = 1) -> Programs:
     generator = np.random.default_rng(seed)
     symbols = [row.symbol for row in isa.INSTRUCTIONS if row.symbol != isa.END]

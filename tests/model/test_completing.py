@@ -4,7 +4,6 @@ from itertools import islice
 
 import numpy as np
 import pytest
-import torch
 
 from cadmus import isa
 from cadmus.model import completing
@@ -12,7 +11,7 @@ from cadmus.model.completing import Completion, complete, complete_verified, dro
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.vm import reference
-from tests.model.models import FLOAT_NOISE, random_model, random_programs
+from tests.model.models import FLOAT_NOISE, ending_model, random_programs
 
 LIMIT = 15
 PREFIXES = random_programs(12, 1, 8, seed=5).to_strings()
@@ -20,11 +19,7 @@ PREFIXES = random_programs(12, 1, 8, seed=5).to_strings()
 
 @pytest.fixture(scope="module")
 def model() -> Cadmus:
-    """A model that ends its programs at many lengths."""
-    made = random_model()
-    with torch.no_grad():
-        made.lm_head.weight[isa.END_ID] *= -2
-    return Cadmus(made)
+    return Cadmus(ending_model())
 
 
 def test_greedy_completions_are_those_of_the_model(model):

@@ -9,15 +9,11 @@ from cadmus.model import sampling
 from cadmus.model.inference import Cadmus
 from cadmus.model.sampling import Sampler
 from cadmus.programs import Programs
-from tests.model.models import random_model, random_programs
+from tests.model.models import ending_model, random_programs
 
 
 def model(batch_size: int = 512) -> Cadmus:
-    """Return a model that ends its programs at many lengths."""
-    made = random_model()
-    with torch.no_grad():
-        made.lm_head.weight[isa.END_ID] *= -2
-    return Cadmus(made, batch_size)
+    return Cadmus(ending_model(), batch_size)
 
 
 def texts(batch_size: int, prompts: Programs, seed: int = 3) -> list[str]:

@@ -2,19 +2,12 @@
 
 import re
 
-import numpy as np
 import pytest
-import torch
-import transformers
 from click.testing import CliRunner
 
 from cadmus.cli.complete import complete as command
 from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import read_metadata, weights_digest
-from cadmus.model.inference import Cadmus
-from cadmus.programs import Programs
-
-PROMPTS = Programs.from_strings(["941-*55*2+", "34+7", "u1b2b3b$", "\\L1>;u1b2b3bf"])
 
 
 def test_it_is_small():
@@ -28,17 +21,6 @@ def test_it_speaks_the_instruction_set_of_the_checkout():
 def test_its_card_is_of_these_weights():
     card = (DEFAULT_MODEL / "README.md").read_text()
     assert re.search(r"weights: fp32, SHA-256 `(\w{16})…`", card)[1] == weights_digest(DEFAULT_MODEL)
-
-
-def test_transformers_gives_the_same_logits():
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(DEFAULT_MODEL)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(DEFAULT_MODEL)
-    ours = Cadmus.load(DEFAULT_MODEL).next_logits(PROMPTS)
-    for text, expected in zip(PROMPTS.to_strings(), ours, strict=True):
-        given = tokenizer(text, return_tensors="pt")
-        with torch.inference_mode():
-            logits = theirs(**given).logits[0, -1].numpy()
-        np.testing.assert_allclose(logits, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize(
