@@ -20,6 +20,10 @@ TABLES = CONFIGS / "tables"
 """Shipped tables that are not configs: devices, language models."""
 EXTENDS = "extends"
 """Key that names the config to extend."""
+LONGEST_INTEGER = 100
+"""Digits of an integer in a YAML file."""
+UNWANTED = re.compile("[\0-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+"""Control characters and halves of surrogate pairs, which YAML can escape."""
 
 
 def load_config(path: Path | str) -> Config:
@@ -97,17 +101,33 @@ def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without duplicate keys, of which PyYAML takes the last."""
+    """YAML without duplicate keys, aliases that could expand to any size, and unprintable values."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        is_alias = self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        if is_alias and not isinstance(node, yaml.ScalarNode):
+            raise _refusal("an alias of a list or a mapping; use `extends`, or write it again", node)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"duplicate key {key.value!r}", key.start_mark
-                )
+                raise _refusal(f"duplicate key {key.value!r}", key)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: Any) -> Any:
+        if node.tag == "tag:yaml.org,2002:int" and len(node.value) > LONGEST_INTEGER:
+            raise _refusal(f"an integer of more than {LONGEST_INTEGER} digits", node)
+        if UNWANTED.search(node.value):
+            raise _refusal("a control character, or half of a surrogate pair, in a text", node)
+        return super().construct_scalar(node)
+
+
+def _refusal(problem: str, node: Any) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(problem=problem, problem_mark=node.start_mark)
 
 
 def read_yaml(path: Path | str) -> Any:

@@ -2,11 +2,20 @@
 
 import pytest
 
-from cadmus.config import load_config, parse_config
+from cadmus.config import load_config, parse_config, read_yaml
 from cadmus.errors import InputError
 from tests.config.quick import QUICK, changed
 
+
+def nested(levels):
+    """Return a list whose aliases expand to 9 ** levels values."""
+    lines = "".join(f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, levels))
+    return f"values:\n  a0: &a0 [1]\n{lines}"
+
+
 MINE = "extends: quick\nname: mine\n"
+ALIAS = "not valid YAML: an alias of a list or a mapping"
+CONTROL = "not valid YAML: a control character, or half of a surrogate pair, in a text"
 
 
 @pytest.mark.parametrize(
@@ -23,9 +32,14 @@ MINE = "extends: quick\nname: mine\n"
         ("{a: 1}: x", ", line 1: not valid YAML: found unhashable key"),
         ("name: 2020-99-99", ": not readable (month must be in 1..12)"),
         ("seed: !!bool abc", ": not readable"),
-        ("name: a\nseed: " + "9" * 10_000, ": not readable (Exceeds the limit (4300 digits)"),
-        (f"{MINE}train: &a {{steps: *a}}", ": train.steps: must be a valid integer"),
-        ('name: a\nextends: "a\\0.yaml"', ": extends: "),
+        ("name: a\nseed: " + "9" * 10_000, ", line 2: not valid YAML: an integer of more than 100 digits"),
+        ("seed: 0x" + "f" * 5000, ", line 1: not valid YAML: an integer of more than 100 digits"),
+        ("a: &a [*a]", f", line 1: {ALIAS}"),
+        ("a: &a {b: 1}\nc: {<<: *a}", f", line 1: {ALIAS}"),
+        (nested(20), f", line 2: {ALIAS}"),
+        ('name: a\nextends: "a\\0.yaml"', f", line 2: {CONTROL}"),
+        (f'{MINE}study: {{variants: {{"a\\0": {{}}}}}}', f", line 3: {CONTROL}"),
+        (f'{MINE}study: {{variants: {{a: {{}}}}, question: "\\uD800"}}', f", line 3: {CONTROL}"),
         (
             "name: a\nextends: link.yaml",
             ": extends: cannot read {folder}/link.yaml: Too many levels of symbolic",
@@ -51,6 +65,12 @@ def test_an_invalid_file_gives_one_line(tmp_path, text, message):
     assert str(caught.value).startswith(f"{path}{message.format(folder=tmp_path)}")
     assert len(str(caught.value)) < 400
     assert "\n" not in str(caught.value)
+
+
+def test_an_alias_of_a_text_is_valid(tmp_path):
+    path = tmp_path / "table.yaml"
+    path.write_text("a: &a text\nb: *a")
+    assert read_yaml(path) == {"a": "text", "b": "text"}
 
 
 def test_count_of_problems():
