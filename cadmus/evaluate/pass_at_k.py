@@ -8,7 +8,6 @@ import polars as pl
 from cadmus.config import Dataset
 from cadmus.config.evaluation import budgets
 from cadmus.dataset.reader import stream_split
-from cadmus.errors import InputError
 from cadmus.evaluate.grading import Policy, Task, grade
 from cadmus.evaluate.intervals import bootstrap
 from cadmus.evaluate.results import by_cluster
@@ -124,16 +123,6 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
         absent where it is not defined.
     """
     rows = []
-    impossible = samples.filter(
-        (pl.col("samples") < 1)
-        | (pl.max_horizontal(*COUNTS) > pl.col("samples"))
-        | (pl.min_horizontal(*COUNTS) < 0)
-    )
-    if len(impossible):
-        raise InputError(
-            f"{impossible['question'][0]}: {', '.join(COUNTS)} must be from 0 to samples, at least 1; "
-            "evaluate again"
-        )
     for (question, policy), part in samples.group_by(["question", "policy"], maintain_order=True):
         columns = _by_program(part)
         named = {f"{metric}@{k}": column for (metric, k), column in columns.items()}

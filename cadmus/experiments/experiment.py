@@ -1,6 +1,6 @@
 """The declaration of an experiment, and the trained model it is run on."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -155,13 +155,6 @@ class Subject:
                 "eval_fraction of the model"
             )
         return table
-
-    def training_programs(self, templates: Set[str]) -> dict[str, int]:
-        """Count the training programs of each of ``templates``, from the manifest of the dataset."""
-        from cadmus.dataset.manifest import read_manifest
-
-        counts = read_manifest(self.dataset_directory())["splits"]["train"]
-        return {name: counts[name]["programs"] for name in templates}
 
     def metadata(self) -> dict[str, str]:
         """Return the origin of results: digests of config, model and dataset (if read), split."""

@@ -2,9 +2,8 @@
 
 import polars as pl
 
-from cadmus.evaluate.breakdowns import by_examples
 from cadmus.evaluate.intervals import as_text
-from cadmus.evaluate.results import METRICS, best_baseline
+from cadmus.evaluate.results import METRICS, best_baseline, by_examples
 from cadmus.figures import tables
 
 

@@ -6,9 +6,15 @@ import numpy as np
 import polars as pl
 
 from cadmus.config.study import LOSSES
-from cadmus.evaluate.intervals import as_text, gap_as_text, loss_as_text, percent
+from cadmus.evaluate.intervals import (
+    as_text,
+    gap_as_text,
+    loss_as_text,
+    mean_interval,
+    percent,
+    programs_error,
+)
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.seeds import mean_interval, programs_error
 from cadmus.study.results import Results
 
 _COLUMNS: dict[str, Any] = {
@@ -33,7 +39,7 @@ def compare(results: Results) -> pl.DataFrame:
         metric, template, variant, seeds (number of them), mean, low, high (95% interval), difference (variant
         minus base, mean over the seeds of both), difference_low, difference_high, baseline (mean of the best
         baseline). Intervals of accuracies are over seeds and programs, those of losses over seeds;
-        see :func:`cadmus.evaluate.seeds.mean_interval`. Bounds are null for the loss of a single seed,
+        see :func:`cadmus.evaluate.intervals.mean_interval`. Bounds are null for the loss of a single seed,
         differences for the base and without a common seed. Variants in the order of the study.
 
     """

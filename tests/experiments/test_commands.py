@@ -17,7 +17,7 @@ from cadmus.dataset.reader import read_split
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
-from cadmus.evaluate.parsing import second_expressions
+from cadmus.evaluate.criteria import second_expressions
 from cadmus.evaluate.regions import REGIONS
 from cadmus.evaluate.results import accuracy_by
 from cadmus.model import WEIGHTS
@@ -280,9 +280,7 @@ def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
 
 def test_a_snapshot_without_training_metadata_is_an_error(place, tmp_path) -> None:
     run = load_config(place / "config.yaml")
-    save_export(
-        GPT(run.model), run.model, step_path(tmp_path / "snapshots", 1), {"config": run.model_dump()}
-    )
+    save_export(GPT(run.model), run.model, step_path(tmp_path / "snapshots", 1), {"config": run.model_dump()})
     refused = invoke(place, "curve", tmp_path / "a.parquet", snapshots=tmp_path / "snapshots")
     assert isinstance(refused.exception, InputError)
     assert "meta.json: steps: missing; give the snapshots of a training" in str(refused.exception)
