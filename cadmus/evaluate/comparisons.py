@@ -16,8 +16,6 @@ from cadmus.tools import generator
 
 HALF = 5
 """Instructions of each expression."""
-TOKENS = 2 * HALF + 1
-"""Instructions of a comparison: two expressions and the comparator."""
 _CANDIDATES_AT_ONCE = 2_000_000
 _PAIRS_AT_ONCE = 1 << 17
 

@@ -6,7 +6,6 @@ The gap between two policies has the same resamples for both, so that what is ha
 of a training are resampled as well or, where one value per seed is known, have Student's t.
 """
 
-from collections.abc import Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 
 import numpy as np
@@ -53,7 +52,9 @@ def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
     hits = np.empty((RESAMPLES, measures))
     counts = np.empty(RESAMPLES)
     flat = correct.transpose(1, 0, 2).reshape(clusters, -1).astype(np.float64)
-    for part in _parts(clusters):
+    step = max(1, _WEIGHTS_AT_ONCE // clusters)
+    for start in range(0, RESAMPLES, step):
+        part = slice(start, min(start + step, RESAMPLES))
         drawn = rng.integers(clusters, size=(part.stop - part.start, clusters))
         drawn += clusters * np.arange(len(drawn))[:, None]
         weights = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
@@ -61,8 +62,7 @@ def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
         hits[part] = np.einsum("rs,rsm->rm", of_part, (weights @ flat).reshape(len(drawn), seeds, measures))
         counts[part] = np.einsum("rs,rs->r", of_part, weights @ programs.T)
     with np.errstate(invalid="ignore"):
-        accuracies: np.ndarray = hits / counts[:, None]
-    return accuracies
+        return hits / counts[:, None]
 
 
 def bootstrap(correct: np.ndarray, programs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -180,9 +180,3 @@ def _bounds_as_text(low: float, high: float, signed: bool = False) -> str:
     if below == above:
         below, above = percent(low, "", signed, ROUND_FLOOR), percent(high, "", signed, ROUND_CEILING)
     return f"[{below}, {above}]"
-
-
-def _parts(clusters: int) -> Iterator[slice]:
-    step = max(1, _WEIGHTS_AT_ONCE // clusters)
-    for start in range(0, RESAMPLES, step):
-        yield slice(start, min(start + step, RESAMPLES))

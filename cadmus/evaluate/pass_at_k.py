@@ -25,12 +25,7 @@ _DRAWN_FROM = 100_000
 def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
     """Return the unbiased estimate of pass@k for each program and k = 1, ..., ``most``.
 
-    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right.
-
-    Args:
-        samples: number of samples, int64, shape (programs,).
-        right: number of right ones, int64, shape (programs,).
-        most: largest k.
+    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right; both int64, shape (programs,).
 
     Returns:
         float64, shape (programs, most).
@@ -50,12 +45,8 @@ def grade_samples(
 ) -> pl.DataFrame:
     """Sample completions of each program, grade them and count.
 
-    Args:
-        tasks: from :func:`cadmus.evaluate.grading.tasks_of`.
-        policy: samples one completion per prompt, and gets each prompt ``samples`` times in a row.
-        name: of the policy.
-        dataset: as for :func:`cadmus.evaluate.grading.grade`.
-        samples: number of completions per program.
+    The arguments are those of :func:`cadmus.evaluate.grading.grade`. The policy samples one completion per
+    prompt, and gets each prompt ``samples`` times in a row.
 
     Returns:
         One row per program: policy, template, question, program, prompt_length and asked as in

@@ -135,7 +135,7 @@ def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """Compute the mean loss per token.
 
     Args:
-        losses: from :func:`cadmus.experiments.loss.completion_losses`.
+        losses: from ``cadmus evaluate loss``.
         keys: columns to group by; none for all rows together.
 
     Returns:

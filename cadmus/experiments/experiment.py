@@ -86,8 +86,7 @@ class Experiment:
 class Subject:
     """A trained model and the test programs it may be asked about.
 
-    Models and programs are checked when they are loaded: programs that the model may have been trained on are
-    refused, whoever asks.
+    Programs that the model may have been trained on are refused, whoever asks.
 
     Attributes:
         config: data and settings.

@@ -95,7 +95,7 @@ def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
 
     Args:
         halves: the expressions, n of one length.
-        values: of each expression, int64, shape (n,).
+        values: theirs, int64, shape (n,).
 
     Returns:
         For ``x`` and ``y`` the accuracy at each token: float64, shape (2 * length + 1,).
@@ -141,7 +141,7 @@ def score(
     fitted = settings.train_programs
     expected = torch.from_numpy(numbered[fitted:]).to(features.device)
     right = np.empty((len(settings.inverse_regularisation), len(features), len(expected)), np.bool_)
-    steps = [solver_steps(place) for place in range(len(settings.inverse_regularisation))]
+    steps = [STEPS << place for place in range(len(settings.inverse_regularisation))]
 
     def fit(group: Group) -> None:
         tokens, rows, counts = group
@@ -211,11 +211,6 @@ def _states_by_layer(model: Any, programs: "Programs") -> Iterator[tuple[int, in
         for place, of_layer in enumerate(held):
             yield first + place, layers, of_layer
         first += len(held)
-
-
-def solver_steps(place: int) -> int:
-    """Return the solver's steps for the regularization at this place, 0 being the strongest."""
-    return STEPS << place
 
 
 def solver_batches(rows: int) -> int:
