@@ -1,6 +1,5 @@
-"""Tables as text for the terminal, as Markdown, as LaTeX and as HTML."""
+"""Tables as text for the terminal, as Markdown and as LaTeX."""
 
-import html as web
 import re
 from collections.abc import Iterable, Sequence
 
@@ -36,20 +35,15 @@ _MARKDOWN = str.maketrans(
 def plain(header: Row, rows: Iterable[Row], *, numbers: bool = False) -> str:
     """Return aligned columns for the terminal, control characters escaped.
 
-    Args:
-        header: column titles.
-        rows: cells.
-        numbers: align all columns but the first one on the right.
+    With ``numbers``, all columns but the first one are aligned on the right.
     """
     lines = [list(map(printable, line)) for line in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if numbers and index else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
+    align = [str.ljust, *[str.rjust if numbers else str.ljust] * (len(widths) - 1)]
+    padded = (
+        [pad(cell, width) for pad, cell, width in zip(align, line, widths, strict=True)] for line in lines
     )
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
 def markdown(header: Row, rows: Iterable[Row]) -> str:
@@ -67,16 +61,6 @@ def latex(header: Row, rows: Iterable[Row]) -> str:
     begin = f"\\begin{{tabular}}{{{'l' * len(header)}}}"
     parts = [begin, r"\toprule", titles, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
     return "".join(f"{part}\n" for part in parts)
-
-
-def html(header: Row, rows: Iterable[Row]) -> str:
-    """Return an HTML table; cells are plain text."""
-    titles, *lines = (
-        "".join(f"<{tag}>{web.escape(cell)}</{tag}>" for cell in line)
-        for tag, line in [("th", header), *(("td", row) for row in rows)]
-    )
-    body = "".join(f"<tr>{line}</tr>\n" for line in lines)
-    return f"<table>\n<thead>\n<tr>{titles}</tr>\n</thead>\n<tbody>\n{body}</tbody>\n</table>\n"
 
 
 def code(text: str) -> str:

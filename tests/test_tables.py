@@ -1,6 +1,6 @@
 """The table renderer."""
 
-from cadmus.tables import code, escape, html, latex, markdown, plain
+from cadmus.tables import code, escape, latex, markdown, plain
 
 HEADER = ["name", "rate"]
 ROWS = [["a|b", "5 %"], ["`|`", "1.50"]]
@@ -31,16 +31,6 @@ def test_markup_is_escaped() -> None:
         " \\texttt{\\textbar{}} & 1.50 \\\\",
         r"\bottomrule",
         r"\end{tabular}",
-    ]
-    assert html(["<"], [["a&b"]]).splitlines() == [
-        "<table>",
-        "<thead>",
-        "<tr><th>&lt;</th></tr>",
-        "</thead>",
-        "<tbody>",
-        "<tr><td>a&amp;b</td></tr>",
-        "</tbody>",
-        "</table>",
     ]
 
 

@@ -1,8 +1,8 @@
 """Accuracy by region and distance from the training range."""
 
+from typing import Any
+
 import polars as pl
-from matplotlib.artist import Artist
-from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
@@ -29,26 +29,15 @@ def draw(grid: pl.DataFrame) -> Figure:
     axes = figure.subplots()
     distances = data(grid).with_columns(distance=(pl.col("first") + pl.col("last")) / 2)
     inside = distances.filter(region="inside")
-    bounds = [inside["accuracy"] - inside["low"], inside["high"] - inside["accuracy"]]
-    handles: list[Artist | ErrorbarContainer] = [
-        axes.errorbar(
-            inside["distance"],
-            inside["accuracy"],
-            yerr=bounds,
-            color="black",
-            marker="o",
-            ls="none",
-            label=REGIONS["inside"],
-        )
-    ]
+    look = {"color": "black", "marker": "o", "ls": "none", "label": REGIONS["inside"]}
+    handles: list[Any] = [style.intervals(axes, inside, "distance", **look)]
     axes.plot(inside["distance"], inside["baseline"], color="black", marker="_", ls="none")
     for region, (color, marker) in _LINES.items():
         rows = distances.filter(region=region)
         if rows.is_empty():
             continue
-        handles += style.line(
-            axes, rows, "distance", "accuracy", color=color, marker=marker, label=REGIONS[region]
-        )
+        label = REGIONS[region]
+        handles += style.line(axes, rows, "distance", "accuracy", color=color, marker=marker, label=label)
         axes.plot(rows["distance"], rows["baseline"], color=color, lw=0.7, ls="--")
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -2,7 +2,6 @@
 
 import polars as pl
 
-from cadmus.evaluate.intervals import as_text
 from cadmus.evaluate.results import METRICS, best_baseline, by_examples
 from cadmus.figures import tables
 
@@ -14,26 +13,13 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracies in percent, with 95% intervals."""
-    results = data(completions)
+    shown = {metric: METRICS[metric] for metric in ("solved", "fits")}
     rows = []
-    for (examples,), part in results.group_by(["examples"], maintain_order=True):
+    for (examples,), part in data(completions).group_by(["examples"], maintain_order=True):
         model = {row["metric"]: row for row in part.filter(policy="model").iter_rows(named=True)}
-        rows.append(
-            {
-                "Examples": f"{examples}",
-                "Tested": f"{model['solved']['programs']:,}",
-                **{
-                    METRICS[metric]: as_text(*(model[metric][key] for key in ("accuracy", "low", "high")))
-                    for metric in ("solved", "fits")
-                },
-                **{
-                    f"Best baseline, {METRICS[metric].lower()}": tables.best_accuracy(
-                        best_baseline(part, metric)
-                    )
-                    for metric in ("solved", "fits")
-                },
-            }
-        )
-    metrics = METRICS["solved"], METRICS["fits"]
-    headings = ("Examples", "Tested", *metrics, *(f"Best baseline, {name.lower()}" for name in metrics))
-    return pl.DataFrame(rows, dict.fromkeys(headings, pl.String))
+        best = [tables.best_accuracy(best_baseline(part, metric)) for metric in shown]
+        accuracies = [tables.accuracy(model[metric]) for metric in shown]
+        rows.append((f"{examples}", f"{model['solved']['programs']:,}", *accuracies, *best))
+    baselines = [f"Best baseline, {name.lower()}" for name in shown.values()]
+    headings = ("Examples", "Tested", *shown.values(), *baselines)
+    return pl.DataFrame(rows, dict.fromkeys(headings, pl.String), orient="row")

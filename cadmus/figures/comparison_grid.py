@@ -10,13 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, Rectangle
 
-from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.regions import REGIONS, predicted, summary, training_range
 from cadmus.evaluate.results import with_accuracy
 from cadmus.figures import reported, style, tables
 from cadmus.llm.outcomes import pixels
 
 _NO_PROGRAM: dict[str, Any] = {"facecolor": "#DDDDDD", "linewidth": 0}
+_DASHED: dict[str, Any] = {"ec": "black", "lw": 1.4, "ls": (0, (3, 2))}
 _COLORS = {"<": style.BLUE, "=": style.GREEN, ">": style.ORANGE, "other": style.GREY}
 _COLUMNS_OF_PANELS = 3
 _ROW = 0.14
@@ -59,38 +60,34 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     heights = [0.85 + (3.2 if columns == 2 else 2.5) * rows, _ROW * len(lines)]
     figure = Figure(figsize=(style.PAGE, sum(heights)))
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
-    axes_of_panels = above.subplots(rows, columns, squeeze=False)
+    axes_of_panels = style.multiples(above, len(panels), columns)
     empty = False
     for number, (axes, (title, part)) in enumerate(zip(axes_of_panels.flat, panels, strict=False)):
         if number == 1:
-            _predictions(axes, part)
+            codes = part["predicted"].replace_strict(list(_COLORS), range(4), return_dtype=pl.Float64)
+            _map(axes, part, codes, square, cmap=ListedColormap(list(_COLORS.values())), vmin=-0.5, vmax=3.5)
         else:
-            image = _accuracies(axes, part)
-        _frame(axes, part, square)
+            image = _map(axes, part, part["accuracy"], square, vmin=0, vmax=1)
         axes.set_title(title)
         first, last = _ends(part)
         empty |= part["accuracy"].has_nulls() or len(part) < (last - first + 1) ** 2
-    for axes in axes_of_panels.flat[len(panels) :]:
-        axes.set_axis_off()
     # The lowest panel of each column: the last row may be incomplete.
     for axes in axes_of_panels.flat[len(panels) - columns : len(panels)]:
         axes.set_xlabel("value of the first expression, X")
     for axes in axes_of_panels[:, 0]:
         axes.set_ylabel("value of the second expression, Y")
-    bar = above.colorbar(
-        image, ax=axes_of_panels, location="bottom", format=style.PERCENT, shrink=0.5, aspect=40, pad=0.02
-    )
-    bar.outline.set_visible(False)
+    look = {"location": "bottom", "format": style.PERCENT, "shrink": 0.5, "aspect": 40, "pad": 0.02}
+    bar = style.colorbar(above, image, axes_of_panels, **look)
     bar.set_label("accuracy of the next token")
     handles = [Patch(color=color) for color in _COLORS.values()]
     labels = [f"predicts {'another token' if name == 'other' else name}" for name in _COLORS]
-    handles.append(_square(square, ec="black", lw=1.4, ls=(0, (3, 2))))
+    handles.append(_square(square, **_DASHED))
     labels.append("training range")
     if empty:
         handles.append(Patch(**_NO_PROGRAM))
         labels.append("no test program" if llm is None else "no test program or answer")
     above.legend(handles, labels, loc="outside upper center", ncols=len(labels), columnspacing=1.2)
-    style.text_rows(below.subplots(), lines, (0.08, 0.42, 0.62, 0.82, 0.92))
+    _text(below.subplots(), lines)
     return figure
 
 
@@ -99,30 +96,10 @@ def _regions(grid: pl.DataFrame) -> list[list[str]]:
     rows = [["Cadmus by region", "Pairs", "Accuracy", "Best baseline", "Paper"]]
     for row in summary(grid).filter(pl.col("programs") > 0).iter_rows(named=True):
         paper = reported.GRID.get(row["region"])
-        accuracy = as_text(row["accuracy"], row["low"], row["high"])
         best = tables.baseline(row["best_baseline"], row["baseline"])
-        cells = [REGIONS[row["region"]], f"{row['pairs']:,}", accuracy, best]
+        cells = [REGIONS[row["region"]], f"{row['pairs']:,}", tables.accuracy(row), best]
         rows.append([*cells, "" if paper is None else percent(paper)])
     return rows
-
-
-def _accuracies(axes: Axes, pixels: pl.DataFrame) -> AxesImage:
-    return axes.imshow(_square_of(pixels, pixels["accuracy"]), vmin=0, vmax=1, **_extent(pixels))
-
-
-def _predictions(axes: Axes, pixels: pl.DataFrame) -> None:
-    names = list(_COLORS)
-    codes = pixels["predicted"].replace_strict(names, range(len(names)), return_dtype=pl.Float64)
-    colors = ListedColormap(list(_COLORS.values()))
-    axes.imshow(_square_of(pixels, codes), cmap=colors, vmin=-0.5, vmax=len(names) - 0.5, **_extent(pixels))
-
-
-def _square_of(pixels: pl.DataFrame, values: pl.Series) -> np.ndarray:
-    """Return ``values`` as an array with y as rows and x as columns; NaN where there is no pixel."""
-    first, last = _ends(pixels)
-    cells = np.full((last - first + 1, last - first + 1), np.nan)
-    cells[pixels["y"] - first, pixels["x"] - first] = values
-    return cells
 
 
 def _ends(pixels: pl.DataFrame) -> tuple[int, int]:
@@ -130,21 +107,43 @@ def _ends(pixels: pl.DataFrame) -> tuple[int, int]:
     return int(ends.min()), int(ends.max())
 
 
-def _extent(pixels: pl.DataFrame) -> dict[str, Any]:
-    low, high = _ends(pixels)[0] - 0.5, _ends(pixels)[1] + 0.5
-    return {"origin": "lower", "extent": (low, high, low, high), "interpolation": "nearest"}
-
-
-def _frame(axes: Axes, pixels: pl.DataFrame, square: tuple[int, int]) -> None:
-    """Draw the training range, and the color of empty pixels under the image, where it is transparent."""
-    axes.add_patch(_square(_ends(pixels), zorder=-1, fill=True, **_NO_PROGRAM))
+def _map(
+    axes: Axes, pixels: pl.DataFrame, values: pl.Series, square: tuple[int, int], **look: Any
+) -> AxesImage:
+    """Draw a value per pixel, with x to the right and y upwards, and the training range."""
+    first, last = _ends(pixels)
+    cells = np.full((last - first + 1, last - first + 1), np.nan)
+    cells[pixels["y"] - first, pixels["x"] - first] = values
+    extent = 2 * (first - 0.5, last + 0.5)
+    image = axes.imshow(cells, origin="lower", extent=extent, interpolation="nearest", **look)
+    # The color of empty pixels is under the image, which is transparent there.
+    axes.add_patch(_square((first, last), zorder=-1, fill=True, **_NO_PROGRAM))
     # A dashed black line on white is visible on dark and bright pixels.
     axes.add_patch(_square(square, ec="white", lw=2.2))
-    axes.add_patch(_square(square, ec="black", lw=1.4, ls=(0, (3, 2))))
+    axes.add_patch(_square(square, **_DASHED))
     axes.spines[:].set_visible(False)
+    return image
 
 
 def _square(ends: tuple[int, int], **look: Any) -> Rectangle:
     first, last = ends
     side = last - first + 1
     return Rectangle((first - 0.5, first - 0.5), side, side, **{"fill": False, **look})
+
+
+def _text(axes: Axes, rows: list[list[str]]) -> None:
+    """Write aligned columns of text into empty axes; the first row is the header."""
+    axes.set_axis_off()
+    for number, cells in enumerate(rows):
+        # Left edge of the first column, right edges of the others.
+        for column, (cell, place) in enumerate(zip(cells, (0.08, 0.42, 0.62, 0.82, 0.92), strict=False)):
+            axes.text(
+                place,
+                1 - (number + 0.5) / len(rows),
+                cell,
+                transform=axes.transAxes,
+                ha="right" if column else "left",
+                va="center",
+                fontsize=7,
+                weight="normal" if number else "bold",
+            )

@@ -49,19 +49,18 @@ def page(completions: pl.DataFrame) -> str:
         rows = model.filter(question=name)
         failed = rows.filter(~pl.col("solved"))
         count = f"{len(failed):,} of {len(rows):,} failed" if len(rows) else "not tested"
-        # The test split of a small template repeats programs.
-        distinct = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
         asked = f"<p>Solved: {escape(QUESTIONS[name].solved)}.</p>" if name in QUESTIONS else ""
         sections.append(f"<h2>{escape(title(name))}: {count}</h2>{asked}")
-        sample = random.Random(name).sample(distinct, min(SHOWN, len(distinct)))
-        sections += map(_article, sample)
+        # The test split of a small template repeats programs.
+        distinct = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
+        sections += map(_article, random.Random(name).sample(distinct, min(SHOWN, len(distinct))))
     return _PAGE.substitute(shown=SHOWN, sections="\n".join(sections))
 
 
 def _article(row: dict[str, Any]) -> str:
     prompt, rest = row["program"][: row["prompt_length"]], row["program"][row["prompt_length"] :]
     written = prompt + row["completion"]
-    end = isa.END if row["ended"] else ""
+    completion = row["completion"] + (isa.END if row["ended"] else "")
     result = reference.run(written)
     outputs = " ".join(map(reference.show, result.outputs)) or "nothing"
     if not row["ended"]:
@@ -79,7 +78,7 @@ def _article(row: dict[str, Any]) -> str:
     return f"""\
 <article>
 <dl>
-<dt>model<dd><code>{escape(prompt)}<mark>{escape(row["completion"] + end)}</mark></code>
+<dt>model<dd><code>{escape(prompt)}<mark>{escape(completion)}</mark></code>
 <dt>original<dd><code>{escape(prompt)}<ins>{escape(rest + isa.END)}</ins></code>
 <dt>verdict<dd>{escape(verdict)}
 </dl>

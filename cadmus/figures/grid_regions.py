@@ -1,10 +1,8 @@
 """Accuracy on each region of the comparison grid, compared with baselines and with the paper."""
 
-from typing import Any
-
 import polars as pl
 
-from cadmus.evaluate.intervals import as_text, gap_as_text, percent
+from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.regions import REGIONS, summary
 from cadmus.figures import reported, tables
 
@@ -22,20 +20,11 @@ def table(grid: pl.DataFrame) -> pl.DataFrame:
             "Region": REGIONS[row["region"]],
             "Pairs": f"{row['pairs']:,}",
             "Programs": f"{row['programs']:,}",
-            "Accuracy": as_text(row["accuracy"], row["low"], row["high"]),
+            "Accuracy": tables.accuracy(row),
             "Chance": percent(row["chance"]),
-            "Best baseline": ""
-            if row["baseline"] is None
-            else tables.baseline(row["best_baseline"], row["baseline"]),
-            "Gap": _gap(row),
+            "Best baseline": tables.baseline(row["best_baseline"], row["baseline"]),
+            "Gap": tables.gap(row),
             "Paper": "" if row["paper"] is None else percent(row["paper"]),
         }
         for row in data(grid).iter_rows(named=True)
     )
-
-
-def _gap(row: dict[str, Any]) -> str:
-    """Return the gap and its interval in percentage points."""
-    if row["gap"] is None:
-        return ""
-    return gap_as_text(row["gap"], row["gap_low"], row["gap_high"])

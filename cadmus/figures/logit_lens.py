@@ -14,9 +14,7 @@ UNIFORM = math.log(isa.VOCABULARY_SIZE)
 
 def data(lens: pl.DataFrame) -> pl.DataFrame:
     """Return the results by layer and token, with the fraction of programs that agree with the last layer."""
-    return lens.sort("layer", "token").with_columns(
-        (pl.col("agreeing") / pl.col("programs")).alias("agreement")
-    )
+    return lens.sort("layer", "token").with_columns(agreement=pl.col("agreeing") / pl.col("programs"))
 
 
 def draw(lens: pl.DataFrame) -> Figure:
@@ -25,17 +23,14 @@ def draw(lens: pl.DataFrame) -> Figure:
     layers = style.largest(lens["layer"]) + 1
     figure = Figure(figsize=(style.PAGE, 1.5 + 0.2 * layers))
     left, right = figure.subplots(1, 2, sharey=True)
-    loss = panels.layer_map(left, lens, "loss", UNIFORM, ".1f", colors="cividis_r")
-    agreement = panels.layer_map(right, lens, "agreement", 1, ".0f", 100)
+    loss = panels.layer_map(left, lens, "loss", ".1f", vmin=0, vmax=UNIFORM, cmap="cividis_r")
+    agreement = panels.layer_map(right, lens, "agreement", ".0f", 100, vmin=0, vmax=1)
     left.set_title("loss of the next instruction, nats")
     right.set_title("same prediction as the last layer, % of programs")
-    losses = figure.colorbar(
-        loss, ax=left, pad=0.02, extend="max", extendfrac=0.05, ticks=[0, 1, 2, 3, UNIFORM]
-    )
+    ticks = [0, 1, 2, 3, UNIFORM]
+    losses = style.colorbar(figure, loss, left, pad=0.02, extend="max", extendfrac=0.05, ticks=ticks)
     losses.ax.set_yticklabels(["0", "1", "2", "3", f"{UNIFORM:.1f}"])
     # Bright, which is good, is at the top of both scales.
     losses.ax.invert_yaxis()
-    losses.outline.set_visible(False)
-    agreements = figure.colorbar(agreement, ax=right, format=style.PERCENT, pad=0.02)
-    agreements.outline.set_visible(False)
+    style.colorbar(figure, agreement, right, format=style.PERCENT, pad=0.02)
     return figure

@@ -2,19 +2,14 @@
 
 import polars as pl
 
-from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import in_order, questions_of, title
 from cadmus.evaluate.results import accuracy_by, best_baseline
 from cadmus.figures import tables
 
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the accuracy of each policy by question, with and without near-duplicates.
-
-    Returns:
-        question, seen (1 or 0), policy, programs, correct, accuracy, low, high; no row where there is no
-        program.
-    """
+    """Return the accuracy of each policy by question and seen: 1 for near-duplicates, 0 for the others."""
     counted = completions.with_columns(pl.col("seen").cast(pl.Int64))
     solved = accuracy_by(counted, "question", "seen").filter(metric="solved")
     question = pl.col("question").cast(in_order(completions["question"]))
@@ -32,20 +27,16 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
     for (question,), part in data(completions).group_by(["question"], maintain_order=True):
         found = {row["seen"]: row for row in part.filter(policy="model").iter_rows(named=True)}
         seen = found[1]["programs"] if 1 in found else 0
-        baselines = {of: best_baseline(part.filter(seen=of)) for of in (0, 1)}
+        unseen_best, seen_best = (tables.best_accuracy(best_baseline(part.filter(seen=of))) for of in (0, 1))
         rows.append(
             {
                 "Sub-problem": title(str(question)),
                 "Asked about": about.get(str(question), ""),
                 "Seen in training": percent(seen / sum(row["programs"] for row in found.values())),
-                "Solved, seen": _accuracy(found.get(1)),
-                "Best baseline, seen": tables.best_accuracy(baselines[1]),
-                "Solved, not seen": _accuracy(found.get(0)),
-                "Best baseline, not seen": tables.best_accuracy(baselines[0]),
+                "Solved, seen": tables.accuracy(found.get(1)),
+                "Best baseline, seen": seen_best,
+                "Solved, not seen": tables.accuracy(found.get(0)),
+                "Best baseline, not seen": unseen_best,
             }
         )
     return pl.DataFrame(rows)
-
-
-def _accuracy(row: dict[str, float] | None) -> str:
-    return "none tested" if row is None else as_text(row["accuracy"], row["low"], row["high"])

@@ -3,13 +3,10 @@
 from typing import Any
 
 import polars as pl
-from matplotlib.artist import Artist
-from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.errors import InputError
-from cadmus.evaluate.intervals import as_text
 from cadmus.evaluate.regions import summary
 from cadmus.evaluate.results import with_accuracy
 from cadmus.figures import reported, style, tables
@@ -21,48 +18,49 @@ _MOST_LEVEL_TICKS = 4
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the accuracy of Cadmus inside the training range, of GPT-5 in the paper, and of the LLMs."""
-    parts = [_cadmus(grid), _reported()] + ([] if llm is None else [_llms(llm)])
+    gpt5 = pl.DataFrame(
+        {
+            "model": "GPT-5",
+            "symbols": "normal",
+            "max_output_tokens": reported.GPT5_OUTPUT_TOKENS,
+            "accuracy": reported.GPT5_ACCURACY,
+            "source": "reported",
+        }
+    )
+    parts = [_cadmus(grid), gpt5] + ([] if llm is None else [_llms(llm)])
     return pl.concat(parts, how="diagonal_relaxed")
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     """Draw Cadmus, the best baseline, the reported point, and a series per LLM and kind of symbols."""
-    cadmus, gpt5 = _cadmus(grid), _reported()
+    (cadmus,) = _cadmus(grid).to_dicts()
     series = [] if llm is None else _llms(llm).partition_by("model", "symbols", maintain_order=True)
-    run = [rows.filter(pl.col("programs") > 0).sort("max_output_tokens") for rows in series]
     figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(series)))
     axes = figure.subplots()
-    interval = as_text(cadmus["accuracy"][0], cadmus["low"][0], cadmus["high"][0])
-    axes.axhspan(cadmus["low"][0], cadmus["high"][0], color=style.BLUE, alpha=0.2, lw=0)
-    handles: list[Artist | ErrorbarContainer] = [
-        axes.axhline(cadmus["accuracy"][0], color=style.BLUE, label=f"Cadmus, one output token: {interval}")
-    ]
-    baseline = cadmus["baseline"][0]
-    label = f"best baseline: {tables.baseline(cadmus['best_baseline'][0], baseline)}"
-    handles.append(axes.axhline(baseline, color=style.GREY, lw=0.7, ls="--", label=label))
+    axes.axhspan(cadmus["low"], cadmus["high"], color=style.BLUE, alpha=0.2, lw=0)
+    label = f"Cadmus, one output token: {tables.accuracy(cadmus)}"
+    handles: list[Any] = [axes.axhline(cadmus["accuracy"], color=style.BLUE, label=label)]
+    label = f"best baseline: {tables.baseline(cadmus['best_baseline'], cadmus['baseline'])}"
+    handles.append(axes.axhline(cadmus["baseline"], color=style.GREY, lw=0.7, ls="--", label=label))
     models = list(dict.fromkeys(rows["model"][0] for rows in series))
-    for rows, answered in zip(series, run, strict=True):
+    limits: set[int] = set()
+    for rows in series:
         name, symbols = rows["model"][0], rows["symbols"][0]
+        answered = rows.filter(pl.col("programs") > 0).sort("max_output_tokens")
         label = f"{name}, {symbols} symbols"
         if not len(answered):
             handles += axes.plot([], [], ls="none", label=f"{label}: not run")
             continue
+        limits.update(answered["max_output_tokens"])
         if missing := int(rows["unanswered"].sum()) + int(rows["malformed"].sum()):
             label += f" ({missing:,} not answered)"
-        drawn = axes.errorbar(
-            answered["max_output_tokens"],
-            answered["accuracy"],
-            yerr=[answered["accuracy"] - answered["low"], answered["high"] - answered["accuracy"]],
-            color=_COLORS[models.index(name) % len(_COLORS)],
-            marker="o" if symbols == "normal" else "^",
-            ls="-" if symbols == "normal" else "--",
-            elinewidth=0.7,
-            label=label,
-        )
+        marker, ls = ("o", "-") if symbols == "normal" else ("^", "--")
+        look = {"color": _COLORS[models.index(name) % len(_COLORS)], "marker": marker, "ls": ls}
+        drawn = style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
         handles.append(drawn)
     handles += axes.plot(
-        gpt5["max_output_tokens"],
-        gpt5["accuracy"],
+        [reported.GPT5_OUTPUT_TOKENS],
+        [reported.GPT5_ACCURACY],
         color=style.GREY,
         marker="D",
         mfc="white",
@@ -72,7 +70,6 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         label="GPT-5, normal symbols: reported in the paper, not run",
     )
     axes.set_xscale("log")
-    limits = {limit for answered in run for limit in answered["max_output_tokens"]}
     if limits:
         ticks = sorted(limits)
         axes.tick_params(axis="x", labelrotation=45 if len(ticks) > _MOST_LEVEL_TICKS else 0)
@@ -100,18 +97,6 @@ def _cadmus(grid: pl.DataFrame) -> pl.DataFrame:
         pl.lit(1).alias("max_output_tokens"),
         pl.col("programs", "correct", "accuracy", "low", "high", "best_baseline", "baseline"),
         pl.lit("measured").alias("source"),
-    )
-
-
-def _reported() -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "model": ["GPT-5"],
-            "symbols": ["normal"],
-            "max_output_tokens": [reported.GPT5_OUTPUT_TOKENS],
-            "accuracy": [reported.GPT5_ACCURACY],
-            "source": ["reported"],
-        }
     )
 
 

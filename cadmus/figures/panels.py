@@ -1,15 +1,15 @@
 """Shared panels: small multiples by question, and layer × token heat maps."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import FuncFormatter
 
+from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.questions import QUESTIONS, in_order, title
 from cadmus.evaluate.results import best_baseline
 from cadmus.figures import reported, style
@@ -22,16 +22,10 @@ _MARKED_FROM = 20
 
 
 class Line(NamedTuple):
-    """A line of every panel of :func:`by_question`.
+    """A line of every panel of :func:`by_question`: accuracies by a metric, of the model or of a baseline."""
 
-    Attributes:
-        rows: selects its rows.
-        label: text in the legend.
-        color, marker, style: of matplotlib.
-        band: whether its intervals are drawn.
-    """
-
-    rows: pl.Expr
+    of_model: bool
+    metric: str
     label: str
     color: str
     marker: str = ""
@@ -40,8 +34,8 @@ class Line(NamedTuple):
 
 
 SOLVED = (
-    Line(pl.col("policy") == "model", "model, solved", style.BLUE, "o"),
-    Line(pl.col("policy") != "model", "best baseline", style.GREY),
+    Line(True, "solved", "model, solved", style.BLUE, "o"),
+    Line(False, "solved", "best baseline", style.GREY),
 )
 """The lines of :func:`plotted`."""
 
@@ -54,12 +48,12 @@ def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
         x: column to sort by, after question and policy.
     """
     parts = [
-        pl.concat([part.filter(policy="model", metric="solved"), best_baseline(part)])
+        pl.concat([part.filter(policy=MODEL, metric="solved"), best_baseline(part)])
         for _, part in results.group_by(["question"], maintain_order=True)
     ]
     shown = pl.concat(parts) if parts else results
     question = pl.col("question").cast(in_order(results["question"]))
-    return shown.sort(question, pl.col("policy") != "model", x)
+    return shown.sort(question, pl.col("policy") != MODEL, x)
 
 
 def by_question(
@@ -68,8 +62,8 @@ def by_question(
     """Draw accuracies with intervals, one panel per question.
 
     Args:
-        results: columns question, policy, programs, accuracy, low, high and ``x``; points of fewer than 20
-            programs are left out, and panels without two points.
+        results: columns question, policy, metric, programs, accuracy, low, high and ``x``; points of fewer
+            than 20 programs are left out, and panels without two points.
         x: column of the horizontal axis.
         label: label of the horizontal axis, with its unit.
         error: draw the error, 1 - accuracy, on a logarithmic axis, beside that of the paper.
@@ -77,17 +71,16 @@ def by_question(
     """
     results = results.filter(pl.col("programs") >= _MARKED_FROM)
     shown = [
-        question
-        for (question,), part in results.filter(policy="model").group_by(["question"], maintain_order=True)
+        str(question)
+        for (question,), part in results.filter(policy=MODEL).group_by(["question"], maintain_order=True)
         if part[x].n_unique() > 1
     ]
-    rows = max(1, -(-len(shown) // _COLUMNS))
-    figure = Figure(figsize=(style.PAGE, 0.9 + 1.45 * rows))
-    panels = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False)
+    figure = Figure(figsize=(style.PAGE, 0.9 + 1.45 * max(1, -(-len(shown) // _COLUMNS))))
+    panels = style.multiples(figure, len(shown), _COLUMNS, sharex=True, sharey=True)
     for axes, question in zip(panels.flat, shown, strict=False):
         of_question = results.filter(question=question)
         for line in lines:
-            drawn = of_question.filter(line.rows)
+            drawn = of_question.filter((pl.col("policy") == MODEL) == line.of_model, metric=line.metric)
             style.line(
                 axes,
                 _errors(drawn) if error else drawn,
@@ -96,18 +89,17 @@ def by_question(
                 color=line.color,
                 marker=line.marker,
                 label=line.label,
-                style=line.style,
+                ls=line.style,
                 band=line.band,
             )
-        axes.set_title(title(str(question)), fontsize=7)
+        axes.set_title(title(question), fontsize=7)
         if error:
-            _error_axis(axes, reported.TABLE3.get(_template(str(question))))
+            template = QUESTIONS[question].template if question in QUESTIONS else question
+            _error_axis(axes, reported.TABLE3.get(template))
         else:
             style.percent_axis(axes)
             # Room for the markers at 100%.
             axes.set_ylim(0, 1.06)
-    for axes in panels.flat[len(shown) :]:
-        axes.set_axis_off()
     # The lowest panel of each column: the last row may be incomplete.
     for axes in panels.flat[max(0, len(shown) - _COLUMNS) : len(shown)]:
         axes.tick_params(labelbottom=True)
@@ -115,12 +107,8 @@ def by_question(
         style.not_tested(panels[0, 0])
     figure.supxlabel(label, fontsize=8)
     figure.supylabel("error, 1 - accuracy" if error else "accuracy", fontsize=8)
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    style.legend(figure, panels.flat[:1], ncols=3)
     return figure
-
-
-def _template(question: str) -> str:
-    return QUESTIONS[question].template if question in QUESTIONS else question
 
 
 def _errors(rows: pl.DataFrame) -> pl.DataFrame:
@@ -135,7 +123,7 @@ def _errors(rows: pl.DataFrame) -> pl.DataFrame:
 def _error_axis(axes: Axes, paper: tuple[int, float] | None) -> None:
     axes.set_yscale("log")
     axes.set_ylim(1e-3, 1.3)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda error, _: f"{100 * error:g}%"))
+    axes.yaxis.set_major_formatter(style.EXACT_PERCENT)
     axes.grid(True, axis="y")
     if paper:
         # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
@@ -143,52 +131,35 @@ def _error_axis(axes: Axes, paper: tuple[int, float] | None) -> None:
 
 
 def layer_map(
-    axes: Axes,
-    rows: pl.DataFrame,
-    column: str,
-    largest: float,
-    text: str,
-    factor: float = 1,
-    smallest: float = 0,
-    colors: str | None = None,
+    axes: Axes, rows: pl.DataFrame, column: str, text: str, factor: float = 1, **look: Any
 ) -> AxesImage:
     """Draw a layer × token heat map, with lines between the two expressions and the comparator.
 
     Args:
         axes: axes to draw on.
-        rows: columns layer (from 0), token (from 1) and ``column``, one row per cell; missing cells are
-            empty.
-        column: column with the values.
-        largest: maximum of the color scale.
-        text: format of the values in the cells, printed if there are few layers.
-        factor: factor of the printed values.
-        smallest: minimum of the color scale.
-        colors: color map; the default is dark for low values and bright for high ones.
+        rows: columns layer (from 0), token (from 1) and ``column`` (the value), one row per cell.
+        text: format of the values times ``factor``, printed if there are few layers.
+        look: ends and map of the colors, ``vmin``, ``vmax`` and ``cmap``.
     """
     if rows.is_empty():
         style.not_tested(axes)
-        return axes.imshow([[np.nan]], vmin=smallest, vmax=largest, cmap=colors)
+        return axes.imshow([[np.nan]], **look)
     layers, tokens = style.largest(rows["layer"]) + 1, style.largest(rows["token"])
     cells = np.full((layers, tokens), np.nan)
     cells[rows["layer"], rows["token"] - 1] = rows[column]
-    image = axes.imshow(cells, origin="lower", aspect="auto", vmin=smallest, vmax=largest, cmap=colors)
+    image = axes.imshow(cells, origin="lower", aspect="auto", **look)
     if layers <= LAYERS_WITH_TEXT:
         for (layer, token), value in np.ndenumerate(cells):
-            missing = np.isnan(value)
-            color = "black" if missing or _bright(image, value) else "white"
-            label = "–" if missing else format(factor * value, text)
+            red, green, blue, _ = image.to_rgba(np.asarray(value))
+            # White text is not legible on a bright color, or on a missing cell.
+            bright = np.isnan(value) or 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
+            label = "–" if np.isnan(value) else format(factor * value, text)
+            color = "black" if bright else "white"
             axes.text(token, layer, label, ha="center", va="center", color=color, fontsize=6)
     for boundary in (tokens // 2 - 0.5, tokens - 1.5):
         axes.axvline(boundary, color="white", lw=1)
-    step = 1 if layers <= LAYERS_WITH_TEXT else 3
-    names = style.layer_names(layers, step)
+    names = style.layer_names(layers, 1 if layers <= LAYERS_WITH_TEXT else 3)
     axes.set_yticks(list(names), list(names.values()))
     axes.set(xlabel="token", xticks=range(tokens), xticklabels=range(1, tokens + 1))
     axes.spines[:].set_visible(False)
     return image
-
-
-def _bright(image: AxesImage, value: float) -> bool:
-    """Return whether black text is legible on the color of a value."""
-    red, green, blue, _ = image.to_rgba(np.asarray(value))
-    return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)

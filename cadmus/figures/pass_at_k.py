@@ -4,41 +4,23 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.pass_at_k import accuracy_at_k
 from cadmus.evaluate.questions import in_order
 from cadmus.figures import panels, style
 
-_OF_MODEL = pl.col("policy") == MODEL
 _TICKS = 6
 """Maximum number of labels on the horizontal axis."""
 _GUESS = "random training completion"
 # The legend fills its columns from the top.
 _LINES = (
-    panels.Line(_OF_MODEL & (pl.col("metric") == "verified"), "model, verified@k", style.GREEN, "^"),
-    panels.Line(_OF_MODEL & (pl.col("metric") == "solved"), "model, solved@k", style.BLUE, "o"),
+    panels.Line(True, "verified", "model, verified@k", style.GREEN, "^"),
+    panels.Line(True, "solved", "model, solved@k", style.BLUE, "o"),
+    panels.Line(False, "verified", f"{_GUESS}, verified@k", style.GREY, style="--", band=False),
+    panels.Line(False, "solved", f"{_GUESS}, solved@k", style.GREY),
     panels.Line(
-        ~_OF_MODEL & (pl.col("metric") == "verified"),
-        f"{_GUESS}, verified@k",
-        style.GREY,
-        style="--",
-        band=False,
+        True, "first_verified", "model, first verified sample solved", style.ORANGE, style="-.", band=False
     ),
-    panels.Line(~_OF_MODEL & (pl.col("metric") == "solved"), f"{_GUESS}, solved@k", style.GREY),
-    panels.Line(
-        _OF_MODEL & (pl.col("metric") == "first_verified"),
-        "model, first verified sample solved",
-        style.ORANGE,
-        style="-.",
-        band=False,
-    ),
-    panels.Line(
-        _OF_MODEL & (pl.col("metric") == "greedy_solved"),
-        "model, greedy completion solved",
-        style.BLUE,
-        style=":",
-        band=False,
-    ),
+    panels.Line(True, "greedy_solved", "model, greedy completion solved", style.BLUE, style=":", band=False),
 )
 
 

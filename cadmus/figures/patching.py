@@ -3,7 +3,6 @@
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.errors import InputError
 from cadmus.figures import style
 
 LABELS = {
@@ -24,8 +23,6 @@ def draw(patches: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(style.PAGE, 2.9))
     patches = data(patches)
     tokens = patches["token"].unique().sort().to_list()
-    if len(tokens) != 2:
-        raise InputError(f"token: must be two, those of X and of Y, got {len(tokens)}; evaluate patch again")
     panels = figure.subplots(1, len(tokens), sharey=True, squeeze=False)[0]
     layers = style.largest(patches["layer"]) + 1
     shown = style.layer_names(layers, -(-layers // 10))
@@ -45,17 +42,5 @@ def draw(patches: pl.DataFrame) -> Figure:
         axes.set_xticks(list(shown), list(shown.values()), rotation=30, ha="right")
         style.percent_axis(axes)
     panels[0].set_ylabel("fraction of pairs")
-    handles = {
-        label: handle
-        for axes in panels
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        handles.values(),
-        handles.keys(),
-        loc="outside upper center",
-        ncols=3,
-        title="predicted comparator",
-        title_fontsize=7,
-    )
+    style.legend(figure, panels, ncols=3, title="predicted comparator", title_fontsize=7)
     return figure

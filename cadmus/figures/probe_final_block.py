@@ -1,5 +1,7 @@
 """Accuracy of linear probes for X and Y on the output of the final block, by token."""
 
+from typing import Any
+
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -27,20 +29,20 @@ def draw(probes: pl.DataFrame) -> Figure:
     control = axes.fill_between(
         band["token"], band["low"], band["high"], color="#BBBBBB", lw=0, label="control: values permuted"
     )
-    handles = []
+    handles: list[Any] = []
     for target, color, marker in (("x", style.BLUE, "o"), ("y", style.ORANGE, "s")):
         rows = final.filter(target=target)
         label = f"{target.upper()}, probe"
-        style.line(axes, rows, "token", "accuracy", color=color, marker=marker, label=label)
-        handles.append(axes.lines[-1])
+        handles += style.line(axes, rows, "token", "accuracy", color=color, marker=marker, label=label)
         axes.plot(rows["token"], rows["majority"], color=color, ls="--", lw=0.9)
     optimal = Line2D([], [], color="black", ls="--", lw=0.9, label="optimal given the tokens read")
     half = tokens // 2
     for boundary in (half + 0.5, tokens - 0.5):
         axes.axvline(boundary, color="#AAAAAA", lw=0.6)
-    for centre, text in (((half + 1) / 2, "first expression"), (half + (half + 1) / 2, "second expression")):
-        axes.text(centre, 1.04, text, ha="center", va="bottom", fontsize=7, color=style.GREY)
-    axes.text(tokens, 1.04, "< > =", ha="center", va="bottom", fontsize=7, color=style.GREY)
+    centre = (half + 1) / 2
+    names = {centre: "first expression", half + centre: "second expression", tokens: "< > ="}
+    for place, text in names.items():
+        axes.text(place, 1.04, text, ha="center", va="bottom", fontsize=7, color=style.GREY)
     style.percent_axis(axes)
     axes.set(xlabel="token", ylabel="accuracy", xticks=range(1, tokens + 1))
     figure.legend(handles=[*handles, optimal, control], loc="outside lower center", ncols=2)

@@ -25,20 +25,19 @@ def draw(probes: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(style.PAGE, 1.4 + 0.2 * layers))
     both = figure.subplots(1, 2, sharey=True)
     for axes, target in zip(both, ("x", "y"), strict=True):
-        image = panels.layer_map(
-            axes, probes.filter(target=target), "accuracy", 1, ".0f", 100, smallest=guess
-        )
+        of_target = probes.filter(target=target)
+        image = panels.layer_map(axes, of_target, "accuracy", ".0f", 100, vmin=guess, vmax=1)
         axes.set_title(f"{target.upper()}, {'first' if target == 'x' else 'second'} expression")
     ticks = [guess, *(tick for tick in TICKS if tick > guess + 0.05)]
-    bar = figure.colorbar(
+    bar = style.colorbar(
+        figure,
         image,
-        ax=both,
+        both,
         format=style.PERCENT,
         pad=0.01,
         ticks=ticks,
         extend="min" if below else "neither",
         extendfrac=0.05,
     )
-    bar.outline.set_visible(False)
     bar.set_label(f"accuracy; {style.PERCENT(guess)}: most frequent value")
     return figure

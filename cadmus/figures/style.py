@@ -1,15 +1,20 @@
-"""Style, sizes and reproducible files of all figures."""
+"""Style, sizes, reproducible files and the shared parts of all figures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import matplotlib.style
+import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter, StrMethodFormatter
 
 from cadmus.store import replacing
 
@@ -21,6 +26,7 @@ PAGE = 7.0
 BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 GREY = "#666666"
 PERCENT = PercentFormatter(1, decimals=0)
+EXACT_PERCENT = FuncFormatter(lambda fraction, _: f"{100 * fraction:g}%")
 THOUSANDS = StrMethodFormatter("{x:,.0f}")
 
 _METADATA = {".pdf": {"CreationDate": None, "Producer": None, "Creator": None}, ".png": {"Software": None}}
@@ -45,50 +51,50 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                 figure.savefig(temporary, metadata=_METADATA[path.suffix])
 
 
+def multiples(
+    figure: FigureBase, count: int, columns: int, sharex: bool = False, sharey: bool = False
+) -> np.ndarray:
+    """Return axes for ``count`` panels in rows of ``columns``: shape (rows, columns), the last ones empty."""
+    rows = max(1, -(-count // columns))
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
+    return grid
+
+
+def legend(figure: FigureBase, panels: Iterable[Axes], **look: Any) -> None:
+    """Draw one legend above the panels, which lists each label once."""
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", **look)
+
+
+def colorbar(figure: FigureBase, image: ScalarMappable, panels: Any, **look: Any) -> Colorbar:
+    """Draw a color bar without a frame."""
+    bar = figure.colorbar(image, ax=panels, **look)
+    bar.outline.set_visible(False)
+    return bar
+
+
 def line(
-    axes: Axes,
-    rows: pl.DataFrame,
-    x: str,
-    y: str,
-    *,
-    color: str,
-    marker: str,
-    label: str,
-    style: str = "-",
-    band: bool = True,
+    axes: Axes, rows: pl.DataFrame, x: str, y: str, *, color: str, band: bool = True, **look: Any
 ) -> list[Line2D]:
     """Plot column ``y`` over column ``x``, with the columns low and high as a band; return the line."""
     if band:
         axes.fill_between(rows[x], rows["low"], rows["high"], color=color, alpha=0.2, lw=0)
-    return axes.plot(rows[x], rows[y], color=color, marker=marker, ls=style, label=label)
+    return axes.plot(rows[x], rows[y], color=color, **look)
+
+
+def intervals(axes: Axes, rows: pl.DataFrame, x: str, **look: Any) -> ErrorbarContainer:
+    """Plot the column accuracy over column ``x`` with its intervals as bars."""
+    bars = [rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]]
+    return axes.errorbar(rows[x], rows["accuracy"], yerr=bars, **look)
 
 
 def not_tested(axes: Axes) -> None:
     """Label empty axes."""
     axes.text(0.5, 0.5, "not tested", transform=axes.transAxes, ha="center", color=GREY)
-
-
-def text_rows(axes: Axes, rows: Sequence[Sequence[str]], places: Sequence[float]) -> None:
-    """Write aligned columns of text into empty axes, one line per row; the first row is the header.
-
-    Args:
-        axes: filled from top to bottom; 0.14 inches a row are enough.
-        rows: cells; rows may be short.
-        places: left edge of the first column and right edges of the others, from 0 to 1.
-    """
-    axes.set_axis_off()
-    for number, cells in enumerate(rows):
-        for column, (cell, place) in enumerate(zip(cells, places, strict=False)):
-            axes.text(
-                place,
-                1 - (number + 0.5) / len(rows),
-                cell,
-                transform=axes.transAxes,
-                ha="right" if column else "left",
-                va="center",
-                fontsize=7,
-                weight="normal" if number else "bold",
-            )
 
 
 def largest(column: pl.Series) -> int:
@@ -101,9 +107,9 @@ def layer_names(layers: int, step: int = 1) -> dict[int, str]:
     return {layer: f"block {layer}" if layer else "embedding" for layer in range(0, layers, step)}
 
 
-def percent_axis(axes: Axes, low: float = 0.0) -> None:
-    """Format the vertical axis as percentages from ``low`` to 1."""
-    axes.set_ylim(low, 1.02)
+def percent_axis(axes: Axes) -> None:
+    """Format the vertical axis as percentages from 0 to 1."""
+    axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PERCENT)
     axes.grid(True, axis="y")
     axes.set_axisbelow(True)

@@ -7,15 +7,9 @@ from cadmus import isa
 
 def table() -> pl.DataFrame:
     """Return the instructions of :mod:`cadmus.isa` that have an alternate symbol."""
-    return pl.DataFrame(
-        [
-            {
-                "Instruction": f"`{row.symbol}`",
-                "Effect": row.effect,
-                "Meaning": row.meaning,
-                "Alternate": f"`{row.alternate}`",
-            }
-            for row in isa.INSTRUCTIONS
-            if row.alternate is not None
-        ]
-    )
+    rows = [
+        (f"`{row.symbol}`", row.effect, row.meaning, f"`{row.alternate}`")
+        for row in isa.INSTRUCTIONS
+        if row.alternate is not None
+    ]
+    return pl.DataFrame(rows, ["Instruction", "Effect", "Meaning", "Alternate"], orient="row")

@@ -2,9 +2,8 @@
 
 import polars as pl
 
-from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES, EXECUTING
-from cadmus.evaluate.intervals import as_text, gap_as_text, percent
+from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.results import METRICS, accuracy_by, best_baseline, gaps_by
 from cadmus.figures import reported, tables
@@ -13,25 +12,12 @@ from cadmus.figures import reported, tables
 def data(completions: pl.DataFrame) -> pl.DataFrame:
     """Return accuracies as fractions, one row per question, policy and metric.
 
-    Returns:
-        question, policy, metric, programs, correct, accuracy, low, high, training_programs, paper (its
-        accuracy, for solved, if it has one), and for the model gap, gap_low and gap_high (accuracy minus that
-        of the best baseline). Of a baseline that is absent from a question, the counts and accuracies are
-        null.
+    Only the model has a gap to the best baseline, and only solved the accuracy of the paper. Counts and
+    accuracies are null where a baseline is absent from a question.
     """
-    asked = completions.group_by("question").agg(pl.col("template").n_unique()).filter(pl.col("template") > 1)
-    if len(asked):
-        raise InputError(
-            f"template: must be one for {asked['question'].min()!r}, got several; evaluate again"
-        )
     gaps = pl.concat(
         gaps_by(completions, "question", metric=metric).select(
-            "question",
-            pl.lit("model").alias("policy"),
-            pl.lit(metric).alias("metric"),
-            "gap",
-            pl.col("low").alias("gap_low"),
-            pl.col("high").alias("gap_high"),
+            "question", "gap", gap_low="low", gap_high="high", policy=pl.lit("model"), metric=pl.lit(metric)
         )
         for metric in METRICS
     )
@@ -73,13 +59,9 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
 
 
 def below(results: pl.DataFrame) -> str:
-    """Return a sentence that names the questions on which the model is below the best baseline.
+    """Return a sentence that names the questions on which the model is below the best baseline, if any.
 
-    Args:
-        results: from :func:`data`.
-
-    Returns:
-        An empty text if no interval of a gap is below 0.
+    It is if the interval of the gap in ``results``, from :func:`data`, is below 0.
     """
     found = results.filter(pl.col("gap_high") < 0, pl.col("metric").is_in(["solved", "fits"]))
     if found.is_empty():
@@ -103,20 +85,16 @@ def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
     """Return a row of the table: one metric of a question, with the best baseline."""
     model = {row["metric"]: row for row in results.filter(policy="model").iter_rows(named=True)}
     shown = model[metric]
-    gap = ""
-    if shown["gap"] is not None:
-        gap = gap_as_text(shown["gap"], shown["gap_low"], shown["gap_high"])
-        gap += ", below" if shown["gap_high"] < 0 else ""
+    below = shown["gap"] is not None and shown["gap_high"] < 0
+    without = results.filter(pl.col("policy") != EXECUTING)
     also = ("exact", "next_token", "verified")
     return {
         "Sub-problem": _name(question, metric),
         "Tested": f"{shown['programs']:,}",
-        "Solved": as_text(shown["accuracy"], shown["low"], shown["high"]),
+        "Solved": tables.accuracy(shown),
         "Paper": "" if shown["paper"] is None else percent(shown["paper"]),
         "Best baseline": tables.best_accuracy(best_baseline(results, metric)),
-        "Gap": gap,
-        "Best without execution": tables.best_accuracy(
-            best_baseline(results.filter(pl.col("policy") != EXECUTING), metric)
-        ),
+        "Gap": tables.gap(shown) + (", below" if below else ""),
+        "Best without execution": tables.best_accuracy(best_baseline(without, metric)),
         **{METRICS[name]: percent(model[name]["accuracy"]) if metric == "solved" else "" for name in also},
     }

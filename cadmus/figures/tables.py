@@ -1,13 +1,14 @@
 """Tables of figures and reports, given as data frames of strings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from cadmus.evaluate.baselines import BASELINES
-from cadmus.evaluate.intervals import percent
-from cadmus.store import replacing
+from cadmus.evaluate.intervals import as_text, gap_as_text, percent
+from cadmus.store import write_text
 from cadmus.tables import escape, latex, markdown, plain
 
 
@@ -26,28 +27,29 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return f"```text\n{plain(rows[0], rows[1:])}\n```"
 
 
+def accuracy(row: Mapping[str, Any] | None) -> str:
+    """Return an accuracy and its interval in percent; None has no program."""
+    return "none tested" if row is None else as_text(row["accuracy"], row["low"], row["high"])
+
+
+def gap(row: Mapping[str, Any]) -> str:
+    """Return the gap to the best baseline and its interval in percentage points; empty without a baseline."""
+    return "" if row["gap"] is None else gap_as_text(row["gap"], row["gap_low"], row["gap_high"])
+
+
+def baseline(policy: str | None, accuracy: float) -> str:
+    """Return the accuracy of a baseline in percent, and its name; empty without a baseline."""
+    return "" if policy is None else f"{percent(accuracy)} ({BASELINES.get(policy, policy).lower()})"
+
+
 def best_accuracy(best: pl.DataFrame) -> str:
-    """Return the accuracy of a best baseline in percent, and its name: "none" without baselines."""
-    if best.is_empty():
-        return "none"
-    return baseline(best["policy"][0], best["accuracy"][0])
-
-
-def baseline(policy: str, accuracy: float) -> str:
-    """Return the accuracy of a baseline in percent, and its name."""
-    return f"{percent(accuracy)} ({BASELINES.get(policy, policy).lower()})"
+    """Return the accuracy and the name of a best baseline: "none" without baselines."""
+    return "none" if best.is_empty() else baseline(best["policy"][0], best["accuracy"][0])
 
 
 def save(table: pl.DataFrame, data: pl.DataFrame, paths: Sequence[Path]) -> None:
-    """Write a table as .md or .tex and its data as .csv, according to the suffix of each path.
-
-    Args:
-        table: text.
-        data: what the .csv holds, numbers unrounded.
-        paths: files to write.
-    """
+    """Write a table of text as .md or .tex and its unrounded ``data`` as .csv, by the suffix of each path."""
     text, tex = render(table)
     texts = {".csv": data.write_csv(), ".md": text, ".tex": tex}
     for path in paths:
-        with replacing(path) as temporary:
-            temporary.write_text(texts[path.suffix], encoding="utf-8")
+        write_text(path, texts[path.suffix])

@@ -17,10 +17,10 @@ from cadmus import isa, store, tables
 from cadmus.config import OOD
 from cadmus.dataset.shards import SCHEMA
 from cadmus.evaluate.intervals import percent
+from cadmus.evaluate.questions import title
 from cadmus.figures import style
 from cadmus.figures.tables import columns
 from cadmus.pages import CARD, FIGURES, LICENSE, TAGS, card, plots
-from cadmus.pages.plots import title
 from cadmus.pages.survey import EXAMPLES, FATES, Survey, survey
 from cadmus.tools import progress
 
@@ -112,12 +112,7 @@ def write_report(directory: Path | str) -> tuple[Path, ...]:
     directory = Path(directory)
     found = survey(directory)
     texts = {directory / NAME: report(found), directory / CARD: dataset_card(found)}
-    data = {
-        "acceptance": found.counts,
-        "lengths": found.lengths,
-        "values": found.values,
-        "instructions": found.instructions,
-    }
+    data = dict(zip(FIGURES, (found.counts, found.lengths, found.values, found.instructions), strict=True))
     for name in progress("draw", FIGURES, unit="figure"):
         stem = directory / FOLDER / name
         style.save(getattr(plots, name)(found), [stem.with_suffix(suffix) for suffix in (".pdf", ".png")])
@@ -174,8 +169,8 @@ def _split_table(counts: pl.DataFrame, has_rules: bool) -> str:
         executed = row["sampled"] - row["unfit"] - row["too_long"] - row["other_split"]
         share = percent(1 - row["rejected"] / executed) if executed else ""
         wanted = [f"{row[name]:,}" for name in ("programs", "distinct", "sampled")]
-        others = [f"{row[name]:,}" for name in (*fates, "duplicates_kept")]
-        rows.append([title(row["template"]), *wanted, share, *others])
+        rows.append([title(row["template"]), *wanted, share])
+        rows[-1] += [f"{row[name]:,}" for name in (*fates, "duplicates_kept")]
     labels = [label[0].upper() + label[1:] for label in fates.values()]
     header = ["Template", "Programs", "Distinct", "Candidates", "True", *labels, "Duplicates, kept"]
     return _table(header, rows)
@@ -196,14 +191,13 @@ def _rules_table(manifest: dict[str, Any]) -> str:
 def dataset_card(found: Survey) -> str:
     """Return the card of a dataset."""
     manifest = found.manifest
-    # By split and template.
-    programs = {
-        split: {template: row["programs"] for template, row in templates.items()}
-        for split, templates in manifest["splits"].items()
-        if templates
-    }
-    templates = list(dict.fromkeys(template for of_split in programs.values() for template in of_split))
-    totals = [sum(of_split.values()) for of_split in programs.values()]
+    programs = found.counts.pivot("split", index="template", values="programs", maintain_order=True)
+    templates, splits = programs["template"].to_list(), programs.columns[1:]
+    totals = programs.select(pl.lit("all"), pl.col(splits).sum()).row(0)
+    counts = [
+        [title(name), *(f"{count or 0:,}" for count in of_splits)]
+        for name, *of_splits in (*programs.iter_rows(), totals)
+    ]
     fields = []
     for field in SCHEMA:
         stored = _type(field) + (", as a dictionary" if pa.types.is_dictionary(field.type) else "")
@@ -213,30 +207,29 @@ def dataset_card(found: Survey) -> str:
         (name, first.prompt + first.completion, *map(json.dumps, (len(first.prompt), first.x, first.y)))
         for name, (first, *_) in found.examples.items()
     ]
-    splits = [[title(name), *(f"{of.get(name, 0):,}" for of in programs.values())] for name in templates]
-    splits.append(["all", *(f"{total:,}" for total in totals)])
     text = TEXT.substitute(
         {**manifest, **manifest["cadmus"], **manifest["dataset"], **manifest["dataset"]["values"]},
-        programs=f"{sum(totals):,}",
+        programs=f"{sum(totals[1:]):,}",
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
         columns=_table(["Column", "Type", "Null", "Meaning"], fields).strip(),
         examples=columns([("template", "program", "prompt_length", "x", "y"), *examples]),
-        splits=_table(["Template", *programs], splits).strip(),
+        splits=_table(["Template", *splits], counts).strip(),
         shared="; ".join(f"{pair} {count}" for pair, count in manifest["shared_between_splits"].items()),
         share=f"{100 * manifest['dataset']['eval_fraction']:g}",
         rules=_rules(manifest) if OOD in manifest else "",
     )
+    # Template -> splits that have it; each template can be loaded alone.
+    configs = [{**_config(ALL_TEMPLATES, "*", splits), "default": True}]
+    for (name,), rows in found.counts.group_by(["template"], maintain_order=True):
+        configs.append(_config(str(name), f"{name}-*", rows["split"].to_list()))
     data = DatasetCardData(
         license=LICENSE,
         pretty_name=f"Cadmus, run {manifest['name']}",
         tags=[*TAGS, "synthetic"],
         task_categories=["text-generation"],
-        size_categories=[size_category(sum(totals))],
-        configs=[
-            {**_config(ALL_TEMPLATES, "*", list(programs)), "default": True},
-            *(_config(name, f"{name}-*", [s for s in programs if name in programs[s]]) for name in templates),
-        ],
+        size_categories=[size_category(sum(totals[1:]))],
+        configs=configs,
         dataset_info={
             "config_name": ALL_TEMPLATES,
             "features": [{"name": field.name, "dtype": _type(field)} for field in SCHEMA],
@@ -246,11 +239,7 @@ def dataset_card(found: Survey) -> str:
 
 
 def size_category(programs: int) -> str:
-    """Return the hub's size category of a number of programs.
-
-    >>> size_category(80_200_000)
-    '10M<n<100M'
-    """
+    """Return the hub's size category of a number of programs."""
     above = max(0, len(str(programs)) - 3)
     return f"{SIZES[above - 1]}<n<{SIZES[above]}" if above else f"n<{SIZES[0]}"
 
@@ -267,19 +256,18 @@ def _config(name: str, files: str, splits: list[str]) -> dict[str, Any]:
 
 
 def _rules(manifest: dict[str, Any]) -> str:
-    rules = "\n".join(
-        f"- {name}: `"
-        + ", ".join(f"{key}: {value}" for key, value in rule.items() if value is not None)
-        + f"`, matched {sum(manifest[OOD][name].values()):,} candidates"
-        for name, rule in manifest["dataset"][OOD].items()
-    )
-    return f"""
-## OOD rules
-
-Programs that match one of these rules are only in the split `{OOD}`:
-
-{rules}
-"""
+    """Return the rules as a section of the card."""
+    lines = [
+        "",
+        "## OOD rules",
+        "",
+        f"Programs that match one of these rules are only in the split `{OOD}`:",
+        "",
+    ]
+    for name, rule in manifest["dataset"][OOD].items():
+        given = ", ".join(f"{key}: {value}" for key, value in rule.items() if value is not None)
+        lines.append(f"- {name}: `{given}`, matched {sum(manifest[OOD][name].values()):,} candidates")
+    return "\n".join([*lines, ""])
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:

@@ -32,13 +32,9 @@ _REFUSALS = {
 
 
 class Plan(NamedTuple):
-    """The files of an upload, and their repository.
+    """The files of an upload by their paths in the repository, for each branch of it.
 
-    Attributes:
-        kind: kind of the repository.
-        name: user or organization, ``/``, and name of the repository.
-        revisions: files by their paths in the repository, by branch: ``main`` first, then for example
-            ``step1000`` for each snapshot.
+    ``main`` is the first branch; each snapshot of a model has another, for example ``step1000``.
     """
 
     kind: Literal["model", "dataset"]
@@ -52,12 +48,9 @@ class Plan(NamedTuple):
 
 
 def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
-    """Check a directory and list its files; hidden ones are left out.
+    """Check a model export or a finished dataset, and list its files without hidden ones.
 
-    Args:
-        directory: a model export or a finished dataset.
-        name: repository to upload to, ``user/name`` or ``organization/name``.
-        snapshots: directory of ``cadmus train --snapshots``; each snapshot becomes a revision.
+    Each of the ``snapshots`` that ``cadmus train --snapshots`` wrote to a directory becomes a revision.
     """
     try:
         validate_repo_id(name)
@@ -82,12 +75,7 @@ def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
 def push(planned: Plan, private: bool = False, log: Callable[[str], None] = print) -> None:
     """Upload with the token of ``hf auth login`` or ``HF_TOKEN``; creates the repository if there is none.
 
-    Files that the repository has beside the uploaded ones stay.
-
-    Args:
-        planned: from :func:`plan`.
-        private: create a private repository.
-        log: called with the address of each revision once it is complete.
+    Other files of the repository stay. ``log`` gets the address of each revision once it is complete.
     """
     api = HfApi()
     with _one_line(planned.url):
@@ -110,17 +98,13 @@ def push(planned: Plan, private: bool = False, log: Callable[[str], None] = prin
 
 def _files(directory: Path) -> dict[str, Path]:
     """Return the files of a directory but hidden ones, by their paths in it."""
-    found = {}
-    for path in sorted(directory.rglob("*")):
-        relative = path.relative_to(directory)
-        if any(part.startswith(".") for part in relative.parts):
-            continue
+    found = {path.relative_to(directory).as_posix(): path for path in sorted(directory.rglob("*"))}
+    shown = {name: path for name, path in found.items() if "/." not in f"/{name}"}
+    for path in shown.values():
         if path.is_symlink():
             # It may lead to any file of this machine.
             raise InputError(f"{path}: is a link to {path.readlink()}; remove it, or copy the file here")
-        if path.is_file():
-            found[relative.as_posix()] = path
-    return found
+    return {name: path for name, path in shown.items() if path.is_file()}
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import polars as pl
@@ -23,11 +22,11 @@ TASK = "text-generation"
 # Fields of the config section train that do not affect what is learned.
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
 
-TEXT = Template("""\
-# Cadmus, run $name
+TEXT = """\
+# Cadmus, run {config.name}
 
-A decoder with $parameters parameters that completes programs of the Cadmus stack machine. Its vocabulary is
-the machine's $vocabulary instructions, one character each; `.` ends a program. A program is *true* if it
+A decoder with {size:,} parameters that completes programs of the Cadmus stack machine. Its vocabulary is
+the machine's {vocabulary} instructions, one character each; `.` ends a program. A program is *true* if it
 leaves at least one value on the stack and none of them is 0 or NAN. The model was trained on true programs
 only.
 
@@ -45,58 +44,65 @@ for program in model.generate(**prefixes):
     print(tokenizer.decode(program, skip_special_tokens=True))
 ```
 
-By default, completion is greedy and ends after $max_length new tokens at most.
+By default, completion is greedy and ends after {longest} new tokens at most.
 
 With Cadmus, which also runs the program and shows the probabilities of each step:
 `cadmus complete '62*4+54*4-' --model MODEL`.
 
 ## Model
 
-$model
+- architecture: GPT-NeoX with sequential residuals, full rotary positions, LayerNorm
+{model}
+- weights: fp32, SHA-256 `{weights}…`
+- instruction set: `{noted[cadmus][isa_digest]}`
 
 ## Data
 
-$programs training programs ($epoch epochs) of the sub-problems in the table below, each sampled from a
-template and executed. Compared values are in [$low, $high]; programs have at most $max_length instructions.
-The hash of a program decides between training, validation and test, so no test program was trained on.$rules
+{trained:,} training programs ({epoch:.2f} epochs) of the sub-problems in the table below, each sampled from a
+template and executed. Compared values are in [{low}, {high}]; programs have at most {longest} instructions.
+The hash of a program decides between training, validation and test, so no test program was trained on.{rules}
 
-$data
+- content: `{noted[data_digest]}`
+- seed and section dataset: `{dataset_digest}`
+- seed: {config.seed}
 
 ## Training
 
-$compute
+- programs seen: {noted[programs]:,}
+- tokens seen: {noted[tokens]:,}
+- FLOPs: {noted[flops]:.3g} (forward and backward, without padding)
+- time: {noted[seconds]:,.0f} s on {device}
+- speed: {tokens_per_second:,.0f} tokens/s, {flops_per_second:.3g} FLOP/s
+{last_loss}- made by: commit `{noted[cadmus][commit]}`; {versions}
 
-$recipe
+{recipe}
 
 ## Accuracy
 
 On test programs, completed greedily, with 95% bootstrap intervals. *Solved*: the completed program is true
 when executed, the model ended it, the completion drops nothing from the stack, and it answers the question:
 
-$questions
+{questions}
 
-${below}The baselines are graded alike: $baselines. *Gap*: points between the model and the best of them.
+{below}The baselines are graded alike: {baselines}. *Gap*: points between the model and the best of them.
 *Exact*: the completion is that of the test program. *Next token*: its first instruction is. *Verified*, the
 lenient figure: everything but the answer.
 
-$accuracy
+{accuracy}
 
 ## Limits
 
 - A likely program need not be true; `cadmus complete` and `cadmus run` execute it to find out.
-- Never seen: compared values outside [$low, $high] and programs of more than $max_length instructions.
-- It knows the instruction set `$isa_digest` only: no other language, and no text.
+- Never seen: compared values outside [{low}, {high}] and programs of more than {longest} instructions.
+- It knows the instruction set `{noted[cadmus][isa_digest]}` only: no other language, and no text.
 - A random program has many true completions, so its next token is hardly predictable.
-""")
+"""
 
 
 def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
-    """Return the model card.
+    """Return the model card of an export, from it and the output of ``cadmus evaluate completions``.
 
-    Args:
-        directory: the export of :func:`cadmus.train.loop.train`, with its config and data digest.
-        completions: the output of ``cadmus evaluate completions`` for this model.
-        metrics: the metrics of its training; None leaves the last loss out.
+    Without the ``metrics`` of its training, the card has no last loss.
     """
     config = trained_config(directory)
     if config is None:
@@ -104,7 +110,6 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
             f"{directory / METADATA}: config: is missing; only models from `cadmus train` have cards"
         )
     noted = read_metadata(directory)
-    header = noted["cadmus"]
     weights = weights_digest(directory)
     graded, origin = read_results(completions, experiments.columns("completions"))
     for key, ours in (("model_digest", weights), ("data_digest", noted["data_digest"])):
@@ -113,56 +118,35 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
                 f"{completions}: {key}: is {origin.get(key)}, but that of {directory} is {ours}; "
                 "evaluate this model on its own dataset"
             )
-    flops, seconds = noted["flops"], noted["seconds"]
     trained_on = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     below = table3_accuracy.below(table3_accuracy.data(graded))
     ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
-    text = TEXT.substitute(
-        name=config.name,
-        parameters=f"{noted['parameters']:,}",
+    text = TEXT.format(
+        config=config,
+        noted=noted,
+        size=noted["parameters"],
         vocabulary=isa.VOCABULARY_SIZE,
-        max_length=config.dataset.max_length,
-        model=_listed(
-            {
-                "architecture": "GPT-NeoX with sequential residuals, full rotary positions, LayerNorm",
-                **config.model.model_dump(),
-                "weights": f"fp32, SHA-256 `{weights}…`",
-                "instruction set": f"`{header['isa_digest']}`",
-            }
-        ),
-        programs=f"{trained_on:,}",
-        epoch=f"{noted['programs'] / trained_on:.2f}",
+        longest=config.dataset.max_length,
         low=config.dataset.values.low,
         high=config.dataset.values.high,
+        model=_listed(config.model.model_dump()),
+        weights=weights,
+        trained=trained_on,
+        epoch=noted["programs"] / trained_on,
         rules=f" Programs that match the rules {ood} were excluded as well." if ood else "",
-        data=_listed(
-            {
-                "content": f"`{noted['data_digest']}`",
-                "seed and section dataset": f"`{config.dataset_digest()}`",
-                "seed": config.seed,
-            }
-        ),
-        compute=_listed(
-            {
-                "programs seen": f"{noted['programs']:,}",
-                "tokens seen": f"{noted['tokens']:,}",
-                "FLOPs": f"{flops:.3g} (forward and backward, without padding)",
-                "time": f"{seconds:,.0f} s on "
-                + (f"{noted['cores']} CPU cores" if noted["device"] == "cpu" else noted["device"]),
-                "speed": f"{noted['tokens'] / seconds:,.0f} tokens/s, {flops / seconds:.3g} FLOP/s",
-                **({} if metrics is None else {"last loss": _last_loss(metrics, noted["steps"])}),
-                "made by": f"commit `{header['commit']}`; "
-                + ", ".join(f"{name} {version}" for name, version in header["versions"].items()),
-            }
-        ),
+        dataset_digest=config.dataset_digest(),
+        device=f"{noted['cores']} CPU cores" if noted["device"] == "cpu" else noted["device"],
+        tokens_per_second=noted["tokens"] / noted["seconds"],
+        flops_per_second=noted["flops"] / noted["seconds"],
+        last_loss="" if metrics is None else _last_loss(metrics, noted["steps"]),
+        versions=", ".join(f"{name} {version}" for name, version in noted["cadmus"]["versions"].items()),
         recipe=_listed(config.train.model_dump(exclude=OPERATIONAL)),
-        accuracy=tables.render(table3_accuracy.table(graded))[0].strip(),
         questions="\n".join(
             f"- *{name}*, the prompt ends {prompt}: {condition}." for name, prompt, condition in definitions()
         ),
         below=f"{below}\n\n" if below else "",
         baselines=", ".join(name.lower() for name in BASELINES.values()),
-        isa_digest=header["isa_digest"],
+        accuracy=tables.render(table3_accuracy.table(graded))[0].strip(),
     )
     return card(_front_matter(config, graded, origin.get("split")), text)
 
@@ -178,7 +162,7 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
                 task_name="program completion",
                 # The Hub needs an identifier; the dataset's repository is unknown here.
                 dataset_type=f"cadmus-{config.name}",
-                dataset_name=f"Cadmus, run {config.name}: {row['template'].replace('_', ' ')}",
+                dataset_name=f"Cadmus, run {config.name}: {title(row['template'])}",
                 dataset_config=row["template"],
                 dataset_split=split,
                 metric_type="exact_match" if row["metric"] == "exact" else "accuracy",
@@ -198,7 +182,7 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
 
 
 def _last_loss(metrics: Path, last: int) -> str:
-    """Return the mean loss of the last hundredth of a training of ``last`` steps."""
+    """Return a line with the mean loss of the last hundredth of a training of ``last`` steps."""
     steps = read_results(metrics, experiments.columns("metrics"))[0].sort("step")
     if steps["step"][-1] != last:
         raise InputError(
@@ -206,7 +190,7 @@ def _last_loss(metrics: Path, last: int) -> str:
             "give the metrics of its training"
         )
     ending = steps["loss"].tail(max(1, len(steps) // 100)).to_numpy()
-    return f"{ending.mean():.4f} nats per token, mean of the last {len(ending)} steps"
+    return f"- last loss: {ending.mean():.4f} nats per token, mean of the last {len(ending)} steps\n"
 
 
 def _listed(values: dict[str, Any]) -> str:

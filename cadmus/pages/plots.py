@@ -10,20 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from cadmus import isa
 from cadmus.config import OOD
+from cadmus.evaluate.questions import title
 from cadmus.figures import style
 from cadmus.pages.survey import FATES, Survey
 
 _COLORS = (style.BLUE, "#56B4E9", "#E69F00", "#CC79A7", style.GREEN, style.ORANGE, "#999999", "#DDDDDD")
-_PERCENT = FuncFormatter(lambda share, _: f"{100 * share:g}%")
-
-
-def title(template: str) -> str:
-    """Return the name of a template as text."""
-    return template.replace("_", " ")
 
 
 @style.styled
@@ -33,14 +28,14 @@ def acceptance(survey: Survey) -> Figure:
     figure = Figure(figsize=(style.PAGE, 0.9 + 0.24 * len(counts)))
     axes = figure.subplots()
     left = np.zeros(len(counts))
-    names = [title(name) for name in counts["template"]]
+    names = list(map(title, counts["template"]))
     for (fate, label), color in zip(FATES.items(), _COLORS, strict=True):
         share = (counts[fate] / counts["sampled"]).to_numpy()
         if share.any():
             axes.barh(names, share, left=left, color=color, height=0.72, label=label)
         left += share
     axes.set(xlim=(0, 1), xlabel="fraction of the candidates")
-    axes.xaxis.set_major_formatter(_PERCENT)
+    axes.xaxis.set_major_formatter(style.EXACT_PERCENT)
     axes.invert_yaxis()
     axes.spines.left.set_visible(False)
     axes.tick_params(left=False)
@@ -55,11 +50,10 @@ def lengths(survey: Survey) -> Figure:
 
     def draw(axes: Axes, template: str) -> None:
         of_template = survey.lengths.filter(template=template)
-        numbers, share = _shares(of_template.filter(split="train"), "length")
+        numbers, share = _shares(of_template, "train", "length")
         axes.bar(numbers, share, width=0.9, color=style.BLUE, label="train")
-        ood = of_template.filter(split=OOD)
-        if len(ood):
-            axes.stairs(*_steps(*_shares(ood, "length")), color=style.ORANGE, lw=0.9, label="OOD")
+        if OOD in of_template["split"]:
+            axes.stairs(*_steps(of_template, OOD, "length"), color=style.ORANGE, lw=0.9, label="OOD")
         mean = f"mean {numbers @ share:.1f}"
         axes.text(1, 0.98, mean, transform=axes.transAxes, ha="right", va="top", fontsize=7, color=style.GREY)
         axes.set(title=title(template), xlim=(0, longest + 1))
@@ -83,10 +77,9 @@ def values(survey: Survey) -> Figure:
         for variable, color, width in (("x", style.BLUE, 2.0), ("y", style.ORANGE, 0.8)):
             rows = survey.values.filter(template=template, variable=variable)
             for split, look in (("train", "-"), (OOD, ":")):
-                of_split = rows.filter(split=split)
-                if len(of_split):
+                if split in rows["split"]:
                     name = variable if split == "train" else f"{variable}, OOD"
-                    steps = _steps(*_shares(of_split, "value"))
+                    steps = _steps(rows, split, "value")
                     axes.stairs(*steps, color=color, ls=look, lw=width, baseline=None, label=name)
         axes.set(title=title(template), xlim=(lowest - margin, highest + margin))
 
@@ -106,24 +99,14 @@ def instructions(survey: Survey) -> Figure:
     image = axes.imshow(
         np.where(share > 0, share, np.nan), norm=LogNorm(smallest, share.max()), aspect="auto"
     )
-    axes.set_yticks(range(len(templates)), [title(name) for name in templates])
+    axes.set_yticks(range(len(templates)), list(map(title, templates)))
     axes.set_xticks(range(len(symbols)), symbols, family="monospace", fontsize=6)
     axes.tick_params(length=0)
     axes.spines[:].set(visible=True, color=style.GREY, linewidth=0.5)
-    _name_groups(axes, [isa.BY_SYMBOL[symbol].group for symbol in symbols])
-    bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=14)
-    bar.ax.yaxis.set_major_formatter(_PERCENT)
-    bar.outline.set_visible(False)
-    bar.set_label("fraction of the instructions")
-    never = Patch(facecolor="white", edgecolor=style.GREY, lw=0.5, label="never used")
-    figure.legend(handles=[never], loc="outside lower right")
-    return figure
-
-
-def _name_groups(axes: Axes, groups: Sequence[str]) -> None:
-    """Separate the groups of columns with lines, and name them above on two levels: neighbors are close."""
+    # Lines separate the groups; their names are above on two levels, since neighbors are close.
     start = 0
-    for number, (group, columns) in enumerate(itertools.groupby(groups)):
+    groups = itertools.groupby(isa.BY_SYMBOL[symbol].group for symbol in symbols)
+    for number, (group, columns) in enumerate(groups):
         end = start + len(list(columns))
         if start:
             axes.axvline(start - 0.5, color=style.GREY, lw=0.5)
@@ -140,16 +123,25 @@ def _name_groups(axes: Axes, groups: Sequence[str]) -> None:
             arrowprops={"arrowstyle": "-", "color": style.GREY, "lw": 0.5, "shrinkA": 0, "shrinkB": 0},
         )
         start = end
+    bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=14)
+    bar.ax.yaxis.set_major_formatter(style.EXACT_PERCENT)
+    bar.outline.set_visible(False)
+    bar.set_label("fraction of the instructions")
+    never = Patch(facecolor="white", edgecolor=style.GREY, lw=0.5, label="never used")
+    figure.legend(handles=[never], loc="outside lower right")
+    return figure
 
 
-def _shares(rows: pl.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
-    rows = rows.sort(name)
+def _shares(rows: pl.DataFrame, split: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers in column ``name`` that occur in a split, and the fraction of programs with each."""
+    rows = rows.filter(split=split).sort(name)
     programs = rows["programs"].to_numpy()
     return rows[name].to_numpy(), programs / programs.sum()
 
 
-def _steps(numbers: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _steps(rows: pl.DataFrame, split: str, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return heights and edges for ``stairs``: one step per integer from the smallest to the largest."""
+    numbers, share = _shares(rows, split, name)
     heights = np.zeros(numbers[-1] - numbers[0] + 1)
     heights[numbers - numbers[0]] = share
     return heights, np.arange(numbers[0], numbers[-1] + 2) - 0.5
@@ -162,24 +154,23 @@ def _panels(
     columns = 3 if len(templates) > 4 else min(2, max(1, len(templates)))
     rows = -(-len(templates) // columns) or 1
     figure = Figure(figsize=(style.PAGE if columns > 1 else style.COLUMN, 0.5 + 1.35 * rows))
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=sharey)
-    labels: dict[str, Artist] = {}
+    grid = style.multiples(figure, len(templates), columns, sharey=sharey)
     for axes, template in zip(grid.flat, templates, strict=False):
         draw(axes, template)
-        axes.yaxis.set_major_formatter(_PERCENT)
+        axes.yaxis.set_major_formatter(style.EXACT_PERCENT)
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
-        labels |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     for axes in grid.flat[: len(templates)]:
         axes.set_ylim(bottom=0)
-    for axes in grid.flat[len(templates) :]:
-        axes.set_axis_off()
     if not templates:
         grid[0, 0].text(0.5, 0.5, "none in this dataset", ha="center", color=style.GREY)
     figure.supxlabel(x, fontsize=8)
     figure.supylabel("fraction of the programs", fontsize=8)
+    handles: dict[str, Artist] = {}
+    for axes in grid.flat:
+        handles |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     # Training programs first.
-    labels = dict(sorted(labels.items(), key=lambda item: "OOD" in item[0]))
-    if len(labels) > 1:
-        figure.legend(labels.values(), labels.keys(), loc="outside upper center", ncols=len(labels))
+    handles = dict(sorted(handles.items(), key=lambda item: "OOD" in item[0]))
+    if len(handles) > 1:
+        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles))
     return figure

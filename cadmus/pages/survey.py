@@ -1,7 +1,6 @@
 """Statistics of a finished dataset, counted shard by shard to hold only one shard in memory."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +30,6 @@ FATES = {
 """Titles of the fates of a candidate, the best first; fields of :class:`cadmus.dataset.sampler.Counts`."""
 
 _INT16 = 1 << 15
-_Histograms = dict[tuple[str, ...], np.ndarray]
 
 
 class Example(NamedTuple):
@@ -44,8 +42,7 @@ class Example(NamedTuple):
     y: int | None
 
 
-@dataclass(frozen=True)
-class Survey:
+class Survey(NamedTuple):
     """Statistics of a dataset.
 
     Attributes:
@@ -86,13 +83,28 @@ def survey(directory: Path | str) -> Survey:
         if split == "train":
             symbols[template,] += np.bincount(programs.data, minlength=256)
             examples.setdefault(template, _examples(table))
+    counts = [
+        # The manifest has no OOD counts without OOD rules.
+        {"split": split, "template": template, "ood": 0, **of_template}
+        for split, templates in manifest["splits"].items()
+        for template, of_template in templates.items()
+    ]
+    used = [
+        (template, symbol, int(histogram[ord(symbol)]))
+        for (template,), histogram in symbols.items()
+        for symbol in isa.BY_SYMBOL
+        if symbol != isa.END
+    ]
+    share = pl.col("count") / pl.col("count").sum().over("template")
     return Survey(
         manifest,
         sum((directory / file["file"]).stat().st_size for file in manifest["files"]),
-        _counts(manifest),
+        pl.DataFrame(counts).select(
+            "split", "template", "programs", "distinct", "sampled", "duplicates_kept", *FATES
+        ),
         _frame(lengths, ("split", "template"), "length"),
         _frame(values, ("split", "template", "variable"), "value", -_INT16),
-        _instructions(symbols),
+        pl.DataFrame(used, ["template", "symbol", "count"], orient="row").with_columns(share=share),
         examples,
     )
 
@@ -105,18 +117,9 @@ def _examples(table: pa.Table) -> list[Example]:
     ]
 
 
-def _counts(manifest: dict[str, Any]) -> pl.DataFrame:
-    rows = [
-        # The manifest has no OOD counts without OOD rules.
-        {"split": split, "template": template, "ood": 0, **counts}
-        for split, templates in manifest["splits"].items()
-        for template, counts in templates.items()
-    ]
-    columns = ("split", "template", "programs", "distinct", "sampled", "duplicates_kept", *FATES)
-    return pl.DataFrame(rows).select(columns)
-
-
-def _frame(histograms: _Histograms, keys: tuple[str, ...], name: str, first: int = 0) -> pl.DataFrame:
+def _frame(
+    histograms: dict[tuple[str, ...], np.ndarray], keys: tuple[str, ...], name: str, first: int = 0
+) -> pl.DataFrame:
     """Return one row per number that occurs; index i of a histogram counts the number ``first + i``."""
     rows = [
         (*key, int(index) + first, int(histogram[index]))
@@ -125,14 +128,3 @@ def _frame(histograms: _Histograms, keys: tuple[str, ...], name: str, first: int
     ]
     schema = {**dict.fromkeys(keys, pl.String), name: pl.Int64, "programs": pl.Int64}
     return pl.DataFrame(rows, schema, orient="row")
-
-
-def _instructions(histograms: _Histograms) -> pl.DataFrame:
-    rows = [
-        (template, symbol, int(histogram[ord(symbol)]))
-        for (template,), histogram in histograms.items()
-        for symbol in isa.BY_SYMBOL
-        if symbol != isa.END
-    ]
-    table = pl.DataFrame(rows, ["template", "symbol", "count"], orient="row")
-    return table.with_columns(share=pl.col("count") / pl.col("count").sum().over("template"))

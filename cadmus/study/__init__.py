@@ -1,6 +1,7 @@
 """Studies: the results of several runs in one file, and their comparison.
 
-:mod:`cadmus.config.study` expands a config into runs, ``workflow/rules/study.smk`` starts them.
+:mod:`cadmus.config.study` expands a config into runs, ``workflow/rules/study.smk`` starts them. All that is
+written below the directory of a study comes from the one file of its results.
 """
 
 PAGE = "study.html"
@@ -10,13 +11,7 @@ LAW_FIGURE = "law"
 
 
 def files_of(factors: list[str], metrics: list[str], law: bool = False) -> list[str]:
-    """Return the files that describe a study, below its directory.
-
-    Args:
-        factors: those with several levels.
-        metrics: those that are compared.
-        law: whether a scaling law is fitted.
-    """
+    """Return the files that describe a study: its factors with several levels, the metrics it compares."""
     figures = [*factors, *([LAW_FIGURE] if law else [])]
     return [
         PAGE,

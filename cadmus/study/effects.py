@@ -20,14 +20,11 @@ _SPREAD = 0.5
 
 def data(results: Results, factor: str) -> pl.DataFrame:
     """Return the comparison with ``level``, that of ``factor``, and ``others``, those of all others."""
-    others = pl.concat_str([pl.lit("")] + [_named(name) for name in results.factors if name != factor])
+    names = {name: "" if name == VARIANTS else f"{name.rpartition('.')[2]}=" for name in results.factors}
+    named = [pl.lit(f", {text}") + pl.col(name) for name, text in names.items() if name != factor]
+    others = pl.concat_str([pl.lit(""), *named])
     levels = results.rows.select("variant", pl.col(factor).alias("level"), others.alias("others"))
     return compare(results).join(levels.unique(), "variant", "left", maintain_order="left")
-
-
-def _named(factor: str) -> pl.Expr:
-    name = "" if factor == VARIANTS else f"{factor.rpartition('.')[2]}="
-    return pl.lit(f", {name}") + pl.col(factor)
 
 
 def draw(results: Results, factor: str) -> Figure:
@@ -36,39 +33,39 @@ def draw(results: Results, factor: str) -> Figure:
     Levels that are numbers are on the horizontal axis, names on the vertical one. Markers tell the levels of
     the other factors apart.
     """
-    compared = data(results, factor)
-    bounded = pl.col("low", "high").clip(0, 1).fill_null(pl.col("mean"))
-    losses = compared.filter(pl.col("metric").is_in(LOSSES))
-    accuracies = compared.filter(~pl.col("metric").is_in(LOSSES)).with_columns(bounded)
+    is_loss = pl.col("metric").is_in(LOSSES)
+    bounds = pl.when(is_loss).then(pl.col("low", "high")).otherwise(pl.col("low", "high").clip(0, 1))
+    compared = data(results, factor).with_columns(bounds.fill_null(pl.col("mean")))
     levels = compared["level"].unique(maintain_order=True).to_list()
     numeric = compared["level"].cast(pl.Float64, strict=False).null_count() == 0
-    panels = [
-        *((str(metric), part) for (metric,), part in losses.group_by(["metric"], maintain_order=True)),
-        *(
-            (title(str(name)), part)
-            for (name,), part in accuracies.group_by(["template"], maintain_order=True)
-        ),
-    ]
+    panels = compared.filter(is_loss).partition_by("metric", maintain_order=True)
+    panels += compared.filter(~is_loss).partition_by("template", maintain_order=True)
     rows = -(-len(panels) // _COLUMNS)
     height = 1.5 if numeric else 0.6 + 0.2 * len(levels)
     figure = Figure(figsize=(style.PAGE, 0.8 + height * rows))
-    grid = figure.subplots(rows, min(_COLUMNS, len(panels)), squeeze=False, sharey=not numeric)
+    grid = style.multiples(figure, len(panels), min(_COLUMNS, len(panels)), sharey=not numeric)
     legend: dict[str, Line2D] = {}
-    for axes, (name, part) in zip(grid.flat, panels, strict=False):
+    for axes, part in zip(grid.flat, panels, strict=False):
+        metric, template = part.select("metric", "template").row(0)
+        name = metric if metric in LOSSES else title(template)
         axes.set_title(name.replace("_", " "), fontsize=7)
         (_lines if numeric else _points)(axes, part, levels, legend)
-        if part["metric"][0] not in LOSSES:
-            _accuracy_axis(axes, part, numeric, legend)
+        if metric not in LOSSES:
+            (axes.yaxis if numeric else axes.xaxis).set_major_formatter(style.PERCENT)
+            (axes.set_ylim if numeric else axes.set_xlim)(-0.03, 1.06)
+            baseline = part.filter(metric=metric)["baseline"].mean()
+            if isinstance(baseline, float):
+                mark = axes.axhline if numeric else axes.axvline
+                label = f"best baseline, {metric.replace('_', ' ')}"
+                legend[label] = mark(baseline, color=style.GREY, ls=":", lw=1)
         axes.grid(True, axis="y" if numeric else "x")
-    for axes in grid.flat[len(panels) :]:
-        axes.set_axis_off()
     if numeric:
         figure.supxlabel(factor, fontsize=8)
     figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=3)
     return figure
 
 
-def _series(part: pl.DataFrame) -> "list[tuple[pl.DataFrame, str, str, str]]":
+def _series(part: pl.DataFrame) -> list[tuple[pl.DataFrame, str, str, str]]:
     """Return the rows of each metric and combination of the other factors, with label, color and marker."""
     series = []
     for of_metric, color in zip(part.partition_by("metric", maintain_order=True), _COLORS, strict=False):
@@ -86,9 +83,7 @@ def _points(axes: Axes, part: pl.DataFrame, levels: list[str], legend: dict[str,
     for number, (shown, label, color, marker) in enumerate(series):
         shift = _SPREAD * (0.5 - (number + 0.5) / len(series))
         places = [len(levels) - 1 - levels.index(level) + shift for level in shown["level"]]
-        axes.hlines(
-            places, shown["low"].fill_null(shown["mean"]), shown["high"].fill_null(shown["mean"]), color
-        )
+        axes.hlines(places, shown["low"], shown["high"], color)
         (legend[label],) = axes.plot(shown["mean"], places, ls="", marker=marker, ms=3, color=color)
     axes.set_yticks(range(len(levels)), [level.replace("_", " ") for level in reversed(levels)])
     axes.set_ylim(-0.6, len(levels) - 0.4)
@@ -97,19 +92,5 @@ def _points(axes: Axes, part: pl.DataFrame, levels: list[str], legend: dict[str,
 def _lines(axes: Axes, part: pl.DataFrame, levels: list[str], legend: dict[str, Line2D]) -> None:
     """Draw the mean and its interval over the levels."""
     for shown, label, color, marker in _series(part):
-        drawn = shown.with_columns(
-            pl.col("level").cast(pl.Float64), pl.col("low", "high").fill_null(pl.col("mean"))
-        ).sort("level")
+        drawn = shown.with_columns(pl.col("level").cast(pl.Float64)).sort("level")
         (legend[label],) = style.line(axes, drawn, "level", "mean", color=color, marker=marker, label=label)
-
-
-def _accuracy_axis(axes: Axes, part: pl.DataFrame, numeric: bool, legend: dict[str, Line2D]) -> None:
-    """Format the axis as percentages and draw the best baseline of the first metric."""
-    metric = part["metric"][0]
-    (axes.yaxis if numeric else axes.xaxis).set_major_formatter(style.PERCENT)
-    (axes.set_ylim if numeric else axes.set_xlim)(-0.03, 1.06)
-    baseline = part.filter(metric=metric)["baseline"].mean()
-    if isinstance(baseline, float):
-        mark = axes.axhline if numeric else axes.axvline
-        label = f"best baseline, {metric.replace('_', ' ')}"
-        legend[label] = mark(baseline, color=style.GREY, ls=":", lw=1)

@@ -5,8 +5,8 @@ E + A / N^alpha + B / D^beta. FLOPs are c N D, with c measured, so FLOPs C are b
 G (C / c)^(beta / (alpha + beta)) parameters, where G = (alpha A / (beta B))^(1 / (alpha + beta)).
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import itertools
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,20 +22,18 @@ NAMES = ("E", "A", "alpha", "B", "beta")
 RESAMPLES = 200
 LINE = 1.3
 """Runs whose FLOPs differ by less than this factor are on the same line of equal FLOPs."""
+_POSITIVE = np.array([True, True, False, True, False])
 _HUBER = 1e-3
 _SEED = 0
 
 
 class Law(NamedTuple):
-    """A fitted law.
-
-    Attributes:
-        coefficients: E in nats, A, alpha, B and beta; shape (5,).
-        cost: FLOPs per parameter and program.
-    """
+    """A fitted law."""
 
     coefficients: np.ndarray
+    """E in nats, A, alpha, B and beta; shape (5,)"""
     cost: float
+    """FLOPs per parameter and program"""
 
     def loss(self, parameters: np.ndarray, programs: np.ndarray) -> np.ndarray:
         """Return the loss of models in nats."""
@@ -58,17 +56,11 @@ def runs_of(results: Results) -> pl.DataFrame:
 
 
 def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
-    """Fit the law by robust least squares of the logarithm of the loss.
-
-    Args:
-        runs: see :func:`runs_of`.
-        near: where to start; None tries several starts.
-    """
+    """Fit the law by robust least squares of the logarithm of the loss, from ``near`` or several starts."""
     from scipy.optimize import least_squares
 
-    parameters, programs, flops, loss = (
-        runs[name].to_numpy().astype(float) for name in ("parameters", "programs", "flops", "loss")
-    )
+    columns = runs.select("parameters", "programs", "flops", "loss").cast(pl.Float64)
+    parameters, programs, flops, loss = (column.to_numpy() for column in columns)
 
     def residuals(given: np.ndarray) -> np.ndarray:
         # E, A and B by their logarithms are positive.
@@ -80,24 +72,26 @@ def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
         )
         return np.logaddexp.reduce(terms) - np.log(loss)
 
-    starts: Iterable[Any] = (
-        (np.log(share * loss.min()), np.log(size), alpha, np.log(size), beta)
+    starts = [
+        (share * loss.min(), size, alpha, size, beta)
         for share in (0.3, 0.9)
         for size in (1.0, 100.0)
         for alpha in (0.2, 0.6)
         for beta in (0.2, 0.6)
-    )
-    if near is not None:
-        floor, by_parameters, alpha, by_programs, beta = near.coefficients
-        starts = [(np.log(floor), np.log(by_parameters), alpha, np.log(by_programs), beta)]
-    lower, upper = [-20.0, -20.0, 0.01, -20.0, 0.01], [10.0, 30.0, 3.0, 30.0, 3.0]
+    ]
     fits = [
-        least_squares(residuals, start, bounds=(lower, upper), loss="huber", f_scale=_HUBER)
-        for start in starts
+        least_squares(
+            residuals,
+            np.where(_POSITIVE, np.log(start), start),
+            bounds=([-20.0, -20.0, 0.01, -20.0, 0.01], [10.0, 30.0, 3.0, 30.0, 3.0]),
+            loss="huber",
+            f_scale=_HUBER,
+        )
+        for start in (starts if near is None else [near.coefficients])
     ]
     best = min(fits, key=lambda found: found.cost).x
-    coefficients = np.array([np.exp(best[0]), np.exp(best[1]), best[2], np.exp(best[3]), best[4]])
-    return Law(coefficients, float(np.exp(np.log(flops / (parameters * programs)).mean())))
+    cost = float(np.exp(np.log(flops / (parameters * programs)).mean()))
+    return Law(np.where(_POSITIVE, np.exp(best), best), cost)
 
 
 def resampled(runs: pl.DataFrame, law: Law) -> list[Law]:
@@ -122,11 +116,10 @@ def table(law: Law, laws: list[Law], flops: list[float]) -> pl.DataFrame:
     ``exponent`` is that of FLOPs in the optimal number of parameters. ``parameters``, ``programs`` and
     ``loss at C`` are those of the optimal model for ``C`` of ``flops``.
     """
-    values, others = _quantities(law, flops), [_quantities(other, flops) for other in laws]
-    bounds = np.quantile([list(other.values()) for other in others], [0.025, 0.975], axis=0)
-    return pl.DataFrame(
-        {"name": values.keys(), "value": values.values(), "low": bounds[0], "high": bounds[1]}
-    )
+    values = _quantities(law, flops)
+    others = [list(_quantities(other, flops).values()) for other in laws]
+    low, high = np.quantile(others, [0.025, 0.975], axis=0)
+    return pl.DataFrame({"name": values.keys(), "value": values.values(), "low": low, "high": high})
 
 
 def _quantities(law: Law, flops: list[float]) -> dict[str, float]:
@@ -145,28 +138,26 @@ def draw(runs: pl.DataFrame, law: Law, laws: list[Law], flops: list[float]) -> F
     """Draw the loss against the parameters on lines of equal FLOPs, and the optimal size against FLOPs."""
     figure = Figure(figsize=(style.PAGE, 2.6))
     left, right = figure.subplots(1, 2)
-    lines = _lines(runs)
     parameters = runs["parameters"].to_numpy()
     sizes = np.geomspace(parameters.min() / 1.5, parameters.max() * 1.5, 100)
-    colors = (style.BLUE, style.ORANGE, style.GREEN, style.GREY)
-    best = []
-    for number, line in enumerate(lines):
-        color, amount = colors[number % len(colors)], float(np.exp(np.log(line["flops"].to_numpy()).mean()))
+    colors = itertools.cycle((style.BLUE, style.ORANGE, style.GREEN, style.GREY))
+    measured = []
+    for line, color in zip(_lines(runs), colors, strict=False):
+        amount = float(np.exp(np.log(line["flops"].to_numpy()).mean()))
         left.plot(sizes, law.loss(sizes, amount / (law.cost * sizes)), color=color, lw=0.8)
         left.vlines(line["parameters"], line["low"], line["high"], color, lw=0.8)
         left.plot(line["parameters"], line["loss"], "o", color=color, ms=3, label=f"{amount:.2g} FLOPs")
-        best.append(amount)
-    optimum = law.optimal_parameters(np.array(best))
-    left.plot(
-        optimum, law.loss(optimum, np.array(best) / (law.cost * optimum)), "k*", ms=6, label="optimal size"
-    )
+        measured.append(amount)
+    optimum = law.optimal_parameters(np.array(measured))
+    lowest = law.loss(optimum, np.array(measured) / (law.cost * optimum))
+    left.plot(optimum, lowest, "k*", ms=6, label="optimal size")
     left.set(xscale="log", xlabel="parameters", ylabel="loss in nats")
     left.legend()
-    range_ = np.geomspace(min(best) / 2, max([*best, *flops]) * 2, 60)
+    range_ = np.geomspace(min(measured) / 2, max([*measured, *flops]) * 2, 60)
     low, high = np.quantile([other.optimal_parameters(range_) for other in laws], [0.025, 0.975], axis=0)
     right.fill_between(range_, low, high, color=style.GREY, alpha=0.3, lw=0, label="95% interval")
     right.plot(range_, law.optimal_parameters(range_), color="k", label="optimal size")
-    right.axvspan(min(best), max(best), color=style.BLUE, alpha=0.1, lw=0, label="measured FLOPs")
+    right.axvspan(min(measured), max(measured), color=style.BLUE, alpha=0.1, lw=0, label="measured FLOPs")
     for amount in flops:
         right.axvline(amount, color=style.GREY, ls=":", lw=0.8)
     right.set(xscale="log", yscale="log", xlabel="FLOPs", ylabel="parameters")

@@ -1,7 +1,7 @@
 """The page of a study: its question, its figures and its tables in one HTML file."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -10,9 +10,7 @@ import polars as pl
 
 from cadmus.config.study import LOSSES
 from cadmus.study import LAW, LAW_FIGURE
-from cadmus.study.comparison import tables
 from cadmus.study.results import Results
-from cadmus.tables import html
 
 _PAGE = Template("""\
 <!DOCTYPE html>
@@ -34,22 +32,25 @@ th { font-weight: 600; } thead { border-bottom: 1px solid #8888; }
 $missing
 $figures
 $tables
-$trainings
+<h2>trainings</h2><p>Means over seeds.</p><div>$trainings</div>
 </html>
 """)
 
 
-def page(results: Results, figures: Mapping[str, Path]) -> str:
-    """Return the HTML page.
-
-    Args:
-        results: of the study.
-        figures: PNG file by factor, and of the law.
-    """
-    runs = results.rows.unique(["variant", "seed"], maintain_order=True)
+def page(results: Results, tables: Mapping[str, pl.DataFrame], figures: Mapping[str, Path]) -> str:
+    """Return the HTML page with a table per metric and the PNG files of the figures."""
+    runs = results.rows.unique(["variant", "seed"], keep="first", maintain_order=True)
     trainings = results.rows.unique("directory")
     variants, seeds = runs["variant"].n_unique(), runs["seed"].n_unique()
-    images = "\n".join(_figure(factor, path) for factor, path in figures.items())
+    missing = "".join(
+        f"<li>{escape(run.variant)}, seed {run.seed}: {escape(run.reason)}</li>" for run in results.missing
+    )
+    costs = runs.group_by(["variant"], maintain_order=True).agg(
+        pl.col("flops", "seconds").mean(), pl.col("directory").str.join(" ")
+    )
+    rows = [
+        (name, f"{flops:.3g}", f"{seconds:.0f}", place) for name, flops, seconds, place in costs.iter_rows()
+    ]
     return _PAGE.substitute(
         title=escape(results.question or results.name),
         name=escape(results.name),
@@ -60,41 +61,23 @@ def page(results: Results, figures: Mapping[str, Path]) -> str:
         flops=f"{trainings['flops'].sum():.2g}",
         hours=f"{trainings['seconds'].sum() / 3600:.2g}",
         commit=escape(results.commit),
-        missing=_missing(results),
-        figures=images,
-        trainings=_trainings(results),
-        tables="\n".join(_table(metric, table, results) for metric, table in tables(results).items()),
+        missing=f'<p class="missing">Missing runs:</p><ul>{missing}</ul>' if missing else "",
+        figures="\n".join(_figure(name, path) for name, path in figures.items()),
+        tables="\n".join(_table(metric, table, results.base) for metric, table in tables.items()),
+        trainings=_html(["", "FLOPs", "seconds", "results"], rows),
     )
-
-
-def _trainings(results: Results) -> str:
-    """Return a table of the cost of each variant: mean FLOPs and seconds, and the directories."""
-    runs = results.rows.unique(["variant", "seed"], keep="first", maintain_order=True)
-    costs = runs.group_by(["variant"], maintain_order=True).agg(
-        pl.col("flops", "seconds").mean(), pl.col("directory").str.join(" ")
-    )
-    rows = [
-        (name, f"{flops:.3g}", f"{seconds:.0f}", place) for name, flops, seconds, place in costs.iter_rows()
-    ]
-    cells = html(["", "FLOPs", "seconds", "results"], rows)
-    return f"<h2>trainings</h2><p>Means over seeds.</p><div>{cells}</div>"
-
-
-def _missing(results: Results) -> str:
-    items = [
-        f"<li>{escape(run.variant)}, seed {run.seed}: {escape(run.reason)}</li>" for run in results.missing
-    ]
-    return f'<p class="missing">Missing runs:</p><ul>{"".join(items)}</ul>' if items else ""
 
 
 def _figure(name: str, path: Path) -> str:
     caption = (
-        "A scaling law fitted to the loss of the variants, with 95% intervals over variants; numbers are in "
-        f"{LAW}."
-        if name == LAW_FIGURE
-        else f"Means over seeds by {escape(name)}, with 95% intervals; those of accuracies are over seeds "
+        f"Means over seeds by {escape(name)}, with 95% intervals; those of accuracies are over seeds "
         "and test programs."
     )
+    if name == LAW_FIGURE:
+        caption = (
+            "A scaling law fitted to the loss of the variants, with 95% intervals over variants; numbers are "
+            f"in {LAW}."
+        )
     image = base64.b64encode(path.read_bytes()).decode()
     return (
         f'<figure><img src="data:image/png;base64,{image}" alt="{escape(name)}">'
@@ -102,12 +85,21 @@ def _figure(name: str, path: Path) -> str:
     )
 
 
-def _table(metric: str, table: pl.DataFrame, results: Results) -> str:
-    unit = "in nats" if metric in LOSSES else "in percent; differences in percentage points"
-    cells = html(table.columns, table.rows())
+def _table(metric: str, table: pl.DataFrame, base: str) -> str:
+    is_loss = metric in LOSSES
+    unit = "in nats" if is_loss else "in percent; differences in percentage points"
     return (
         f"<h2>{escape(metric.replace('_', ' '))}</h2>"
-        f"<p>{escape(results.base)}, and differences to it over the same seeds, {unit}, with 95% intervals "
-        f"over seeds{'' if metric in LOSSES else ' and test programs'}.</p>"
-        f"<div>{cells}</div>"
+        f"<p>{escape(base)}, and differences to it over the same seeds, {unit}, with 95% intervals "
+        f"over seeds{'' if is_loss else ' and test programs'}.</p>"
+        f"<div>{_html(table.columns, table.rows())}</div>"
     )
+
+
+def _html(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    titles, *lines = (
+        "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line)
+        for tag, line in [("th", header), *(("td", row) for row in rows)]
+    )
+    body = "".join(f"<tr>{line}</tr>\n" for line in lines)
+    return f"<table>\n<thead>\n<tr>{titles}</tr>\n</thead>\n<tbody>\n{body}</tbody>\n</table>\n"

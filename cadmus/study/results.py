@@ -1,7 +1,7 @@
 """The results of all runs of a study as one tidy table."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,13 +10,7 @@ import polars as pl
 
 from cadmus import experiments, store
 from cadmus.config import digest
-from cadmus.config.study import (
-    HELD_OUT_LOSS,
-    TRAINING_LOSSES,
-    Run,
-    StudyRuns,
-    level_text,
-)
+from cadmus.config.study import HELD_OUT_LOSS, TRAINING_LOSSES, Run, StudyRuns, level_text
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import read_results
@@ -65,23 +59,23 @@ class Results(NamedTuple):
 
     Attributes:
         rows: see :data:`COLUMNS`.
+        commit: of the code that collected them.
+        missing: runs without results.
         name, question, base: of the study; base is the variant that the others are compared with.
         compare: metrics to compare.
         factors: those with several levels.
         law_flops: FLOPs of a scaling law; none is fitted if empty.
-        missing: runs without results.
-        commit: of the code that collected them.
     """
 
     rows: pl.DataFrame
+    commit: str
+    missing: list[Missing]
     name: str
     question: str
     base: str
     compare: list[str]
     factors: list[str]
     law_flops: list[float]
-    missing: list[Missing]
-    commit: str
 
 
 def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[Path] = ()) -> list[Missing]:
@@ -97,22 +91,34 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
     Returns:
         The runs without results.
     """
-    rows, missing = [], []
+    found, missing = [], []
     others = [read(path).rows for path in elsewhere]
     for run in study.runs:
         reason = unfinished(study, run, results)
-        if reason is None:
-            rows.append(_rows(study, run, results))
-        elif (found := _rows_of(study, run, others)) is not None:
-            rows.append(found)
-        else:
-            missing.append(Missing(run.variant, run.seed, reason))
-    if not rows:
+        rows = _rows_of(study, run, others) if reason else _rows(study, run, results)
+        if rows is None:
+            missing.append(Missing(run.variant, run.seed, str(reason)))
+            continue
+        named = {
+            "study": study.name,
+            "variant": run.variant,
+            "seed": run.seed,
+            "config_digest": digest(run.config.model_dump()),
+            **{factor: level_text(run.levels[factor]) for factor in study.factors},
+        }
+        schema = {**COLUMNS, **dict.fromkeys(study.factors, pl.String)}
+        found.append(
+            rows.with_columns(**{name: pl.lit(value) for name, value in named.items()}).select(
+                pl.col(name).cast(kind) for name, kind in schema.items()
+            )
+        )
+    if not found:
         first = missing[0]
         raise InputError(
             f"{study.name}: no run is finished; {first.variant}, seed {first.seed}: {first.reason}"
         )
     described = {
+        "name": study.name,
         "question": study.study.question,
         "base": study.base,
         "compare": study.study.compare,
@@ -120,8 +126,7 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
         "law_flops": study.study.law_flops,
         "missing": missing,
     }
-    metadata = {"study": json.dumps({"name": study.name, **described})}
-    store.write_parquet(output, "study", pl.concat(rows), metadata)
+    store.write_parquet(output, "study", pl.concat(found), {"study": json.dumps(described)})
     return missing
 
 
@@ -131,112 +136,89 @@ def read(path: Path) -> Results:
     described = json.loads(metadata["study"])
     found = sorted(rows["metric"].unique())
     for metric in described["compare"]:
+        # Some metrics are undefined for all templates of a run, such as `fits`.
         if metric not in found:
             raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, found)}")
-    return Results(
-        rows,
-        described["name"],
-        described["question"],
-        described["base"],
-        described["compare"],
-        described["factors"],
-        described["law_flops"],
-        [Missing(*missing) for missing in described["missing"]],
-        metadata[store.HEADER]["commit"],
-    )
-
-
-def _files(study: StudyRuns, run: Run, results: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the files of a run, in the order in which they are written, and the log of each."""
-    dataset, training, evaluation = (results / name for name in (run.dataset, run.training, run.evaluation))
-    yield dataset / "dataset/manifest.json", dataset / "logs/manifest.log"
-    yield training / "training/metrics.jsonl", training / "logs/train.log"
-    for name in study.study.experiments:
-        yield evaluation / f"experiments/{name}.parquet", evaluation / f"logs/{name}.log"
+    missing = [Missing(*run) for run in described.pop("missing")]
+    return Results(rows, metadata[store.HEADER]["commit"], missing, **described)
 
 
 def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
     """Return why a run has no results, by the last line of its log; None if it has."""
-    for file, log in _files(study, run, results):
-        if file.exists():
-            continue
-        lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "did not start")
-        return f"{log.stem}: {last.removeprefix('cadmus: error: ')}"
+    dataset, training, evaluation = (results / name for name in (run.dataset, run.training, run.evaluation))
+    # In the order in which they are written.
+    files = {
+        dataset / "logs/manifest.log": dataset / "dataset/manifest.json",
+        training / "logs/train.log": training / "training/metrics.jsonl",
+    }
+    for name in study.study.experiments:
+        files[evaluation / f"logs/{name}.log"] = evaluation / f"experiments/{name}.parquet"
+    for log, file in files.items():
+        if not file.exists():
+            lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
+            last = next((line.strip() for line in reversed(lines) if line.strip()), "did not start")
+            return f"{log.stem}: {last.removeprefix('cadmus: error: ')}"
     return None
 
 
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
-    training = results / run.training
-    steps, _ = read_results(training / "training/metrics.jsonl", experiments.columns("metrics"))
+    """Return the rows of a finished run."""
+    metrics = results / run.training / "training/metrics.jsonl"
+    steps, _ = read_results(metrics, experiments.columns("metrics"))
     last = steps.tail(max(1, round(LAST * len(steps))))
-    found = [
-        {"experiment": TRAINING, **_row("", name, last[name].to_numpy().mean(), len(last))}
-        for name in TRAINING_LOSSES
-    ]
+    parts = [_measured(TRAINING, name, last[name].to_numpy().mean(), len(last)) for name in TRAINING_LOSSES]
     for name in study.study.experiments:
         path = results / run.evaluation / f"experiments/{name}.parquet"
-        measured, _ = read_results(path, experiments.columns(name))
-        found += [{"experiment": name, **row} for row in _summary(name, measured)]
-    common = {
-        **_place(study, run),
-        "parameters": parameter_count(run.config.model),
-        "programs": steps["programs"][-1],
-        "flops": steps["flops"][-1],
-        "seconds": steps["seconds"][-1],
-        "directory": run.training,
-    }
-    schema = {**COLUMNS, **dict.fromkeys(study.factors, pl.String)}
-    return pl.DataFrame([{**common, **row} for row in found], schema)
+        parts.append(summarized(name, read_results(path, experiments.columns(name))[0]))
+    return pl.concat(parts).with_columns(
+        parameters=parameter_count(run.config.model),
+        programs=steps["programs"][-1],
+        flops=steps["flops"][-1],
+        seconds=steps["seconds"][-1],
+        directory=pl.lit(run.training),
+    )
 
 
 def _rows_of(study: StudyRuns, run: Run, others: list[pl.DataFrame]) -> pl.DataFrame | None:
     """Return the rows of a run from the results of other machines, or None if they have none."""
-    place = _place(study, run)
+    wanted = [TRAINING, *study.study.experiments]
     for rows in others:
-        found = rows.filter(config_digest=place["config_digest"])
-        if {TRAINING, *study.study.experiments} <= set(found["experiment"]):
-            wanted = found["experiment"].is_in([TRAINING, *study.study.experiments])
-            columns = [
-                pl.lit(value, COLUMNS.get(name, pl.String)).alias(name) for name, value in place.items()
-            ]
-            return found.filter(wanted).with_columns(columns).select(*COLUMNS, *study.factors)
+        found = rows.filter(pl.col("experiment").is_in(wanted), config_digest=digest(run.config.model_dump()))
+        if found["experiment"].n_unique() == len(wanted):
+            return found
     return None
 
 
-def _place(study: StudyRuns, run: Run) -> dict[str, Any]:
-    """Return the columns that name the study and the run of a row."""
-    return {
-        "study": study.name,
-        "variant": run.variant,
-        "seed": run.seed,
-        "config_digest": digest(run.config.model_dump()),
-        **{factor: level_text(run.levels[factor]) for factor in study.factors},
-    }
-
-
-def _summary(experiment: str, measured: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield template, metric, value, n and baseline from the summary of an experiment."""
+def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
+    """Return experiment, template, metric, value, n and baseline from the summary of an experiment."""
     summarize = experiments.get(experiment).summary
     assert summarize is not None
-    summary = summarize(measured)
+    summary = summarize(results)
     if "loss" in summary.columns:
-        losses, tokens, programs = (summary[name].to_numpy() for name in ("loss", "tokens", "programs"))
-        yield _row("", HELD_OUT_LOSS, np.average(losses, weights=tokens), programs.sum())
-        return
-    if "policy" not in summary.columns:
-        for row in summary.filter(pl.col("programs") > 0).iter_rows(named=True):
-            region = row[summary.columns[0]]
-            yield _row(region, "accuracy", row["accuracy"], row["programs"], row.get("baseline"))
-        return
-    metric = pl.col("metric")
-    if "k" in summary.columns:
-        summary = summary.with_columns(pl.concat_str(metric, pl.lit("@"), pl.col("k")).alias("metric"))
-    of_baselines = summary.filter(pl.col("policy") != MODEL)
-    best = of_baselines.group_by("question", "metric").agg(pl.col("accuracy").max().alias("baseline"))
-    for row in summary.filter(policy=MODEL).join(best, ["question", "metric"], "left").iter_rows(named=True):
-        yield _row(row["question"], row["metric"], row["accuracy"], row["programs"], row["baseline"])
+        loss, tokens, programs = (summary[name].to_numpy() for name in ("loss", "tokens", "programs"))
+        return _measured(experiment, HELD_OUT_LOSS, np.average(loss, weights=tokens), programs.sum())
+    if "region" in summary.columns:
+        found = summary.filter(pl.col("programs") > 0).with_columns(
+            template="region", metric=pl.lit("accuracy")
+        )
+    else:
+        if "k" in summary.columns:
+            summary = summary.with_columns(metric=pl.format("{}@{}", "metric", "k"))
+        of_baselines = summary.filter(pl.col("policy") != MODEL)
+        best = of_baselines.group_by("question", "metric").agg(pl.col("accuracy").max().alias("baseline"))
+        of_model = summary.filter(policy=MODEL).with_columns(template="question")
+        found = of_model.join(best, ["question", "metric"], "left", maintain_order="left")
+    return found.select(
+        pl.lit(experiment).alias("experiment"),
+        pl.col("template", "metric").cast(pl.String),
+        pl.col("accuracy").cast(pl.Float64).alias("value"),
+        pl.col("programs").cast(pl.Int64).alias("n"),
+        pl.col("baseline").cast(pl.Float64),
+    )
 
 
-def _row(template: str, metric: str, value: float, n: int, baseline: float | None = None) -> dict[str, Any]:
-    return {"template": template, "metric": metric, "value": value, "n": n, "baseline": baseline}
+def _measured(experiment: str, metric: str, value: float, n: int) -> pl.DataFrame:
+    """Return the row of a loss, which has no template and no baseline."""
+    row = (experiment, "", metric, float(value), int(n), None)
+    names = ("experiment", "template", "metric", "value", "n", "baseline")
+    return pl.DataFrame([row], {name: COLUMNS[name] for name in names}, orient="row")

@@ -18,7 +18,27 @@ from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy, write_results
 from cadmus.experiments import columns, figures
 from cadmus.experiments.drawing import produce
-from cadmus.figures import tables
+from cadmus.figures import (
+    accuracy_by_compute,
+    accuracy_by_distance,
+    accuracy_by_examples,
+    accuracy_by_length,
+    comparison_grid,
+    failures,
+    grid_regions,
+    logit_lens,
+    loss_by_template,
+    near_duplicates,
+    output_tokens,
+    pass_at_k,
+    patching,
+    probe_final_block,
+    probe_layers,
+    style,
+    table3_accuracy,
+    tables,
+    training_curve,
+)
 
 
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
@@ -196,6 +216,18 @@ def written(path: Path, results: pl.DataFrame, source: str) -> Path:
     return path
 
 
+def titles(figure) -> list[str]:
+    return [axes.get_title() for axes in figure.axes if axes.get_title()]
+
+
+def texts(figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def legend(figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
 def of_kind(kind: str) -> list[str]:
     return [figure.name for figure in figures().values() if figure.kind == kind]
 
@@ -216,14 +248,23 @@ def test_every_figure_has_test_results() -> None:
     assert set(RESULTS) == set(figures())
 
 
+@pytest.fixture
+def drawn(results, tmp_path):
+    """Return a function that draws twice, compares the bytes, and returns the files."""
+
+    def draw(name: str) -> list[Path]:
+        first, again = (produce(name, results(name), tmp_path / place) for place in ("first", "again"))
+        assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+        return first
+
+    return draw
+
+
 @pytest.mark.parametrize("name", of_kind("figure"))
-def test_figures_are_valid_and_reproducible(name: str, results, tmp_path) -> None:
-    first = produce(name, results(name), tmp_path / "first")
-    again = produce(name, results(name), tmp_path / "again")
+def test_figures_are_valid_and_reproducible(name: str, drawn) -> None:
+    first = drawn(name)
     assert [path.name for path in first] == [f"{name}.pdf", f"{name}.png", f"{name}.csv"]
     assert len(pl.read_csv(first[2])) > 0
-    for path, other in zip(first, again, strict=True):
-        assert path.read_bytes() == other.read_bytes()
     pdf = first[0].read_bytes()
     assert pdf.startswith(b"%PDF")
     assert b"CreationDate" not in pdf
@@ -235,12 +276,9 @@ def test_figures_are_valid_and_reproducible(name: str, results, tmp_path) -> Non
 
 
 @pytest.mark.parametrize("name", of_kind("table"))
-def test_tables_are_complete_and_reproducible(name: str, results, tmp_path) -> None:
-    first = produce(name, results(name), tmp_path / "first")
-    again = produce(name, results(name), tmp_path / "again")
+def test_tables_are_complete_and_reproducible(name: str, drawn) -> None:
+    first = drawn(name)
     assert [path.suffix for path in first] == [".csv", ".md", ".tex"]
-    for path, other in zip(first, again, strict=True):
-        assert path.read_bytes() == other.read_bytes()
     assert len(pl.read_csv(first[0], infer_schema=False)) > 0
     markdown = first[1].read_text(encoding="utf-8").splitlines()
     assert len({line.replace("\\|", "").count("|") for line in markdown}) == 1
@@ -249,17 +287,11 @@ def test_tables_are_complete_and_reproducible(name: str, results, tmp_path) -> N
     assert latex.isascii()
 
 
-@pytest.mark.parametrize("name", of_kind("page"))
-def test_pages_are_reproducible(name: str, results, tmp_path) -> None:
-    (first,) = produce(name, results(name), tmp_path / "first")
-    (again,) = produce(name, results(name), tmp_path / "again")
-    assert first.name == f"{name}.html"
-    assert first.read_bytes() == again.read_bytes()
+def test_pages_are_reproducible(drawn) -> None:
+    assert [path.name for name in of_kind("page") for path in drawn(name)] == ["failures.html"]
 
 
 def test_failures_have_verdicts_and_traces() -> None:
-    from cadmus.figures.failures import SHOWN, page
-
     wrong = {"program": "34+7=", "prompt_length": 4, "uses_drop": False, "solved": False, "verified": False}
     rows = [
         {**wrong, "completion": "<", "ended": True},
@@ -270,7 +302,7 @@ def test_failures_have_verdicts_and_traces() -> None:
     ]
     of = {"policy": pl.lit("model"), "question": pl.lit("basic_math")}
     baseline = pl.DataFrame(rows[:1]).with_columns(policy=pl.lit("constant"), question=pl.lit("basic_math"))
-    text = page(pl.concat([pl.DataFrame(rows).with_columns(**of), baseline]))
+    text = failures.page(pl.concat([pl.DataFrame(rows).with_columns(**of), baseline]))
     assert "<h2>basic math: 4 of 5 failed</h2><p>Solved: it is the comparator" in text
     assert "<h2>random: not tested</h2>" in text
     assert text.count("<article>") == 4
@@ -282,23 +314,15 @@ def test_failures_have_verdicts_and_traces() -> None:
     assert "<dd>true, but no answer; leaves 7 7" in text
     assert "<tr><td><code>+</code><td><code>7</code>" in text
     many = pl.DataFrame([{**rows[0], "completion": ">" * k} for k in range(1, 20)] + rows[:1] * 5)
-    text = page(many.with_columns(**of))
+    text = failures.page(many.with_columns(**of))
     assert "24 of 24 failed" in text
-    assert text.count("<article>") == SHOWN
-    assert "<h2>&lt;b&gt;: 24 of 24" in page(many.with_columns(**{**of, "question": pl.lit("<b>")}))
+    assert text.count("<article>") == failures.SHOWN
+    assert "<h2>&lt;b&gt;: 24 of 24" in failures.page(many.with_columns(**{**of, "question": pl.lit("<b>")}))
     copies = pl.DataFrame(rows[:1] * 5).with_columns(**of)
-    assert page(copies).count("<article>") == 1
+    assert failures.page(copies).count("<article>") == 1
 
 
 def test_panels_show_what_was_tested() -> None:
-    from cadmus.figures import accuracy_by_compute, accuracy_by_length, patching
-
-    def titles(figure) -> list[str]:
-        return [axes.get_title() for axes in figure.axes if axes.get_title()]
-
-    def texts(figure) -> list[str]:
-        return [text.get_text() for axes in figure.axes for text in axes.texts]
-
     questions = [title(name) for name in QUESTIONS]
     assert titles(accuracy_by_length.draw(completions())) == questions
     assert titles(accuracy_by_compute.draw(curve())) == [name for name in questions if name != "random"]
@@ -311,12 +335,8 @@ def test_panels_show_what_was_tested() -> None:
 
 
 def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
-    from cadmus.figures import pass_at_k
-
     figure = pass_at_k.draw(samples())
-    assert [axes.get_title() for axes in figure.axes if axes.get_title()] == [
-        title(name) for name in QUESTIONS
-    ]
+    assert titles(figure) == [title(name) for name in QUESTIONS]
     solved, verified = (
         next(line for line in figure.axes[0].lines if line.get_label() == f"model, {metric}@k")
         for metric in ("solved", "verified")
@@ -330,8 +350,6 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
 
 
 def test_curves_show_the_best_baseline() -> None:
-    from cadmus.figures import accuracy_by_compute
-
     accuracies = curve().filter(question="equality")
     shown = accuracy_by_compute.data(
         accuracies.with_columns(
@@ -372,8 +390,6 @@ def test_table3_has_baselines_and_the_accuracies_of_the_paper(tmp_path) -> None:
 
 
 def test_table3_names_what_is_below_the_best_baseline_and_what_is_absent() -> None:
-    from cadmus.figures import table3_accuracy
-
     # Lookup solves all random programs and is absent elsewhere.
     lookup = (pl.col("policy") == "lookup") & (pl.col("question") == "random")
     graded = (
@@ -395,8 +411,6 @@ def test_table3_names_what_is_below_the_best_baseline_and_what_is_absent() -> No
 
 
 def test_tables_of_completions(tmp_path) -> None:
-    from cadmus.figures import accuracy_by_examples, near_duplicates
-
     near = near_duplicates.table(completions())
     assert near["Sub-problem"].to_list() == [title(name) for name in QUESTIONS]
     assert set(near["Seen in training"]) == {"50.0%"}
@@ -412,8 +426,6 @@ def test_tables_of_completions(tmp_path) -> None:
 
 
 def test_the_last_row_of_the_losses_is_all_templates() -> None:
-    from cadmus.figures import loss_by_template
-
     table = loss_by_template.table(losses())
     assert table["Sub-problem"].to_list() == ["equality", "random", "all"]
     assert table["Programs"].to_list() == ["40", "40", "80"]
@@ -446,26 +458,16 @@ def test_any_error_while_drawing_a_table_of_ones_own_names_it(tmp_path, monkeypa
 
 def test_special_characters_are_escaped_in_latex_and_markdown() -> None:
     markdown, latex = tables.render(pl.DataFrame({"a_b": ["`|`", "x|y", "`\\`", "5 % → c"]}))
-    assert markdown.splitlines() == [
-        "| a\\_b |",
-        "| --- |",
-        "| `\\|` |",
-        "| x\\|y |",
-        "| `\\` |",
-        "| 5 % → c |",
-    ]
+    cells = [line.removeprefix("| ").removesuffix(" |") for line in markdown.splitlines()]
+    assert cells == [r"a\_b", "---", r"`\|`", r"x\|y", r"`\`", "5 % → c"]
     assert r"a\_b \\" in latex
     assert r"\texttt{\textbar{}} \\" in latex
     assert r"5 \% $\rightarrow$ c" in latex
 
 
 def test_output_tokens_says_if_no_llm_was_run(tmp_path) -> None:
-    from cadmus.figures.output_tokens import draw
-
-    def texts(figure) -> str:
-        return " ".join(text.get_text() for text in [*figure.axes[0].texts, *figure.legends[0].get_texts()])
-
-    alone, together = texts(draw(grid())), texts(draw(grid(), llm()))
+    figures_ = (output_tokens.draw(grid()), output_tokens.draw(grid(), llm()))
+    alone, together = (" ".join(texts(figure) + legend(figure)) for figure in figures_)
     assert "no LLM was run" in alone
     assert "reported" in alone
     assert "no LLM was run" not in together
@@ -476,8 +478,6 @@ def test_output_tokens_says_if_no_llm_was_run(tmp_path) -> None:
 
 
 def test_llms_have_their_own_panels() -> None:
-    from cadmus.figures import comparison_grid
-
     rows = comparison_grid.data(grid(), llm())
     # One of the nine pixels is rejected and two are unanswered; these do not count.
     counts = rows.group_by("model", "symbols", maintain_order=True).agg(
@@ -489,69 +489,39 @@ def test_llms_have_their_own_panels() -> None:
         ("other", "normal", 0, 0, 9),
     ]
     figure = comparison_grid.draw(grid(), llm())
-    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
-    assert titles == [
+    assert titles(figure) == [
         "Cadmus: accuracy",
         "Cadmus: most frequent prediction",
         "some, normal symbols\n2,000 tokens: 33.3%",
         "some, alternate symbols\n2,000 tokens: 33.3%",
     ]
-    assert "not run: other, normal symbols" in [text.get_text() for text in figure.axes[-1].texts]
+    assert "not run: other, normal symbols" in texts(figure)
     assert figure.axes[2].get_xlim() == (-1.5, 1.5)
 
 
 def test_a_series_without_replies_is_not_run() -> None:
-    from cadmus.figures import output_tokens
-
     rows = output_tokens.data(grid(), llm()).filter(model="other")
     assert set(rows["source"]) == {"not run"}
     assert set(rows["unanswered"]) == {9}
     figure = output_tokens.draw(grid(), llm())
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert "other, normal symbols: not run" in labels
-    assert "some, normal symbols (3 not answered)" in labels
+    assert {"other, normal symbols: not run", "some, normal symbols (3 not answered)"} <= set(legend(figure))
     nothing = llm().with_columns(outcome=pl.lit("unanswered"))
-    alone = output_tokens.draw(grid(), nothing)
-    assert "no LLM was run" in [text.get_text() for text in alone.axes[0].texts]
+    assert "no LLM was run" in texts(output_tokens.draw(grid(), nothing))
 
 
 def test_bright_is_good_in_both_panels_of_the_logit_lens() -> None:
-    from cadmus.figures.logit_lens import UNIFORM, draw
-    from cadmus.figures.style import styled
-
-    left, right, losses, _ = styled(draw)(lens()).axes
+    left, right, losses, _ = style.styled(logit_lens.draw)(lens()).axes
     (loss,), (agreement,) = left.images, right.images
     assert loss.to_rgba(0) == pytest.approx(agreement.to_rgba(1))
-    assert loss.to_rgba(UNIFORM) == pytest.approx(agreement.to_rgba(0))
+    assert loss.to_rgba(logit_lens.UNIFORM) == pytest.approx(agreement.to_rgba(0))
     assert loss.colorbar.extend == "max"
     assert [tick.get_text() for tick in losses.get_yticklabels()] == ["0", "1", "2", "3", "4.2"]
 
 
-def test_a_question_of_several_templates_is_an_error(tmp_path) -> None:
-    asked = completions()
-    odd = pl.Series("template", ["x", *asked["template"][1:]])
-    written(tmp_path / "c.parquet", asked.with_columns(odd), "completions")
-    with pytest.raises(InputError, match=r"c\.parquet: template: must be one for '.*', got several"):
-        produce("table3_accuracy", [tmp_path / "c.parquet"], tmp_path)
-
-
-def test_patching_of_one_token_is_an_error(tmp_path) -> None:
-    of_one = patches().filter(pl.col("token") == patches()["token"].min())
-    written(tmp_path / "p.parquet", of_one, "patch")
-    with pytest.raises(InputError, match=r"p\.parquet: token: must be two, those of X and of Y, got 1"):
-        produce("patching", [tmp_path / "p.parquet"], tmp_path)
-
-
 def test_patching_shows_the_predictions_without_patching() -> None:
-    from cadmus.figures.patching import LABELS, draw
-
-    figure = draw(patches())
+    figure = patching.draw(patches())
     baseline = "without patching: X and Y original"
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        *(label for label, _, _ in LABELS.values()),
-        baseline,
-    ]
+    assert legend(figure) == [*(label for label, _, _ in patching.LABELS.values()), baseline]
     first, second = figure.axes
     (line,) = [line for line in first.lines if line.get_label() == baseline]
     assert set(line.get_ydata()) == {1}
@@ -560,11 +530,9 @@ def test_patching_shows_the_predictions_without_patching() -> None:
 
 
 def test_one_band_holds_both_controls() -> None:
-    from cadmus.figures.probe_final_block import draw
-
     results = probes().with_columns(control=pl.when(target=pl.lit("x")).then(0.1).otherwise(0.3))
-    figure = draw(results)
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    figure = probe_final_block.draw(results)
+    names = legend(figure)
     assert names == ["X, probe", "Y, probe", "optimal given the tokens read", "control: values permuted"]
     (band,) = [shape for shape in figure.axes[0].collections if shape.get_label() == names[-1]]
     (heights,) = [path.vertices[:, 1] for path in band.get_paths()]
@@ -573,10 +541,8 @@ def test_one_band_holds_both_controls() -> None:
 
 
 def test_the_scale_of_probe_layers_starts_at_the_most_frequent_value() -> None:
-    from cadmus.figures.probe_layers import draw
-
     for majority, extend in ((0.05, "neither"), (0.3, "min")):
-        figure = draw(probes().with_columns(majority=majority))
+        figure = probe_layers.draw(probes().with_columns(majority=majority))
         (image,) = figure.axes[0].images
         assert image.get_clim() == (majority, 1)
         assert figure.axes[-1].get_ylabel() == f"accuracy; {100 * majority:.0f}%: most frequent value"
@@ -586,41 +552,29 @@ def test_the_scale_of_probe_layers_starts_at_the_most_frequent_value() -> None:
 
 
 def test_a_layer_without_rows_is_empty() -> None:
-    from cadmus.figures.probe_layers import draw
-
-    texts = [text.get_text() for text in draw(probes(4).filter(pl.col("layer") != 2)).axes[0].texts]
-    assert len(texts) == 4 * 11
-    assert texts.count("–") == 11
+    cells = texts(probe_layers.draw(probes(4).filter(pl.col("layer") != 2)))
+    assert len(cells) == 2 * 4 * 11
+    assert cells.count("–") == 2 * 11
 
 
 @pytest.mark.parametrize(("layers", "labels"), [(5, 5), (19, 7)])
 def test_probe_layers_skips_tick_labels_of_deep_models(layers: int, labels: int) -> None:
-    from cadmus.figures.probe_layers import draw
-
-    ticks = [tick.get_text() for tick in draw(probes(layers)).axes[0].get_yticklabels()]
+    ticks = [tick.get_text() for tick in probe_layers.draw(probes(layers)).axes[0].get_yticklabels()]
     assert ticks[0] == "embedding"
     assert len(ticks) == labels
 
 
 def test_the_legend_lists_empty_pixels_only_if_there_are_any() -> None:
-    from cadmus.figures.comparison_grid import draw
-
-    def legend(figure) -> list[str]:
-        return [text.get_text() for text in figure.subfigs[0].legends[0].get_texts()]
-
     always = [*(f"predicts {name}" for name in ("<", "=", ">", "another token")), "training range"]
-    assert legend(draw(grid(empty=False))) == always
-    assert legend(draw(grid(empty=True))) == [*always, "no test program"]
+    assert legend(comparison_grid.draw(grid(empty=False)).subfigs[0]) == always
+    assert legend(comparison_grid.draw(grid(empty=True)).subfigs[0]) == [*always, "no test program"]
 
 
 def test_the_grid_has_its_regions_and_the_diagonal_of_the_paper(tmp_path) -> None:
-    from cadmus.figures.comparison_grid import draw
-
-    texts = [text.get_text() for text in draw(grid()).axes[-1].texts]
-    assert "46.0%" in texts
+    shown = texts(comparison_grid.draw(grid()))
+    assert {"46.0%", "both outside, X = Y"} <= set(shown)
     # 27 of 30 programs: one pair of the four has none.
-    assert "both outside, X = Y" in texts
-    assert any(text.startswith("76.7% [") for text in texts)
+    assert any(text.startswith("76.7% [") for text in shown)
     written(tmp_path / "grid.parquet", grid(), "grid")
     produce("grid_regions", [tmp_path / "grid.parquet"], tmp_path)
     numbers = pl.read_csv(tmp_path / "grid_regions.csv")
@@ -635,28 +589,18 @@ def test_the_grid_has_its_regions_and_the_diagonal_of_the_paper(tmp_path) -> Non
 
 
 def test_regions_without_a_program_are_not_drawn() -> None:
-    from cadmus.figures import accuracy_by_distance, comparison_grid, grid_regions
-
     inside = grid(-1, 1, empty=False)
-    texts = [text.get_text() for text in comparison_grid.draw(inside).axes[-1].texts]
-    assert "both inside" in texts
-    assert "one outside" not in texts
-    labels = [text.get_text() for text in accuracy_by_distance.draw(inside).legends[0].get_texts()]
-    assert labels == ["both inside", "best baseline"]
+    shown = texts(comparison_grid.draw(inside))
+    assert "both inside" in shown
+    assert "one outside" not in shown
+    assert legend(accuracy_by_distance.draw(inside)) == ["both inside", "best baseline"]
     assert grid_regions.table(inside)["Accuracy"].to_list()[1:] == ["none tested"] * 4
 
 
 def test_repeated_steps_are_plotted_once(tmp_path) -> None:
-    from cadmus.figures.training_curve import draw
-
-    metrics = pl.DataFrame(
-        {
-            "step": [1, 2, 3, 2, 3],
-            "loss": [5.0, 4, 9, 3, 2],
-            "completion_loss": [3.0, 2, 9, 1, 0.5],
-        }
-    )
-    (axes,) = draw(metrics).axes
+    losses = {"loss": [5.0, 4, 9, 3, 2], "completion_loss": [3.0, 2, 9, 1, 0.5]}
+    metrics = pl.DataFrame({"step": [1, 2, 3, 2, 3], **losses})
+    (axes,) = training_curve.draw(metrics).axes
     loss, _, completion_loss, _ = axes.lines
     assert axes.xaxis.get_major_formatter()(12_000) == "12,000"
     assert loss.get_xdata().tolist() == [1, 2, 3]
