@@ -268,7 +268,8 @@ def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: 
         fits = np.zeros(len(rows), np.bool_) if question.fits is None else question.fits(of)
         # The answer of a program without the form of the question, as one of another question, is not wrong.
         bad = ~solved
-        bad[bad] = ~question.solves(_own(of, np.flatnonzero(bad)))
+        own = Completed.own(of.references.take(np.flatnonzero(bad)), of.prompt_length[bad], dataset)
+        bad[bad] = ~question.solves(own)
     except Defect:
         # A reference does not have the form of the question; find it.
         half = len(rows) // 2
@@ -277,13 +278,6 @@ def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: 
         return _grade(question, rows[:half], dataset) + _grade(question, rows[half:], dataset)
     index = np.select([bad, solved, fits, of.verified, ~of.ended, of.uses_drop], [6, 0, 1, 2, 3, 4], 5)
     return [_GRADES[i] for i in index.tolist()]
-
-
-def _own(of: Completed, rows: np.ndarray) -> Completed:
-    """Return some programs with their own completions."""
-    programs, prompt_length = of.references.take(rows), of.prompt_length[rows]
-    ended = np.ones(len(rows), np.bool_)
-    return Completed(programs, prompt_length, programs.suffixes(prompt_length), ended, of.dataset)
 
 
 def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, number: int) -> Iterator[Task]:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from cadmus.config import Dataset
-from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.grading import Task
 from cadmus.programs import Programs
 
@@ -78,11 +77,8 @@ def solved_by(policies: Sequence[str], task: Task, dataset: Dataset) -> np.ndarr
     solved = np.zeros(len(texts), np.bool_)
     rows = np.flatnonzero(np.array(fits, np.bool_) & (lengths <= dataset.max_length))
     if len(rows):
-        of = rows % len(prompts)
         completions = Programs.from_strings(texts[row] for row in rows)
-        ended = np.ones(len(rows), np.bool_)
-        programs, lengths = task.programs.take(of), task.prompt_length[of]
-        solved[rows] = task.question.solves(Completed(programs, lengths, completions, ended, dataset))
+        solved[rows] = task.question.solves(task.completed(rows % len(prompts), completions, dataset))
     return solved.reshape(len(policies), len(prompts))
 
 

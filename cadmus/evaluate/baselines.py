@@ -1,19 +1,29 @@
-"""Policies that are graded like the model: what solves the questions without computing as the VM does."""
+"""Policies that are graded like the model: what solves the questions without computing as the VM does.
 
+An accuracy says little alone, because some questions give part of their answer away: a constant, the surface
+of the prompt, or what is frequent in training may be enough. Each baseline has one such source and no other.
+What the model solves beyond the best of them, it computes. The last one shows what search with the VM finds.
+"""
+
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from cadmus import isa
 from cadmus.config import Dataset
+from cadmus.dataset.manifest import read_manifest
+from cadmus.dataset.reader import stream_split
 from cadmus.evaluate import attacks
 from cadmus.evaluate.criteria import comparator
 from cadmus.evaluate.grading import Task, grade
-from cadmus.evaluate.learned import Learned
-from cadmus.evaluate.lookup import first_that_holds
-from cadmus.programs import Programs
+from cadmus.evaluate.ngrams import NGrams
+from cadmus.evaluate.questions import things_asked
+from cadmus.programs import Programs, Samples, join, stack
 from cadmus.tools import progress
+from cadmus.vm.compiled import verdicts
 
 BASELINES = {
     "ends_at_once": "Ends at once",
@@ -38,16 +48,77 @@ BASELINES = {
   predicts (:mod:`cadmus.evaluate.linear`);
 * ``operators`` likewise, with all literals hidden; only where the answer is a comparator;
 * ``lookup`` with the first of the 10,000 most frequent completions of its question in the training set that
-  makes the program true in the form that is asked for, else with the most frequent
-  (:mod:`cadmus.evaluate.lookup`). Only of open questions: where one answer is right, the VM gives it away.
+  makes the program true in the form that is asked for, else with the most frequent. Only of open questions:
+  where one answer is right, the VM gives it away.
 
 A baseline is absent from a question without training programs from which it could learn.
 """
 EXECUTING = "lookup"
 """The baseline that executes completions before it answers."""
 
+_FREQUENT = 10_000
+_EXAMPLES = 50_000
+_COUNTED = 200_000
+"""Distinct completions of a question that are counted; of more, the rarer half is dropped, for memory."""
+_AT_ONCE = 1 << 18
+"""Candidates that are executed at a time."""
+
 Answers = tuple[Programs, np.ndarray]
 """Completions, and whether each ended: bool, shape (n,)."""
+
+
+class Learned:
+    """What the baselines know, from one pass over a training set.
+
+    Attributes:
+        ngrams: of all programs.
+        frequent: the 10,000 most frequent completions of each question, equally frequent ones in the order of
+            the alphabet.
+        prompts, completions: those of the first 50,000 training programs of each question.
+        seen: what the training programs of each question ask about, as far as ``tasks`` ask about it too.
+    """
+
+    def __init__(self, directory: Path, tasks: list[Task]) -> None:
+        """Read the training split of the dataset in ``directory``."""
+        self.ngrams = NGrams()
+        none = Programs.from_strings([])
+        self.prompts = {task.name: none for task in tasks}
+        self.completions = {task.name: none for task in tasks}
+        self.seen: dict[str, set[str]] = {task.name: set() for task in tasks}
+        counts: dict[str, Counter[str]] = {task.name: Counter() for task in tasks}
+        asked = {
+            task.name: things_asked(task.question, task.programs, task.prompt_length).unique()
+            for task in tasks
+        }
+        files = [file for file in read_manifest(directory)["files"] if file["split"] == "train"]
+        shards = stream_split(directory, "train")
+        for file, shard in zip(progress("baselines", files), shards, strict=True):
+            self.ngrams.count(shard.programs)
+            for task in tasks:
+                if task.question.template == file["template"]:
+                    counts[task.name] += self._read(task, shard)
+                    if len(counts[task.name]) > _COUNTED:
+                        counts[task.name] = Counter(_most(counts[task.name], _COUNTED // 2))
+                    found = things_asked(task.question, shard.programs, shard.prompt_length)
+                    self.seen[task.name].update(found.filter(found.is_in(asked[task.name].implode())))
+        self.frequent = {name: [*_most(of_name, _FREQUENT)] for name, of_name in counts.items()}
+
+    def _read(self, task: Task, shard: Samples) -> Counter[str]:
+        """Keep the first prompts and completions; count all completions but the rare ones of a shard."""
+        rows, prompt_length = task.question.cut(shard)
+        programs = shard.programs.take(rows)
+        rest = programs.suffixes(prompt_length)
+        first = np.arange(min(len(rows), _EXAMPLES - len(self.prompts[task.name])))
+        for kept, pieces in ((self.prompts, programs.prefixes(prompt_length)), (self.completions, rest)):
+            kept[task.name] = stack([kept[task.name], pieces.take(first)])
+        counts = pl.Series("completion", rest.to_arrow()).value_counts()
+        most = counts.sort("count", "completion", descending=[True, False]).head(_FREQUENT)
+        return Counter(dict(most.iter_rows()))
+
+
+def _most(counts: Counter[str], most: int) -> dict[str, int]:
+    """Return the most frequent texts; of equals the first in the alphabet."""
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most])
 
 
 def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl.DataFrame:
@@ -62,12 +133,8 @@ def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl
         for task in tasks:
             answers = _ANSWERS[name](task, learned, dataset)
             if answers is not None:
-                graded.append(_grade(task, answers, name, dataset))
+                graded.append(grade([task], lambda *_, found=answers: found, name, dataset))
     return pl.concat(graded)
-
-
-def _grade(task: Task, answers: Answers, name: str, dataset: Dataset) -> pl.DataFrame:
-    return grade([task], lambda *_: answers, name, dataset)
 
 
 def _constant(task: Task, learned: Learned, dataset: Dataset) -> Answers:
@@ -118,6 +185,29 @@ def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     # The most frequent if none holds.
     found = np.maximum(first_that_holds(task, candidates, dataset), 0)
     return _within(task, candidates.take(found), dataset)
+
+
+def first_that_holds(task: Task, candidates: Programs, dataset: Dataset) -> np.ndarray:
+    """Return the row of the first candidate that completes each prompt: int64, shape (n,); -1 without one.
+
+    It solves an open question or, for induction, fits the examples; neither depends on the reference.
+    """
+    prompts, holds = task.prompts, task.question.fits or task.question.solves
+    found = np.full(len(prompts), -1)
+    first = 0
+    while first < len(candidates) and len(unsolved := np.flatnonzero(found < 0)):
+        tried = np.arange(first, min(first + max(1, _AT_ONCE // len(unsolved)), len(candidates)))
+        row, candidate = (side.ravel() for side in np.meshgrid(unsolved, tried, indexing="ij"))
+        short = prompts.lengths[row] + candidates.lengths[candidate] <= dataset.max_length
+        row, candidate = row[short], candidate[short]
+        true = verdicts(join(prompts.take(row), candidates.take(candidate)))
+        row, candidate = row[true], candidate[true]
+        held = holds(task.completed(row, candidates.take(candidate), dataset))
+        # The rows ascend, and the candidates of a row.
+        solved, first_of_row = np.unique(row[held], return_index=True)
+        found[solved] = candidate[held][first_of_row]
+        first = tried[-1] + 1
+    return found
 
 
 def _asks_for_comparator(task: Task) -> bool:

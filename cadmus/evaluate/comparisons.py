@@ -5,7 +5,7 @@ The hash of a program alone decides its split, so new programs of the test split
 
 import numpy as np
 
-from cadmus.config import Dataset, Values
+from cadmus.config import Config, Dataset
 from cadmus.dataset.ood import excluded_pairs
 from cadmus.dataset.splits import TEST, TRAIN, split_of
 from cadmus.errors import InputError
@@ -16,51 +16,32 @@ from cadmus.tools import generator
 
 HALF = 5
 """Instructions of each expression."""
-TOKENS = 2 * HALF + 1
-"""Instructions of a comparison: two expressions and the comparator."""
 _CANDIDATES_AT_ONCE = 2_000_000
 _PAIRS_AT_ONCE = 1 << 17
 
 
-def grid_programs(
-    low: int, high: int, programs_per_pair: int, eval_fraction: float, seed: int
-) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
-    """Return the test programs of the comparison grid, the same for every model.
-
-    Args:
-        low, high: range of both values.
-        programs_per_pair: maximum number of programs per pair.
-        eval_fraction: the model's, which defines the test split.
-        seed: seed of the run.
+def grid_programs(config: Config) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
+    """Return the test programs of ``evaluate.grid``, the same for every model.
 
     Returns:
         x and y of every pair (int64, shape (pairs,)); the programs with their comparators, grouped by pair;
         and the index of each program's pair (int64).
     """
-    axis = np.arange(low, high + 1)
+    grid = config.evaluate.grid
+    axis = np.arange(grid.low, grid.high + 1)
     x, y = (side.ravel() for side in np.meshgrid(axis, axis, indexing="ij"))
-    rng = generator(seed, "grid")
-    return x, y, *sample_per_pair(rng, x, y, programs_per_pair, eval_fraction)
+    rng = generator(config.seed, "grid")
+    return x, y, *sample_per_pair(rng, x, y, grid.programs_per_pixel, config.dataset.eval_fraction)
 
 
 def sample_per_pair(
-    rng: np.random.Generator,
-    x: np.ndarray,
-    y: np.ndarray,
-    programs_per_pair: int,
-    eval_fraction: float,
+    rng: np.random.Generator, x: np.ndarray, y: np.ndarray, programs_per_pair: int, eval_fraction: float
 ) -> tuple[Programs, np.ndarray]:
-    """Sample distinct true comparisons of the test split for each pair of values.
-
-    Args:
-        rng: source of randomness.
-        x, y: values, int64, shape (pairs,).
-        programs_per_pair: maximum number of programs per pair.
-        eval_fraction: fraction of programs in the test split.
+    """Sample distinct true comparisons of the test split for each pair of values, int64, shape (pairs,).
 
     Returns:
-        The programs, and the index of each program's pair (int64). A pair has fewer programs, or none, if no
-        more exist.
+        The programs, and the index of each program's pair (int64). A pair has fewer than
+        ``programs_per_pair``, or none, if no more exist.
     """
     table = short_expressions(HALF)
     x_count, y_count = table.count(x), table.count(y)
@@ -100,20 +81,20 @@ def sample_per_pair(
 
 
 def sample_comparisons(
-    rng: np.random.Generator, n: int, values: Values, eval_fraction: float, wanted_by: str
+    rng: np.random.Generator, n: int, dataset: Dataset, wanted_by: str
 ) -> tuple[Programs, dict[str, np.ndarray]]:
     """Sample ``n`` distinct true comparisons of the test split, uniformly over all with both values in range.
 
     Args:
         rng: source of randomness.
         n: number of programs.
-        values: range of both values.
-        eval_fraction: fraction of programs in the test split.
+        dataset: range of both values, and split.
         wanted_by: config field that sets ``n``, for the error message.
 
     Returns:
         The programs and their values x and y, int64, shape (n,).
     """
+    values = dataset.values
     table = short_expressions(HALF)
     first, stop = np.searchsorted(table.values, [values.low, values.high + 1])
     found = np.empty((2, 0), np.int64)
@@ -123,7 +104,7 @@ def sample_comparisons(
         pair = rng.integers(first, stop, (2, _PAIRS_AT_ONCE))
         x, y = table.values[pair]
         drawn = join(*(table.programs.take(rows) for rows in pair), comparator(x, y))
-        rows = np.flatnonzero(split_of(drawn, eval_fraction) == TEST)
+        rows = np.flatnonzero(split_of(drawn, dataset.eval_fraction) == TEST)
         found = np.concatenate([found, pair[:, rows]], axis=1)
         programs = stack([programs, drawn.take(rows)])
         _, distinct = np.unique(found, axis=1, return_index=True)

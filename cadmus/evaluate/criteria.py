@@ -6,11 +6,12 @@ Every condition is stricter than *verified* (:mod:`cadmus.model.completing`).
 import re
 from functools import cache, cached_property
 
+import numba
 import numpy as np
 
 from cadmus import isa
 from cadmus.config import Dataset
-from cadmus.evaluate.parsing import is_expression, second_expressions
+from cadmus.errors import Defect
 from cadmus.model.completing import drops, verified
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.complete_algorithm import CALLS, calls_in
@@ -42,6 +43,10 @@ _BARE_LABELS = {"", "!"}
 _ONE_ARGUMENT = tuple("0123456789tZ")
 _TWO_ARGUMENTS = ("00", "01", "10", "25", "52", "37", "73", "48", "84", "99", "tt", "Z1")
 
+_INPUTS, _OUTPUTS = np.zeros(128, np.int64), np.zeros(128, np.int64)
+for _row in isa.INSTRUCTIONS:
+    _INPUTS[ord(_row.symbol)], _OUTPUTS[ord(_row.symbol)] = _row.inputs, _row.outputs
+
 
 class Completed:
     """Completions of the programs of one question, and what executing them gives.
@@ -67,6 +72,12 @@ class Completed:
         self.completions = completions
         self.ended = ended
         self.dataset = dataset
+
+    @classmethod
+    def own(cls, programs: Programs, prompt_length: np.ndarray, dataset: Dataset) -> "Completed":
+        """Return programs with their own completions."""
+        ended = np.ones(len(prompt_length), np.bool_)
+        return cls(programs, prompt_length, programs.suffixes(prompt_length), ended, dataset)
 
     @cached_property
     def prompts(self) -> Programs:
@@ -242,3 +253,51 @@ def varies(programs: Programs) -> np.ndarray:
 def _closed(definitions: Programs) -> Programs:
     r"""Close definitions that are open at the end of the program: ``\body;``."""
     return Programs.from_strings(text.rstrip(";") + ";" for text in definitions.to_strings())
+
+
+def second_expressions(programs: Programs) -> np.ndarray:
+    """Return the position at which the second expression of each comparison starts: int64, shape (n,).
+
+    It is the shortest run of instructions before the comparator that leaves exactly one value and pops none
+    from below.
+
+    >>> second_expressions(Programs.from_strings(["941-*55*2+="])).tolist()
+    [5]
+    """
+    starts = _second_expressions(programs.data, programs.offsets)
+    if (starts < 1).any():
+        (program,) = programs.take(np.flatnonzero(starts < 1)[:1]).to_strings()
+        raise Defect(f"{program!r} does not end in an expression and a comparator")
+    return starts
+
+
+def is_expression(instructions: str) -> bool:
+    """Tell whether instructions leave exactly one value and take none from the stack.
+
+    >>> is_expression("55*2+"), is_expression("2+"), is_expression("55")
+    (True, False, False)
+    """
+    data = np.frombuffer(instructions.encode("ascii"), np.uint8)
+    return bool(_leaves_one_value(data, 0, len(data)))
+
+
+@numba.njit(cache=True)
+def _leaves_one_value(data: np.ndarray, start: int, stop: int) -> bool:  # pragma: no cover - compiled
+    depth = 0
+    for k in range(start, stop):
+        if depth < _INPUTS[data[k]]:
+            return False
+        depth += _OUTPUTS[data[k]] - _INPUTS[data[k]]
+    return depth == 1
+
+
+@numba.njit(cache=True)
+def _second_expressions(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:  # pragma: no cover - compiled
+    starts = np.zeros(len(offsets) - 1, np.int64)
+    for i in range(len(starts)):
+        end = offsets[i + 1] - 1
+        for start in range(end - 1, offsets[i], -1):
+            if _leaves_one_value(data, start, end):
+                starts[i] = start - offsets[i]
+                break
+    return starts

@@ -20,7 +20,7 @@ import polars as pl
 
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.evaluate.criteria import Completed
-from cadmus.evaluate.questions import QUESTIONS, Question, questions_of, things_asked
+from cadmus.evaluate.questions import Question, questions_of, things_asked
 from cadmus.programs import Programs, Samples
 from cadmus.tools import progress
 
@@ -51,6 +51,11 @@ class Task(NamedTuple):
         """The prompts."""
         return self.programs.prefixes(self.prompt_length)
 
+    def completed(self, rows: np.ndarray, completions: Programs, dataset: Dataset) -> Completed:
+        """Return some of the programs with other completions, which end."""
+        ended = np.ones(len(rows), np.bool_)
+        return Completed(self.programs.take(rows), self.prompt_length[rows], completions, ended, dataset)
+
 
 def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
     """Return the questions that programs are asked.
@@ -68,20 +73,6 @@ def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
             if len(rows):
                 tasks.append(Task(name, question, found.programs.take(rows), prompt_length))
     return tasks
-
-
-def unsolved_reference(task: Task, dataset: Dataset) -> str | None:
-    """Return a program whose own completion does not solve its question: None if there is none.
-
-    Questions that are declared for a template are tested on its programs.
-    """
-    if task.name in QUESTIONS:
-        return None
-    ended = np.ones(len(task.prompt_length), np.bool_)
-    own = task.programs.suffixes(task.prompt_length)
-    solved = task.question.solves(Completed(task.programs, task.prompt_length, own, ended, dataset))
-    unsolved = task.programs.take(np.flatnonzero(~solved)[:1]).to_strings()
-    return unsolved[0] if unsolved else None
 
 
 def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.DataFrame:
@@ -106,9 +97,9 @@ def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.
         graded.append(
             pl.DataFrame(
                 {
-                    "policy": pl.repeat(name, len(ended), eager=True),
-                    "template": pl.repeat(task.question.template, len(ended), eager=True),
-                    "question": pl.repeat(task.name, len(ended), eager=True),
+                    "policy": [name] * len(ended),
+                    "template": [task.question.template] * len(ended),
+                    "question": [task.name] * len(ended),
                     "program": task.programs.to_strings(),
                     "prompt_length": task.prompt_length,
                     "asked": things_asked(task.question, task.programs, task.prompt_length),
@@ -116,13 +107,12 @@ def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.
                     "ended": ended,
                     "uses_drop": of.uses_drop,
                     "solved": task.question.solves(of),
-                    "fits": pl.Series(fits, dtype=pl.Boolean)
-                    if fits is not None
-                    else pl.repeat(None, len(ended), dtype=pl.Boolean, eager=True),
+                    "fits": fits,
                     "exact": of.exact,
                     "next_token": of.next_token,
                     "verified": of.verified,
-                }
+                },
+                schema_overrides={"fits": pl.Boolean},
             )
         )
     return pl.concat(graded)

@@ -1,6 +1,11 @@
-"""Confidence intervals of accuracies, and their text."""
+"""Confidence intervals of accuracies, and their text.
 
-from collections.abc import Iterator
+Programs are a sample. Those that ask about the same thing are right or wrong together, so a bootstrap
+resamples these clusters; independent programs have Wilson's interval, which has a width at 0% and 100%, too.
+The gap between two policies has the same resamples for both, so that what is hard for both cancels. The seeds
+of a training are resampled as well or, where one value per seed is known, have Student's t.
+"""
+
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 
 import numpy as np
@@ -47,7 +52,9 @@ def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
     hits = np.empty((RESAMPLES, measures))
     counts = np.empty(RESAMPLES)
     flat = correct.transpose(1, 0, 2).reshape(clusters, -1).astype(np.float64)
-    for part in _parts(clusters):
+    step = max(1, _WEIGHTS_AT_ONCE // clusters)
+    for start in range(0, RESAMPLES, step):
+        part = slice(start, min(start + step, RESAMPLES))
         drawn = rng.integers(clusters, size=(part.stop - part.start, clusters))
         drawn += clusters * np.arange(len(drawn))[:, None]
         weights = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
@@ -55,8 +62,7 @@ def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
         hits[part] = np.einsum("rs,rsm->rm", of_part, (weights @ flat).reshape(len(drawn), seeds, measures))
         counts[part] = np.einsum("rs,rs->r", of_part, weights @ programs.T)
     with np.errstate(invalid="ignore"):
-        accuracies: np.ndarray = hits / counts[:, None]
-    return accuracies
+        return hits / counts[:, None]
 
 
 def bootstrap(correct: np.ndarray, programs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -84,6 +90,42 @@ def gap_interval(correct: np.ndarray, programs: np.ndarray) -> tuple[float, floa
         bounds = bootstrap(correct[..., :1], programs)
         low, high = (bound[0] - correct[..., 1].sum() / programs.sum() for bound in bounds)
     return float(low), float(high)
+
+
+def programs_error(accuracy: float, n: int) -> float:
+    """Return the half-width of the 95% interval of an accuracy on ``n`` sampled programs.
+
+    It is the distance to the farther of Wilson's bounds, so it is not 0 at 0% or 100%.
+    """
+    low, high = wilson(accuracy * n, n)
+    return float(max(accuracy - low, high - accuracy))
+
+
+def mean_interval(values: np.ndarray, *errors: float) -> tuple[float, float, float]:
+    """Return the mean of one value per seed, and its 95% interval over seeds and programs.
+
+    All seeds share their test programs. So their spread does not show the sampling error of the programs,
+    and more seeds do not reduce it. The squared half-width is that of Student's t over the seeds plus the
+    squares of ``errors``.
+
+    Args:
+        values: float64, shape (seeds,), at least one.
+        errors: half-widths from :func:`programs_error`, none if unknown. Pass those of both variants for
+            their difference. This ignores that the variants share programs, so it is conservative: which
+            programs both solve is not in the results of a study.
+
+    Returns:
+        Mean, low and high. Both bounds are NaN without errors if there is one seed or all values are equal.
+    """
+    from scipy.stats import t
+
+    mean, seeds = float(values.mean()), len(values)
+    squared = sum(error**2 for error in errors)
+    # Rounding is not spread.
+    if not np.allclose(values, mean, rtol=1e-9, atol=1e-12):
+        squared += float(t.ppf(0.975, seeds - 1)) ** 2 * float(values.var(ddof=1)) / seeds
+    half = float(np.sqrt(squared)) if squared else np.nan
+    return mean, mean - half, mean + half
 
 
 def percent(fraction: float, sign: str = "%", signed: bool = False, rounding: str = ROUND_HALF_UP) -> str:
@@ -138,9 +180,3 @@ def _bounds_as_text(low: float, high: float, signed: bool = False) -> str:
     if below == above:
         below, above = percent(low, "", signed, ROUND_FLOOR), percent(high, "", signed, ROUND_CEILING)
     return f"[{below}, {above}]"
-
-
-def _parts(clusters: int) -> Iterator[slice]:
-    step = max(1, _WEIGHTS_AT_ONCE // clusters)
-    for start in range(0, RESAMPLES, step):
-        yield slice(start, min(start + step, RESAMPLES))

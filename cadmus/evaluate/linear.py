@@ -42,6 +42,7 @@ class Linear:
         classes_N = torch.tensor([class_of.get(text, -1) for text in texts])
         kept = np.flatnonzero(classes_N >= 0)
         self._places = int(prompts.lengths.max(initial=1))
+        self._padding = 2 * self._places * isa.VOCABULARY_SIZE
         self._operators_only = operators_only
         self._weights_FC = torch.zeros(self._padding + 1, len(self._classes), requires_grad=True)
         self._intercepts_C = torch.zeros(len(self._classes), requires_grad=True)
@@ -64,10 +65,6 @@ class Linear:
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.param_groups[0]["lr"] = _LEARNING_RATE * (1 - step / steps)
             optimizer.step()
-
-    @property
-    def _padding(self) -> int:
-        return 2 * self._places * isa.VOCABULARY_SIZE
 
     def _logits(self, features_NP: torch.Tensor) -> torch.Tensor:
         bags_NC = embedding_bag(features_NP, self._weights_FC, mode="sum", padding_idx=self._padding)

@@ -8,7 +8,6 @@ import polars as pl
 from cadmus.config import Dataset
 from cadmus.config.evaluation import budgets
 from cadmus.dataset.reader import stream_split
-from cadmus.errors import InputError
 from cadmus.evaluate.grading import Policy, Task, grade
 from cadmus.evaluate.intervals import bootstrap
 from cadmus.evaluate.results import by_cluster
@@ -26,12 +25,7 @@ _DRAWN_FROM = 100_000
 def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
     """Return the unbiased estimate of pass@k for each program and k = 1, ..., ``most``.
 
-    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right.
-
-    Args:
-        samples: number of samples, int64, shape (programs,).
-        right: number of right ones, int64, shape (programs,).
-        most: largest k.
+    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right; both int64, shape (programs,).
 
     Returns:
         float64, shape (programs, most).
@@ -51,12 +45,8 @@ def grade_samples(
 ) -> pl.DataFrame:
     """Sample completions of each program, grade them and count.
 
-    Args:
-        tasks: from :func:`cadmus.evaluate.grading.tasks_of`.
-        policy: samples one completion per prompt, and gets each prompt ``samples`` times in a row.
-        name: of the policy.
-        dataset: as for :func:`cadmus.evaluate.grading.grade`.
-        samples: number of completions per program.
+    The arguments are those of :func:`cadmus.evaluate.grading.grade`. The policy samples one completion per
+    prompt, and gets each prompt ``samples`` times in a row.
 
     Returns:
         One row per program: policy, template, question, program, prompt_length and asked as in
@@ -124,16 +114,6 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
         absent where it is not defined.
     """
     rows = []
-    impossible = samples.filter(
-        (pl.col("samples") < 1)
-        | (pl.max_horizontal(*COUNTS) > pl.col("samples"))
-        | (pl.min_horizontal(*COUNTS) < 0)
-    )
-    if len(impossible):
-        raise InputError(
-            f"{impossible['question'][0]}: {', '.join(COUNTS)} must be from 0 to samples, at least 1; "
-            "evaluate again"
-        )
     for (question, policy), part in samples.group_by(["question", "policy"], maintain_order=True):
         columns = _by_program(part)
         named = {f"{metric}@{k}": column for (metric, k), column in columns.items()}

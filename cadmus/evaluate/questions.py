@@ -14,8 +14,7 @@ import numpy as np
 
 from cadmus import isa
 from cadmus.evaluate import criteria
-from cadmus.evaluate.criteria import Completed
-from cadmus.evaluate.parsing import second_expressions
+from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.programs import Programs, Samples
 from cadmus.vm.compiled import execute
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from cadmus import store
-from cadmus.errors import InputError, suggest
+from cadmus import isa, store
+from cadmus.errors import InputError
 from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
 
 METRICS = {
@@ -20,6 +20,13 @@ METRICS = {
     "verified": "Verified",
 }
 """Metrics, which are columns of :func:`cadmus.evaluate.grading.grade`, and their titles in tables."""
+
+BIN = 4
+"""Lengths per bin."""
+_CALLS = [
+    instruction.symbol for instruction in isa.INSTRUCTIONS if instruction.group in ("calls", "higher order")
+]
+"""Instructions that call a subroutine; each example has exactly one."""
 
 
 def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
@@ -67,6 +74,33 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     )
 
 
+def by_length(completions: pl.DataFrame) -> pl.DataFrame:
+    """Compute the accuracy by question and program length, in bins of :data:`BIN` lengths.
+
+    The keys are question, shortest and longest (bounds of the bin, in instructions).
+    """
+    from cadmus.evaluate.questions import in_order
+
+    length = pl.col("program").str.len_chars().cast(pl.Int64)
+    shortest = (length - 1) // BIN * BIN + 1
+    binned = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
+    results = accuracy_by(binned, "question", "shortest", "longest")
+    question = pl.col("question").cast(in_order(completions["question"]))
+    return results.sort(question, "shortest", maintain_order=True)
+
+
+def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
+    """Compute the accuracy of induction (complete_algorithm) by the number of examples in the prompt.
+
+    The key is examples, ascending.
+    """
+    prompt = pl.col("program").str.head(pl.col("prompt_length"))
+    examples = pl.sum_horizontal(prompt.str.count_matches(symbol, literal=True) for symbol in _CALLS)
+    induction = completions.filter(question="complete_algorithm")
+    counted = induction.with_columns(examples.cast(pl.Int64).alias("examples"))
+    return accuracy_by(counted, "examples").sort("examples", maintain_order=True)
+
+
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:
     """Compute the gap between the model and the best baseline.
 
@@ -79,8 +113,6 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
         The keys, baseline (the best one, the first of equals), gap (accuracy of the model minus the
         baseline's), low, high: the 95% bootstrap interval, with the same resamples for both.
     """
-    if metric not in METRICS:
-        raise InputError(f"no metric {metric!r}; {suggest(metric, METRICS)}")
     rows = []
     for group, part in _groups(completions, keys):
         graded = {policy: rest for (policy,), rest in part.group_by(["policy"], maintain_order=True)}
@@ -89,9 +121,7 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
             continue
         best = max(graded, key=lambda policy: graded[policy][metric].sum())
         if not model["asked"].equals(graded[best]["asked"]):
-            raise InputError(
-                f"policy {best}: completed other programs than the model; evaluate both together"
-            )
+            raise ValueError(f"policy {best}: completed other programs than the model")
         both = model.with_columns(graded[best][metric].alias("baseline"))
         correct, programs = by_cluster(both, [metric, "baseline"])
         ours_solved, theirs_solved = correct.sum((0, 1))
@@ -105,7 +135,7 @@ def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """Compute the mean loss per token.
 
     Args:
-        losses: from :func:`cadmus.experiments.loss.completion_losses`.
+        losses: from ``cadmus evaluate loss``.
         keys: columns to group by; none for all rows together.
 
     Returns:

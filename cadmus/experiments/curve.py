@@ -18,8 +18,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     """
     import polars as pl
 
-    from cadmus.evaluate.baselines import grade_baselines
-    from cadmus.evaluate.learned import Learned
+    from cadmus.evaluate.baselines import Learned, grade_baselines
     from cadmus.evaluate.results import accuracy_by
     from cadmus.model import METADATA
     from cadmus.model.export import read_metadata

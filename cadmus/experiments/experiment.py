@@ -1,6 +1,6 @@
 """The declaration of an experiment, and the trained model it is run on."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -86,8 +86,7 @@ class Experiment:
 class Subject:
     """A trained model and the test programs it may be asked about.
 
-    Models and programs are checked when they are loaded: programs that the model may have been trained on are
-    refused, whoever asks.
+    Programs that the model may have been trained on are refused, whoever asks.
 
     Attributes:
         config: data and settings.
@@ -155,13 +154,6 @@ class Subject:
                 "eval_fraction of the model"
             )
         return table
-
-    def training_programs(self, templates: Set[str]) -> dict[str, int]:
-        """Count the training programs of each of ``templates``, from the manifest of the dataset."""
-        from cadmus.dataset.manifest import read_manifest
-
-        counts = read_manifest(self.dataset_directory())["splits"]["train"]
-        return {name: counts[name]["programs"] for name in templates}
 
     def metadata(self) -> dict[str, str]:
         """Return the origin of results: digests of config, model and dataset (if read), split."""

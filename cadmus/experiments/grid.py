@@ -1,12 +1,11 @@
 """Comparison grid: accuracy at the comparator for every pair of values (the paper's heat map over X and
 Y)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cadmus.config import Dataset
-from cadmus.config.evaluation import Grid
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 from cadmus.tools import progress
@@ -26,33 +25,6 @@ def measure(subject: Subject) -> "pl.DataFrame":
     The model reads the two expressions of a test program. It is correct if its most likely next token, of all
     65, is the comparator that holds.
     """
-    config = subject.config
-    settings = config.evaluate.grid
-    results = comparison_grid(subject.model(), settings, config.dataset, config.seed)
-    if not results["programs"].sum():
-        raise InputError(
-            f"evaluate.grid: no test program compares values from {settings.low} to {settings.high}; choose "
-            "a range that meets dataset.values"
-        )
-    return results
-
-
-def comparison_grid(model: Any, settings: Grid, dataset: Dataset, seed: int) -> "pl.DataFrame":
-    """Measure the accuracy of the next token at the comparator for every pair of values.
-
-    Args:
-        model: has ``next_logits(prompts)``, as :class:`cadmus.model.inference.Cadmus`.
-        settings: range of the grid and programs per pair.
-        dataset: that of the training; pairs within its range of values that none of its OOD rules excludes
-            are in distribution.
-        seed: of the run.
-
-    Returns:
-        One row per pair: x, y, programs, correct, in_distribution, and the number of programs for which
-        each comparator was predicted: less, equal, greater (int64). The other predictions are other tokens.
-        operators and linear count those that these baselines solve, null if there is no training comparison
-        to fit them to. All these counts are null where no test program exists.
-    """
     import polars as pl
 
     from cadmus.dataset.ood import excluded_pairs
@@ -61,9 +33,13 @@ def comparison_grid(model: Any, settings: Grid, dataset: Dataset, seed: int) -> 
     from cadmus.model.tokens import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
-    x, y, programs, pair = grid_programs(
-        settings.low, settings.high, settings.programs_per_pixel, dataset.eval_fraction, seed
-    )
+    config, dataset, model = subject.config, subject.config.dataset, subject.model()
+    x, y, programs, pair = grid_programs(config)
+    if not len(programs):
+        raise InputError(
+            f"evaluate.grid: no test program compares values from {config.evaluate.grid.low} to "
+            f"{config.evaluate.grid.high}; choose a range that meets dataset.values"
+        )
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
     predicted = np.empty(len(programs), np.int64)
@@ -73,7 +49,7 @@ def comparison_grid(model: Any, settings: Grid, dataset: Dataset, seed: int) -> 
     tested = np.bincount(pair, minlength=len(x))
     counts: dict[str, np.ndarray | None] = {"correct": predicted == expected}
     counts |= {name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()}
-    counts |= dict(zip(LEARNED, _learned(dataset, seed, prompts, expected), strict=True))
+    counts |= dict(zip(LEARNED, _learned(dataset, config.seed, prompts, expected), strict=True))
     low, high = dataset.values.low, dataset.values.high
     inside = (low <= x) & (x <= high) & (low <= y) & (y <= high)
     return pl.DataFrame(

@@ -1,15 +1,15 @@
-"""Logit lens: the prediction of every layer, as if it were the last one.
+"""Logit lens: the prediction of every layer, as if it were the last one (nostalgebraist, 2020).
 
-The output of each layer goes through the final LayerNorm and the output matrix (nostalgebraist, 2020). The
-programs are those of the probes: two five-instruction expressions and their comparator.
+All layers of a transformer add to one residual stream, so the output of any of them can go through the final
+LayerNorm and the output matrix. The layer from which the loss falls is where the model has computed the next
+instruction. The programs are those of the probes: two five-instruction expressions and their comparator.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import Values
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
@@ -22,44 +22,20 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
     The output of each layer goes through the final LayerNorm and the output matrix, as if it were the last.
     """
-    config = subject.config
-    return logit_lens(
-        subject.model(),
-        config.evaluate.lens.programs,
-        config.dataset.values,
-        config.dataset.eval_fraction,
-        config.seed,
-    )
-
-
-def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: int) -> "pl.DataFrame":
-    """Measure the prediction of the next instruction for every layer and token.
-
-    Args:
-        model: has ``layer_logits(programs)``, as :class:`cadmus.model.inference.Cadmus`.
-        n: test programs.
-        values: range of both compared values.
-        eval_fraction: of the training set.
-        seed: of the programs.
-
-    Returns:
-        layer (0 is the embedding, k the output of block k), token (from 1), programs, loss (nats, of the next
-        instruction or the end), agreeing (programs with the prediction of the last layer), correct (programs
-        with their own next instruction), accuracy, low, high.
-    """
     import polars as pl
 
     from cadmus.evaluate.comparisons import sample_comparisons
     from cadmus.evaluate.results import with_accuracy
     from cadmus.model.tokens import TOKEN_OF_BYTE
 
-    rng = generator(seed, "lens")
-    programs, _ = sample_comparisons(rng, n, values, eval_fraction, "evaluate.lens.programs")
+    config, n = subject.config, subject.config.evaluate.lens.programs
+    rng = generator(config.seed, "lens")
+    programs, _ = sample_comparisons(rng, n, config.dataset, "evaluate.lens.programs")
     tokens = TOKEN_OF_BYTE[programs.data].reshape(n, -1)
     following = np.column_stack([tokens[:, 1:], np.full(n, isa.END_ID)])
     sums = np.zeros((3, 1, 1))
     with progress("lens", total=n, unit="program") as bar:
-        for rows, logits in model.layer_logits(programs):
+        for rows, logits in subject.model().layer_logits(programs):
             own = np.broadcast_to(following[rows], logits.shape[:-1])
             predicted = logits.argmax(-1)
             highest = logits.max(-1, keepdims=True)

@@ -1,6 +1,6 @@
 """Loss on the completions of test programs."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from cadmus.tools import progress
 if TYPE_CHECKING:
     import polars as pl
 
-    from cadmus.programs import Samples
-
 _PROGRAMS_AT_ONCE = 2_048
 
 
@@ -22,31 +20,19 @@ def measure(subject: Subject) -> "pl.DataFrame":
     The mean over the tokens of a completion, its end included, in nats. The training reports the same loss
     as completion_loss.
     """
+    import polars as pl
+
     samples = subject.test_programs()
     templates = np.asarray(samples.template)
     most = subject.config.evaluate.loss.programs
-    rows = [np.flatnonzero(templates == name)[:most] for name in dict.fromkeys(templates.tolist())]
-    return completion_losses(subject.model(), samples.take(np.concatenate(rows)))
-
-
-def completion_losses(model: Any, samples: "Samples") -> "pl.DataFrame":
-    """Measure the loss on the completion of each program.
-
-    Args:
-        model: has ``log_probabilities(programs)``, as :class:`cadmus.model.inference.Cadmus`.
-        samples: n programs with their templates.
-
-    Returns:
-        One row per program: template, program (without its end), prompt_length, tokens (of the completion,
-        with the end), loss (mean over them, in nats).
-    """
-    import polars as pl
-
+    first = [np.flatnonzero(templates == name)[:most] for name in dict.fromkeys(templates.tolist())]
+    samples = samples.take(np.concatenate(first))
     programs, prompts = samples.programs, samples.prompt_length.astype(np.int64)
     completions = programs.suffixes(prompts).to_strings()
     losses = np.empty(len(programs))
-    for first in progress("loss", range(0, len(programs), _PROGRAMS_AT_ONCE)):
-        rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))
+    model = subject.model()
+    for start in progress("loss", range(0, len(programs), _PROGRAMS_AT_ONCE)):
+        rows = np.arange(start, min(start + _PROGRAMS_AT_ONCE, len(programs)))
         for row, found in zip(rows, model.log_probabilities(programs.take(rows)), strict=True):
             following = [isa.TOKEN_ID[symbol] for symbol in completions[row] + isa.END]
             # The last instruction of the prompt predicts the first one of the completion.

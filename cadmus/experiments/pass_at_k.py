@@ -24,30 +24,21 @@ def measure(subject: Subject) -> "pl.DataFrame":
     from cadmus.evaluate.pass_at_k import BASELINE, grade_samples, training_completions
     from cadmus.tools import seed_of
 
-    config = subject.config
-    settings = config.evaluate.pass_at_k
-    dataset, n = config.dataset, settings.samples
+    config, model = subject.config, subject.model()
+    dataset, settings = config.dataset, config.evaluate.pass_at_k
     tasks = ask(subject, settings.programs)
-    model = subject.model()
 
     def sample(question: str, prompts: "Programs") -> "tuple[Programs, np.ndarray]":
-        return model.complete(
-            prompts,
-            dataset.max_length,
-            temperature=settings.temperature,
-            seed=seed_of(config.seed, "pass_at_k", question),
-        )
+        seed = seed_of(config.seed, "pass_at_k", question)
+        return model.complete(prompts, dataset.max_length, temperature=settings.temperature, seed=seed)
 
     greedy = grade_model(model, tasks, dataset)["solved"].alias("greedy_solved")
     baseline = training_completions(subject.dataset_directory(), tasks, config.seed)
-    return pl.concat(
-        [
-            grade_samples(tasks, sample, MODEL, dataset, n).with_columns(greedy),
-            grade_samples(tasks, baseline, BASELINE, dataset, n).with_columns(
-                pl.lit(None, pl.Boolean).alias("greedy_solved")
-            ),
-        ]
+    sampled, drawn = (
+        grade_samples(tasks, policy, name, dataset, settings.samples)
+        for name, policy in ((MODEL, sample), (BASELINE, baseline))
     )
+    return pl.concat([sampled.with_columns(greedy), drawn], how="diagonal")
 
 
 def summary(results: "pl.DataFrame") -> "pl.DataFrame":

@@ -1,16 +1,16 @@
 """Activation patching: where a model holds the values it compares.
 
-At the end of an expression, token 5 or 10 of ``expression expression comparator``, the output of one layer is
-replaced by that of another program, the donor. If it holds the value that the rest of the computation uses,
-the predicted comparator becomes the one for the donor's value and the program's other value (the hybrid).
-Pairs are drawn so that the comparators of the program, the donor and the hybrid differ.
+Probes find what a hidden state encodes, patching what the model uses. At the end of an expression, token 5
+or 10 of ``expression expression comparator``, the output of one layer is replaced by that of another program,
+the donor. If it holds the value that the rest of the computation uses, the predicted comparator becomes the
+one for the donor's value and the program's other value (the hybrid). Pairs are drawn so that the comparators
+of the program, the donor and the hybrid differ.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cadmus.config import Values
 from cadmus.errors import InputError
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
@@ -31,35 +31,6 @@ def measure(subject: Subject) -> "pl.DataFrame":
     The hidden state of a program is replaced by that of another one, the donor. The results count how often
     the model then predicts the comparator of the program, of the donor, or of one value from each.
     """
-    config, model = subject.config, subject.model()
-    return patching(
-        model,
-        config.evaluate.patch.programs,
-        model.sizes.layers,
-        config.dataset.values,
-        config.dataset.eval_fraction,
-        config.seed,
-    )
-
-
-def patching(
-    model: Any, n: int, layers: int, values: Values, eval_fraction: float, seed: int
-) -> "pl.DataFrame":
-    """Measure whose comparator follows when a hidden state is patched, for each layer and both tokens.
-
-    Args:
-        model: has ``next_logits(prompts)`` and ``patched_logits(prompts, donors, layer, token)``, as
-            :class:`cadmus.model.inference.Cadmus`.
-        n: pairs for each token. Pairs in which the model gets the program or the donor wrong do not count.
-        layers: blocks of the model.
-        values: range of all compared values.
-        eval_fraction: of the training set.
-        seed: of the programs.
-
-    Returns:
-        token (from 1), layer (0 is the embedding, k the output of block k), outcome, programs (pairs that
-        count), predicted (pairs with that outcome), share, low, high (null where no pair counts).
-    """
     import polars as pl
 
     from cadmus.evaluate.comparisons import HALF, sample_comparisons
@@ -67,11 +38,13 @@ def patching(
     from cadmus.model.tokens import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
-    rng = generator(seed, "patching")
-    wanted_by = "evaluate.patch.programs"
-    programs, of = sample_comparisons(rng, DRAWN_PER_PAIR * n, values, eval_fraction, wanted_by)
+    config, model = subject.config, subject.model()
+    n, wanted_by = config.evaluate.patch.programs, "evaluate.patch.programs"
+    rng = generator(config.seed, "patching")
+    programs, of = sample_comparisons(rng, DRAWN_PER_PAIR * n, config.dataset, wanted_by)
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     own = TOKEN_OF_BYTE[comparator(of["x"], of["y"])]
+    # Pairs in which the model gets the program or the donor wrong do not count.
     known = model.next_logits(prompts).argmax(-1) == own
     rows = []
     for token in (HALF, 2 * HALF):
@@ -85,13 +58,12 @@ def patching(
         if len(found) < n:
             raise InputError(
                 f"{wanted_by}: {n} pairs with three different comparators are wanted, {len(found)} were "
-                f"found; "
-                "ask for fewer or widen dataset.values"
+                "found; ask for fewer or widen dataset.values"
             )
         found = found[known[pair[:, found]].all(0)]
         (program, donor), hybrid = pair[:, found], hybrid[found]
         answers = np.stack([own[program], hybrid, own[donor]])
-        for layer in progress(f"patch token {token}", range(layers + 1)):
+        for layer in progress(f"patch token {token}", range(model.sizes.layers + 1)):
             predicted = model.patched_logits(
                 prompts.take(program), prompts.take(donor), layer, token - 1
             ).argmax(-1)

@@ -1,24 +1,27 @@
 """Probes: logistic regressions on the hidden states of test comparisons (the paper's probe figure).
 
+If a linear map reads a value from the hidden state of a token, the model has computed the value there. A
+probe could also learn the task itself, so its accuracy is read beside two others: of the most frequent value
+given the instructions so far (majority), and of a probe for permuted values (control).
+
 The programs are ``expression expression comparator``, 5 + 5 + 1 instructions, uniform over all pairs of
 five-instruction expressions with a value in the training range, as in the paper. For each of the two values,
 each layer and each token, regressions are fitted on one part of the programs, the regularization is chosen on
 a second part, and the accuracy is that on a third.
 """
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cadmus.config import Values
 from cadmus.config.evaluation import Probe
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
     import polars as pl
-    import torch
     from torch import Tensor
 
     from cadmus.programs import Programs
@@ -39,41 +42,6 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
     A probe is a logistic regression from the hidden state to the value.
     """
-    config, model = subject.config, subject.model()
-    return probe(
-        model,
-        config.evaluate.probe,
-        config.dataset.values,
-        config.dataset.eval_fraction,
-        config.seed,
-        model.device,
-    )
-
-
-def probe(
-    model: Any,
-    settings: Probe,
-    values: Values,
-    eval_fraction: float,
-    seed: int,
-    device: "torch.device | str" = "cpu",
-) -> "pl.DataFrame":
-    """Fit and score a regression for each value, layer and token.
-
-    Args:
-        model: has ``hidden_states(programs)``, as :class:`cadmus.model.inference.Cadmus`.
-        settings: sizes and regularizations.
-        values: range of both compared values.
-        eval_fraction: of the training set.
-        seed: of the programs.
-        device: of the regressions.
-
-    Returns:
-        target (``x`` or ``y``), layer (0 is the embedding, k the output of block k), token (from 1),
-        programs, correct, accuracy, low, high, majority (accuracy of the most frequent value given the
-        instructions so far), control (accuracy with the values of the fitted programs permuted),
-        inverse_regularisation (chosen).
-    """
     import polars as pl
     import torch
 
@@ -81,19 +49,21 @@ def probe(
     from cadmus.evaluate.results import with_accuracy
     from cadmus.templates.expressions import short_expressions
 
-    rng = generator(seed, "probe")
-    programs, targets = sample_comparisons(rng, settings.programs, values, eval_fraction, "evaluate.probe")
+    config, model = subject.config, subject.model()
+    settings, values = config.evaluate.probe, config.dataset.values
+    rng = generator(config.seed, "probe")
+    programs, targets = sample_comparisons(rng, settings.programs, config.dataset, "evaluate.probe")
     table = short_expressions(HALF)
     inside = (table.values >= values.low) & (table.values <= values.high)
     baseline = majority(table.programs.take(inside), table.values[inside])
     fitted = settings.train_programs + settings.validation_programs
-    permutation = generator(seed, "control").permutation(fitted)
+    permutation = generator(config.seed, "control").permutation(fitted)
     prefixes = prefix_ids(programs)
     rows = []
     with progress("probe", unit="layer") as bar:
         for layer, layers, states in _states_by_layer(model, programs):
             bar.total = layers
-            features = torch.from_numpy(states).to(device)
+            features = torch.from_numpy(states).to(model.device)
             for target, classes in targets.items():
                 correct, strengths = score(features, classes, prefixes, settings)
                 permuted = np.concatenate([classes[:fitted][permutation], classes[fitted:]])
@@ -125,7 +95,7 @@ def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
 
     Args:
         halves: the expressions, n of one length.
-        values: of each expression, int64, shape (n,).
+        values: theirs, int64, shape (n,).
 
     Returns:
         For ``x`` and ``y`` the accuracy at each token: float64, shape (2 * length + 1,).
@@ -171,7 +141,7 @@ def score(
     fitted = settings.train_programs
     expected = torch.from_numpy(numbered[fitted:]).to(features.device)
     right = np.empty((len(settings.inverse_regularisation), len(features), len(expected)), np.bool_)
-    steps = [solver_steps(place) for place in range(len(settings.inverse_regularisation))]
+    steps = [STEPS << place for place in range(len(settings.inverse_regularisation))]
 
     def fit(group: Group) -> None:
         tokens, rows, counts = group
@@ -234,23 +204,13 @@ def _states_by_layer(model: Any, programs: "Programs") -> Iterator[tuple[int, in
             if held is None:
                 layers, _, tokens, width = states.shape
                 shape = (tokens, len(programs), width)
-                count = layers_at_once(*shape)
-                held = np.empty((min(count, layers - first), *shape), np.float32)
+                fitting = max(1, STATES_BYTES // (4 * math.prod(shape)))
+                held = np.empty((min(fitting, layers - first), *shape), np.float32)
             held[:, :, rows] = states[first : first + len(held)].swapaxes(1, 2)
         assert held is not None, "there are programs"
         for place, of_layer in enumerate(held):
             yield first + place, layers, of_layer
         first += len(held)
-
-
-def layers_at_once(tokens: int, programs: int, width: int) -> int:
-    """Return how many layers' hidden states, in fp32, are held in memory at a time."""
-    return max(1, STATES_BYTES // (4 * tokens * programs * width))
-
-
-def solver_steps(place: int) -> int:
-    """Return the solver's steps for the regularization at this place, 0 being the strongest."""
-    return STEPS << place
 
 
 def solver_batches(rows: int) -> int:

@@ -2,8 +2,7 @@
 
 import polars as pl
 
-from cadmus.evaluate.breakdowns import by_examples
-from cadmus.evaluate.results import METRICS, best_baseline
+from cadmus.evaluate.results import METRICS, best_baseline, by_examples
 from cadmus.figures import tables
 
 

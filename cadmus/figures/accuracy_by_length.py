@@ -3,7 +3,7 @@
 import polars as pl
 from matplotlib.figure import Figure
 
-from cadmus.evaluate.breakdowns import by_length
+from cadmus.evaluate.results import by_length
 from cadmus.figures import panels
 
 

@@ -87,10 +87,7 @@ def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) ->
         InputError: no program qualifies, a file of requests has other contents than Cadmus writes, or a file
             cannot be written.
     """
-    grid = config.evaluate.grid
-    x, y, programs, pair = grid_programs(
-        grid.low, grid.high, grid.programs_per_pixel, config.dataset.eval_fraction, config.seed
-    )
+    x, y, programs, pair = grid_programs(config)
     values = config.dataset.values
     inside = (values.low <= x) & (x <= values.high) & (values.low <= y) & (y <= values.high)
     # The programs of a pair are adjacent.

@@ -6,9 +6,15 @@ import numpy as np
 import polars as pl
 
 from cadmus.config.study import LOSSES
-from cadmus.evaluate.intervals import as_text, gap_as_text, loss_as_text, percent
+from cadmus.evaluate.intervals import (
+    as_text,
+    gap_as_text,
+    loss_as_text,
+    mean_interval,
+    percent,
+    programs_error,
+)
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.seeds import mean_interval, programs_error
 from cadmus.study.results import Results
 
 _INTERVALS = ("mean", "low", "high", "difference", "difference_low", "difference_high")
@@ -24,8 +30,8 @@ def compare(results: Results) -> pl.DataFrame:
 
     Differences are those of a variant minus the base, over the seeds of both; they are null for the base and
     without a common seed. 95% intervals of accuracies are over seeds and programs, those of losses over
-    seeds, so null for a single one; see :func:`cadmus.evaluate.seeds.mean_interval`. ``baseline`` is the mean
-    of the best baseline. Variants are in the order of the study.
+    seeds, so null for a single one; see :func:`cadmus.evaluate.intervals.mean_interval`. ``baseline`` is the
+    mean of the best baseline. Variants are in the order of the study.
     """
     rows = []
     for metric in results.compare:

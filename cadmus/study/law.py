@@ -13,7 +13,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cadmus.config.study import LAW_VARIANTS, LOSSES
-from cadmus.evaluate.seeds import mean_interval
+from cadmus.evaluate.intervals import mean_interval
 from cadmus.figures import style
 from cadmus.study.results import Results
 from cadmus.tools import progress

@@ -6,9 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from cadmus.evaluate.intervals import as_text, percent
+from cadmus.evaluate.intervals import as_text, mean_interval, percent, programs_error
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.seeds import mean_interval, programs_error
 from cadmus.store import write_text
 from cadmus.study.results import read
 from cadmus.tables import escape, markdown

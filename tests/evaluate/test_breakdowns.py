@@ -2,8 +2,7 @@
 
 import polars as pl
 
-from cadmus.evaluate.breakdowns import by_examples, by_length
-from cadmus.evaluate.results import METRICS
+from cadmus.evaluate.results import METRICS, by_examples, by_length
 
 
 def completions(question: str, *programs: tuple[str, int, bool], policy: str = "model") -> pl.DataFrame:

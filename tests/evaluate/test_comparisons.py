@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from cadmus.config import Dataset, Values
+from cadmus.config import Dataset
 from cadmus.dataset.splits import TEST, TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.evaluate import comparisons
@@ -54,8 +54,8 @@ def test_the_same_seed_gives_the_same_grid() -> None:
 
 
 def test_comparisons_of_a_range_are_true_distinct_test_programs() -> None:
-    values = Values(low=-4, high=4)
-    programs, targets = sample_comparisons(np.random.default_rng(0), 2_000, values, 0.05, "evaluate.probe")
+    dataset = Dataset.model_validate({"values": {"low": -4, "high": 4}, "eval_fraction": 0.05})
+    programs, targets = sample_comparisons(np.random.default_rng(0), 2_000, dataset, "evaluate.probe")
     texts = programs.to_strings()
     assert len(set(texts)) == 2_000
     assert verdicts(programs).all()
@@ -67,10 +67,10 @@ def test_comparisons_of_a_range_are_true_distinct_test_programs() -> None:
 
 
 def test_a_range_with_too_few_comparisons_is_an_error() -> None:
-    with pytest.raises(InputError, match=r"evaluate\.probe: needs 500 test comparisons"):
-        sample_comparisons(np.random.default_rng(0), 500, Values(low=-38, high=-38), 0.05, "evaluate.probe")
-    with pytest.raises(InputError, match="only 0 were found"):
-        sample_comparisons(np.random.default_rng(0), 5, Values(low=900, high=950), 0.05, "evaluate.probe")
+    for low, high, n, found in ((-38, -38, 500, r"\d+"), (900, 950, 5, "0")):
+        dataset = Dataset.model_validate({"values": {"low": low, "high": high}})
+        with pytest.raises(InputError, match=rf"evaluate\.probe: needs {n} test .* only {found} were found"):
+            sample_comparisons(np.random.default_rng(0), n, dataset, "evaluate.probe")
 
 
 def test_training_comparisons_are_of_the_training_split_and_allowed() -> None:

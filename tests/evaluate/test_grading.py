@@ -1,16 +1,20 @@
 """Questions that programs are asked, and grades of completions."""
 
 import itertools
+import re
 
 import numpy as np
 import polars as pl
 import pytest
 
 from cadmus.config import TEMPLATES, Dataset
-from cadmus.evaluate.grading import MODEL, Policy, Task, grade, tasks_of, unsolved_reference
+from cadmus.errors import InputError
+from cadmus.evaluate.grading import MODEL, Policy, Task, grade, tasks_of
 from cadmus.evaluate.questions import questions_of
 from cadmus.evaluate.results import METRICS, accuracy_by
+from cadmus.experiments.completions import ask
 from cadmus.programs import Programs, Samples
+from tests.experiments.subjects import subject_of
 
 DATASET = Dataset()
 
@@ -199,15 +203,20 @@ def test_no_programs_are_asked_no_question(template: str) -> None:
     assert tasks_of(samples_of(template, prompt_length=[])) == []
 
 
-def test_an_added_template_must_ask_for_a_written_answer() -> None:
+def test_an_added_template_must_ask_for_a_written_answer(monkeypatch) -> None:
+    """A space ends the prompt."""
     (question,) = questions_of("modular_sum").values()
-
-    def task(*programs: str) -> Task:
+    subject = subject_of(None, -9, 9, {})
+    subject.dataset, subject.test_programs = "dataset", lambda: None
+    for programs, refused in ((("78+5% 0=", "34+ 7="), None), (("78+5% 0=", "34+9 <"), "34+9<")):
         lengths = np.array([program.index(" ") for program in programs])
         joined = Programs.from_strings(program.replace(" ", "") for program in programs)
-        return Task("modular_sum", question, joined, lengths)
-
-    assert unsolved_reference(task("78+5% 0=", "34+ 7="), DATASET) is None
-    assert unsolved_reference(task("78+5% 0=", "34+9 <"), DATASET) == "34+9<"
-    asked = samples_of("basic_math", "34+9<", prompt_length=4)
-    assert unsolved_reference(tasks_of(asked)[0], DATASET) is None
+        tasks = [Task("modular_sum", question, joined, lengths)]
+        monkeypatch.setattr("cadmus.evaluate.grading.tasks_of", lambda *_, tasks=tasks: tasks)
+        if refused is None:
+            assert ask(subject, 9) == tasks
+        else:
+            with pytest.raises(
+                InputError, match=rf"does not solve '{re.escape(refused)}'; give the template a question"
+            ):
+                ask(subject, 9)

@@ -8,9 +8,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cadmus.evaluate.regressions import Regressions
-from cadmus.experiments.probe import solver_batches, solver_steps
+from cadmus.experiments.probe import STEPS as FIRST
+from cadmus.experiments.probe import solver_batches
 
-STEPS = [solver_steps(place) for place in range(3)]
+STEPS = [FIRST << place for place in range(3)]
 
 
 def informative(n: int, tokens: int = 3, width: int = 12, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:

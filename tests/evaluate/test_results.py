@@ -160,17 +160,13 @@ def test_a_gap_needs_a_model_a_baseline_and_a_metric_that_is_defined() -> None:
     assert gaps_by(graded, "question")["question"].to_list() == ["complete_algorithm", "random"]
     fits = gaps_by(graded, "question", metric="fits")
     assert fits.select("question", "gap").rows() == [("complete_algorithm", 0.5)]
-    with pytest.raises(InputError, match=r"no metric 'nonsense'; there are solved, fits, exact, "):
-        gaps_by(graded, "question", metric="nonsense")
-    with pytest.raises(InputError, match=r"no metric 'verified_equality'; did you mean 'verified'\?"):
-        gaps_by(graded, metric="verified_equality")
 
 
 def test_gaps_of_other_programs_are_refused() -> None:
     model = pl.DataFrame({"policy": "model", "question": "random", "asked": ["1", "2"]})
     other = pl.DataFrame({"policy": "ngram", "question": "random", "asked": ["2", "1"]})
     graded = pl.concat([model, other]).with_columns(pl.lit(True).alias(metric) for metric in METRICS)
-    with pytest.raises(InputError, match="policy ngram: completed other programs than the model"):
+    with pytest.raises(ValueError, match="policy ngram: completed other programs than the model"):
         gaps_by(graded, "question")
 
 

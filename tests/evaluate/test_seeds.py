@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from cadmus.evaluate.seeds import mean_interval, programs_error
+from cadmus.evaluate.intervals import mean_interval, programs_error
 
 
 def test_the_interval_is_that_of_a_t_test():

@@ -17,7 +17,7 @@ from cadmus.dataset.reader import read_split
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
-from cadmus.evaluate.parsing import second_expressions
+from cadmus.evaluate.criteria import second_expressions
 from cadmus.evaluate.regions import REGIONS
 from cadmus.evaluate.results import accuracy_by
 from cadmus.model import WEIGHTS

@@ -7,15 +7,12 @@ import polars as pl
 import pytest
 
 from cadmus import isa
-from cadmus.config import Dataset
-from cadmus.config.evaluation import Grid
 from cadmus.errors import InputError
 from cadmus.evaluate import regions
-from cadmus.experiments.grid import comparison_grid
+from cadmus.experiments.grid import measure
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
-
-SHARE = 0.05
+from tests.experiments.subjects import subject_of
 
 
 class Comparator:
@@ -34,9 +31,8 @@ class Comparator:
 
 
 def grid_of(model: object, low: int = -3, high: int = 3, programs: int = 2, **fields: Any) -> pl.DataFrame:
-    settings = Grid(low=low, high=high, programs_per_pixel=programs)
-    given = {"values": {"low": -1, "high": 1}, "eval_fraction": SHARE, **fields}
-    return comparison_grid(model, settings, Dataset.model_validate(given), seed=1)
+    settings = {"low": low, "high": high, "programs_per_pixel": programs}
+    return measure(subject_of(model, -1, 1, {"grid": settings}, **fields))
 
 
 def test_a_perfect_model_fills_the_grid() -> None:
@@ -91,7 +87,7 @@ def test_a_prediction_other_than_a_comparator_is_wrong() -> None:
 
 def test_pixels_without_a_program_are_null() -> None:
     # No five-instruction expression gives 730 or more.
-    grid = grid_of(Comparator(), low=728, high=731)
+    grid = grid_of(Comparator(), low=728, high=731, eval_fraction=0.49)
     missing = grid.filter((pl.col("x") > 729) | (pl.col("y") > 729))
     assert missing["programs"].to_list() == [0] * 12
     for name in ("correct", "less", "equal", "greater", "operators", "linear"):

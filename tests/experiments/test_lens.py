@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from cadmus import isa
-from cadmus.config import Values
 from cadmus.errors import InputError
-from cadmus.experiments.lens import logit_lens
+from cadmus.experiments.lens import measure
 from cadmus.programs import Programs
-
-VALUES = Values(low=-3, high=3)
+from tests.experiments.subjects import subject_of
 
 
 class KnowsItself:
@@ -28,7 +26,7 @@ class KnowsItself:
 
 
 def test_the_lens_gives_loss_and_agreement_by_layer():
-    results = logit_lens(KnowsItself(), 150, VALUES, 0.05, seed=1)
+    results = measure(subject_of(KnowsItself(), -3, 3, {"lens": {"programs": 150}}))
     assert results.height == 3 * 11
     nothing, own, last = (results.filter(layer=layer) for layer in range(3))
     vocabulary = isa.VOCABULARY_SIZE
@@ -44,4 +42,4 @@ def test_the_lens_gives_loss_and_agreement_by_layer():
 
 def test_too_few_programs_are_an_error():
     with pytest.raises(InputError, match=r"evaluate\.lens\.programs: needs 5 test .* only 0 were found"):
-        logit_lens(KnowsItself(), 5, Values(low=900, high=950), 0.05, seed=1)
+        measure(subject_of(KnowsItself(), 900, 950, {"lens": {"programs": 5}}))

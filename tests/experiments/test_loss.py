@@ -6,8 +6,9 @@ import pytest
 
 from cadmus import isa
 from cadmus.evaluate.results import loss_by
-from cadmus.experiments.loss import completion_losses
+from cadmus.experiments.loss import measure
 from cadmus.programs import Programs, Samples
+from tests.experiments.subjects import subject_of
 
 
 class KnowsTheEnd:
@@ -26,7 +27,9 @@ def losses() -> pl.DataFrame:
     programs = ["12<", "1234<", "3;="]
     templates = np.array(["less_greater", "less_greater", "equality"], object)
     samples = Samples(Programs.from_strings(programs), np.array([2, 2, 2]), template=templates)
-    return completion_losses(KnowsTheEnd(), samples)
+    subject = subject_of(KnowsTheEnd(), -9, 9, {})
+    subject.test_programs = lambda: samples
+    return measure(subject)
 
 
 def test_the_loss_is_that_of_the_completion_and_its_end() -> None:

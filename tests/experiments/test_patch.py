@@ -1,24 +1,27 @@
 """Activation patching, on a model with a known mechanism."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import polars as pl
 import pytest
 
 from cadmus import isa
-from cadmus.config import Values
 from cadmus.errors import InputError
-from cadmus.experiments.patch import patching
+from cadmus.experiments.patch import measure
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs
 from cadmus.templates.draw import comparator
 from cadmus.vm.reference import run
+from tests.experiments.subjects import subject_of
 
-VALUES = Values(low=-3, high=3)
 LAYERS = 4
 
 
 class Two:
     """Holds x at token 5 up to block 2, y at token 10 after block 1, and there the comparator at the end."""
+
+    sizes = SimpleNamespace(layers=LAYERS)
 
     def next_logits(self, prompts: Programs) -> np.ndarray:
         return self._logits(*self._values(prompts))
@@ -47,7 +50,7 @@ class Two:
 
 
 def test_the_comparator_follows_the_patched_value():
-    results = patching(Two(), 40, LAYERS, VALUES, 0.05, seed=1)
+    results = measure(subject_of(Two(), -3, 3, {"patch": {"programs": 40}}))
     assert results.height == 2 * (LAYERS + 1) * 4
     assert (results["programs"] == 40).all()
     told = results.filter(pl.col("share") == 1).sort("token", "layer")
@@ -69,7 +72,7 @@ class Wrong(Two):
 
 
 def test_pairs_with_a_wrong_unpatched_prediction_do_not_count():
-    results = patching(Wrong(), 40, 1, VALUES, 0.05, seed=1)
+    results = measure(subject_of(Wrong(), -3, 3, {"patch": {"programs": 40}}))
     assert (results["programs"] == 0).all()
     assert results["share"].null_count() == len(results)
 
@@ -78,4 +81,4 @@ def test_too_few_pairs_are_an_error():
     with pytest.raises(
         InputError, match=r"evaluate\.patch\.programs: 10 pairs with three different comparators"
     ):
-        patching(Two(), 10, 1, Values(low=2, high=2), 0.05, seed=1)
+        measure(subject_of(Two(), 2, 2, {"patch": {"programs": 10}}))

@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 import torch
 
-from cadmus.config import Values
 from cadmus.config.evaluation import Probe
 from cadmus.experiments import probe as module
-from cadmus.experiments.probe import majority, prefix_ids, probe, score
+from cadmus.experiments.probe import majority, measure, prefix_ids, score
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
 from tests.evaluate.test_regressions import informative
+from tests.experiments.subjects import subject_of
 
 SMALL = Probe(train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1])
 
@@ -22,6 +22,7 @@ class Revealing:
     """Model whose hidden states are noise, except for the first value at one layer and token."""
 
     width = 12
+    device = "cpu"
 
     def __init__(self, layer: int, token: int) -> None:
         self.place = layer, token
@@ -38,7 +39,7 @@ class Revealing:
 
 
 def test_a_value_is_decoded_only_where_it_is_linear() -> None:
-    results = probe(Revealing(layer=1, token=7), SMALL, Values(low=0, high=3), 0.05, seed=1)
+    results = measure(subject_of(Revealing(layer=1, token=7), 0, 3, {"probe": SMALL.model_dump()}))
     assert results.height == 2 * 3 * 11
     here = (pl.col("target") == "x") & (pl.col("layer") == 1) & (pl.col("token") == 7)
     assert results.filter(here)["accuracy"][0] > 0.99

@@ -53,8 +53,7 @@ def test_prompts_differ_only_in_symbols():
 
 @pytest.mark.parametrize("symbols", SYMBOLS)
 def test_prompt_is_sufficient_and_does_not_leak_the_answer(symbols):
-    grid = load_config(ROOT / "tests/tiny.yaml").evaluate.grid
-    _, _, programs, _ = grid_programs(grid.low, grid.high, grid.programs_per_pixel, 0.05, 1)
+    _, _, programs, _ = grid_programs(load_config(ROOT / "tests/tiny.yaml"))
     beginnings = set()
     for program in programs.to_strings()[::40]:
         text = prompt(program[:-1], symbols)

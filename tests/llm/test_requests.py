@@ -13,8 +13,7 @@ from tests.llm.runs import PAIRS, VALUES
 def test_programs_match_the_grid(make_run):
     run = make_run("chat", programs_per_pair=2, grid_programs_per_pair=2)
     comparison = run.comparison()
-    grid, seed = comparison.config.evaluate.grid, comparison.config.seed
-    x, y, programs, pair = grid_programs(grid.low, grid.high, grid.programs_per_pixel, 0.05, seed)
+    x, y, programs, pair = grid_programs(comparison.config)
     inside = {(x, y): program for x, y, program in comparison.index.select("x", "y", "program").iter_rows()}
     assert len(inside) == PAIRS
     theirs = set(comparison.index["program"])

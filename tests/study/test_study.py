@@ -14,8 +14,8 @@ from cadmus.cli.study import study as command
 from cadmus.config.evaluation import Completions, Evaluate, Grid, Loss, PassAtK
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
+from cadmus.evaluate.intervals import programs_error
 from cadmus.evaluate.results import write_results
-from cadmus.evaluate.seeds import programs_error
 from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare, tables

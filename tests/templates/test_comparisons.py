@@ -7,7 +7,7 @@ import pytest
 from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
-from cadmus.evaluate.parsing import second_expressions
+from cadmus.evaluate.criteria import second_expressions
 from cadmus.vm import reference
 from tests.templates.conftest import COUNT
 

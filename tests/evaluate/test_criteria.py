@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cadmus import isa
 from cadmus.errors import Defect
-from cadmus.evaluate.parsing import is_expression, second_expressions
+from cadmus.evaluate.criteria import is_expression, second_expressions
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
 
