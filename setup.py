@@ -10,7 +10,6 @@ ROOT = Path(__file__).parent
 DATA = (
     "config/**/*.yaml",
     "models/laptop/*",
-    "workflow/profiles/slurm/config.yaml",
     "workflow/schemas/config.schema.json",
 )
 """Files of the checkout that commands read; a wheel has them in ``cadmus/data``."""

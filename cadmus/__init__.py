@@ -10,7 +10,6 @@ Names are imported at first use, so that ``import cadmus`` and the command line 
 import os
 from importlib import import_module
 
-# As typing has it, whose import takes milliseconds in which Ctrl-C would print a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cadmus.api import Reason, Task, Verdict, sample, tasks, verify
@@ -34,35 +33,28 @@ __all__ = [
 # machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log.md).
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
-_MODULES = {
-    "Cadmus": "cadmus.model.inference",
-    "Reason": "cadmus.api",
-    "Task": "cadmus.api",
-    "Verdict": "cadmus.api",
-    "run": "cadmus.vm.reference",
-    "sample": "cadmus.api",
-    "tasks": "cadmus.api",
-    "trace": "cadmus.vm.reference",
-    "verify": "cadmus.api",
+# Module and extra of each name.
+_SOURCES = {
+    "Cadmus": ("cadmus.model.inference", "model"),
+    "run": ("cadmus.vm.reference", ""),
+    "trace": ("cadmus.vm.reference", ""),
+    **dict.fromkeys(("Reason", "Task", "Verdict", "sample", "tasks", "verify"), ("cadmus.api", "sample")),
 }
-_EXTRAS = {name: "model" if name == "Cadmus" else "sample" for name in _MODULES.keys() - {"run", "trace"}}
 
 
 def __getattr__(name: str) -> object:
+    # Not from cadmus, which would ask this function.
+    from cadmus.distribution import VERSION, missing_extra
+
     if name == "__version__":
-        from cadmus.distribution import VERSION
-
         return VERSION
-    if name not in _MODULES:
+    if name not in _SOURCES:
         raise AttributeError(f"module 'cadmus' has no attribute {name!r}")
+    module, extra = _SOURCES[name]
     try:
-        return getattr(import_module(_MODULES[name]), name)
+        return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        if name not in _EXTRAS:
-            raise
-        from cadmus.distribution import missing_extra
-
-        raise missing_extra(error, f"cadmus.{name}", _EXTRAS[name]) from error
+        raise missing_extra(error, f"cadmus.{name}", extra) from error
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,7 @@ import torch
 import yaml
 
 from cadmus import config
-from cadmus.model.attention import attend_eager
-from cadmus.model.gpt import GPT
+from cadmus.model.gpt import GPT, attend_eager
 from cadmus.model.inference import Cadmus
 from cadmus.templates.random import random_programs
 from cadmus.train.labels import NO_TARGET

@@ -14,7 +14,7 @@ FIRST = (
     "train/test_checkpoint.py",
     "dev/test_gpu_check.py",
     "test_study.py",
-    "report/test_report.py",
+    "pages/test_dataset.py",
     "dev/test_bench.py",
 )
 """Slow files, relative to tests/. They start first to keep all processes busy until the end."""

@@ -13,7 +13,7 @@ import transformers
 import cadmus
 from cadmus import Cadmus, isa, run, sample, trace
 from cadmus.errors import InputError
-from cadmus.model.shipped import DEFAULT_MODEL
+from cadmus.model import DEFAULT_MODEL
 from cadmus.programs import Programs
 from tests.checkout import ROOT
 from tests.model.models import FLOAT_NOISE
@@ -65,7 +65,7 @@ def test_model_accepts_strings_or_a_batch():
     ],
 )
 def test_model_rejects_bad_programs(programs, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(ValueError, match=message):
         Cadmus.load().next_logits(programs)
 
 

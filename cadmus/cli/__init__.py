@@ -1,5 +1,5 @@
 """The ``cadmus`` command.
 
-These modules parse arguments and print. They import heavy packages inside functions, so that
-``cadmus --help`` starts at once.
+These modules parse arguments and print. A command is imported when it is invoked (table in ``main``), and a
+package that takes long to import, such as torch, when the command needs it: ``--help`` starts at once.
 """

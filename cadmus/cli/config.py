@@ -46,6 +46,3 @@ def show(file: Path, as_json: bool) -> None:
         click.echo(json.dumps(values, indent=2))
     else:
         click.echo(yaml.safe_dump(values, sort_keys=False), nl=False)
-
-
-COMMANDS = (config,)

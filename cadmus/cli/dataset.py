@@ -171,17 +171,14 @@ def manifest(config: Path, directory: Path) -> None:
 def report(directory: Path) -> None:
     """Write report, figures and card of the dataset in DIRECTORY.
 
-    The report is report.md, with its figures in the directory report. The card is README.md, and
-    croissant.json describes the files in the Croissant format. `cadmus push` uploads the directory.
+    The report is report.md, with its figures in the directory report. The card is README.md. `cadmus push`
+    uploads the directory.
 
     \b
     Example:
       cadmus report results/quick/dataset
     """
-    from cadmus.report.report import write_report
+    from cadmus.pages.dataset import write_report
 
     for path in write_report(directory):
         echo(path)
-
-
-COMMANDS = (sample, states, shard, manifest, report)

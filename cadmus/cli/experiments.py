@@ -18,12 +18,12 @@ from cadmus.cli.options import (
     echo_table,
     usable_device,
 )
+from cadmus.config import Evaluate, Section
 from cadmus.errors import InputError, suggest
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from cadmus.config import Section
     from cadmus.experiments.experiment import Findings
 
 SHORT = ("programs", "programs_per_pixel")
@@ -103,7 +103,7 @@ def _command(name: str) -> click.Command:
                 help="Dataset with the test split.",
             )
         )
-    options += _settings_options(experiment.settings)
+    options += _settings_options(type(getattr(Evaluate(), name)))
 
     def run(
         directory: Path,
@@ -141,7 +141,7 @@ def _command(name: str) -> click.Command:
     )
 
 
-def _settings_options(settings: "type[Section]") -> list[click.Option]:
+def _settings_options(settings: type[Section]) -> list[click.Option]:
     """Return an option for each number in the config section of an experiment; the section checks it."""
     return [
         click.Option(
@@ -256,6 +256,3 @@ def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
             baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"
             accuracy += f" {solved}, best baseline ({baseline})"
         echo(f"{REGIONS.get(name, title(name))}: {accuracy} of {row['programs']:,} programs")
-
-
-COMMANDS = (evaluate, figure)

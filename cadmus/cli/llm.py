@@ -294,6 +294,3 @@ def _echo_malformed(run: "Comparison", names: Sequence[str]) -> None:
 def _echo_lines(name: str, lines: Mapping[str, int]) -> None:
     if counts := [f"{number:,} {kind}" for kind, number in lines.items() if number]:
         echo(f"{name}: {', '.join(counts)}")
-
-
-COMMANDS = (llm,)

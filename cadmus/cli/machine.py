@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from cadmus import isa
-from cadmus.cli.options import echo_table, heading, json_option, map_lines, program_command
+from cadmus.cli.options import echo_table, heading, input_programs, json_option, program_command
 from cadmus.errors import InputError, closest
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
@@ -46,11 +46,9 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
         option = "--trace" if trace else "--calls"
         raise InputError(f"{option} shows one program as text; drop --json and give a program instead of -")
     if program == "-":
-        for line, result in map_lines(reference.run):
-            if as_json:
-                print(json.dumps(as_object(line, result)), flush=True)
-            else:
-                click.echo(verdict(result))
+        for (line,) in input_programs(isa.check_program, 1):
+            result = reference.run(line)
+            click.echo(json.dumps(as_object(line, result)) if as_json else verdict(result))
         return
     program = isa.without_spaces(program)
     result = reference.run(program)
@@ -104,7 +102,7 @@ def isa_command(context: click.Context, instruction: str | None, form: str | Non
     if instruction is not None:
         _explain(_instruction(instruction, context), form)
     elif form == "markdown":
-        from cadmus.docgen.manual import manual
+        from cadmus.pages.manual import manual
 
         click.echo(manual(), nl=False)
     elif form == "json":
@@ -144,7 +142,7 @@ def _explain(row: isa.Instruction, form: str | None) -> None:
     if form == "json":
         click.echo(json.dumps(_as_dict(row), indent=2, ensure_ascii=False))
         return
-    from cadmus.docgen.manual import EXAMPLES
+    from cadmus.pages.manual import EXAMPLES
 
     for key in ("symbol", "name", "group", "effect", "meaning", "alternate"):
         if value := getattr(row, key):
@@ -153,6 +151,3 @@ def _explain(row: isa.Instruction, form: str | None) -> None:
     click.echo(
         f"example    {program} leaves {' '.join(map(show, reference.run(program).outputs)) or 'nothing'}"
     )
-
-
-COMMANDS = (run, isa_command)

@@ -1,85 +1,106 @@
-"""The entry point: the list of commands, and one-line errors."""
+"""The entry point: the table of commands, and one-line errors."""
 
-import errno
-import importlib
+import signal
 import sys
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
+from cadmus import isa
 from cadmus.cli.options import color_mode, echo, print_error
-from cadmus.common import interrupts
-from cadmus.common.files import REFUSALS
 from cadmus.distribution import NAME, VERSION, missing_extra
 from cadmus.errors import InputError, Interrupted
 
-MODULES = (
-    "card",
-    "complete",
-    "config",
-    "dataset",
-    "experiments",
-    "llm",
-    "machine",
-    "plan",
-    "push",
-    "repl",
-    "serve",
-    "study",
-    "train",
-)
-"""Modules of this package with commands, listed in their ``COMMANDS``."""
-# Commands by the headings of `cadmus --help`; those that people rarely type come last.
+
+class Entry(NamedTuple):
+    """A command that is imported when it is invoked.
+
+    Attributes:
+        module: its module in this package.
+        extra: the extra with all its packages; empty for the base install.
+        help: the first sentence of its help.
+    """
+
+    module: str
+    extra: str
+    help: str
+
+
 SECTIONS = {
-    "Programs": ("run", "isa", "sample", "states", "repl"),
-    "Trained models": ("complete", "explore", "evaluate", "figure", "serve", "push"),
-    "Training": ("config", "plan", "train", "study"),
-    "Large language models": ("llm",),
-    "Single steps of the workflow, rarely typed": ("shard", "manifest", "report", "card"),
+    "Programs": {
+        "run": Entry("machine", "", "Execute PROGRAM and print its outputs and whether it is true."),
+        "isa": Entry("machine", "", "Print the table of the 65 instructions, or explain one."),
+        "sample": Entry("dataset", "sample", "Print true programs of TEMPLATE, one per line."),
+        "states": Entry("dataset", "sample", "Write programs of TEMPLATE with the stack after every token."),
+        "repl": Entry("repl", "model", "Type a program and see the stack and a model's predictions."),
+    },
+    "Trained models": {
+        "complete": Entry("complete", "model", "Complete PREFIX with a model and run the whole program."),
+        "explore": Entry("serve", "serve", "Serve an interactive explorer of a model."),
+        "evaluate": Entry("experiments", "model", "Run an experiment on a trained model."),
+        "figure": Entry(
+            "experiments", "figures", "Draw the figure, table or page NAME from result files alone."
+        ),
+        "serve": Entry("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
+        "push": Entry("publish", "model", "Upload a model or dataset to the Hugging Face Hub."),
+    },
+    "Training": {
+        "config": Entry("config", "sample", "Show a config with its defaults."),
+        "plan": Entry("plan", "sample", "Estimate compute, time and cost of a run before it starts."),
+        "train": Entry("train", "train", "Train a model on a dataset and export it."),
+        "study": Entry("study", "figures", "Compare runs that differ in some fields of a config."),
+    },
+    "Large language models": {
+        "llm": Entry("llm", "llm", "Ask large language models about the comparison grid."),
+    },
+    "Single steps of the workflow, rarely typed": {
+        "shard": Entry("dataset", "sample", "Sample one shard of the dataset in DIRECTORY."),
+        "manifest": Entry("dataset", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
+        "report": Entry("dataset", "figures", "Write report, figures and card of the dataset in DIRECTORY."),
+        "card": Entry("publish", "model", "Write the model card of the export in MODEL."),
+    },
 }
-# Extras with all packages of a command; the other commands need only the base install.
-EXTRAS = {
-    "card": "model",
-    "complete": "model",
-    "config": "sample",
-    "evaluate": "model",
-    "explore": "serve",
-    "figure": "figures",
-    "llm": "llm",
-    "manifest": "sample",
-    "plan": "sample",
-    "push": "model",
-    "repl": "model",
-    "report": "figures",
-    "sample": "sample",
-    "serve": "serve",
-    "shard": "sample",
-    "states": "sample",
-    "study": "figures",
-    "train": "train",
-}
+"""Commands by the headings of `cadmus --help`; those that people rarely type come last."""
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
 class _Commands(click.Group):
-    """A group that lists its commands by :data:`SECTIONS` and names the extra of a missing package."""
+    """The group of :data:`COMMANDS`; ``commands`` only has their names."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        # Click sets it once the command is imported.
+        ctx.invoked_subcommand = cmd_name
+        module = import_module(f"cadmus.cli.{COMMANDS[cmd_name].module}")
+        commands = (value for value in vars(module).values() if isinstance(value, click.Command))
+        return next(command for command in commands if command.name == cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            command = ctx.invoked_subcommand
-            if command not in EXTRAS:
+            name = ctx.invoked_subcommand
+            if not name or not COMMANDS[name].extra:
                 raise
-            raise missing_extra(error, f"cadmus {command}", EXTRAS[command]) from error
+            raise missing_extra(error, f"cadmus {name}", COMMANDS[name].extra) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, self.commands))
-        limit = formatter.width - width - 4
-        for title, names in SECTIONS.items():
+        width = max(map(len, COMMANDS))
+        for title, section in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names]
-                )
+                formatter.write_dl([(name.ljust(width), entry.help) for name, entry in section.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Click's own imports all commands.
+        found = [
+            CompletionItem(name, help=entry.help)
+            for name, entry in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def _print_versions(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -87,19 +108,19 @@ def _print_versions(ctx: click.Context, param: click.Parameter, value: bool) -> 
         from importlib.metadata import PackageNotFoundError, version
         from platform import python_version
 
-        from cadmus.isa import digest
-
         try:
             torch = version("torch")
         except PackageNotFoundError:
             torch = "not installed"
-        click.echo(f"{NAME} {VERSION} (instruction set {digest()})")
+        click.echo(f"{NAME} {VERSION} (instruction set {isa.digest()})")
         click.echo(f"Python {python_version()}, torch {torch}")
         ctx.exit()
 
 
 @click.group(
-    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Commands,
+    commands={name: click.Command(name) for name in COMMANDS},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
     "--version",
@@ -121,12 +142,12 @@ def cadmus() -> None:
 
     \b
     Exit codes:
-      0  success, also if the program that was run is false
-      1  interrupted by Ctrl-C or SIGTERM, with one line and no temporary file left
-         (run train or llm submit again to resume; serve and explore exit with 0);
-         complete --verified found no program;
-         a bug in Cadmus, with a traceback
-      2  bad input; one line names the problem and the fix
+      0    success, also if the program that was run is false
+      1    interrupted by Ctrl-C (run train or llm submit again to resume; serve and explore exit with 0);
+           complete --verified found no program;
+           a bug in Cadmus, with a traceback
+      2    bad input; one line names the problem and the fix
+      143  ended by SIGTERM
 
     \b
     Examples:
@@ -136,74 +157,30 @@ def cadmus() -> None:
     """
 
 
-for module in MODULES:
-    for command in importlib.import_module(f"cadmus.cli.{module}").COMMANDS:
-        cadmus.add_command(command)
-
-
 def main() -> None:
-    """Run the command line.
-
-    Bad input prints one line on standard error and exits with code 2; SIGINT and SIGTERM, with code 1.
-    """
-    with interrupts.restored():
-        # Already done by cadmus.__main__, before the imports.
-        interrupts.install()
-        _run()
-
-
-def _run() -> None:
-    for argument in sys.argv[1:]:
-        # Bytes that are not UTF-8; most libraries take no such path.
-        if not argument.isascii() and argument != argument.encode(errors="replace").decode():
-            _exit(f"argument {argument!a}: not UTF-8", 2)
+    """Run the command line; bad input prints one line on standard error and exits with code 2."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         sys.exit(cadmus.main(prog_name="cadmus", standalone_mode=False, color=color_mode()))
-    except InputError as error:
-        _exit(str(error), 2)
+    except (click.Abort, Interrupted) as error:
+        echo(f"cadmus: {str(error) or 'interrupted'}", err=True)
+        sys.exit(1)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        error.show()
         sys.exit(2)
-    except click.NoSuchOption as error:
-        hint = f"; did you mean {error.possibilities[0]}?" if error.possibilities else ""
-        _exit(f"no such option {error.option_name}{hint}{_see_help(error, 'lists them')}", 2)
-    except click.exceptions.NoSuchCommand as error:
-        hint = f"; did you mean {error.possibilities[0]!r}?" if error.possibilities else ""
-        _exit(f"no such command {error.command_name!r}{hint}{_see_help(error, 'lists them')}", 2)
-    except click.ClickException as error:
-        message = " ".join(error.format_message().split())
-        _exit(message.rstrip(".") + _see_help(error, "says more"), error.exit_code)
-    except click.Abort:
-        _interrupted("interrupted")
-    except Interrupted as interruption:
-        _interrupted(str(interruption))
-    except UnicodeEncodeError as error:
-        char = error.object[error.start]
-        _exit(f"standard output: encoding {error.encoding} has no {char!a}; set PYTHONIOENCODING=utf-8", 2)
-    except MemoryError as error:
-        _exit(f"out of memory{f' ({error})' if str(error) else ''}; ask for less at a time", 2)
+    except click.UsageError as error:
+        hint = f" (`{error.ctx.command_path} --help` says more)" if error.ctx else ""
+        _exit(" ".join(error.format_message().split()) + hint)
     except OSError as error:
-        # Of a path on the command line or in a file; its other problems are found where it is opened.
-        if error.errno == errno.ENAMETOOLONG:
-            _exit(str(InputError(f"{error.filename}: {error.strerror}")), 2)
-        if error.errno not in REFUSALS:
-            raise
-        place = error.filename or "standard output, or a temporary file"
-        # Flushing the buffer at exit would fail again.
+        # At exit, flushing standard output would fail again.
         sys.stdout = None
-        _exit(f"cannot write {place}: {error.strerror}", 2)
+        _exit(f"{error.filename or 'standard output'}: {error.strerror or error}")
+    except MemoryError:
+        _exit("out of memory; ask for less at a time")
+    except (InputError, UnicodeError, click.ClickException) as error:
+        _exit(str(error))
 
 
-def _see_help(error: click.ClickException, does: str) -> str:
-    context = getattr(error, "ctx", None)
-    return f" (`{context.command_path} --help` {does})" if context else ""
-
-
-def _interrupted(message: str) -> None:
-    echo(f"cadmus: {message}", err=True)
-    sys.exit(1)
-
-
-def _exit(message: str, code: int) -> None:
-    print_error(message)
-    sys.exit(code)
+def _exit(message: str) -> NoReturn:
+    print_error(str(InputError(message)))
+    sys.exit(2)

@@ -1,30 +1,25 @@
 """Options, argument types and output helpers shared by the commands."""
 
 import functools
-import gc
 import math
 import os
-import select
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from cadmus.errors import InputError, near_path, printable, suggest
-from cadmus.isa import without_spaces
-from cadmus.model import shipped
-from cadmus.store import check_writable
-from cadmus.tools import progress
+from cadmus.isa import INSTRUCTIONS, without_spaces
+from cadmus.model import DEFAULT_MODEL
+from cadmus.tables import plain
 
-Answer = TypeVar("Answer")
+if TYPE_CHECKING:
+    import numpy as np
 
-
-PAUSE = 0.1
-"""Seconds without a further line of standard input after which the lines so far are answered."""
 CHUNK = 1 << 16
+"""Bytes read from standard input at once, as many as a pipe holds."""
 
 
 class WholeNumber(click.IntRange):
@@ -52,27 +47,47 @@ class _ConfigFile(click.Path):
     """A config file, or the name of a shipped config."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        # pydantic takes longer to import than all that help and errors need.
         from cadmus.config import find_config
 
-        found = find_config(value) if isinstance(value, str) and not Path(value).exists() else None
-        return super().convert(value if found is None else found, param, ctx)
+        if not Path(value).suffix and not Path(value).exists():
+            value = find_config(str(value))
+        return super().convert(value, param, ctx)
 
 
 class _ModelDirectory(click.Path):
     """A directory with an exported model, or the name of a shipped model."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        models = shipped.DEFAULT_MODEL.parent
-        if isinstance(value, str) and not Path(value).exists():
-            names = sorted(path.name for path in models.glob("[!.]*") if path.is_dir())
-            if value in names:
+        if not Path(value).exists():
+            models = DEFAULT_MODEL.parent
+            shipped = sorted(path.name for path in models.glob("[!.]*") if path.is_dir())
+            if value in shipped:
                 value = models / value
-            elif names and Path(value).name == value:
-                problem = f"Directory {value!r} does not exist and no shipped model has this name"
-                self.fail(f"{problem}; {suggest(value, names)}", param, ctx)
-            elif hint := near_path(value):
-                self.fail(f"Directory {value!r} does not exist{hint}", param, ctx)
+            elif Path(value).name == value:
+                self.fail(f"no directory or shipped model {value!r}; {suggest(value, shipped)}", param, ctx)
+            else:
+                self.fail(f"Directory {value!r} does not exist{near_path(value)}", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class _ProgramCommand(click.Command):
+    """A command whose argument may begin with ``-``; only a lone ``-h`` is an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = ["--help"] if args == ["-h"] else list(args)
+        _, more, _ = self.make_parser(ctx).parse_args(list(given))
+        if not more or ctx.resilient_parsing:
+            return super().parse_args(ctx, given)
+        # There is more than one argument; one of them may be a mistyped option.
+        known = {name for param in self.get_params(ctx) for name in param.opts}
+        for word in args:
+            if word.startswith("--") and word != "--" and word.partition("=")[0] not in known:
+                raise click.NoSuchOption(word, possibilities=known, ctx=ctx)
+        (argument,) = (param for param in self.params if isinstance(param, click.Argument))
+        raise click.UsageError(
+            f"{' '.join(args)}: {argument.human_readable_name} is one argument; quote it", ctx
+        )
 
 
 PATH = click.Path(path_type=Path)
@@ -81,6 +96,12 @@ EXISTING = click.Path(path_type=Path, file_okay=False, exists=True)
 CONFIG = _ConfigFile(path_type=Path)
 MODEL = _ModelDirectory(path_type=Path, file_okay=False, exists=True)
 
+program_command = functools.partial(
+    click.command,
+    cls=_ProgramCommand,
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+)
+"""Decorates a command whose argument is a program."""
 config_option = click.option(
     "--config",
     default="quick",
@@ -89,8 +110,6 @@ config_option = click.option(
     metavar="FILE",
     help="Config of the run: a file, or the name of a shipped config.",
 )
-
-# Optional; the commands fall back to the shipped model.
 model_option = click.option(
     "--model",
     "directory",
@@ -98,8 +117,11 @@ model_option = click.option(
     metavar="DIR",
     help="Exported model: a directory, or the name of a shipped one; laptop by default.",
 )
-
+"""Optional; the commands fall back to the shipped model."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+device_option = click.option(
+    "--device", metavar="DEVICE", help="torch device; the GPU if there is one, else cpu."
+)
 
 
 def seed_option(default: int, decides: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -114,9 +136,68 @@ def seed_option(default: int, decides: str) -> Callable[[Callable[..., Any]], Ca
     )
 
 
-device_option = click.option(
-    "--device", metavar="DEVICE", help="torch device; the GPU if there is one, else cpu."
-)
+def usable_device(device: str | None) -> str:
+    """Return the named device or, if None, the GPU if there is one."""
+    import torch
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"--device {device}: not available ({reason}); cpu always is") from None
+    return device
+
+
+def check_results_path(output: Path) -> None:
+    """Check before the work starts that results can be written to ``output``."""
+    from cadmus.store import check_writable
+
+    if output.suffix != ".parquet":
+        raise InputError(
+            f"--output {output}: not a .parquet file; choose a name such as {output.stem}.parquet"
+        )
+    check_writable(output)
+
+
+def standard_input() -> BinaryIO:
+    """Return standard input."""
+    if sys.stdin is None:
+        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
+    return sys.stdin.buffer
+
+
+def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]]:
+    """Yield the lines of standard input, without their spaces, in batches.
+
+    Args:
+        check: returns a line if it is valid. The lines before an invalid one are yielded first; the error has
+            the line number added.
+        most: lines in a batch; it has fewer if no more are there, so that each is answered as it arrives.
+    """
+    number = 0
+    for lines in _batches(standard_input(), most):
+        checked: list[str] = []
+        try:
+            for line in lines:
+                checked.append(check(without_spaces(line.decode("utf-8", "replace").rstrip("\r"))))
+        except InputError as error:
+            if checked:
+                yield checked
+            raise InputError(f"line {number + len(checked) + 1}: {error}") from None
+        yield checked
+        number += len(checked)
+
+
+def _batches(stream: BinaryIO, most: int) -> Iterator[list[bytes]]:
+    rest = b""
+    # Returns what is there; waits only if nothing is.
+    while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]
+        *lines, rest = (rest + chunk).split(b"\n")
+        for start in range(0, len(lines), most):
+            yield lines[start : start + most]
+    if rest:
+        yield [rest]
 
 
 def color_mode() -> bool | None:
@@ -137,178 +218,32 @@ def echo(message: object, *, err: bool = False) -> None:
     click.echo("\n".join(map(printable, str(message).split("\n"))), err=err)
 
 
-def standard_input() -> BinaryIO:
-    """Return standard input.
-
-    Raises:
-        InputError: it is closed.
-    """
-    # Python's type does not tell: a closed descriptor makes it None.
-    stdin: TextIO | None = sys.stdin
-    if stdin is None:
-        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
-    return stdin.buffer
-
-
-def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
-    """Print a table whose first row is the header; ``numbers`` right-aligns all columns but the first."""
-    from cadmus.tables import plain
-
-    title, *lines = plain(rows[0], rows[1:], numbers=numbers).splitlines()
-    click.echo("\n".join([heading(title), *lines]))
-
-
 def heading(line: str) -> str:
     """Return a table header, bold on a terminal."""
     return click.style(line, bold=True)
 
 
-def check_results_path(output: Path) -> None:
-    """Check before the work starts that results can be written to ``output``.
-
-    Raises:
-        InputError: It is not a Parquet file or cannot be written.
-    """
-    if output.suffix != ".parquet":
-        raise InputError(
-            f"--output {output}: not a .parquet file; choose a name such as {output.stem}.parquet"
-        )
-    check_writable(output)
+def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
+    """Print a table whose first row is the header; ``numbers`` right-aligns all columns but the first."""
+    title, *lines = plain(rows[0], rows[1:], numbers=numbers).splitlines()
+    click.echo("\n".join([heading(title), *lines]))
 
 
-class _ProgramCommand(click.Command):
-    """A command whose argument may begin with ``-``; only a lone ``-h`` is an option."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = ["--help"] if args == ["-h"] else list(args)
-        _, more, _ = self.make_parser(ctx).parse_args(list(given))
-        if not more or ctx.resilient_parsing:
-            return super().parse_args(ctx, given)
-        # There is more than one argument; one of them may be a mistyped option.
-        known = {name for param in self.get_params(ctx) for name in param.opts}
-        for word in args:
-            if word.startswith("--") and word != "--" and word.partition("=")[0] not in known:
-                raise click.NoSuchOption(word, possibilities=known, ctx=ctx)
-        (argument,) = (param for param in self.get_params(ctx) if isinstance(param, click.Argument))
-        name = argument.make_metavar(ctx).strip("[]")
-        raise click.UsageError(f"{' '.join(args)}: {name} is one argument; quote it", ctx)
-
-
-# Decorates a command whose argument is a program.
-program_command = functools.partial(
-    click.command,
-    cls=_ProgramCommand,
-    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
-)
-
-
-def map_lines(ask: Callable[[str], Answer]) -> Iterator[tuple[str, Answer]]:
-    """Yield each line of standard input, without its spaces, with ``ask(line)``, as soon as the line arrives.
-
-    Raises:
-        InputError: From ``ask``, with the line number added.
-    """
-    lines: Iterable[bytes] = standard_input()
-    if sys.stderr.isatty() and not sys.stdout.isatty():
-        # The base install has no tqdm.
-        with suppress(ModuleNotFoundError):
-            lines = progress("lines", lines, unit="line")
-    for number, line in enumerate(lines, start=1):
-        program = _program(line)
-        try:
-            yield program, ask(program)
-        except InputError as error:
-            raise InputError(f"line {number}: {error}") from None
-
-
-def map_batches(
-    check: Callable[[str], str], ask: Callable[[list[str], int], Iterable[Answer]], most: int
-) -> Iterator[Answer]:
-    """Yield the answers to the lines of standard input, without their spaces, asked in batches.
+def likeliest(log_probabilities: "np.ndarray", count: int) -> list[tuple[str, float]]:
+    """Return the ``count`` most likely instructions, with their probabilities.
 
     Args:
-        check: Returns a line if it can be asked.
-        ask: Answers checked lines; it is also given the number of lines before them.
-        most: Lines in a batch; it has fewer if no further line arrives for a moment.
-
-    Raises:
-        InputError: From ``check``, with the line number added, after the answers to the lines before.
+        log_probabilities: float32, shape (65,).
     """
-    number = 0
-    with progress("lines", unit="line") as bar:
-        bar.disable = bar.disable or sys.stdout.isatty()
-        for lines in _batches(standard_input(), most):
-            checked, refusal = [], None
-            for line in lines:
-                try:
-                    checked.append(check(_program(line)))
-                except InputError as error:
-                    refusal = InputError(f"line {number + len(checked) + 1}: {error}")
-                    break
-            yield from ask(checked, number)
-            if refusal:
-                raise refusal
-            number += len(checked)
-            bar.update(len(checked))
+    import numpy as np
+
+    probabilities = np.exp(log_probabilities)
+    tokens = (-probabilities).argsort(kind="stable")[:count].tolist()
+    return [(INSTRUCTIONS[token].symbol, float(probabilities[token])) for token in tokens]
 
 
-def _program(line: bytes) -> str:
-    return without_spaces(line.decode("utf-8", "replace").rstrip("\r\n"))
+def with_probability(symbol: str, probability: float) -> str:
+    """Return an instruction and its probability, with a fixed width."""
+    from cadmus.evaluate.intervals import percent
 
-
-def _batches(stream: BinaryIO, most: int) -> Iterator[list[bytes]]:
-    """Yield the lines of a stream: ``most`` at a time, or those that came before a pause."""
-    lines: list[bytes] = []
-    unfinished = bytearray()
-    # Returns what is there; waits only if nothing is.
-    while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]
-        end, *starts = chunk.split(b"\n")
-        unfinished += end
-        for start in starts:
-            lines.append(bytes(unfinished))
-            unfinished = bytearray(start)
-        while len(lines) >= most or (lines and not _more_soon(stream)):
-            yield lines[:most]
-            lines = lines[most:]
-    if unfinished:
-        lines.append(bytes(unfinished))
-    for start in range(0, len(lines), most):
-        yield lines[start : start + most]
-
-
-def _more_soon(stream: BinaryIO) -> bool:
-    try:
-        descriptor = stream.fileno()
-    except OSError:
-        return True
-    return bool(select.select([descriptor], [], [], PAUSE)[0])
-
-
-@contextmanager
-def collecting_no_garbage() -> Iterator[None]:
-    """Keep all objects that the block makes: looking through those of an import of torch takes 0.3 s."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()
-
-
-def usable_device(device: str | None) -> str:
-    """Return the named device or, if None, the GPU if there is one.
-
-    Raises:
-        InputError: The device is not available.
-    """
-    import torch
-
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"--device {device}: not available ({reason}); cpu always is") from None
-    return device
+    return f"{symbol} {percent(probability):>6}"

@@ -3,19 +3,15 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cadmus.cli.options import CONFIG, PATH, echo, echo_table, json_option
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cadmus.planning.study import StudyPlan
-    from cadmus.planning.training import Choice, Estimate
-    from cadmus.planning.workflow import WorkflowPlan
-
+from cadmus.config import load_config
+from cadmus.config.study import is_study, load_study
+from cadmus.errors import InputError, suggest
+from cadmus.plan import DEVICES, Estimate, Plan, StudyPlan, plan_study
+from cadmus.plan import plan as plan_run
 
 CPU_HOURS = 24
 """A training of at most this time on a CPU is planned for a CPU."""
@@ -26,46 +22,22 @@ CPU_HOURS = 24
 @click.option(
     "--devices", type=PATH, metavar="FILE", help="Table of devices; config/tables/devices.yaml by default."
 )
-@click.option(
-    "--rates", type=PATH, metavar="FILE", help="Table of rates; config/tables/rates.yaml by default."
-)
-@click.option(
-    "--profile",
-    type=PATH,
-    metavar="FILE",
-    help="SLURM profile; workflow/profiles/slurm/config.yaml by default.",
-)
-@click.option(
-    "--gpu",
-    metavar="NAME",
-    help="GPU of the cluster; by default the first in the table of devices whose counts have train.ranks.",
-)
-@click.option("--all", "everything", is_flag=True, help="Show all devices, and the workflow on a cluster.")
+@click.option("--gpu", metavar="NAME", help="GPU to list; by default the first in the table of devices.")
+@click.option("--all", "everything", is_flag=True, help="Show all devices.")
 @json_option
-def plan(
-    config: Path,
-    devices: Path | None,
-    rates: Path | None,
-    profile: Path | None,
-    gpu: str | None,
-    everything: bool,
-    as_json: bool,
-) -> None:
+def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, as_json: bool) -> None:
     """Estimate compute, time and cost of a run before it starts.
 
     CONFIG is the file or the name of a config, or the file of a study.
 
-    The first table has the time and price of the training on each device. The time is the FLOPs over the
-    rate of the device, plus a fixed time per step and layer that more devices do not shorten. MFU is the
-    fraction of the peak rate; basis says whether the rate was measured or estimated. Counts of GPUs that do
-    not divide the batch are left out, and train.ranks auto counts as one GPU. Numbers of tokens come from a
-    small sample of each template.
+    The table has the time and price of the training on each device: the FLOPs over the rate of the device,
+    plus a fixed time per step and layer that more devices do not shorten. MFU is the fraction of the peak
+    rate; basis says whether the rate was measured or estimated. Counts of GPUs that do not divide the batch
+    are left out, and train.ranks auto counts as one GPU. Numbers of tokens come from a small sample of each
+    template.
 
-    The second table, of a single run, has the jobs of the whole workflow on a cluster, and the core-hours and
-    GPU-hours that they hold.
-
-    The output fits the scale. If a CPU trains the model in a day, it lists CPUs and one GPU; otherwise it
-    lists one type of GPU and the cluster. --all and --json have everything.
+    If a CPU trains the model in a day, the table lists CPUs and one GPU; otherwise one type of GPU and its
+    cheapest count. --all and --json have everything.
 
     \b
     Examples:
@@ -73,118 +45,79 @@ def plan(
       cadmus plan paper --gpu H200
       cadmus plan paper --json
     """
-    from cadmus.config import load_config
-    from cadmus.config.study import is_study, load_study
-    from cadmus.planning import study, training, workflow
-
-    table = devices or training.DEVICES
-    if is_study(config):
-        of_study = study.plan_study(load_study(config), table)
-        _show_study(of_study, everything, as_json)
-        return
-    run = load_config(config)
-    planned = training.plan(run, table)
-    cluster = workflow.plan_workflow(
-        run, planned, table, rates or workflow.RATES, profile or workflow.PROFILE, gpu
+    table = devices or DEVICES
+    planned: Plan | StudyPlan
+    planned = (
+        plan_study(load_study(config), table) if is_study(config) else plan_run(load_config(config), table)
     )
-    if as_json:
-        click.echo(json.dumps({**asdict(planned), "workflow": asdict(cluster)}, indent=2))
-        return
-    small = gpu is None and not everything and _is_small(planned.estimates)
-    lines = {
-        "model": f"{planned.parameters:,} parameters, {planned.parameters_without_embeddings:,} without "
-        "embeddings",
-        "dataset": f"{planned.programs:,} programs, about {_short(planned.tokens)} tokens an epoch; all "
-        f"splits about {_short(planned.dataset_bytes)}B in {planned.shards} shards",
-        "training": f"{planned.steps:,} steps of {planned.batch_size:,} programs, about "
-        f"{_short(planned.trained_tokens)} tokens, {planned.epochs:.2f} epochs",
-        "compute": f"about {planned.flops:.2g} FLOPs",
-    }
-    for title, text in lines.items():
-        echo(f"{title:<9} {text}")
-    sizes = ", ".join(f"{name} {_short(size)}B" for name, size in cluster.disk_bytes.items())
-    echo(f"{'disk':<9} at most {_short(sum(cluster.disk_bytes.values()))}B: {sizes}\n")
-    shown = planned.estimates if everything else _relevant(planned.estimates, cluster.gpu, small)
-    _show_devices(shown)
-    if not small:
-        echo(f"\n{'cheapest':<9} {_choice(cluster.choice, planned.ranks)}\n")
-        _show_workflow(cluster)
-    _mention_all(shown, planned.estimates, ", and the workflow on a cluster" if small else "")
-
-
-def _is_small(estimates: "Sequence[Estimate]") -> bool:
-    """Tell whether a CPU trains in at most :data:`CPU_HOURS`."""
-    return any(estimate.hours <= CPU_HOURS for estimate in estimates if not _is_gpu(estimate, estimates))
-
-
-def _is_gpu(estimate: "Estimate", estimates: "Sequence[Estimate]") -> bool:
-    """Tell whether there are estimates for several counts of a device."""
-    return sum(other.device.name == estimate.device.name for other in estimates) > 1
-
-
-def _relevant(estimates: "Sequence[Estimate]", gpu: str, small: bool) -> "list[Estimate]":
-    """Return the estimates to show: of a small training for CPUs and one GPU, else for counts of that GPU."""
-    of_gpu = [estimate for estimate in estimates if estimate.device.name == gpu]
-    if not small:
-        return of_gpu
-    return [estimate for estimate in estimates if not _is_gpu(estimate, estimates)] + of_gpu[:1]
-
-
-def _mention_all(shown: "Sequence[Estimate]", estimates: "Sequence[Estimate]", more: str = "") -> None:
-    if len(shown) < len(estimates):
-        click.echo(f"\n--all adds {len(estimates) - len(shown)} rows of other devices{more}")
-
-
-def _show_study(planned: "StudyPlan", everything: bool, as_json: bool) -> None:
+    estimates = planned.estimates
+    names = dict.fromkeys(each.device for each in estimates)
+    if gpu is not None and gpu not in names:
+        raise InputError(f"{table}: no device {gpu!r}; {suggest(gpu, names)}")
     if as_json:
         click.echo(json.dumps(asdict(planned), indent=2))
         return
-    counts = [(planned.variants, "variant"), (planned.seeds, "seed"), (planned.datasets, "dataset")]
-    counts.append((planned.trainings, "training"))
-    listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for count, name in counts)
-    echo(f"{'study':<9} {planned.name}: {listed}; {', '.join(planned.experiments)} on each model")
-    click.echo(f"{'compute':<9} about {planned.flops:.2g} FLOPs")
-    click.echo(f"{'disk':<9} at most {_short(planned.disk_bytes)}B\n")
-    gpus = (each.device.name for each in planned.estimates if _is_gpu(each, planned.estimates))
-    shown: Sequence[Estimate] = planned.estimates
-    if not everything and (gpu := next(gpus, None)):
-        shown = _relevant(shown, gpu, _is_small(shown))
-    _show_devices(shown)
-    _mention_all(shown, planned.estimates)
-
-
-def _show_devices(estimates: "Sequence[Estimate]") -> None:
+    cpus = [each for each in estimates if not each.gpu]
+    small = gpu is None and any(each.hours <= CPU_HOURS for each in cpus)
+    gpu = gpu or next((each.device for each in estimates if each.gpu), None)
+    gpus = [each for each in estimates if each.device == gpu]
+    shown = estimates if everything else [*cpus, *gpus[:1]] if small else gpus or estimates
+    for title, text in (_size(planned) if isinstance(planned, Plan) else _study_size(planned)).items():
+        echo(f"{title:<9} {text}")
+    click.echo()
     rows = [("on", "time", "USD", "MFU", "basis")]
-    for estimate in estimates:
-        device = estimate.device
-        name = f"{device.count} × {device.name}" if device.count > 1 else device.name
-        basis = "measured" if device.measured else "estimate"
-        rows.append(
-            (name, _time(estimate.hours), f"{estimate.usd:,.2f}", f"{100 * estimate.mfu:.0f}%", basis)
-        )
+    for each in shown:
+        name = f"{each.count} × {each.device}" if each.count > 1 else each.device
+        basis = "measured" if each.measured else "estimate"
+        rows.append((name, _time(each.hours), f"{each.usd:,.2f}", f"{100 * each.mfu:.0f}%", basis))
     echo_table(rows)
+    if isinstance(planned, Plan) and gpus and (everything or not small):
+        echo(f"\n{'cheapest':<9} {_cheapest(planned, gpus)}")
+    if len(shown) < len(estimates):
+        click.echo(f"\n--all adds {len(estimates) - len(shown)} rows of other devices")
 
 
-def _choice(choice: "Choice", ranks: int | str) -> str:
+def _size(plan: Plan) -> dict[str, str]:
+    """Return lines about a run by their titles."""
+    sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan.disk_bytes.items())
+    where = "2 CPU cores" if plan.ranks == "auto" else f"{plan.gpus} GPU{'s' * (plan.gpus > 1)}"
+    return {
+        "model": f"{plan.parameters:,} parameters, {plan.parameters_without_embeddings:,} without embeddings",
+        "dataset": f"{plan.programs:,} programs, about {_short(plan.tokens)} tokens an epoch; all splits "
+        f"about {_short(plan.dataset_bytes)}B in {plan.shards} shards",
+        "training": f"{plan.steps:,} steps of {plan.batch_size:,} programs, about "
+        f"{_short(plan.trained_tokens)} tokens, {plan.epochs:.2f} epochs",
+        "compute": f"about {plan.flops:.2g} FLOPs",
+        "disk": f"at most {_short(sum(plan.disk_bytes.values()))}B: {sizes}",
+        "memory": f"at most {_short(plan.memory_bytes)}B of the host, training on {where}",
+    }
+
+
+def _study_size(plan: StudyPlan) -> dict[str, str]:
+    """Return lines about a study by their titles."""
+    counts = {name: getattr(plan, f"{name}s") for name in ("variant", "seed", "dataset", "training")}
+    listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
+    return {
+        "study": f"{plan.name}: {listed}; {', '.join(plan.experiments)} on each model",
+        "compute": f"about {plan.flops:.2g} FLOPs",
+        "disk": f"at most {_short(plan.disk_bytes)}B",
+        "memory": f"at most {_short(plan.memory_bytes)}B of the host for each training",
+    }
+
+
+def _cheapest(plan: Plan, gpus: list[Estimate]) -> str:
     """Compare the configured number of GPUs with the cheapest in one line."""
-    cheapest = f"{choice.cheapest} × {choice.gpu}"
-    if choice.configured == choice.cheapest:
-        return f"{cheapest}, as configured" + (" (ranks: auto counts as 1)" if ranks == "auto" else "")
-    time = f"{choice.speedup:.1f}x faster" if choice.speedup >= 1 else f"{1 / choice.speedup:.1f}x slower"
-    return (
-        f"{cheapest}; the configured {choice.configured} are {time} and cost "
-        f"{100 * (choice.cost_ratio - 1):.0f}% more"
-    )
-
-
-def _show_workflow(cluster: "WorkflowPlan") -> None:
-    rows: list[tuple[str, ...]] = [(f"on a cluster with {cluster.gpu}", "jobs", "CPU-hours", "GPU-hours")]
-    total = ("total", cluster.jobs, cluster.cpu_hours, cluster.gpu_hours)
-    stages = [(stage.name, stage.jobs, stage.cpu_hours, stage.gpu_hours) for stage in cluster.stages]
-    for name, jobs, *hours in (*stages, total):
-        rows.append((name, f"{jobs:,}", *(f"{value:,.3f}" if value else "" for value in hours)))
-    echo_table(rows)
-    click.echo(f"\n{'GPU bill':<9} about {cluster.usd:,.2f} USD")
+    cheapest = min(gpus, key=lambda each: (each.usd, each.count))
+    text = f"{cheapest.count} × {cheapest.device}"
+    configured = next((each for each in gpus if each.count == plan.gpus), None)
+    if configured is None:
+        return text
+    if configured == cheapest:
+        return f"{text}, as configured" + (" (ranks: auto counts as 1)" if plan.ranks == "auto" else "")
+    speedup = cheapest.hours / configured.hours
+    time = f"{speedup:.1f}x faster" if speedup >= 1 else f"{1 / speedup:.1f}x slower"
+    more = 100 * (configured.usd / cheapest.usd - 1)
+    return f"{text}; the configured {configured.count} are {time} and cost {more:.0f}% more"
 
 
 def _short(number: float) -> str:
@@ -209,6 +142,3 @@ def _time(hours: float) -> str:
         if hours >= 2 * length:
             return f"{hours / length:,.0f} {unit}" if hours >= 10 * length else f"{hours / length:.1f} {unit}"
     return f"{3600 * hours:.0f} s" if 3600 * hours >= 1 else "under 1 s"
-
-
-COMMANDS = (plan,)

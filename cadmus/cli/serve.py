@@ -9,7 +9,7 @@ import click
 
 from cadmus.cli.options import WholeNumber, device_option, echo, model_option, usable_device
 from cadmus.errors import InputError
-from cadmus.model.shipped import named_or_default
+from cadmus.model import named_or_default
 
 LOOPBACK = "127.0.0.1"
 PORT_HELP = "Port to listen on; 0 for any free one."
@@ -96,6 +96,3 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
     # PyTorch's first run is slow; the first user should not wait for it.
     inspect(model, "0")
     run(explorer(model, directory.resolve().name, trained_config(directory)), LOOPBACK, port, announce)
-
-
-COMMANDS = (serve, explore)

@@ -99,6 +99,3 @@ def draw(results: Path, output: Path) -> None:
 
     for path in write_all(results, output):
         echo(path)
-
-
-COMMANDS = (study,)

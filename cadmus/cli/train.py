@@ -154,6 +154,3 @@ def _publish(paths: "RunPaths") -> None:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-
-
-COMMANDS = (train,)

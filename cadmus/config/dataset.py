@@ -15,9 +15,9 @@ from cadmus.config.fields import (
     Section,
     Value,
     check_order,
+    known,
 )
 from cadmus.config.templates import LONGEST_PROGRAM, TEMPLATES, Templates
-from cadmus.errors import suggest
 
 SPLITS = ("train", "validation", "test")
 """Splits of every dataset; a program's hash decides which one it belongs to."""
@@ -30,6 +30,7 @@ MOST_SHARDS = 1_000
 
 COMPARING = [name for name in TEMPLATES if Templates.model_fields[name].default.compares]
 """Templates whose programs compare two numbers."""
+Template = Annotated[str, known(TEMPLATES, "template")]
 
 
 class Values(Section):
@@ -73,7 +74,7 @@ class OODRule(Section):
     """range of matching program lengths, in instructions"""
     contains: Annotated[list[str] | None, Field(min_length=1)] = None
     """instructions, or pieces such as `*-`; a program that contains any of them matches"""
-    templates: Annotated[list[str] | None, Field(min_length=1)] = None
+    templates: Annotated[list[Template] | None, Field(min_length=1)] = None
     """templates the rule applies to; all when null"""
 
     @field_validator("values", mode="before")
@@ -93,14 +94,6 @@ class OODRule(Section):
             if not piece or set(piece) - (set(isa.BY_SYMBOL) - {isa.END}):
                 raise ValueError(f"must be instructions (see `cadmus isa`), got {piece!r}")
         return pieces
-
-    @field_validator("templates")
-    @classmethod
-    def _check_templates(cls, templates: list[str] | None) -> list[str] | None:
-        for template in templates or []:
-            if template not in TEMPLATES:
-                raise ValueError(f"no template {template!r}; {suggest(template, TEMPLATES)}")
-        return templates
 
     @model_validator(mode="after")
     def _check(self) -> "OODRule":

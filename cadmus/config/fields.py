@@ -1,9 +1,12 @@
 """Field types and the base class of the config's sections."""
 
 import re
+from collections.abc import Collection
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from cadmus.errors import suggest
 
 
 class Section(BaseModel):
@@ -20,8 +23,6 @@ class Section(BaseModel):
 
 STRICT = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 """For the TypedDicts of files that Cadmus wrote: the keys that it reads, in the types that it wrote."""
-CLOSED = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
-"""As :data:`STRICT`, without all other keys: for mappings that are summed or printed key by key."""
 
 
 def whole_number(value: Any) -> Any:
@@ -50,6 +51,17 @@ def check_distinct(values: list[Any]) -> list[Any]:
     if twice is not None:
         raise ValueError(f"duplicate {twice!r}")
     return values
+
+
+def known(names: Collection[str], noun: str) -> AfterValidator:
+    """Return a check that a text is one of ``names``; ``noun`` says what they name."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"no {noun} {name!r}; {suggest(name, names)}")
+        return name
+
+    return AfterValidator(check)
 
 
 def within(low: int, high: int) -> AfterValidator:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import model_validator
 
 from cadmus.config.dataset import Dataset
-from cadmus.config.experiments import Evaluate, Llm
+from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Count, RunName, Section
 from cadmus.config.templates import TEMPLATES
 from cadmus.config.training import Model, Train

@@ -1,15 +1,16 @@
 """The ``study`` section, which turns a config into several runs that are compared."""
 
-import importlib
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
-from cadmus.config.fields import Above0, Count, Section
+from cadmus.config.evaluation import EXPERIMENTS, Evaluate
+from cadmus.config.fields import Above0, Count, Section, check_distinct, known
 from cadmus.config.loading import extended, merged, parse_config, read_yaml, validate
 from cadmus.config.schema import Config, digest
 from cadmus.errors import InputError, suggest
@@ -30,6 +31,11 @@ SHARED = "_shared"
 """Directory of what studies share; no run can have this name."""
 LONGEST_NAME = 300
 """Characters of the name of a variant; figures show it."""
+MOST_RUNS = 10_000
+"""Maximum number of runs of a study."""
+SUMMARIZED = [name for name in EXPERIMENTS if getattr(Evaluate(), name).metrics]
+"""Experiments whose summary a study can compare."""
+Compared = Annotated[str, known(SUMMARIZED, "comparable experiment")]
 
 
 class Study(Section):
@@ -43,19 +49,35 @@ class Study(Section):
     """what the study asks; title of its page"""
     variants: dict[str, dict[str, Any]] = {}
     """named changes, such as `tied: {model: {tied: true}}`"""
-    factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+    factors: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = {}
     """values of single fields, such as `train.steps: [1000, 2000]`"""
-    seeds: Annotated[list[Count], Field(min_length=1)] = [0, 1, 2]
+    seeds: Annotated[list[Count], Field(min_length=1), AfterValidator(check_distinct)] = [0, 1, 2]
     """values of train.seed for each variant; all have the same data"""
     base: str | None = None
     """variant that the others are compared with; the first when null"""
-    experiments: list[str] = ["completions"]
+    experiments: list[Compared] = ["completions"]
     """experiments on each model"""
     compare: Annotated[list[str], Field(min_length=1)] = ["completion_loss", "solved", "next_token"]
     """metrics in the table and the figures"""
     law_flops: list[Above0] = []
     """FLOPs at which a scaling law, fitted to the loss by parameters and programs, gives the optimal size; no
     law is fitted without any"""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Study":
+        if not self.variants and not self.factors:
+            raise ValueError("needs variants or factors")
+        variants = math.prod(map(len, self.factors.values()), start=len(self.variants) or 1)
+        if variants * len(self.seeds) > MOST_RUNS:
+            raise ValueError(
+                f"describes {variants * len(self.seeds):,} runs; at most {MOST_RUNS:,} are allowed"
+            )
+        if self.law_flops and (variants < LAW_VARIANTS or not set(LOSSES) & set(self.compare)):
+            raise ValueError(
+                f"law_flops: a law needs {LAW_VARIANTS} variants, got {variants}, and one of "
+                f"{', '.join(LOSSES)} in compare"
+            )
+        return self
 
 
 class Run(NamedTuple):
@@ -98,11 +120,7 @@ class StudyRuns(NamedTuple):
 
 
 def is_study(path: Path | str) -> bool:
-    """Return True if a config file has a section ``study``.
-
-    Raises:
-        InputError: a file is missing or not YAML.
-    """
+    """Return True if a config file has a section ``study``."""
     return _has_study(extended(read_yaml(path), Path(path)))
 
 
@@ -112,11 +130,7 @@ def _has_study(values: Any) -> bool:
 
 
 def load_study(path: Path | str) -> StudyRuns:
-    """Read a study and expand it into its runs.
-
-    Raises:
-        InputError: a file is missing, not YAML, or invalid, or describes a single run.
-    """
+    """Read a study and expand it into its runs."""
     values = extended(read_yaml(path), Path(path))
     if not _has_study(values):
         raise InputError(f"{path}: {STUDY}: is missing; a study needs variants or factors")
@@ -130,24 +144,24 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
         values: of the config and its section ``study``, without defaults: a variant may change what decides
             them, such as ``train.recipe``.
         source: where they come from, for errors.
-
-    Raises:
-        InputError: a value is invalid, a factor names an unknown field, or two variants are the same.
     """
+    source_of_study = f"{source}: {STUDY}"
+    study = validate(values[STUDY], Study, source_of_study)
     rest = {key: value for key, value in values.items() if key != STUDY}
-    study = validate(values[STUDY], Study, f"{source}: {STUDY}")
     name = parse_config(rest, source).name
     runs: list[Run] = []
+    names: set[str] = set()
     same: dict[str, str] = {}
-    for variant, levels, changes in _variants(study, source):
+    for variant, levels, changes in _variants(study):
         if len(variant) > LONGEST_NAME:
             raise InputError(
-                f"{source}: {STUDY}: {variant[:40]}...: a variant's name must have at most {LONGEST_NAME} "
-                f"characters, got {len(variant):,}; shorten it, or name long levels in {STUDY}.{VARIANTS}"
+                f"{source_of_study}: {variant[:40]}...: a variant's name must have at most {LONGEST_NAME} "
+                f"characters, got {len(variant):,}; shorten it, or name the levels in {STUDY}.{VARIANTS}"
             )
-        place = f"{source}: {STUDY}: {variant}"
-        if any(run.variant == variant for run in runs):
+        place = f"{source_of_study}: {variant}"
+        if variant in names:
             raise InputError(f"{place}: is named twice; remove one")
+        names.add(variant)
         for key in ("name", "extends", STUDY):
             if key in changes:
                 raise InputError(f"{place}: {key}: cannot differ between the runs of a study")
@@ -161,11 +175,21 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
         known = same.setdefault(runs[-1].evaluation, variant)
         if known != variant:
             raise InputError(f"{place}: is the same as {known}; remove one, or change another field")
-    _check(study, runs, source)
+    if study.base is not None and study.base not in names:
+        raise InputError(
+            f"{source_of_study}: base: no variant {study.base!r}; {suggest(study.base, sorted(names))}"
+        )
+    metrics = list(TRAINING_LOSSES)
+    for run in runs:
+        metrics += [name for each in study.experiments for name in getattr(run.config.evaluate, each).metrics]
+    for metric in study.compare:
+        if metric not in metrics:
+            hint = suggest(metric, dict.fromkeys(metrics))
+            raise InputError(f"{source_of_study}: compare: no metric {metric!r}; {hint}")
     return StudyRuns(name, study, tuple(runs))
 
 
-def _variants(study: Study, source: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+def _variants(study: Study) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Yield the name, the levels and the changes of each variant."""
     factors: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {}
     if study.variants:
@@ -173,8 +197,6 @@ def _variants(study: Study, source: str) -> Iterator[tuple[str, dict[str, Any], 
     for field, levels in study.factors.items():
         key = field.rpartition(".")[2]
         factors[field] = [(f"{key}={level_text(level)}", level, _nested(field, level)) for level in levels]
-    if not factors:
-        raise InputError(f"{source}: {STUDY}: needs variants or factors")
     for combination in itertools.product(*factors.values()):
         combined: dict[str, Any] = {}
         for _, _, changes in combination:
@@ -209,26 +231,3 @@ def _run(variant: str, levels: dict[str, Any], seed: int, config: Config) -> Run
         training=f"{SHARED}/training-{digest(trained)}",
         evaluation=f"{SHARED}/evaluation-{digest(evaluated)}",
     )
-
-
-def _check(study: Study, runs: list[Run], source: str) -> None:
-    variants = list(dict.fromkeys(run.variant for run in runs))
-    if study.base is not None and study.base not in variants:
-        raise InputError(
-            f"{source}: {STUDY}.base: no variant {study.base!r}; {suggest(study.base, variants)}"
-        )
-    registry = importlib.import_module("cadmus.experiments")
-    summarized = [name for name in registry.NAMES if registry.get(name).summary]
-    for name in study.experiments:
-        if name not in summarized:
-            raise InputError(
-                f"{source}: {STUDY}.experiments: no experiment {name!r} with a summary; "
-                f"{suggest(name, summarized)}"
-            )
-    if study.law_flops and (len(variants) < LAW_VARIANTS or not set(LOSSES) & set(study.compare)):
-        raise InputError(
-            f"{source}: {STUDY}.law_flops: a law needs {LAW_VARIANTS} variants, got {len(variants)}, and one "
-            f"of {', '.join(LOSSES)} in {STUDY}.compare"
-        )
-    if len(set(study.seeds)) < len(study.seeds):
-        raise InputError(f"{source}: {STUDY}.seeds: names a seed twice, got {study.seeds}")

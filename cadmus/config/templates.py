@@ -114,3 +114,10 @@ class Templates(Section):
 
 TEMPLATES = tuple(Templates.model_fields)
 """Names of the templates."""
+
+TEMPLATE_OF = {
+    **{name: name for name in TEMPLATES},
+    "equality_comparator": "equality",
+    "subroutines_definition": "subroutines",
+}
+"""The template of each question; :mod:`cadmus.evaluate.questions` defines the questions."""

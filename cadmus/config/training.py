@@ -16,8 +16,12 @@ from cadmus.config.fields import (
     Rate,
     Section,
     check_distinct,
+    known,
     whole_number,
 )
+from cadmus.config.templates import TEMPLATE_OF
+
+Question = Annotated[str, known(TEMPLATE_OF, "question")]
 
 
 class Model(Section):
@@ -110,7 +114,7 @@ class Verdict(Section):
 
     fraction: Fraction = 0.0
     """fraction of the steps, at the end, that also train on graded completions; 0 for none"""
-    questions: Annotated[list[str], Field(min_length=1), AfterValidator(check_distinct)] = [
+    questions: Annotated[list[Question], Field(min_length=1), AfterValidator(check_distinct)] = [
         "equality",
         "subroutines_definition",
         "random",

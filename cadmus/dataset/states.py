@@ -11,7 +11,8 @@ from cadmus.dataset.shards import METADATA_KEY, ROW_GROUP
 from cadmus.programs import Samples
 from cadmus.store import replacing
 from cadmus.tools import progress
-from cadmus.vm.reference import run, show, trace
+from cadmus.vm import reference
+from cadmus.vm.reference import show
 
 SCHEMA = pa.schema(
     [
@@ -26,16 +27,8 @@ SCHEMA = pa.schema(
 
 
 def stacks(program: str) -> list[list[str]]:
-    """Return the stack after every instruction of a program: what the program up to there leaves.
-
-    Values are written as :func:`cadmus.vm.reference.show` writes them, the top of the stack last. A call
-    that precedes its definition runs as much of the definition as there is so far, and gives NAN before.
-    """
-    states = [step.stack for step in trace(program)]
-    if len(states) < len(program):
-        # Definitions and what follows an end are not executed.
-        states = [run(program[: end + 1]).outputs for end in range(len(program))]
-    return [[show(value) for value in state] for state in states]
+    """Return :func:`cadmus.vm.reference.stacks` as text, each value as ``cadmus run`` prints it."""
+    return [[show(value) for value in stack] for stack in reference.stacks(program)]
 
 
 def write_states(path: Path, template: str, samples: Samples, metadata: dict[str, str | int]) -> None:

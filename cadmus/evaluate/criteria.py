@@ -1,7 +1,6 @@
 """Conditions on completions that solve a question, decided by execution.
 
-Every condition is stricter than *verified*: the completed program is true, the completion ended, and it does
-not drop (``_``) a value.
+Every condition is stricter than *verified* (:mod:`cadmus.model.completing`).
 """
 
 import re
@@ -12,11 +11,12 @@ import numpy as np
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.evaluate.parsing import is_expression, second_expressions
+from cadmus.model.completing import drops, verified
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.complete_algorithm import CALLS, calls_in
 from cadmus.templates.draw import Draw
 from cadmus.tools import generator
-from cadmus.vm.compiled import execute, same_outputs, verdicts
+from cadmus.vm.compiled import execute, same_outputs
 from cadmus.vm.outcome import NUMBER
 
 FRESH_INPUTS = 32
@@ -91,12 +91,12 @@ class Completed:
     @cached_property
     def uses_drop(self) -> np.ndarray:
         """Completions with the instruction ``_``: bool, shape (n,)."""
-        return np.array([isa.DROP in text for text in self.texts], np.bool_)
+        return drops(self.completions)
 
     @cached_property
     def verified(self) -> np.ndarray:
         """True programs whose completion ended and drops nothing: bool, shape (n,)."""
-        return _all(verdicts(self.full), self.ended, ~self.uses_drop)
+        return verified(self.full, self.completions, self.ended)
 
     @cached_property
     def exact(self) -> np.ndarray:

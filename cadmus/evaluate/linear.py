@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import cross_entropy, embedding_bag
 
 from cadmus import isa
-from cadmus.model.parallel import one_thread
+from cadmus.model.inference import one_thread
 from cadmus.model.tokens import TOKEN_OF_BYTE
 from cadmus.programs import Programs
 

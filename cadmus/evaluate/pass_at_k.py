@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.config import Dataset
+from cadmus.config.evaluation import budgets
 from cadmus.dataset.reader import stream_split
 from cadmus.errors import InputError
 from cadmus.evaluate.grading import Policy, Task, grade
@@ -46,15 +47,6 @@ def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
     # A product of factors of at most 1; the binomial coefficients would overflow.
     factors = np.maximum((samples - right)[:, None] - drawn, 0) / (samples[:, None] - drawn)
     return 1 - np.cumprod(factors, axis=1)
-
-
-def budgets(samples: int) -> list[int]:
-    """Return the values of k that are shown: powers of two and the number of samples itself.
-
-    >>> budgets(16), budgets(20)
-    ([1, 2, 4, 8, 16], [1, 2, 4, 8, 16, 20])
-    """
-    return [*(1 << power for power in range((samples - 1).bit_length())), samples]
 
 
 def grade_samples(

@@ -1,28 +1,21 @@
 """Experiments on a trained model, one module each.
 
-A module of :data:`NAMES` declares an :class:`~cadmus.experiments.experiment.Experiment` called
-``EXPERIMENT``. The command ``cadmus evaluate NAME``, the Snakemake job, the config section ``evaluate.NAME``,
-the line of ``cadmus plan`` and the figures follow from it. ``docs/experiments.md`` adds one.
+The module of an experiment declares an :class:`~cadmus.experiments.experiment.Experiment` called
+``EXPERIMENT``; its settings are the config section ``evaluate.NAME``. The command ``cadmus evaluate NAME``,
+the Snakemake job, and the figures follow. ``docs/experiments.md`` adds one.
 """
 
 import functools
 import importlib
 from typing import TYPE_CHECKING
 
+from cadmus.config.evaluation import EXPERIMENTS
+
 if TYPE_CHECKING:
     from cadmus.experiments.experiment import Experiment, Figure
 
-NAMES = (
-    "completions",
-    "loss",
-    "pass_at_k",
-    "curve",
-    "grid",
-    "probe",
-    "lens",
-    "patch",
-)
-"""The registry: every experiment, in the order in which documents list them."""
+NAMES = EXPERIMENTS
+"""Every experiment, in the order in which documents list them."""
 FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md", ".tex"), "page": (".html",)}
 """Suffixes of the files of each kind of figure."""
 

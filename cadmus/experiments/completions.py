@@ -1,24 +1,15 @@
 """Completions of test programs, graded by execution (the paper's Table 3)."""
 
-from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cadmus.config import Config, Dataset, Positive, Section
+from cadmus.config import Dataset
 from cadmus.errors import InputError
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Subject
 
 if TYPE_CHECKING:
     import polars as pl
 
     from cadmus.evaluate.grading import Task
-
-
-class Settings(Section):
-    """Completions of test programs."""
-
-    programs: Positive = 2_000
-    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -51,12 +42,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
 
 def ask(subject: Subject, most: int) -> "list[Task]":
-    """Return the questions that at most ``most`` test programs per template are asked.
-
-    Raises:
-        InputError: as :meth:`Subject.test_programs`; or no program can be asked, as few random ones can; or
-            a template that has no question of its own does not ask for a written answer.
-    """
+    """Return the questions that at most ``most`` test programs per template are asked."""
     from cadmus.evaluate.grading import tasks_of, unsolved_reference
 
     tasks = tasks_of(subject.test_programs(), most)
@@ -95,38 +81,6 @@ def summary(results: "pl.DataFrame") -> "pl.DataFrame":
     return accuracy_by(results, "question")
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    return Cost(completed_tokens(config, lengths, config.evaluate.completions.programs))
-
-
-def completed_tokens(
-    config: Config, lengths: Mapping[str, tuple[float, float]], most: int, samples: int = 1
-) -> float:
-    """Count the tokens that ``samples`` completions of at most ``most`` programs per template take."""
-    from cadmus.evaluate.questions import questions_of
-
-    total = 0.0
-    for template, count in programs_by_template(config).items():
-        tokens, prompt = lengths[template]
-        # A program that is completed from two places counts twice, unless its form decides which.
-        times = 1 if template == "subroutines" else len(questions_of(template))
-        # A prompt is computed once for all its completions.
-        total += times * min(most, count) * (prompt + samples * (tokens - 1 - prompt))
-    return total
-
-
-def programs_by_template(config: Config) -> Counter[str]:
-    """Count the programs of the split that is evaluated."""
-    from cadmus.dataset.shards import plan
-
-    programs: Counter[str] = Counter()
-    for shard in plan(config):
-        if shard.split == config.evaluate.split:
-            programs[shard.template] += shard.rows
-    return programs
-
-
 ASKED = {
     "policy": str,
     "template": str,
@@ -152,8 +106,6 @@ EXPERIMENT = Experiment(
         "seen": bool,
         "training_programs": int,
     },
-    settings=Settings,
-    cost=cost,
     summary=summary,
     dataset=True,
     figures=(

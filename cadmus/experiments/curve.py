@@ -1,23 +1,14 @@
 """Accuracy on each sub-problem against training compute."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cadmus.config import Config, Positive, Section
 from cadmus.errors import InputError
-from cadmus.experiments.completions import ask, completed_tokens, grade_model
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.experiments.completions import ask, grade_model
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import progress
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-class Settings(Section):
-    """Completions of test programs by each snapshot of the training."""
-
-    programs: Positive = 500
-    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -67,14 +58,6 @@ def findings(results: "pl.DataFrame") -> Findings:
     )
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    from cadmus.train.snapshots import snapshot_steps
-
-    snapshots = len(snapshot_steps(config.train))
-    return Cost(snapshots * completed_tokens(config, lengths, config.evaluate.curve.programs))
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -90,8 +73,6 @@ EXPERIMENT = Experiment(
         "low": float,
         "high": float,
     },
-    settings=Settings,
-    cost=cost,
     findings=findings,
     dataset=True,
     snapshots=True,

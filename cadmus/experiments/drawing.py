@@ -19,9 +19,6 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
 
     Returns:
         The files written: .pdf, .png and .csv (the data drawn), or .csv, .md and .tex, or .html.
-
-    Raises:
-        InputError: no such figure, a wrong number of result files, or one that is missing or damaged.
     """
     if name not in figures():
         raise InputError(f"no figure, table or page {name!r}; {suggest(name, figures())}")

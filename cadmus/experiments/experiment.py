@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from cadmus.config import Config, Section
+from cadmus.config import Config, digest, validate
 from cadmus.errors import Defect, InputError
 
 if TYPE_CHECKING:
@@ -38,18 +38,6 @@ class Figure(NamedTuple):
     module: str | None = None
 
 
-class Cost(NamedTuple):
-    """Compute of an experiment.
-
-    Attributes:
-        tokens: through the model's forward pass, each pass counted, padding not.
-        flops: of everything else.
-    """
-
-    tokens: float
-    flops: float = 0.0
-
-
 class Findings(NamedTuple):
     """Findings that the command of an experiment prints.
 
@@ -65,40 +53,28 @@ class Findings(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment.
+    """One experiment; its settings are in :mod:`cadmus.config.evaluation`.
 
     Attributes:
         measure: asks the model and returns the results. Its docstring is the help of the command.
         columns: names and types of the results.
-        settings: section ``evaluate.NAME`` of a config.
-        cost: compute of a run, from its config and the mean tokens of a program and of its prompt by
-            template.
         figures: drawn from the results.
         summary: accuracies or losses from the results, which the command prints and a study compares.
         findings: what the command prints of results without a summary.
         dataset: whether it reads the test split.
         snapshots: whether it reads the snapshots of a training instead of one model.
-        cores: of its job on a cluster, beside one GPU.
     """
 
     measure: Callable[["Subject"], "pl.DataFrame"]
     columns: Mapping[str, type]
-    settings: type[Section]
-    cost: Callable[[Config, Mapping[str, tuple[float, float]]], Cost]
     figures: tuple[Figure, ...] = ()
     summary: Callable[["pl.DataFrame"], "pl.DataFrame"] | None = None
     findings: Callable[["pl.DataFrame"], Findings] | None = None
     dataset: bool = False
     snapshots: bool = False
-    cores: int = 8
 
     def run(self, subject: "Subject") -> "pl.DataFrame":
-        """Return the results.
-
-        Raises:
-            InputError: the model, the config or the dataset does not fit the experiment.
-            Defect: the results do not have the declared columns.
-        """
+        """Return the results."""
         import polars as pl
 
         results = self.measure(subject)
@@ -129,24 +105,14 @@ class Subject:
     snapshots: tuple[Path, ...] = ()
 
     def with_settings(self, experiment: str, given: Mapping[str, Any]) -> "Subject":
-        """Return this subject with other values of some fields of the section ``evaluate.EXPERIMENT``.
-
-        Raises:
-            InputError: there is no such field, or a value is invalid.
-        """
-        from cadmus.config import validate
-
-        before: Section = getattr(self.config.evaluate, experiment)
+        """Return this subject with other values of some fields of the section ``evaluate.EXPERIMENT``."""
+        before = getattr(self.config.evaluate, experiment)
         after = validate({**before.model_dump(), **given}, type(before), f"evaluate {experiment}")
         evaluate = self.config.evaluate.model_copy(update={experiment: after})
         return replace(self, config=self.config.model_copy(update={"evaluate": evaluate}))
 
     def model(self, directory: Path | None = None) -> Any:
-        """Load the model, or the snapshot in ``directory``.
-
-        Raises:
-            InputError: not a model export, or a model trained with another split of the programs.
-        """
+        """Load the model, or the snapshot in ``directory``."""
         from cadmus.model.export import read_metadata
         from cadmus.model.inference import Cadmus
 
@@ -161,21 +127,13 @@ class Subject:
         return Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
 
     def dataset_directory(self) -> Path:
-        """Return the directory of the dataset.
-
-        Raises:
-            InputError: none was given.
-        """
+        """Return the directory of the dataset."""
         if self.dataset is None:
             raise InputError("dataset: missing; name the directory of a dataset")
         return self.dataset
 
     def test_programs(self) -> "Samples":
-        """Read the split ``evaluate.split`` of the dataset.
-
-        Raises:
-            InputError: no dataset, or one with programs that are too long or belong to the training split.
-        """
+        """Read the split ``evaluate.split`` of the dataset."""
         import numpy as np
 
         from cadmus.dataset.reader import read_split
@@ -200,23 +158,14 @@ class Subject:
         return table
 
     def training_programs(self, templates: Set[str]) -> dict[str, int]:
-        """Count the training programs of each of ``templates``, from the manifest of the dataset.
-
-        Raises:
-            InputError: the manifest is damaged.
-        """
-        from cadmus.dataset.manifest import NAME, read_manifest
+        """Count the training programs of each of ``templates``, from the manifest of the dataset."""
+        from cadmus.dataset.manifest import read_manifest
 
         counts = read_manifest(self.dataset_directory())["splits"]["train"]
-        missing = sorted(templates - counts.keys())
-        if missing:
-            path = self.dataset_directory() / NAME
-            raise InputError(f"{path}: splits.train: {', '.join(missing)}: missing; write it again")
         return {name: counts[name]["programs"] for name in templates}
 
     def metadata(self) -> dict[str, str]:
         """Return the origin of results: digests of config, model and dataset (if read), split."""
-        from cadmus.config import digest
         from cadmus.dataset.manifest import read_manifest
         from cadmus.model.export import weights_digest
 
@@ -242,9 +191,6 @@ def load_subject(
         directory: see above.
         config: by default the one that the model was trained with, with default experiments.
         device, dataset: see :class:`Subject`.
-
-    Raises:
-        InputError: ``directory`` has no snapshots, or the model no config and none is given.
     """
     from cadmus.model import METADATA
     from cadmus.model.export import trained_config

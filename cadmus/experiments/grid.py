@@ -1,15 +1,14 @@
 """Comparison grid: accuracy at the comparator for every pair of values (the paper's heat map over X and
 Y)."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field, model_validator
 
-from cadmus.config import Config, Dataset, Positive, Section, Value, check_order
+from cadmus.config import Dataset
+from cadmus.config.evaluation import Grid
 from cadmus.errors import InputError
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Subject
 from cadmus.tools import progress
 
 if TYPE_CHECKING:
@@ -21,22 +20,6 @@ _PROGRAMS_AT_ONCE = 8_192
 _TRAINING_PROGRAMS = 50_000
 
 
-class Settings(Section):
-    """The comparison grid: every pair of values (X, Y)."""
-
-    low: Value = -60
-    """smallest value of X and Y"""
-    high: Value = 60
-    """largest value of X and Y"""
-    programs_per_pixel: Annotated[Positive, Field(le=10_000)] = 10
-    """test programs per pair (X, Y)"""
-
-    @model_validator(mode="after")
-    def _check(self) -> "Settings":
-        check_order([self.low, self.high])
-        return self
-
-
 def measure(subject: Subject) -> "pl.DataFrame":
     """Accuracy at the comparator for every pair of values (X, Y).
 
@@ -44,7 +27,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     65, is the comparator that holds.
     """
     config = subject.config
-    settings: Settings = config.evaluate.grid
+    settings = config.evaluate.grid
     results = comparison_grid(subject.model(), settings, config.dataset, config.seed)
     if not results["programs"].sum():
         raise InputError(
@@ -54,7 +37,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     return results
 
 
-def comparison_grid(model: Any, settings: Settings, dataset: Dataset, seed: int) -> "pl.DataFrame":
+def comparison_grid(model: Any, settings: Grid, dataset: Dataset, seed: int) -> "pl.DataFrame":
     """Measure the accuracy of the next token at the comparator for every pair of values.
 
     Args:
@@ -136,15 +119,6 @@ def summary(results: "pl.DataFrame") -> "pl.DataFrame":
     return regions.summary(results)
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    from cadmus.evaluate.comparisons import HALF
-
-    settings: Settings = config.evaluate.grid
-    pairs = (settings.high - settings.low + 1) ** 2
-    return Cost(pairs * settings.programs_per_pixel * 2 * HALF)
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -153,8 +127,6 @@ EXPERIMENT = Experiment(
         ),
         "in_distribution": bool,
     },
-    settings=Settings,
-    cost=cost,
     summary=summary,
     figures=(
         Figure(

@@ -4,25 +4,17 @@ The output of each layer goes through the final LayerNorm and the output matrix 
 programs are those of the probes: two five-instruction expressions and their comparator.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import Config, ProgramCount, Section, Values
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.config import Values
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-class Settings(Section):
-    """The logit lens."""
-
-    programs: ProgramCount = 2_000
-    """test programs"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -54,9 +46,6 @@ def logit_lens(model: Any, n: int, values: Values, eval_fraction: float, seed: i
         layer (0 is the embedding, k the output of block k), token (from 1), programs, loss (nats, of the next
         instruction or the end), agreeing (programs with the prediction of the last layer), correct (programs
         with their own next instruction), accuracy, low, high.
-
-    Raises:
-        InputError: the range holds too few test programs.
     """
     import polars as pl
 
@@ -116,13 +105,6 @@ def findings(results: "pl.DataFrame") -> Findings:
     )
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    from cadmus.evaluate.comparisons import TOKENS
-
-    return Cost(config.evaluate.lens.programs * TOKENS)
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -136,8 +118,6 @@ EXPERIMENT = Experiment(
         "low": float,
         "high": float,
     },
-    settings=Settings,
-    cost=cost,
     findings=findings,
     figures=(
         Figure(

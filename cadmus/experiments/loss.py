@@ -1,14 +1,11 @@
 """Loss on the completions of test programs."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import Config, Positive, Section
-from cadmus.experiments.completions import programs_by_template
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Subject
 from cadmus.tools import progress
 
 if TYPE_CHECKING:
@@ -17,13 +14,6 @@ if TYPE_CHECKING:
     from cadmus.programs import Samples
 
 _PROGRAMS_AT_ONCE = 2_048
-
-
-class Settings(Section):
-    """Loss on the completions of test programs."""
-
-    programs: Positive = 2_000
-    """maximum number of programs per template"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -82,18 +72,9 @@ def summary(results: "pl.DataFrame") -> "pl.DataFrame":
     return loss_by(results, "template")
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    most = config.evaluate.loss.programs
-    counts = programs_by_template(config)
-    return Cost(sum(min(most, count) * (lengths[name][0] - 1) for name, count in counts.items()))
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={"template": str, "program": str, "prompt_length": int, "tokens": int, "loss": float},
-    settings=Settings,
-    cost=cost,
     summary=summary,
     dataset=True,
     figures=(

@@ -1,28 +1,15 @@
 """pass@k: completions of test programs sampled several times, graded by execution."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cadmus.config import Above0, Config, Positive, Section
-from cadmus.experiments.completions import ASKED, ask, completed_tokens, grade_model
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Subject
+from cadmus.experiments.completions import ASKED, ask, grade_model
+from cadmus.experiments.experiment import Experiment, Figure, Subject
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
     from cadmus.programs import Programs
-
-
-class Settings(Section):
-    """Several sampled completions of each test program."""
-
-    programs: Positive = 200
-    """maximum number of programs per template"""
-    samples: Positive = 16
-    """completions sampled per program, the largest k"""
-    temperature: Above0 = 1.0
-    """divisor of the logits"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -38,7 +25,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     from cadmus.tools import seed_of
 
     config = subject.config
-    settings: Settings = config.evaluate.pass_at_k
+    settings = config.evaluate.pass_at_k
     dataset, n = config.dataset, settings.samples
     tasks = ask(subject, settings.programs)
     model = subject.model()
@@ -71,13 +58,6 @@ def summary(results: "pl.DataFrame") -> "pl.DataFrame":
     return accuracy_at_k(results)
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    settings: Settings = config.evaluate.pass_at_k
-    greedy = completed_tokens(config, lengths, settings.programs)
-    return Cost(greedy + completed_tokens(config, lengths, settings.programs, settings.samples))
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -90,8 +70,6 @@ EXPERIMENT = Experiment(
         "mean_length": float,
         "greedy_solved": bool,
     },
-    settings=Settings,
-    cost=cost,
     summary=summary,
     dataset=True,
     figures=(

@@ -6,14 +6,13 @@ the predicted comparator becomes the one for the donor's value and the program's
 Pairs are drawn so that the comparators of the program, the donor and the hybrid differ.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cadmus.config import Config, ProgramCount, Section, Values
+from cadmus.config import Values
 from cadmus.errors import InputError
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
@@ -24,13 +23,6 @@ OUTCOMES = ("own", "hybrid", "donor", "other")
 DRAWN_PER_PAIR = 10
 """Programs drawn per pair."""
 _PAIRS_AT_ONCE = 1 << 20
-
-
-class Settings(Section):
-    """Activation patching."""
-
-    programs: ProgramCount = 2_000
-    """pairs of test programs for each of the two tokens"""
 
 
 def measure(subject: Subject) -> "pl.DataFrame":
@@ -67,9 +59,6 @@ def patching(
     Returns:
         token (from 1), layer (0 is the embedding, k the output of block k), outcome, programs (pairs that
         count), predicted (pairs with that outcome), share, low, high (null where no pair counts).
-
-    Raises:
-        InputError: the range holds too few test programs.
     """
     import polars as pl
 
@@ -137,16 +126,6 @@ def findings(results: "pl.DataFrame") -> Findings:
     )
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run."""
-    from cadmus.evaluate.comparisons import HALF
-
-    pairs = config.evaluate.patch.programs
-    # At two tokens of each layer; half of the blocks, on average, are computed for the donor.
-    patched = 2 * (config.model.layers + 1) * 1.5 * pairs
-    return Cost((DRAWN_PER_PAIR * pairs + patched) * 2 * HALF)
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -159,8 +138,6 @@ EXPERIMENT = Experiment(
         "low": float,
         "high": float,
     },
-    settings=Settings,
-    cost=cost,
     findings=findings,
     figures=(
         Figure(

@@ -6,16 +6,14 @@ each layer and each token, regressions are fitted on one part of the programs, t
 a second part, and the accuracy is that on a third.
 """
 
-import itertools
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field, field_validator
 
-from cadmus.config import Above0, Config, ProgramCount, Section, Values
-from cadmus.experiments.experiment import Cost, Experiment, Figure, Findings, Subject
+from cadmus.config import Values
+from cadmus.config.evaluation import Probe
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
@@ -36,31 +34,6 @@ BATCHES = 20
 SMALLEST_BATCH = 100
 
 
-class Settings(Section):
-    """Logistic regression probes for the two compared values."""
-
-    train_programs: ProgramCount = 20_000
-    """programs to fit the probes"""
-    validation_programs: ProgramCount = 2_000
-    """programs to choose the regularization"""
-    test_programs: ProgramCount = 2_000
-    """programs to score the probes"""
-    inverse_regularisation: list[Above0] = Field(default=[0.1, 1.0, 10.0], min_length=1, max_length=8)
-    """candidates, ascending: C of scikit-learn's LogisticRegression"""
-
-    @field_validator("inverse_regularisation")
-    @classmethod
-    def _check_ascending(cls, values: list[float]) -> list[float]:
-        if any(a >= b for a, b in itertools.pairwise(values)):
-            raise ValueError(f"must be ascending, got {values}")
-        return values
-
-    @property
-    def programs(self) -> int:
-        """Programs of the three parts."""
-        return self.train_programs + self.validation_programs + self.test_programs
-
-
 def measure(subject: Subject) -> "pl.DataFrame":
     """Linear probes for X and Y at every layer and token.
 
@@ -79,7 +52,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
 def probe(
     model: Any,
-    settings: Settings,
+    settings: Probe,
     values: Values,
     eval_fraction: float,
     seed: int,
@@ -100,9 +73,6 @@ def probe(
         programs, correct, accuracy, low, high, majority (accuracy of the most frequent value given the
         instructions so far), control (accuracy with the values of the fitted programs permuted),
         inverse_regularisation (chosen).
-
-    Raises:
-        InputError: the range holds too few test programs.
     """
     import polars as pl
     import torch
@@ -179,7 +149,7 @@ def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def score(
-    features: "Tensor", classes: np.ndarray, prefixes: np.ndarray, settings: Settings
+    features: "Tensor", classes: np.ndarray, prefixes: np.ndarray, settings: Probe
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit on the first programs, choose the regularization on the next and count the hits on the last.
 
@@ -195,7 +165,7 @@ def score(
     import torch
 
     from cadmus.evaluate.regressions import Regressions
-    from cadmus.model.parallel import in_parallel, threads_of
+    from cadmus.model.inference import in_parallel, threads_of
 
     known, numbered = np.unique(classes, return_inverse=True)
     fitted = settings.train_programs
@@ -307,28 +277,6 @@ def findings(results: "pl.DataFrame") -> Findings:
     )
 
 
-def cost(config: Config, lengths: Mapping[str, tuple[float, float]]) -> Cost:
-    """Return the compute of a run: passes over the programs, and the regressions.
-
-    For N programs, D features and K classes, the covariance and the whitened features take 4 N D^2
-    operations, the eigenvalues about 9 D^3, a step on one of B batches 4 N/B D K + 2 D^2 K, and each
-    regularization 2 D^3.
-    """
-    from cadmus.evaluate.comparisons import TOKENS
-
-    settings: Settings = config.evaluate.probe
-    layers, width, values = config.model.layers + 1, config.model.width, config.dataset.values
-    passes = math.ceil(layers / layers_at_once(TOKENS, settings.programs, width))
-    rows, classes = settings.train_programs, values.high - values.low + 1
-    strengths = len(settings.inverse_regularisation)
-    steps = sum(map(solver_steps, range(strengths)))
-    of_step = 4 * rows / solver_batches(rows) * width * classes + 2 * width**2 * classes
-    once = 4 * rows * width**2 + (9 + 2 * strengths) * width**3
-    targets, with_control = 2, 2
-    regressions = targets * with_control * layers * TOKENS
-    return Cost(passes * settings.programs * TOKENS, regressions * (once + steps * of_step))
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
@@ -344,8 +292,6 @@ EXPERIMENT = Experiment(
         "control": float,
         "inverse_regularisation": float,
     },
-    settings=Settings,
-    cost=cost,
     findings=findings,
     figures=(
         Figure(

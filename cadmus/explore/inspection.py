@@ -10,6 +10,7 @@ from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.explore.references import Probe, References
+from cadmus.model import completing
 from cadmus.model.inference import Cadmus
 from cadmus.vm import reference
 
@@ -92,16 +93,11 @@ def references(fitted: References) -> dict[str, Any]:
 
 
 def complete(model: Cadmus, text: str) -> dict[str, str]:
-    """Return the program with the model's completion, including the end if the model wrote it.
-
-    Raises:
-        InputError: the text is not a program, too long, or has its end already.
-    """
+    """Return the program with the model's completion, including the end if the model wrote it."""
     prefix = isa.check_prefix(text)
     read(text)
-    continuations, ended = model.complete([prefix], max(model.max_length, len(prefix)))
-    (continuation,) = continuations.to_strings()
-    return {"program": prefix + continuation + isa.END * bool(ended[0])}
+    (completion,) = completing.complete(model, [prefix], max(model.max_length, len(prefix)))
+    return {"program": prefix + completion.written}
 
 
 def read(text: str) -> str:

@@ -1,4 +1,10 @@
-"""The decoder: ``gpt`` defines it, ``export`` saves and loads it, ``inference`` runs it."""
+"""The decoder: ``gpt`` defines it, ``export`` saves and loads it, ``inference`` runs it, and ``completing``
+completes programs with it. This module does not import torch."""
+
+from pathlib import Path
+
+from cadmus.distribution import DATA
+from cadmus.errors import InputError
 
 WEIGHTS = "model.safetensors"
 METADATA = "meta.json"
@@ -10,3 +16,15 @@ FILES = (WEIGHTS, METADATA, CONFIG, GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONF
 """The files of an export."""
 CARD = "README.md"
 """The model card, which ``cadmus card`` adds to an export."""
+DEFAULT_MODEL = DATA / "models" / "laptop"
+"""Directory of the shipped model."""
+
+
+def named_or_default(directory: Path | None) -> Path:
+    """Return ``directory``, or that of the shipped model if it is None."""
+    if directory is None and not DEFAULT_MODEL.is_dir():
+        raise InputError(
+            f"{DEFAULT_MODEL}: no model; pass one with --model DIR, or train one with `make run`, "
+            "which writes results/quick/model"
+        )
+    return directory or DEFAULT_MODEL

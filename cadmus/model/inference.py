@@ -2,21 +2,21 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
 from cadmus import isa
 from cadmus.config import Dataset
-from cadmus.errors import InputError
+from cadmus.model import named_or_default
 from cadmus.model.export import load_export, max_length
-from cadmus.model.gpt import GPT, Cache, last
-from cadmus.model.parallel import in_parallel, threads_of
+from cadmus.model.gpt import GPT, Cache, Edit, last
 from cadmus.model.sampling import Sampler
-from cadmus.model.shipped import named_or_default
 from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
 from cadmus.programs import Programs, offsets_of
 
@@ -29,6 +29,7 @@ COMPACT_BELOW = 0.5
 """Fraction of unfinished rows below which the finished ones leave the batch."""
 FEW = 16
 """Programs that are not divided among threads."""
+Item = TypeVar("Item")
 Batch = Programs | Iterable[str]
 Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 """Maps next-token logits, shape (n, 65), and the indices of their prompts, int64 of shape (n,), to the next
@@ -52,7 +53,7 @@ class Cadmus:
     """A trained model for inference.
 
     Programs are :class:`cadmus.programs.Programs` or strings, without the end ``.``.  All methods raise
-    InputError for a string that is empty, contains the end or is not a program.
+    ValueError for an empty program, a string that is no program, and lengths that differ where they may not.
 
     Attributes:
         model: the network.
@@ -81,21 +82,13 @@ class Cadmus:
     def load(
         cls, directory: Path | str | None = None, device: torch.device | str = "cpu", batch_size: int = 512
     ) -> "Cadmus":
-        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model.
-
-        Raises:
-            InputError: as :func:`cadmus.model.export.load_export`, or the checkout has no model.
-        """
+        """Load an export, or what ``save_pretrained`` made of one; by default the shipped model."""
         path = named_or_default(None if directory is None else Path(directory))
         return cls(load_export(path, device), batch_size, max_length(path))
 
     @torch.inference_mode()
     def next_logits(self, prompts: Batch) -> np.ndarray:
-        """Return the logits of the instruction after each prompt: float32, shape (n, 65).
-
-        Raises:
-            ValueError: a prompt is empty.
-        """
+        """Return the logits of the instruction after each prompt: float32, shape (n, 65)."""
         prompts = _as_programs(prompts)
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
 
@@ -116,6 +109,7 @@ class Cadmus:
         temperature: float = 0.0,
         top_p: float = 1.0,
         seed: int = 0,
+        first: int = 0,
     ) -> tuple[Programs, np.ndarray]:
         """Complete each prompt until the end ``.``, by default greedily.
 
@@ -129,32 +123,27 @@ class Cadmus:
             temperature: divisor of the logits; 0 takes the most likely instruction.
             top_p: cumulative probability of the nucleus; instructions outside are never sampled.
             seed: at least 0; decides the samples, whatever the batch size.
+            first: number of samples of this seed that were drawn before.
 
         Returns:
             The n * samples completions without the end, those of a prompt in a row, and bools of the same
             length: True if the completion ended, False if ``max_length`` truncated it.
-
-        Raises:
-            InputError: ``samples``, ``temperature`` or ``top_p`` is out of range.
-            ValueError: a prompt is empty or longer than ``max_length``.
         """
         prompts = _as_programs(prompts)
         max_length = self.max_length if max_length is None else max_length
         limits = np.broadcast_to(max_length, len(prompts))
         if (prompts.lengths > limits).any():
             raise ValueError(f"a prompt is longer than max_length {max_length}")
-        for name, value, fits, range_ in (
-            ("samples", samples, samples >= 1, "at least 1"),
-            ("temperature", temperature, temperature >= 0, "at least 0"),
-            ("top_p", top_p, 0 < top_p <= 1, "above 0 and at most 1"),
-        ):
-            if not fits:
-                raise InputError(f"{name}: must be {range_}, got {value}")
+        if not (samples >= 1 and temperature >= 0 and 0 < top_p <= 1):
+            raise ValueError(
+                "samples must be at least 1, temperature at least 0, top_p above 0 and at most 1; "
+                f"got {samples}, {temperature} and {top_p}"
+            )
         copies = np.repeat(np.arange(len(prompts)), samples)
         prompts, limits = prompts.take(copies), limits[copies]
         next_token: Choose = choose or greedy
         if choose is None and temperature:
-            next_token = Sampler(len(prompts), temperature, seed, top_p)
+            next_token = Sampler(len(prompts), temperature, seed, top_p, first)
         room = (limits - prompts.lengths).max(initial=0)
         output = _Completions(
             np.empty((len(prompts), room), np.uint8),
@@ -171,13 +160,9 @@ class Cadmus:
 
     @torch.inference_mode()
     def log_probabilities(self, programs: Batch) -> list[np.ndarray]:
-        """Return next-token log-probabilities, for each program float32 of shape (tokens, 65).
-
-        Raises:
-            ValueError: a program is empty.
-        """
+        """Return next-token log-probabilities, for each program float32 of shape (tokens, 65)."""
         programs = _as_programs(programs)
-        found: list[np.ndarray] = [np.empty(0)] * len(programs)
+        found = [np.empty(0)] * len(programs)
         for rows in self._batches_by_length(programs, self.batch_size):
             for part in _parts_of_few_tokens(programs.lengths[rows]):
                 x = last(self.model.residual_stream(*self._inputs(programs.take(rows[part]))))
@@ -193,9 +178,6 @@ class Cadmus:
         Yields:
             A slice of the programs, and float32 of shape (layers + 1, programs, tokens, width): the output of
             the embedding and of every block, the last one before the final LayerNorm.
-
-        Raises:
-            ValueError: the programs differ in length or are empty.
         """
         for part, inputs in self._batches_of_one_length(programs):
             yield part, _stack(self.model.residual_stream(*inputs))
@@ -207,9 +189,6 @@ class Cadmus:
         Yields:
             A slice of the programs, and float32 of shape (layers + 1, programs, tokens, 65), in the order of
             :meth:`hidden_states`.
-
-        Raises:
-            ValueError: the programs differ in length or are empty.
         """
         for part, inputs in self._batches_of_one_length(programs):
             yield part, _stack(map(self.model.logits, self.model.residual_stream(*inputs)))
@@ -221,9 +200,6 @@ class Cadmus:
         Yields:
             A slice of the programs, and float32 of shape (layers, programs, heads, tokens, tokens); the last
             dimension, the tokens attended to, sums to 1.
-
-        Raises:
-            ValueError: the programs differ in length or are empty.
         """
         for part, inputs in self._batches_of_one_length(programs):
             yield part, _stack(self.model.attention(*inputs))
@@ -240,21 +216,16 @@ class Cadmus:
 
         Returns:
             float32, shape (n, 65).
-
-        Raises:
-            ValueError: the programs differ in length or are empty.
         """
         prompts, donors = _as_programs(prompts), _as_programs(donors)
         if not np.array_equal(prompts.lengths, donors.lengths):
             raise ValueError("a program and its donor have different lengths")
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
-        batches = (self._batches_of_one_length(programs) for programs in (prompts, donors))
-        for (part, inputs), (_, donor_inputs) in zip(*batches, strict=True):
-            patch = next(islice(self.model.residual_stream(*donor_inputs), layer, None))[:, token]
-            for index, x in enumerate(self.model.residual_stream(*inputs)):
-                if index == layer:
-                    # The next block reads the tensor that the stream yielded.
-                    x[:, token] = patch
+        batches = zip(self._batches_of_one_length(prompts), self._batches_of_one_length(donors), strict=True)
+        for (part, inputs), (_, donor_inputs) in batches:
+            donor = next(islice(self.model.residual_stream(*donor_inputs), layer, None))
+            patch = _patch(layer, token, donor)
+            x = last(self.model.residual_stream(*inputs, edit=patch))
             logits[part] = self.model.logits(x[:, -1]).cpu().numpy()
         return logits
 
@@ -370,9 +341,64 @@ def _stack(tensors: Iterable[torch.Tensor]) -> np.ndarray:
 
 def _as_programs(programs: Batch) -> Programs:
     if isinstance(programs, str):
-        raise InputError(f"{programs!r} is one string; give a list of programs: [{programs!r}]")
+        raise ValueError(f"{programs!r} is one string; give a list of programs: [{programs!r}]")
     if not isinstance(programs, Programs):
         programs = Programs.from_strings(map(isa.check_prefix, programs))
     if programs.lengths.min(initial=1) == 0:
         raise ValueError("a program is empty: the model needs at least one instruction")
     return programs
+
+
+def _patch(layer: int, token: int, donor: torch.Tensor) -> Edit:
+    """Return the edit that takes the state of one token after one layer from ``donor``."""
+
+    def edit(index: int, x: torch.Tensor) -> torch.Tensor:
+        if index == layer:
+            x[:, token] = donor[:, token]
+        return x
+
+    return edit
+
+
+def threads_of(device: torch.device) -> int:
+    """Return how many computations :func:`in_parallel` does at a time: on a CPU one per PyTorch thread."""
+    return torch.get_num_threads() if device.type == "cpu" else 1
+
+
+def in_parallel(compute: Callable[[Item], None], items: Iterable[Item], device: torch.device) -> None:
+    """Call ``compute`` with each item, on a CPU in as many threads as PyTorch has.
+
+    An operation that PyTorch divides among its threads waits for the slowest of them: on a busy machine it
+    may take twenty times as long, and a small one gains little from a second thread (docs/log.md). Here the
+    threads share no operation. ``compute`` runs in inference mode; its first error drops the items that have
+    not begun.
+    """
+
+    def one(item: Item) -> None:
+        with torch.inference_mode():
+            compute(item)
+
+    items, threads = list(items), torch.get_num_threads()
+    workers = min(threads_of(device), len(items))
+    if workers < 2:
+        for item in items:
+            one(item)
+        return
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
+    try:
+        list(pool.map(one, items))
+    finally:
+        pool.shutdown(cancel_futures=True)
+        # Threads that start later have the number that was set last.
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in the block with one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

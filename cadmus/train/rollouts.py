@@ -26,9 +26,9 @@ import torch
 
 from cadmus import config, isa
 from cadmus.dataset.splits import TRAIN, split_of
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError
 from cadmus.evaluate.criteria import Completed
-from cadmus.evaluate.questions import QUESTIONS
+from cadmus.evaluate.questions import questions_of
 from cadmus.model.flops import causal_pairs
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
@@ -74,7 +74,7 @@ class Rollouts:
         device: of the model.
 
     Raises:
-        InputError: a question is unknown, or the dataset has no prompts of it.
+        InputError: the dataset has no prompts of a question.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Rollouts:
 
     def _grade(self, name: str, of: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """Return the reward of each completion of a question, and the counts."""
-        question, k = QUESTIONS[name], self.verdict.samples
+        question, k = questions_of(config.TEMPLATE_OF[name])[name], self.verdict.samples
         solved = question.solves(of)
         # To fit the examples of an induction is half of the way.
         reward = solved if question.fits is None else (solved + question.fits(of).astype(float)) / 2
@@ -186,9 +186,7 @@ class Rollouts:
 
 
 def _asked(name: str, dataset: config.Dataset, read: Read) -> Samples:
-    if name not in QUESTIONS:
-        raise InputError(f"train.verdict.questions: no question {name!r}; {suggest(name, QUESTIONS)}")
-    template = QUESTIONS[name].template
+    template = config.TEMPLATE_OF[name]
     if not getattr(dataset.templates, template).train:
         raise InputError(
             f"train.verdict.questions: {name} is asked of programs of {template}, and there are none; set "
@@ -200,7 +198,7 @@ def _asked(name: str, dataset: config.Dataset, read: Read) -> Samples:
         if sum(map(len, parts)) == POOL:
             break
     programs = Samples.concat(parts)
-    rows, prompt_length = QUESTIONS[name].cut(programs)
+    rows, prompt_length = questions_of(template)[name].cut(programs)
     if not len(rows):
         raise InputError(
             f"train.verdict.questions: no training program of {template} has a prompt of {name}; raise "

@@ -101,6 +101,18 @@ def trace(program: str, *, calls: bool = False) -> list[Step]:
     return steps if calls else [step for step in steps if step.depth == 0]
 
 
+def stacks(program: str) -> list[list[Value]]:
+    """Return the stack after every instruction of a program: what the program up to there leaves.
+
+    A call that precedes its definition runs as much of the definition as there is, and gives NAN before.
+    """
+    stacks = [step.stack for step in trace(program)]
+    if len(stacks) < len(program):
+        # Definitions and what follows an end are not executed.
+        stacks = [run(program[: end + 1]).outputs for end in range(len(program))]
+    return stacks
+
+
 class _BudgetSpent(Exception):
     """The running call may execute no further instruction."""
 

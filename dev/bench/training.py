@@ -28,10 +28,9 @@ from torch.nn import functional as F
 
 from cadmus import config as configs
 from cadmus.dataset.sampler import sample
-from cadmus.model.attention import attend_eager, attend_sdpa
 from cadmus.model.export import transformers_config
 from cadmus.model.flops import causal_pairs, parameter_count, training_flops
-from cadmus.model.gpt import GPT
+from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
 from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.tools import progress

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from cadmus.config import RECIPES, config_model
+from cadmus.config import RECIPES, Config
 from cadmus.config.study import STUDY, Study
 from cadmus.evaluate.questions import definitions
 from cadmus.tables import markdown
@@ -24,7 +24,7 @@ EXTENDS_MEANING = "config to extend: name of a file in config/, or a path relati
 
 def schema() -> str:
     """Return the JSON schema of a config file, for editors and other tools."""
-    described = config_model().model_json_schema()
+    described = Config.model_json_schema()
     # Resolved on loading, so not a field.
     described["properties"]["extends"] = {
         "description": EXTENDS_MEANING,
@@ -60,7 +60,7 @@ def tables(root: Path) -> str:
     names = [path.relative_to(config).as_posix() for path in paths]
     files = [[f"[{name}]({name})", _purpose(path)] for name, path in zip(names, paths, strict=True)]
     parts = [markdown(["file", "for"], files)]
-    _describe("", config_model(), parts)
+    _describe("", Config, parts)
     _describe(STUDY, Study, parts)
     names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
     rows = [

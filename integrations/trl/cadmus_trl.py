@@ -14,12 +14,12 @@ import numpy as np
 
 from cadmus import Cadmus, Task, tasks, verify
 from cadmus.cli.options import PositiveNumber, WholeNumber
-from cadmus.store import check_writable, commit
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text, bootstrap, gap_as_text, gap_interval
 from cadmus.llm.prompt import completion_in, question_text
+from cadmus.model import named_or_default
 from cadmus.model.export import weights_digest
-from cadmus.model.shipped import named_or_default
+from cadmus.store import check_writable, commit
 
 COUNT = WholeNumber(1)
 Reward = Callable[..., list[float]]

@@ -14,5 +14,5 @@ from tests.config.quick import QUICK
 def test_show_by_name():
     shown = CliRunner().invoke(cadmus, ["config", "show", "quick", "--json"])
     assert json.loads(shown.stdout) == load_config(QUICK).model_dump()
-    with pytest.raises(InputError, match=r"cannot read quik: No such file.*; did you mean 'quick'\?"):
+    with pytest.raises(InputError, match=r"no config 'quik'; did you mean 'quick'\?"):
         CliRunner().invoke(cadmus, ["config", "show", "quik"], catch_exceptions=False)

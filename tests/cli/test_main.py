@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from cadmus import isa
+from cadmus.cli.main import COMMANDS as ENTRIES
 from cadmus.cli.main import SECTIONS, cadmus, main
 from cadmus.cli.options import MODEL
-from cadmus.model import shipped
+from cadmus.model import DEFAULT_MODEL
 from tests.cli.terminal import ROOT, Terminal
 
 
@@ -52,7 +54,9 @@ def test_a_command_has_examples_and_explains_its_options(path) -> None:
     assert any(f"{path} " in f"{line} " for line in lines), "an example of this command"
     # Examples are shown verbatim, in the terminal and as code blocks.
     assert all(line.startswith("  ") for line in lines)
-    assert command.get_short_help_str(64)[-3:] != "...", "the first sentence fits into the list"
+    short = command.get_short_help_str(64)
+    assert short[-3:] != "...", "the first sentence fits into the list"
+    assert path.count(" ") != 1 or short == ENTRIES[command.name].help
     for option in command.params:
         if isinstance(option, click.Option):
             assert option.help, option.opts
@@ -86,25 +90,24 @@ def test_the_version_names_everything_results_depend_on() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["smaple"], "no such command 'smaple'; did you mean 'sample'? (`cadmus --help` lists them)"),
+        (["smaple"], "No such command 'smaple'. Did you mean 'sample'? (`cadmus --help` says more)"),
         (
-            ["llm", "prepair"],
-            "no such command 'prepair'; did you mean 'prepare'? (`cadmus llm --help` lists them)",
+            ["isa", "--jsno"],
+            "No such option '--jsno'. Did you mean '--json'? (`cadmus isa --help` says more)",
         ),
-        (["isa", "--jsno"], "no such option --jsno; did you mean --json? (`cadmus isa --help` lists them)"),
-        (["run", "--trce", "34+7="], "no such option --trce; did you mean --trace? (`cadmus run --help`"),
+        (["run", "--trce", "34+7="], "No such option '--trce'. Did you mean '--trace'? (`cadmus run --help`"),
         (["run", "34", "+", "7"], "34 + 7: PROGRAM is one argument; quote it"),
-        (["complete", "1", "--tpo", "3"], "no such option --tpo; did you mean --top?"),
+        (["complete", "1", "--tpo", "3"], "No such option '--tpo'. Did you mean '--top'?"),
         (["complete", ""], "the prefix is empty"),
         (["complete", "1", "--top", "0"], "0 is not in the range 1<=x<=65"),
-        (["complete", "1", "--max-length", "300"], "a program has at most 250 instructions"),
-        (["complete", "1", "--model", "nope"], "Directory 'nope' does not exist"),
+        (["complete", "1", "--max-length", "300"], "300 is not in the range 1<=x<=250"),
+        (["complete", "1", "--model", "nope"], "no directory or shipped model 'nope'; there are laptop"),
         (["sample", "equalty"], "no template 'equalty'; did you mean 'equality'?"),
         (["sample", "equality", "--split", "tset"], "no split 'tset'; did you mean 'test'?"),
         (["sample", "equality", "-n", "x"], "'x' is not a valid whole number"),
         (["sample", "equality", "-n", "-3"], "-3 is not in the range 0<=x<=8000000"),
         (["sample", "equality", "-n", "100000000000"], "is not in the range 0<=x<=8000000"),
-        (["isa", "--\x1b[2J\x07"], "no such option --\\x1b[2J\\x07"),
+        (["isa", "--\x1b[2J\x07"], "No such option '--\\x1b[2J\\x07'"),
         (
             ["shard", "x", "--template", "equality", "--split", "tran", "--number", "0"],
             "no split 'tran'; did you",
@@ -113,26 +116,21 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "No such file or directory; there are h200, laptop, "),
         (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
-        (["evaluate", "completion"], "no such command 'completion'; did you mean 'completions'? (`cadmus ev"),
-        (["evaluate", "lens", "--modle", "laptop"], "no such option --modle; did you mean --model?"),
+        (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
         (["figure", "comparison_gird"], "'comparison_gird'; did you mean 'comparison_grid'?"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
         (
             ["figure", "patchin", "--output", "x"],
             "no figure, table or page 'patchin'; did you mean 'patching'?",
         ),
-        (
-            ["explore", "--model", "lptop"],
-            "Directory 'lptop' does not exist and no shipped model has this name; did",
-        ),
+        (["explore", "--model", "lptop"], "no directory or shipped model 'lptop'; did you mean 'laptop'?"),
         (["evaluate", "grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),
-        (["card", "lptop", "--completions", "x", "--metrics", "x"], "did you mean 'laptop'?"),
         (["complete", "1", "--model", "nowhere/lptop"], "Directory 'nowhere/lptop' does not exist"),
         (["complete", "1", "--model", "modles/lptop"], "not exist; did you mean 'models/laptop'?"),
         (["report", "cofig"], "cofig/manifest.json: no such file"),
         (
             ["figure", "grid_regions", "--results", "docs/resutls/quick/grid_regions.csv", "--output", "x"],
-            "no such result file; did you mean 'docs/results/quick/grid_regions.csv'?",
+            "no such file; did you mean 'docs/results/quick/grid_regions.csv'?",
         ),
         (["card"], "Missing argument 'MODEL'"),
     ],
@@ -155,25 +153,40 @@ def test_a_closed_standard_input_is_one_line(command) -> None:
     )
 
 
-def test_an_encoding_without_a_character_of_the_output_is_one_line() -> None:
-    done = run("isa", "--markdown", PYTHONIOENCODING="latin-1")
-    assert done.returncode == 2
-    assert done.stderr == (
-        "cadmus: error: standard output: encoding latin-1 has no '\\u2192'; set PYTHONIOENCODING=utf-8\n"
-    )
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError("2.00 TiB"), "out of memory; ask for less at a time"),
+        (OSError(28, "No space left on device", "x.parquet"), "x.parquet: No space left on device"),
+        (OSError(36, "File name too long", "a" * 100_000), "aaa: File name too long"),
+        (UnicodeEncodeError("latin-1", "→", 0, 1, "ordinal"), "'latin-1' codec can't encode character"),
+    ],
+)
+def test_an_error_of_the_machine_is_one_line(error, message, monkeypatch, capsys) -> None:
+    def fail(**options: object) -> None:
+        raise error
 
-
-def test_too_little_memory_is_one_line(monkeypatch, capsys) -> None:
-    def no_memory(**options: object) -> None:
-        raise MemoryError("Unable to allocate 2.00 TiB")
-
-    monkeypatch.setattr(cadmus, "main", no_memory)
+    monkeypatch.setattr(cadmus, "main", fail)
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 2
-    assert capsys.readouterr().err == (
-        "cadmus: error: out of memory (Unable to allocate 2.00 TiB); ask for less at a time\n"
-    )
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert (shown.count("\n"), len(shown) < 1_500) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [(signal.SIGINT, 1, "\ncadmus: interrupted\n"), (signal.SIGTERM, 143, "")],
+)
+def test_signals_end_a_command(number, code, message) -> None:
+    command = [sys.executable, "-m", "cadmus", "run", "-"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, bufsize=1, **pipes) as process:
+        process.stdin.write("1\n")
+        assert process.stdout.readline() == "true\n"
+        process.send_signal(number)
+        assert (process.wait(), process.stderr.read()) == (code, message)
 
 
 @pytest.mark.parametrize(("program", "code"), [("34+7=", 0), ("34+8=", 0), ("q", 2)])
@@ -182,7 +195,7 @@ def test_exit_codes(program, code) -> None:
 
 
 def test_a_shipped_model_has_a_name(tmp_path, monkeypatch) -> None:
-    assert MODEL.convert("laptop", None, None) == shipped.DEFAULT_MODEL
+    assert MODEL.convert("laptop", None, None) == DEFAULT_MODEL == ROOT / "models/laptop"
     assert MODEL.convert("models/laptop", None, None) == Path("models/laptop")
     # A directory wins over a name.
     monkeypatch.chdir(tmp_path)
@@ -191,7 +204,8 @@ def test_a_shipped_model_has_a_name(tmp_path, monkeypatch) -> None:
 
 
 def test_tab_completes_commands_and_options() -> None:
-    for words, offered in (("sa", ["sample"]), ("llm pr", ["prepare", "prompts"]), ("run --tr", ["--trace"])):
+    offers = {"sa": ["sample"], "llm pr": ["prepare", "prompts"], "run --tr": ["--trace"]}
+    for words, offered in offers.items():
         count = str(len(words.split()))
         done = run(_CADMUS_COMPLETE="bash_complete", COMP_WORDS=f"cadmus {words}", COMP_CWORD=count)
         assert [line.partition(",")[2] for line in done.stdout.splitlines()] == offered
@@ -228,17 +242,3 @@ def test_config_show_json_is_the_config() -> None:
     arguments = ["config", "show", "config/quick.yaml"]
     shown = CliRunner().invoke(cadmus, [*arguments, "--json"]).stdout
     assert json.loads(shown) == yaml.safe_load(CliRunner().invoke(cadmus, arguments).stdout)
-
-
-@pytest.mark.parametrize(
-    ("argument", "message"),
-    [("a" * 100_000, "File name too long"), (b"\xff", "argument '\\udcff': not UTF-8")],
-)
-def test_impossible_paths_are_one_line(argument: str | bytes, message: str) -> None:
-    command = [sys.executable, "-m", "cadmus", "plan", argument]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("cadmus: error: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert len(done.stderr) < 1_500

@@ -9,7 +9,6 @@ from click.testing import CliRunner
 
 from cadmus.cli.serve import serve as command
 from cadmus.errors import InputError
-from cadmus.model import shipped
 from tests.checkout import ROOT
 from tests.cli.exports import small_export
 
@@ -38,7 +37,7 @@ def test_server_that_cannot_start(export, tmp_path, monkeypatch):
     assert "--allow-host a*: a * must be all of it" in declined("--model", export, "--allow-host", "a*")
     assert "is not a model export" in declined("--model", tmp_path)
     assert "--device abacus: not available" in declined("--model", export, "--device", "abacus")
-    monkeypatch.setattr(shipped, "DEFAULT_MODEL", tmp_path / "none")
+    monkeypatch.setattr("cadmus.model.DEFAULT_MODEL", tmp_path / "none")
     assert ": no model; pass one with --model DIR" in declined()
 
 

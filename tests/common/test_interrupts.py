@@ -1,34 +1,14 @@
 """SIGINT and SIGTERM end a command with one line and exit code 1, wherever it is, and leave nothing."""
 
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from cadmus.common.interrupts import descendants, process_state
+from cadmus.common.interrupts import process_state
 from tests.checkout import ROOT, environment_of
 
-# Some modules catch everything while they are imported.
-DURING_IMPORT = """
-import contextlib, signal, sys
-
-class Interrupting:
-    def find_spec(self, name, path=None, target=None):
-        if name == "{module}":
-            with contextlib.suppress(BaseException):
-                signal.raise_signal(signal.{name})
-            sys.exit("the command continues")
-
-sys.meta_path.insert(0, Interrupting())
-sys.argv = ["cadmus", *{arguments}]
-from cadmus.__main__ import main
-main()
-"""
 NAMES = ["SIGINT", "SIGTERM"]
-TRAIN = ["train", "--config", "tests/tiny.yaml", "--dataset", "d", "--checkpoints", "c", "--output", "o"]
 
 
 def execute(code, **options):
@@ -37,20 +17,6 @@ def execute(code, **options):
         command, cwd=ROOT, env=environment_of(ROOT), capture_output=True, text=True, **options
     )
     return done.returncode, done.stdout, done.stderr
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    ("module", "arguments"),
-    [
-        ("click", ["fuzz"]),
-        ("cadmus.cli.machine", ["run", "34+7="]),
-        ("cadmus.config", [*TRAIN, "--metrics", "m"]),
-    ],
-)
-def test_interrupted_import(module, arguments, name):
-    done = execute(DURING_IMPORT.format(module=module, name=name, arguments=arguments))
-    assert done == (1, "", "cadmus: interrupted\n")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -136,46 +102,3 @@ with interrupts.on_interrupt(lambda: "at step 3"):
     signal.raise_signal(signal.SIGTERM)
 """
     assert execute(code) == (1, "", "at step 3\n")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_interrupted_fuzz(number, jobs):
-    command = [sys.executable, "-m", "cadmus", "fuzz", "--programs", "1_000_000_000", "--jobs", jobs]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment_of(ROOT),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    try:
-        deadline = time.monotonic() + 300
-        # Until then, the signals are Python's; with two jobs, wait for both and the tracker of semaphores.
-        while not handles(process.pid) or (jobs == "2" and len(descendants(process.pid)) < 3):
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.01)
-        children = descendants(process.pid)
-        # As from a terminal: to all.
-        os.killpg(process.pid, number)
-        output, error = process.communicate(timeout=300)
-    finally:
-        process.kill()
-    assert (process.returncode, output) == (1, "")
-    assert len(error.splitlines()) == 1
-    assert "interrupted" in error
-    deadline = time.monotonic() + 60
-    while any((state := process_state(pid)) and state[0] not in "ZX" for pid in children):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def handles(pid):
-    """Return True once a process handles SIGTERM."""
-    with open(f"/proc/{pid}/status") as file:
-        caught = next(line for line in file if line.startswith("SigCgt"))
-    return int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1

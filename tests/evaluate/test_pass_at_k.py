@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 
 from cadmus.config import Dataset
+from cadmus.config.evaluation import budgets
 from cadmus.errors import InputError
 from cadmus.evaluate import pass_at_k as module
 from cadmus.evaluate.grading import MODEL, tasks_of
-from cadmus.evaluate.pass_at_k import accuracy_at_k, budgets, grade_samples, pass_at_k, training_completions
+from cadmus.evaluate.pass_at_k import accuracy_at_k, grade_samples, pass_at_k, training_completions
 from cadmus.programs import Programs, Samples
 
 

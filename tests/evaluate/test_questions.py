@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.config import TEMPLATES, Dataset
+from cadmus.config import TEMPLATE_OF, TEMPLATES, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.evaluate.criteria import DEFINITION, FRESH_INPUTS, fresh_calls
 from cadmus.evaluate.grading import Task, grade, tasks_of
@@ -325,7 +325,7 @@ def test_no_completion_raises_and_only_verified_ones_are_solved(completions: lis
 
 
 def test_every_question_is_of_a_template_and_added_templates_ask_for_an_answer() -> None:
-    assert {question.template for question in QUESTIONS.values()} == set(TEMPLATES)
+    assert {name: question.template for name, question in QUESTIONS.items()} == TEMPLATE_OF
     assert list(questions_of("equality")) == ["equality", "equality_comparator"]
     (added,) = questions_of("modular_sum").items()
     assert added[0] == added[1].template == "modular_sum"

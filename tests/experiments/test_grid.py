@@ -8,9 +8,10 @@ import pytest
 
 from cadmus import isa
 from cadmus.config import Dataset
+from cadmus.config.evaluation import Grid
 from cadmus.errors import InputError
 from cadmus.evaluate import regions
-from cadmus.experiments.grid import Settings, comparison_grid
+from cadmus.experiments.grid import comparison_grid
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
 
@@ -33,7 +34,7 @@ class Comparator:
 
 
 def grid_of(model: object, low: int = -3, high: int = 3, programs: int = 2, **fields: Any) -> pl.DataFrame:
-    settings = Settings(low=low, high=high, programs_per_pixel=programs)
+    settings = Grid(low=low, high=high, programs_per_pixel=programs)
     given = {"values": {"low": -1, "high": 1}, "eval_fraction": SHARE, **fields}
     return comparison_grid(model, settings, Dataset.model_validate(given), seed=1)
 

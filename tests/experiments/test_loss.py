@@ -4,11 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cadmus import experiments, isa
+from cadmus import isa
 from cadmus.evaluate.results import loss_by
 from cadmus.experiments.loss import completion_losses
 from cadmus.programs import Programs, Samples
-from tests.config.tiny import tiny
 
 
 class KnowsTheEnd:
@@ -48,13 +47,3 @@ def test_templates_are_weighted_by_tokens() -> None:
     (every,) = loss_by(losses()).to_dicts()
     assert (every["programs"], every["tokens"]) == (3, 8)
     assert every["loss"] == pytest.approx((6 * other + 2 * half) / 8)
-
-
-def test_the_cost_is_one_pass_over_the_programs() -> None:
-    run = tiny(
-        dataset={"templates": {"equality": {"train": 1_000}, "random": {"train": 100}}},
-        evaluate={"loss": {"programs": 50}},
-    )
-    lengths = {"equality": (12.0, 10.0), "random": (10.0, 5.0)}
-    # Without the end, which is not read.
-    assert experiments.get("loss").cost(run, lengths).tokens == pytest.approx(50 * (11 + 9))

@@ -8,15 +8,14 @@ import pytest
 import torch
 
 from cadmus.config import Values
+from cadmus.config.evaluation import Probe
 from cadmus.experiments import probe as module
-from cadmus.experiments.probe import Settings, majority, prefix_ids, probe, score
+from cadmus.experiments.probe import majority, prefix_ids, probe, score
 from cadmus.programs import Programs
 from cadmus.vm.reference import run
 from tests.evaluate.test_regressions import informative
 
-SMALL = Settings(
-    train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1]
-)
+SMALL = Probe(train_programs=300, validation_programs=100, test_programs=200, inverse_regularisation=[0.1, 1])
 
 
 class Revealing:
@@ -56,7 +55,7 @@ def test_the_regularization_is_chosen_on_validation_and_scored_on_test() -> None
     features = rng.normal(size=(2, 900, 40)).astype(np.float32)
     features[1, :, 0] *= 30
     labels = (features[1, :, 0] > 0).astype(np.int64)
-    settings = Settings(train_programs=100, validation_programs=400, test_programs=400)
+    settings = Probe(train_programs=100, validation_programs=400, test_programs=400)
     each_its_own = np.tile(np.arange(900), (2, 1))
     on_test = {}
     for c in settings.inverse_regularisation:
@@ -91,7 +90,7 @@ def test_tokens_with_shared_prefixes_give_the_same_fit() -> None:
     each_its_own = np.tile(np.arange(3_000), (3, 1))
     alike = each_its_own.copy()
     alike[1] = order // 10
-    settings = Settings(train_programs=2_000, validation_programs=500, test_programs=500)
+    settings = Probe(train_programs=2_000, validation_programs=500, test_programs=500)
     one_by_one, _ = score(features, labels, each_its_own, settings)
     together, _ = score(features, labels, alike, settings)
     assert np.array_equal(one_by_one[[0, 2]], together[[0, 2]])
@@ -101,7 +100,7 @@ def test_tokens_with_shared_prefixes_give_the_same_fit() -> None:
 def test_a_class_missing_in_training_is_never_predicted() -> None:
     features = torch.zeros(1, 30, 2)
     labels = np.array([4] * 28 + [5] * 2)
-    settings = Settings(train_programs=10, validation_programs=10, test_programs=10)
+    settings = Probe(train_programs=10, validation_programs=10, test_programs=10)
     correct, taken = score(features, labels, np.zeros((1, 30), np.int64), settings)
     assert correct.tolist() == [8]
     assert taken.tolist() == settings.inverse_regularisation[:1]

@@ -10,8 +10,8 @@ from cadmus.config import LONGEST_PROGRAM, TEMPLATES
 from cadmus.explore import inspection, references
 from cadmus.explore.application import PAGE, explorer
 from cadmus.explore.inspection import read
+from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import trained_config
-from cadmus.model.shipped import DEFAULT_MODEL
 from cadmus.programs import Programs
 from tests.model.models import FLOAT_NOISE
 

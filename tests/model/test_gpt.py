@@ -5,8 +5,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from cadmus import config
-from cadmus.model.attention import IMPLEMENTATIONS
-from cadmus.model.gpt import GPT
+from cadmus.model.gpt import GPT, IMPLEMENTATIONS
 from tests.model.models import FLOAT_NOISE, pack, random_model, unpacked_logits
 
 

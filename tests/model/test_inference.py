@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.errors import InputError
 from cadmus.model import gpt, inference
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
@@ -122,16 +121,10 @@ def test_several_samples_of_a_prompt_are_its_copies():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"samples": 0}, "samples: must be at least 1, got 0"),
-        ({"temperature": -0.5}, "temperature: must be at least 0, got -0.5"),
-        ({"top_p": 0}, "top_p: must be above 0 and at most 1, got 0"),
-        ({"temperature": float("nan")}, "temperature: must be at least 0, got nan"),
-    ],
+    "options", [{"samples": 0}, {"temperature": -0.5}, {"top_p": 0}, {"temperature": float("nan")}]
 )
-def test_sampling_options_out_of_range_are_rejected(options, message):
-    with pytest.raises(InputError, match=message):
+def test_sampling_options_out_of_range_are_rejected(options):
+    with pytest.raises(ValueError, match=f"got .*{next(iter(options.values()))}"):
         Cadmus(random_model()).complete(["1"], 5, **options)
 
 

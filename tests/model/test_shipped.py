@@ -9,9 +9,9 @@ import transformers
 from click.testing import CliRunner
 
 from cadmus.cli.complete import complete as command
+from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import read_metadata, weights_digest
 from cadmus.model.inference import Cadmus
-from cadmus.model.shipped import DEFAULT_MODEL
 from cadmus.programs import Programs
 
 PROMPTS = Programs.from_strings(["941-*55*2+", "34+7", "u1b2b3b$", "\\L1>;u1b2b3bf"])

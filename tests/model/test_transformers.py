@@ -16,9 +16,9 @@ from transformers import (
 from cadmus import isa, tasks
 from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
+from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import load_export, max_length
 from cadmus.model.inference import Cadmus
-from cadmus.model.shipped import DEFAULT_MODEL
 
 PROGRAMS = ["34+7=.", "62*4+54*4-=.", "u1b2b3b$6=."]
 PROMPTS = [program[:-2] for program in PROGRAMS]

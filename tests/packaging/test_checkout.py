@@ -9,7 +9,7 @@ import tomllib
 import pytest
 import yaml
 
-from cadmus.cli.main import EXTRAS, cadmus
+from cadmus.cli.main import COMMANDS
 from cadmus.distribution import NAME, VERSION
 from tests.checkout import ROOT
 
@@ -21,8 +21,8 @@ def test_the_documentation_lists_the_extra_of_every_command() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .* \|(.*)\|$", page, re.MULTILINE)
     assert [extra for extra, _ in rows] == list(PROJECT["optional-dependencies"])
     listed = {command: extra for extra, commands in rows for command in re.findall(r"`(\w+)`", commands)}
-    assert listed == EXTRAS
-    assert set(cadmus.commands) - set(EXTRAS) == {"isa", "run"}
+    assert listed == {name: entry.extra for name, entry in COMMANDS.items() if entry.extra}
+    assert {name for name, entry in COMMANDS.items() if not entry.extra} == {"isa", "run"}
 
 
 def test_names_and_versions_agree() -> None:

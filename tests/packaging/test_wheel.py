@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from cadmus.cli.main import EXTRAS
+from cadmus.cli.main import COMMANDS as ENTRIES
 from cadmus.distribution import NAME, VERSION
 from tests.checkout import ROOT
 
@@ -44,8 +44,8 @@ MODULES = {
     "train": ("train.launch", "train.loop", "train.engine"),
     "serve": ("serve.completions", "explore.application"),
     "llm": ("llm.submit", "llm.score"),
-    "model": ("experiments.experiment", "evaluate.results", "docgen.model_card", "publish"),
-    "figures": ("report.report", "study.comparison", "study.drawing", "study.results"),
+    "model": ("experiments.experiment", "evaluate.results", "pages.model", "pages.hub"),
+    "figures": ("pages.dataset", "study.comparison", "study.drawing", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""
 ARGUMENTS = {
@@ -155,7 +155,7 @@ def test_an_extra_has_the_packages_of_its_commands(execute, extra) -> None:
 
 
 def test_a_missing_package_is_one_line_with_the_extra(execute) -> None:
-    commands = list(EXTRAS)
+    commands = [name for name, entry in ENTRIES.items() if entry.extra]
     code = f"""
 import sys
 from cadmus.cli.main import main
@@ -169,7 +169,7 @@ for command in {commands}:
     lines = execute("", "-c", code).stderr.splitlines()
     for line, command in zip(lines, commands, strict=True):
         assert re.fullmatch(rf"cadmus: error: cadmus {command} needs \w+, which is not installed; .*", line)
-        assert line.endswith(f"pip install '{NAME}[{EXTRAS[command]}]'")
+        assert line.endswith(f"pip install '{NAME}[{ENTRIES[command].extra}]'")
 
 
 def test_a_name_without_its_package_is_an_import_error(execute) -> None:

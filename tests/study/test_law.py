@@ -118,5 +118,5 @@ def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
 def test_a_law_needs_a_loss_and_several_variants(changes, tmp_path):
     path = tmp_path / "sizes.yaml"
     path.write_text(json.dumps({**VALUES, "study": {**VALUES["study"], **changes}}))
-    with pytest.raises(InputError, match=r"study\.law_flops: a law needs 6 variants"):
+    with pytest.raises(InputError, match=r"study: law_flops: a law needs 6 variants"):
         load_study(path)

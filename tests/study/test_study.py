@@ -9,7 +9,9 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
+from cadmus import experiments
 from cadmus.cli.study import study as command
+from cadmus.config.evaluation import Completions, Evaluate, Grid, Loss, PassAtK
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
 from cadmus.evaluate.results import write_results
@@ -18,9 +20,10 @@ from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare, tables
 from cadmus.study.drawing import write_all
-from cadmus.study.results import COLUMNS, collect, read
+from cadmus.study.results import COLUMNS, _summary, collect, read
 from dev.docs.study import publish, summary
 from tests.checkout import ROOT
+from tests.figures import test_figures as samples
 
 TEXT = f"""\
 extends: {ROOT}/tests/tiny.yaml
@@ -294,11 +297,23 @@ def test_the_table_has_the_base_and_differences_to_it(config, results, tmp_path)
     assert solved["best baseline"].to_list() == ["0.0%"]
 
 
-def test_an_unknown_metric_is_an_error(config, results, tmp_path):
-    config.write_text(TEXT.replace("completion_loss, solved", "solvd"))
-    collect(load_study(config), results, tmp_path / "study.parquet")
-    with pytest.raises(InputError, match="no metric 'solvd'; did you mean 'solved'"):
-        compare(read(tmp_path / "study.parquet"))
+@pytest.mark.parametrize(
+    ("settings", "measured"),
+    [
+        (Completions(), samples.completions),
+        (Loss(), samples.losses),
+        (PassAtK(samples=8), samples.samples),
+        (Grid(), samples.grid),
+    ],
+)
+def test_the_settings_of_an_experiment_name_the_metrics_of_its_summary(settings, measured):
+    name = next(name for name, default in Evaluate() if type(default) is type(settings))
+    assert {row["metric"] for row in _summary(name, measured())} == set(settings.metrics)
+
+
+def test_experiments_without_a_summary_name_no_metrics():
+    with_metrics = [name for name in experiments.NAMES if getattr(Evaluate(), name).metrics]
+    assert with_metrics == [name for name in experiments.NAMES if experiments.get(name).summary]
 
 
 @pytest.mark.parametrize(

@@ -177,11 +177,6 @@ def test_a_model_samples_the_same_completions_again():
     assert first.tokens == again.tokens > 32
 
 
-def test_an_unknown_question_is_an_error():
-    with pytest.raises(InputError, match=r"train\.verdict\.questions: no question 'equalty'.*'equality'"):
-        rollouts_of(questions=["equalty"])
-
-
 def test_a_question_without_training_prompts_is_an_error():
     def read(templates):
         return [Samples(Programs.from_strings(["123"]), np.array([2]))]

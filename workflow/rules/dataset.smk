@@ -4,7 +4,7 @@
 rule shard:
     input:
         earlier=earlier_shards,
-        code=shard_code,
+        code=lambda wildcards: code("cadmus.dataset.shards", f"cadmus.templates.{wildcards.template}"),
     output:
         "results/{run}/dataset/{split}/{template}-{number}.parquet",
     log:
@@ -18,11 +18,9 @@ rule shard:
     conda:
         "../envs/cadmus.yaml"
     resources:
-        # Three times the measured memory.
-        mem_mb=memory(
-            lambda wildcards: 1_500
-            + RUNS[wildcards.run].config.dataset.shard_size // 1_000
-        ),
+        # Three times the measured memory. Each attempt gets more.
+        mem_mb=lambda wildcards, attempt: attempt
+        * (1_500 + RUNS[wildcards.run].config.dataset.shard_size // 1_000),
     params:
         config_file=config_file,
         dataset=subpath(output[0], ancestor=2),
@@ -34,7 +32,9 @@ rule shard:
 
 rule manifest:
     input:
-        shards=shard_files,
+        shards=lambda wildcards: [
+            f"results/{wildcards.run}/dataset/{shard.path}" for shard in shards(wildcards.run)
+        ],
         code=code("cadmus.dataset.manifest"),
     output:
         "results/{run}/dataset/manifest.json",
@@ -46,7 +46,7 @@ rule manifest:
         "../envs/cadmus.yaml"
     threads: workflow.cores
     resources:
-        mem_mb=memory(lambda wildcards: 2_000 + programs(wildcards.run) * 60 // 10**6),
+        mem_mb=lambda wildcards, attempt: attempt * (2_000 + programs(wildcards.run) * 60 // 10**6),
     params:
         config_file=config_file,
         dataset=subpath(output[0], parent=True),
@@ -58,27 +58,21 @@ rule manifest:
 rule dataset_report:
     input:
         manifest=rules.manifest.output[0],
-        code=code("cadmus.report.report"),
+        code=code("cadmus.pages.dataset"),
     output:
         report(
-            ["results/{run}/dataset/report.md", f"results/{{run}}/dataset/{CARD}"],
+            [
+                "results/{run}/dataset/report.md",
+                f"results/{{run}}/dataset/{CARD}",
+                *(f"results/{{run}}/dataset/report/{figure}.png" for figure in DATASET_FIGURES),
+            ],
             category="Dataset",
         ),
-        f"results/{{run}}/dataset/{CROISSANT}",
-        report(
-            expand(
-                "results/{run}/dataset/report/{figure}.png",
-                figure=DATASET_FIGURES,
-                allow_missing=True,
-            ),
-            category="Dataset",
-        ),
-        expand(
-            "results/{run}/dataset/report/{figure}.{suffix}",
-            figure=DATASET_FIGURES,
-            suffix=["pdf", "csv"],
-            allow_missing=True,
-        ),
+        [
+            f"results/{{run}}/dataset/report/{figure}.{suffix}"
+            for figure in DATASET_FIGURES
+            for suffix in ("pdf", "csv")
+        ],
     log:
         "results/{run}/logs/dataset_report.log",
     conda:

@@ -1,12 +1,10 @@
 # Experiments of the registry cadmus.experiments, one Parquet file of results each, and the model card.
 
-EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
-
 
 rule experiment:
     input:
         unpack(experiment_input),
-        code=experiment_code,
+        code=lambda wildcards: code(f"cadmus.experiments.{wildcards.experiment}", "cadmus.model.inference"),
     output:
         "results/{run}/experiments/{experiment}.parquet",
     log:
@@ -17,7 +15,7 @@ rule experiment:
         experiment="|".join(EXPERIMENTS),
     conda:
         "../envs/cadmus.yaml"
-    threads: experiment_cores
+    threads: CORES
     resources:
         gpu=1,
     params:
@@ -34,12 +32,9 @@ rule model_card:
         model=model,
         metrics=metrics,
         completions="results/{run}/experiments/completions.parquet",
-        code=code("cadmus.docgen.model_card"),
+        code=code("cadmus.pages.model"),
     output:
-        report(
-            f"results/{{run}}/model/{CARD}",
-            category="Model",
-        ),
+        report(f"results/{{run}}/model/{CARD}", category="Model"),
     log:
         "results/{run}/logs/model_card.log",
     conda:

@@ -4,33 +4,33 @@
 rule figure:
     input:
         results=figure_results,
-        code=figure_code,
+        code=lambda wildcards: code(
+            "cadmus.experiments.drawing",
+            FIGURES[wildcards.figure].module or f"cadmus.figures.{wildcards.figure}",
+        ),
     output:
-        pdf="results/{run}/figures/{figure}.pdf",
+        drawn="results/{run}/figures/{figure}.pdf",
         png=report(
             "results/{run}/figures/{figure}.png",
             category="Figures",
             caption="../captions/result.rst",
             labels={"figure": "{figure}"},
         ),
-        results="results/{run}/figures/{figure}.csv",
+        data="results/{run}/figures/{figure}.csv",
     log:
         "results/{run}/logs/figure-{figure}.log",
     conda:
         "../envs/cadmus.yaml"
     params:
-        results=results_options,
-        caption=caption,
+        results=lambda wildcards, input: " ".join(f"--results {path}" for path in input.results),
+        caption=lambda wildcards: FIGURES[wildcards.figure].caption,
     shell:
-        "python -m cadmus figure {wildcards.figure} {params.results} --output {output.pdf} > {log} 2>&1"
+        "python -m cadmus figure {wildcards.figure} {params.results} --output {output.drawn} > {log} 2>&1"
 
 
-rule table:
-    input:
-        results=figure_results,
-        code=figure_code,
+use rule figure as table with:
     output:
-        csv=report(
+        drawn=report(
             "results/{run}/tables/{figure}.csv",
             category="Tables",
             caption="../captions/result.rst",
@@ -40,21 +40,11 @@ rule table:
         latex="results/{run}/tables/{figure}.tex",
     log:
         "results/{run}/logs/table-{figure}.log",
-    conda:
-        "../envs/cadmus.yaml"
-    params:
-        results=results_options,
-        caption=caption,
-    shell:
-        "python -m cadmus figure {wildcards.figure} {params.results} --output {output.csv} > {log} 2>&1"
 
 
-rule page:
-    input:
-        results=figure_results,
-        code=figure_code,
+use rule figure as page with:
     output:
-        report(
+        drawn=report(
             "results/{run}/pages/{figure}.html",
             category="Pages",
             caption="../captions/result.rst",
@@ -62,10 +52,3 @@ rule page:
         ),
     log:
         "results/{run}/logs/page-{figure}.log",
-    conda:
-        "../envs/cadmus.yaml"
-    params:
-        results=results_options,
-        caption=caption,
-    shell:
-        "python -m cadmus figure {wildcards.figure} {params.results} --output {output} > {log} 2>&1"

@@ -23,14 +23,12 @@ rule llm_prepare:
         "../envs/cadmus.yaml"
     params:
         config_file=config_file,
-        directory=llm_directory,
+        directory=subpath(output[0], parent=True),
         config=[
             RUN.seed,
             RUN.dataset.model_dump(include={"values", "eval_fraction"}),
             RUN.evaluate.grid.model_dump(),
-            RUN.llm.model_dump(
-                exclude={"max_cost_usd", "concurrency", "requests_per_minute"}
-            ),
+            RUN.llm.model_dump(exclude={"max_cost_usd", "concurrency", "requests_per_minute"}),
         ],
     shell:
         "python -m cadmus llm prepare --config {params.config_file} --directory {params.directory}"
@@ -49,7 +47,7 @@ rule llm_submit:
         "../envs/cadmus.yaml"
     params:
         config_file=config_file,
-        directory=llm_directory,
+        directory=subpath(output[0], parent=True),
     shell:
         "python -m cadmus llm submit --config {params.config_file} --directory {params.directory}"
         " --table {input.table} 2>&1 | tee -ia {log}"
@@ -67,7 +65,7 @@ rule llm_collect:
         "../envs/cadmus.yaml"
     params:
         config_file=config_file,
-        directory=llm_directory,
+        directory=subpath(output[0], parent=True),
     shell:
         "python -m cadmus llm collect --wait --config {params.config_file} --directory {params.directory}"
         " --table {input.table} 2>&1 | tee -ia {log}"
@@ -87,7 +85,7 @@ rule llm_score:
         "../envs/cadmus.yaml"
     params:
         config_file=config_file,
-        directory=llm_directory,
+        directory=subpath(input.requests, parent=True),
     shell:
         "python -m cadmus llm score --config {params.config_file} --directory {params.directory}"
         " --table {input.table} --output {output} 2>&1 | tee -i {log}"

@@ -1,9 +1,43 @@
 # The results of all runs of a study in one file, and their comparison.
 
+from cadmus.plan import check_disk
+from cadmus.study import files_of
+
+STUDY_FILES = files_of(STUDY.factors, STUDY.study.compare, bool(STUDY.study.law_flops))
+
+
+localrules:
+    study,
+    study_page,
+
+
+onstart:
+    try:
+        check_disk(STUDY, Path("results"))
+    except InputError as error:
+        raise WorkflowError(str(error)) from None
+
+
+# Compare the finished runs and say why the others failed. Not in the files of the finished study: Snakemake would not
+# run the missing jobs again.
+onerror:
+    study = write_config(Path("results", STUDY.name, "config.yaml"), VALUES)
+    partial = f"results/{STUDY.name}/partial"
+    shell(
+        "python -m cadmus study collect {study} --output {partial}/study.parquet"
+        " && python -m cadmus study draw {partial}/study.parquet --output {partial} > /dev/null"
+        " && echo 'cadmus: the finished runs are in {partial}/study.html' >&2"
+    )
+
 
 rule study:
     input:
-        results=study_results,
+        trainings=[f"results/{run.training}/training/metrics.jsonl" for run in STUDY.runs],
+        experiments=[
+            f"results/{run.evaluation}/experiments/{experiment}.parquet"
+            for run in STUDY.runs
+            for experiment in STUDY.study.experiments
+        ],
         code=code("cadmus.study.results"),
     output:
         "results/{study}/study.parquet",
@@ -12,7 +46,7 @@ rule study:
     conda:
         "../envs/cadmus.yaml"
     params:
-        config_file=study_file,
+        config_file=lambda wildcards, output: write_config(Path(output[0]).with_name("config.yaml"), VALUES),
         directory=subpath(output[0], ancestor=2),
         partial=subpath(output[0], parent=True),
         config=lambda wildcards: VALUES["study"],
@@ -26,10 +60,7 @@ rule study_page:
         results=rules.study.output[0],
         code=code("cadmus.study.drawing"),
     output:
-        report(
-            [f"results/{{study}}/{file}" for file in STUDY_FILES],
-            category="Study",
-        ),
+        report([f"results/{{study}}/{file}" for file in STUDY_FILES], category="Study"),
     log:
         "results/{study}/logs/study_page.log",
     conda:

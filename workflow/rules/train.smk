@@ -1,22 +1,33 @@
 # Training. Snakemake deletes the outputs of a failed job, so the checkpoints and *.partial files, from which
 # `cadmus train` resumes, are not outputs.
 
-from cadmus.planning.slurm import training_job
-
-# srun starts one launcher per node, which starts its ranks.
-SPREAD = (
-    "$([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
-    " --cpus-per-task={threads} --kill-on-bad-exit=1)"
-)
 # Resources of this rule in a SLURM profile, such as train_nodes.
 SITE = {
     name: resource.raw
-    for name, resource in workflow.resource_settings.overwrite_resources.get(
-        "train", {}
-    ).items()
+    for name, resource in workflow.resource_settings.overwrite_resources.get("train", {}).items()
 }
-
-TRAINING = training_job(RUN.train.ranks, SITE)
+NODES = SITE.get("train_nodes", 1)
+# Over all nodes; 0 on CPUs, or to use the GPUs that are visible.
+GPUS = SITE.get("train_gpus", 0 if RUN.train.ranks == "auto" else RUN.train.ranks)
+if GPUS % NODES:
+    raise WorkflowError(
+        f"{NODES} nodes cannot share {GPUS} GPUs equally; set train_gpus to a multiple of train_nodes"
+    )
+# What Snakemake's SLURM plugin converts to `sbatch` options.
+RESOURCES = {"nodes": NODES, "train_gpus": GPUS}
+if NODES > 1:
+    # One launcher per node, which starts its ranks.
+    RESOURCES |= {"mpi": "srun", "tasks": NODES, "tasks_per_gpu": 0}
+if GPUS and "train_partition" in SITE:
+    RESOURCES["slurm_partition"] = SITE["train_partition"]
+if GPUS and NODES > 1:
+    # SLURM may split a total unevenly, such as 7 GPUs on one node and 1 on the other.
+    MODEL = f"{SITE['train_gpu_model']}:" if "train_gpu_model" in SITE else ""
+    RESOURCES["gres"] = f"gpu:{MODEL}{GPUS // NODES}"
+elif GPUS:
+    RESOURCES["gpu"] = GPUS
+    if "train_gpu_model" in SITE:
+        RESOURCES["gpu_model"] = SITE["train_gpu_model"]
 
 
 rule train:
@@ -34,23 +45,24 @@ rule train:
         "results/{run}/benchmarks/train.tsv"
     conda:
         "../envs/cadmus.yaml"
-    threads: TRAINING.cores if "train_nodes" in SITE else training_cores()
+    # On a cluster, 8 per GPU of a node, or 16 without GPUs.
+    threads: 8 * (GPUS // NODES) or 16 if "train_nodes" in SITE else CORES
     resources:
-        **TRAINING.resources(),
+        **RESOURCES,
         mem_mb=lambda wildcards, attempt, threads: attempt
-        * TRAINING.memory(threads, programs(wildcards.run, "train")),
+        * training_memory(GPUS // NODES, threads, programs(wildcards.run, "train"))
+        // 10**6,
     params:
         config_file=config_file,
         dataset=subpath(input.manifest, parent=True),
         model=subpath(output[0], parent=True),
         config=section("seed", "model", "train"),
-        checkpoints=lambda wildcards, output: os.path.join(
-            os.path.dirname(output.metrics), "checkpoints"
-        ),
+        training=subpath(output.metrics, parent=True),
     # SLURM sends SIGTERM to all processes of a job step. Shell and tee ignore it until the checkpoint is saved.
+    # On several nodes, srun starts one launcher each.
     shell:
-        "trap : TERM; "
-        + SPREAD
-        + " python -m cadmus train --config {params.config_file} --dataset {params.dataset}"
-        " --checkpoints {params.checkpoints} --metrics {output.metrics} --snapshots {output.snapshots}"
+        "trap : TERM; $([ {resources.nodes} = 1 ] || echo srun --nodes={resources.nodes} --ntasks-per-node=1"
+        " --cpus-per-task={threads} --kill-on-bad-exit=1)"
+        " python -m cadmus train --config {params.config_file} --dataset {params.dataset}"
+        " --checkpoints {params.training}/checkpoints --metrics {output.metrics} --snapshots {output.snapshots}"
         " --output {params.model} --ranks {resources.train_gpus} 2>&1 | (trap '' TERM; exec tee -ia {log})"

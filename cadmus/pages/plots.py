@@ -1,4 +1,4 @@
-"""Figures of a dataset report, drawn from the survey."""
+"""Figures of a dataset report, drawn from the survey; each is a function with the name of its file."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from cadmus import isa
 from cadmus.config import OOD
 from cadmus.figures import style
-from cadmus.report.survey import FATES, Survey
+from cadmus.pages.survey import FATES, Survey
 
 _COLORS = (style.BLUE, "#56B4E9", "#E69F00", "#CC79A7", style.GREEN, style.ORANGE, "#999999", "#DDDDDD")
 _PERCENT = FuncFormatter(lambda share, _: f"{100 * share:g}%")
@@ -51,7 +51,7 @@ def acceptance(survey: Survey) -> Figure:
 @style.styled
 def lengths(survey: Survey) -> Figure:
     """Draw a histogram of lengths per template, with a line for OOD programs."""
-    longest = style.largest(survey.lengths["length"]) if len(survey.lengths) else 1
+    longest = style.largest(survey.lengths["length"])
 
     def draw(axes: Axes, template: str) -> None:
         of_template = survey.lengths.filter(template=template)
@@ -64,7 +64,7 @@ def lengths(survey: Survey) -> Figure:
         axes.text(1, 0.98, mean, transform=axes.transAxes, ha="right", va="top", fontsize=7, color=style.GREY)
         axes.set(title=title(template), xlim=(0, longest + 1))
 
-    return _panels(_templates(survey), draw, "instructions")
+    return _panels(list(survey.examples), draw, "instructions")
 
 
 @style.styled
@@ -78,13 +78,7 @@ def values(survey: Survey) -> Figure:
     configured = f"configured: {low} to {high}".replace("-", "\N{MINUS SIGN}")
 
     def draw(axes: Axes, template: str) -> None:
-        axes.axvspan(
-            low - 0.5,
-            high + 0.5,
-            color="#EEEEEE",
-            lw=0,
-            label=configured,
-        )
+        axes.axvspan(low - 0.5, high + 0.5, color="#EEEEEE", lw=0, label=configured)
         # x and y may coincide: the thin line is drawn over the thick one.
         for variable, color, width in (("x", style.BLUE, 2.0), ("y", style.ORANGE, 0.8)):
             rows = survey.values.filter(template=template, variable=variable)
@@ -96,14 +90,14 @@ def values(survey: Survey) -> Figure:
                     axes.stairs(*steps, color=color, ls=look, lw=width, baseline=None, label=name)
         axes.set(title=title(template), xlim=(lowest - margin, highest + margin))
 
-    templates = [name for name in _templates(survey) if name in survey.values["template"]]
+    templates = [name for name in survey.examples if name in survey.values["template"]]
     return _panels(templates, draw, "compared value", sharey=True)
 
 
 @style.styled
 def instructions(survey: Survey) -> Figure:
     """Draw a heat map: the frequency of each instruction in the training programs of each template."""
-    table = shares_of_instructions(survey).pivot("symbol", index="template", values="share")
+    table = survey.instructions.pivot("symbol", index="template", values="share")
     templates, symbols = table["template"].to_list(), table.columns[1:]
     share = table.drop("template").to_numpy()
     figure = Figure(figsize=(style.PAGE, 1.3 + 0.2 * len(templates)))
@@ -146,28 +140,6 @@ def _name_groups(axes: Axes, groups: Sequence[str]) -> None:
             arrowprops={"arrowstyle": "-", "color": style.GREY, "lw": 0.5, "shrinkA": 0, "shrinkB": 0},
         )
         start = end
-
-
-def shares_of_instructions(survey: Survey) -> pl.DataFrame:
-    """Return template, symbol, count and share over the training programs."""
-    rows = survey.instructions.filter(split="train").drop("split")
-    return rows.with_columns(share=pl.col("count") / pl.col("count").sum().over("template"))
-
-
-DATA: dict[str, Callable[[Survey], pl.DataFrame]] = {
-    "acceptance": lambda survey: survey.counts,
-    "lengths": lambda survey: survey.lengths,
-    "values": lambda survey: survey.values,
-    "instructions": shares_of_instructions,
-}
-"""The data of each figure."""
-DRAW: dict[str, Callable[[Survey], Figure]] = {
-    draw.__name__: draw for draw in (acceptance, lengths, values, instructions)
-}
-
-
-def _templates(survey: Survey) -> list[str]:
-    return survey.counts.filter(split="train")["template"].to_list()
 
 
 def _shares(rows: pl.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """docs/isa.md and the table of instructions."""
 
 from cadmus import isa
-from cadmus.docgen.manual import EXAMPLES, manual
+from cadmus.pages.manual import EXAMPLES, manual
 from cadmus.vm import reference
 from tests.checkout import ROOT
 

@@ -1,4 +1,7 @@
-"""Uploads to the Hugging Face Hub: a dataset, or a model with its snapshots as revisions."""
+"""Uploads to the Hugging Face Hub: a dataset, or a model with its snapshots as revisions.
+
+:func:`plan` lists and checks the files, without a token or the network; :func:`push` uploads them.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +19,7 @@ from cadmus.dataset.manifest import NAME as MANIFEST
 from cadmus.dataset.manifest import read_manifest
 from cadmus.errors import InputError
 from cadmus.model.export import load_export
-from cadmus.store import digest_of
+from cadmus.store import check_digest
 from cadmus.train.snapshots import find_snapshots, step_of
 
 MAIN = "main"
@@ -28,30 +31,19 @@ _REFUSALS = {
 """Problem and fix by HTTP status."""
 
 
-class Upload(NamedTuple):
-    """The files of one revision.
-
-    Attributes:
-        revision: branch of the repository: ``main``, or ``step1000`` for a snapshot.
-        files: paths in the repository with the files, in order.
-    """
-
-    revision: str
-    files: dict[str, Path]
-
-
 class Plan(NamedTuple):
-    """The files that :func:`push` uploads, and their repository.
+    """The files of an upload, and their repository.
 
     Attributes:
         kind: kind of the repository.
         name: user or organization, ``/``, and name of the repository.
-        uploads: ``main`` first, then the snapshots by step.
+        revisions: files by their paths in the repository, by branch: ``main`` first, then for example
+            ``step1000`` for each snapshot.
     """
 
     kind: Literal["model", "dataset"]
     name: str
-    uploads: list[Upload]
+    revisions: dict[str, dict[str, Path]]
 
     @property
     def url(self) -> str:
@@ -60,16 +52,12 @@ class Plan(NamedTuple):
 
 
 def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
-    """List what an upload of a directory consists of; needs neither the network nor a token.
+    """Check a directory and list its files; hidden ones are left out.
 
     Args:
-        directory: a model export or a finished dataset; all its files are uploaded but hidden ones.
+        directory: a model export or a finished dataset.
         name: repository to upload to, ``user/name`` or ``organization/name``.
         snapshots: directory of ``cadmus train --snapshots``; each snapshot becomes a revision.
-
-    Raises:
-        InputError: ``name`` cannot be that of a repository, ``directory`` is neither, a file is missing or
-            damaged or a link, or ``snapshots`` has none or is given for a dataset.
     """
     try:
         validate_repo_id(name)
@@ -81,18 +69,14 @@ def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
         if snapshots is not None:
             raise InputError(f"--snapshots {snapshots}: {directory} is a dataset; only models have snapshots")
         for file in read_manifest(directory)["files"]:
-            path = directory / file["file"]
-            if not path.is_file():
-                raise InputError(f"{path}: missing; sample it again")
-            if digest_of(path) != file["sha256"]:
-                raise InputError(f"{path}: changed since the manifest was written; write the manifest again")
-        return Plan("dataset", name, [Upload(MAIN, _files(directory))])
-    revisions = {MAIN: directory}
+            check_digest(directory / file["file"], file["sha256"], "dataset")
+        return Plan("dataset", name, {MAIN: _files(directory)})
+    models = {MAIN: directory}
     if snapshots is not None:
-        revisions |= {f"step{step_of(path)}": path for path in find_snapshots(snapshots)}
-    for path in revisions.values():
+        models |= {f"step{step_of(path)}": path for path in find_snapshots(snapshots)}
+    for path in models.values():
         load_export(path)
-    return Plan("model", name, [Upload(revision, _files(path)) for revision, path in revisions.items()])
+    return Plan("model", name, {revision: _files(path) for revision, path in models.items()})
 
 
 def push(planned: Plan, private: bool = False, log: Callable[[str], None] = print) -> None:
@@ -104,15 +88,12 @@ def push(planned: Plan, private: bool = False, log: Callable[[str], None] = prin
         planned: from :func:`plan`.
         private: create a private repository.
         log: called with the address of each revision once it is complete.
-
-    Raises:
-        InputError: no token, no rights, no such user or organization, or no connection.
     """
     api = HfApi()
     with _one_line(planned.url):
         api.whoami()
         api.create_repo(planned.name, repo_type=planned.kind, private=private, exist_ok=True)
-    for revision, files in planned.uploads:
+    for revision, files in planned.revisions.items():
         place = f"{planned.url}/tree/{revision}"
         with _one_line(place):
             if revision != MAIN:
@@ -128,17 +109,14 @@ def push(planned: Plan, private: bool = False, log: Callable[[str], None] = prin
 
 
 def _files(directory: Path) -> dict[str, Path]:
-    """Return the files of a directory but hidden ones, by their paths in it.
-
-    Raises:
-        InputError: one is a link, which may lead to any file of this machine.
-    """
+    """Return the files of a directory but hidden ones, by their paths in it."""
     found = {}
     for path in sorted(directory.rglob("*")):
         relative = path.relative_to(directory)
         if any(part.startswith(".") for part in relative.parts):
             continue
         if path.is_symlink():
+            # It may lead to any file of this machine.
             raise InputError(f"{path}: is a link to {path.readlink()}; remove it, or copy the file here")
         if path.is_file():
             found[relative.as_posix()] = path

@@ -1,9 +1,10 @@
 """The statistics of a dataset."""
 
 import polars as pl
+import pytest
 
 from cadmus.config import SPLITS, TEMPLATES
-from cadmus.report.survey import FATES, survey
+from cadmus.pages.survey import FATES, survey
 
 
 def test_the_survey_counts_what_polars_counts(tiny):
@@ -22,10 +23,11 @@ def test_the_survey_counts_what_polars_counts(tiny):
     values = rows.unpivot(["x", "y"], index=place).drop_nulls()
     values = values.group_by(*place, "variable", pl.col("value").cast(pl.Int64)).agg(programs=pl.len())
     assert rows_of(found.values) == rows_of(values)
-    symbols = rows.select(*place, symbol=pl.col("program").str.split("")).explode("symbol")
-    assert rows_of(found.instructions.filter(pl.col("count") > 0)) == rows_of(
-        symbols.group_by(*place, "symbol").agg(count=pl.len())
-    )
+    symbols = rows.filter(split="train").select("template", symbol=pl.col("program").str.split(""))
+    symbols = symbols.explode("symbol").group_by("template", "symbol").agg(count=pl.len())
+    used = found.instructions.filter(pl.col("count") > 0)
+    assert rows_of(used.drop("share")) == rows_of(symbols)
+    assert used.group_by("template").agg(pl.sum("share"))["share"].to_list() == pytest.approx([1.0] * 9)
     assert found.size == sum(path.stat().st_size for path in tiny.rglob("*.parquet"))
 
 

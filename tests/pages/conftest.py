@@ -1,15 +1,11 @@
-"""Datasets that the tests of the report share."""
-
-from pathlib import Path
+"""Datasets that the tests of the pages share."""
 
 import pytest
 
 from cadmus.config import load_config, parse_config
 from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.shards import plan, write_shard
-
-CONFIG = load_config(Path(__file__).parents[1] / "tiny.yaml")
-
+from tests.checkout import ROOT
 
 VALUES = {
     "name": "rules",
@@ -35,7 +31,7 @@ def write(config, directory):
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    return write(CONFIG, tmp_path_factory.mktemp("tiny"))
+    return write(load_config(ROOT / "tests/tiny.yaml"), tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="session")

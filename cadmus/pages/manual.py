@@ -1,94 +1,35 @@
 """Manual of the instruction set, ``docs/isa.md``, generated from the table."""
 
+from collections.abc import Iterable
 from itertools import groupby
 
 from cadmus import isa
 from cadmus.tables import code, markdown
 from cadmus.vm import reference
 
-# One program per instruction.
-EXAMPLES: dict[str, str] = {
-    ".": "12.3",
-    **{digit: digit for digit in "0123456789"},
-    "t": "t",
-    "Z": "Z",
-    "u": "u",
-    "+": "34+",
-    "-": "34-",
-    "*": "34*",
-    "/": "7~2/",
-    "%": "7~2%",
-    "x": "37x",
-    "n": "37n",
-    "<": "4I2<",
-    ">": "34>",
-    "=": "34+7=",
-    "&": "30&",
-    "|": "30|",
-    "!": "34+8=!",
-    "?": "3I?",
-    "'": "3I'",
-    "B": "7B",
-    "~": "7~",
-    "a": "7~a",
-    "e": "4Ie",
-    "E": "5E",
-    "_": "56_",
-    "s": "56s",
-    "o": "56o",
-    "r": "456r",
-    "i": "056i",
-    "\\": r"\3*;5f",
-    ";": r"5f\3*;2",
-    "f": r"\3*;5f",
-    "g": r"\3*;\4+;5g",
-    "h": r"\3*;\4+;\E*;5h",
-    "F": r"\-;73F",
-    "G": r"\3*;\-;73G",
-    "R": r"\1-ER;5f",
-    "m": r"\E*;4Im",
-    "w": r"\2%;6Iw",
-    "l": r"\+;5I0l",
-    "b": "u7b8b",
-    "c": "2I3Ic",
-    "@": "5IZ@",
-    "L": "5IL",
-    "$": "5I$",
-    "X": "5IX",
-    "N": "u7b4bN",
-    "A": "3IA",
-    "S": "u7b41:b4bS",
-    "V": "4IV",
-    "K": "4Iu1b0b0b1bK",
-    "I": "4I",
-    "Y": "442:Y",
-    ":": "3I2:",
-    '"': '72:"',
-}
+# One line per group of instructions.
+_PROGRAMS = r"""
+12.3
+0 1 2 3 4 5 6 7 8 9 t Z u
+34+ 34- 34* 7~2/ 7~2% 37x 37n
+4I2< 34> 34+7= 30& 30|
+34+8=! 3I? 3I' 7B 7~ 7~a 4Ie
+5E 56_ 56s 56o 456r 056i
+\3*;5f 5f\3*;2
+\3*;5f \3*;\4+;5g \3*;\4+;\E*;5h \-;73F \3*;\-;73G \1-ER;5f
+\E*;4Im \2%;6Iw \+;5I0l
+u7b8b 2I3Ic 5IZ@ 5IL 5I$ 5IX u7b4bN 3IA u7b41:b4bS 4IV 4Iu1b0b0b1bK 4I 442:Y
+3I2: 72:"
+"""
+EXAMPLES = dict(zip(isa.BY_SYMBOL, _PROGRAMS.split(), strict=True))
+"""One program per instruction, in the order of the table."""
 
-
-def manual() -> str:
-    """Return the manual as Markdown; the reference VM executes the examples."""
-    groups = groupby(isa.INSTRUCTIONS, key=lambda row: row.group)
-    sections = [f"## {name.capitalize()}\n\n{_table(list(rows))}" for name, rows in groups]
-    return "\n".join([_introduction(**isa.LIMITS), *sections])
-
-
-def _introduction(
-    *,
-    integer_min: int,
-    integer_max: int,
-    max_sequence_length: int,
-    max_decoration: int,
-    max_call_depth: int,
-    call_budget: int,
-) -> str:
-    return f"""\
+INTRODUCTION = """\
 # The instruction set
 
-`cadmus isa --markdown` generates this page from the table in `cadmus/isa.py` (digest `{isa.digest()}`).
+`cadmus isa --markdown` generates this page from the table in `cadmus/isa.py` (digest `{digest}`).
 
-A program is any sequence of the {isa.VOCABULARY_SIZE} instructions below. Each instruction is one character
+A program is any sequence of the {size} instructions below. Each instruction is one character
 and one token. The machine works on a stack of values. The stack starts empty, and the values left at the
 end are the outputs.
 
@@ -123,7 +64,14 @@ The column *alternate* has the symbols of the paper's Table 2, for programs with
 """
 
 
-def _table(instructions: list[isa.Instruction]) -> str:
+def manual() -> str:
+    """Return the manual as Markdown; the reference VM executes the examples."""
+    introduction = INTRODUCTION.format(digest=isa.digest(), size=isa.VOCABULARY_SIZE, **isa.LIMITS)
+    groups = groupby(isa.INSTRUCTIONS, key=lambda row: row.group)
+    return "\n".join([introduction, *(f"## {name.capitalize()}\n\n{_table(rows)}" for name, rows in groups)])
+
+
+def _table(instructions: Iterable[isa.Instruction]) -> str:
     rows = []
     for row in instructions:
         program = EXAMPLES[row.symbol]

@@ -1,4 +1,4 @@
-"""Model card of an export for the Hugging Face Hub, written from files only."""
+"""The model card of an export, written from files only."""
 
 import json
 from pathlib import Path
@@ -8,34 +8,18 @@ from typing import Any
 import polars as pl
 from huggingface_hub import EvalResult, ModelCardData
 
-from cadmus import isa
-from cadmus.common.files import replacing
+from cadmus import isa, store
 from cadmus.config import TEMPLATES, Config
-from cadmus.docgen import hub
-from cadmus.errors import InputError, naming, reading
+from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import definitions, title
 from cadmus.evaluate.results import METRICS, accuracy_by, read_results
 from cadmus.figures import table3_accuracy, tables
-from cadmus.model import METADATA, WEIGHTS
+from cadmus.model import METADATA
 from cadmus.model.export import read_metadata, trained_config, weights_digest
+from cadmus.pages import LICENSE, TAGS, card
 
 TASK = "text-generation"
-# Types of metrics on the Hub; the others are accuracies.
-METRIC_TYPES = {"exact": "exact_match"}
-# Keys of meta.json that the card needs beyond those of every export.
-NEEDED = (
-    "config",
-    "data_digest",
-    "parameters",
-    "steps",
-    "programs",
-    "tokens",
-    "flops",
-    "seconds",
-    "device",
-    "cores",
-)
 # Fields of the config section train that do not affect what is learned.
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
 
@@ -106,40 +90,33 @@ $accuracy
 """)
 
 
-def write_model_card(directory: Path, completions: Path, metrics: Path | None, output: Path) -> None:
-    """Write the model card.
+def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
+    """Return the model card.
 
     Args:
-        directory: The export of :func:`cadmus.train.loop.train`, with its config and data digest.
-        completions: The output of ``cadmus evaluate completions`` for this model.
-        metrics: The metrics of its training; None leaves the last loss out.
-        output: The file to write; the Hub shows README.md in ``directory``.
-
-    Raises:
-        InputError: A file is missing, damaged or of another model, or the card cannot be written.
+        directory: the export of :func:`cadmus.train.loop.train`, with its config and data digest.
+        completions: the output of ``cadmus evaluate completions`` for this model.
+        metrics: the metrics of its training; None leaves the last loss out.
     """
-    text = model_card(directory, completions, metrics)
-    with replacing(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
-    """Return the text of the model card; see :func:`write_model_card`."""
-    noted = read_metadata(directory)
-    place = directory / METADATA
-    for key in NEEDED:
-        if key not in noted:
-            raise InputError(f"{place}: {key}: is missing; only models from `cadmus train` have cards")
     config = trained_config(directory)
-    assert config is not None, "checked above"
-    graded = _completions(completions, directory)
+    if config is None:
+        raise InputError(
+            f"{directory / METADATA}: config: is missing; only models from `cadmus train` have cards"
+        )
+    noted = read_metadata(directory)
+    header = noted["cadmus"]
+    weights = weights_digest(directory)
+    graded = read_results(completions, table3_accuracy.COLUMNS[0])
+    _, origin = store.read_parquet(completions, "results")
+    for key, ours in (("model_digest", weights), ("data_digest", noted["data_digest"])):
+        if origin.get(key) != ours:
+            raise InputError(
+                f"{completions}: {key}: is {origin.get(key)}, but that of {directory} is {ours}; "
+                "evaluate this model on its own dataset"
+            )
     flops, seconds = noted["flops"], noted["seconds"]
     trained_on = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
-    with naming(completions):
-        accuracies = table3_accuracy.data(graded)
-    solved = accuracies.filter(policy="model", metric="solved")
-    if solved["gap"].has_nulls():
-        raise InputError(f"{completions}: policy: has no baselines; evaluate again")
+    below = table3_accuracy.below(table3_accuracy.data(graded))
     ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
     text = TEXT.substitute(
         name=config.name,
@@ -150,8 +127,8 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
             {
                 "architecture": "GPT-NeoX with sequential residuals, full rotary positions, LayerNorm",
                 **config.model.model_dump(),
-                "weights": f"fp32, SHA-256 `{weights_digest(directory)}…`",
-                "instruction set": f"`{noted['cadmus']['isa_digest']}`",
+                "weights": f"fp32, SHA-256 `{weights}…`",
+                "instruction set": f"`{header['isa_digest']}`",
             }
         ),
         programs=f"{trained_on:,}",
@@ -171,11 +148,12 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
                 "programs seen": f"{noted['programs']:,}",
                 "tokens seen": f"{noted['tokens']:,}",
                 "FLOPs": f"{flops:.3g} (forward and backward, without padding)",
-                "time": f"{seconds:,.0f} s on {_device(noted)}",
+                "time": f"{seconds:,.0f} s on "
+                + (f"{noted['cores']} CPU cores" if noted["device"] == "cpu" else noted["device"]),
                 "speed": f"{noted['tokens'] / seconds:,.0f} tokens/s, {flops / seconds:.3g} FLOP/s",
-                **_last_loss(metrics, noted["steps"]),
-                "made by": f"commit `{noted['cadmus']['commit']}`; "
-                + ", ".join(f"{name} {version}" for name, version in noted["cadmus"]["versions"].items()),
+                **({} if metrics is None else {"last loss": _last_loss(metrics, noted["steps"])}),
+                "made by": f"commit `{header['commit']}`; "
+                + ", ".join(f"{name} {version}" for name, version in header["versions"].items()),
             }
         ),
         recipe=_listed(config.train.model_dump(exclude=OPERATIONAL)),
@@ -183,11 +161,11 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         questions="\n".join(
             f"- *{name}*, the prompt ends {prompt}: {condition}." for name, prompt, condition in definitions()
         ),
-        below=f"{sentence}\n\n" if (sentence := table3_accuracy.below(accuracies)) else "",
+        below=f"{below}\n\n" if below else "",
         baselines=", ".join(name.lower() for name in BASELINES.values()),
-        isa_digest=noted["cadmus"]["isa_digest"],
+        isa_digest=header["isa_digest"],
     )
-    return hub.card(_front_matter(config, graded, _origin(completions).get("split")), text)
+    return card(_front_matter(config, graded, origin.get("split")), text)
 
 
 def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> ModelCardData:
@@ -204,65 +182,32 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
                 dataset_name=f"Cadmus, run {config.name}: {row['template'].replace('_', ' ')}",
                 dataset_config=row["template"],
                 dataset_split=split,
-                metric_type=METRIC_TYPES.get(row["metric"], "accuracy"),
+                metric_type="exact_match" if row["metric"] == "exact" else "accuracy",
                 metric_name=METRICS[row["metric"]] + (f", {rest}" if rest else ""),
                 metric_value=round(row["accuracy"], 4),
             )
         )
     return ModelCardData(
         model_name=f"cadmus-{config.name}",
-        license=hub.LICENSE,
+        license=LICENSE,
         library_name="transformers",
         pipeline_tag=TASK,
-        tags=[*hub.TAGS, "gpt_neox"],
-        metrics=sorted({"accuracy", *METRIC_TYPES.values()}),
+        tags=[*TAGS, "gpt_neox"],
+        metrics=["accuracy", "exact_match"],
         eval_results=results,
     )
 
 
-def _origin(path: Path) -> dict[str, str]:
-    """Return the metadata of results; none of those in CSV."""
-    if path.suffix != ".parquet":
-        return {}
-    with reading(path, "evaluate again"):
-        return pl.read_parquet_metadata(path)
-
-
-def _completions(path: Path, directory: Path) -> pl.DataFrame:
-    """Return the results of ``cadmus evaluate completions``, checked to be of this model and its dataset."""
-    graded = read_results(path, table3_accuracy.COLUMNS[0])
-    origin = _origin(path)
-    ours = weights_digest(directory)
-    if origin.get("model_digest") != ours:
-        raise InputError(
-            f"{path}: model_digest: is {origin.get('model_digest')}, but {directory / WEIGHTS} has {ours}; "
-            "evaluate again"
-        )
-    trained_on = read_metadata(directory)["data_digest"]
-    if origin.get("data_digest") != trained_on:
-        raise InputError(
-            f"{path}: data_digest: is {origin.get('data_digest')}, but the model was trained on "
-            f"{trained_on}; evaluate it on its own dataset"
-        )
-    return graded
-
-
-def _last_loss(path: Path | None, last: int) -> dict[str, str]:
+def _last_loss(metrics: Path, last: int) -> str:
     """Return the mean loss of the last hundredth of a training of ``last`` steps."""
-    if path is None:
-        return {}
-    steps = read_results(path, ("step", "loss")).sort("step")
+    steps = read_results(metrics, ("step", "loss")).sort("step")
     if steps["step"][-1] != last:
         raise InputError(
-            f"{path}: step: ends at {steps['step'][-1]}, but the model was trained for {last}; "
+            f"{metrics}: step: ends at {steps['step'][-1]}, but the model was trained for {last}; "
             "give the metrics of its training"
         )
-    ending = steps.select("loss").tail(max(1, len(steps) // 100))
-    return {"last loss": f"{ending.mean().item():.4f} nats per token, mean of the last {len(ending)} steps"}
-
-
-def _device(noted: dict[str, Any]) -> str:
-    return f"{noted['cores']} CPU cores" if noted["device"] == "cpu" else noted["device"]
+    ending = steps["loss"].tail(max(1, len(steps) // 100)).to_numpy()
+    return f"{ending.mean():.4f} nats per token, mean of the last {len(ending)} steps"
 
 
 def _listed(values: dict[str, Any]) -> str:

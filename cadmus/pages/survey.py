@@ -10,8 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from cadmus import isa
-from cadmus.config import Dataset, validate
-from cadmus.dataset.manifest import NAME, read_manifest
+from cadmus.dataset.manifest import read_manifest
 from cadmus.dataset.reader import read_file
 from cadmus.programs import Programs
 from cadmus.tools import progress
@@ -32,6 +31,7 @@ FATES = {
 """Titles of the fates of a candidate, the best first; fields of :class:`cadmus.dataset.sampler.Counts`."""
 
 _INT16 = 1 << 15
+_Histograms = dict[tuple[str, ...], np.ndarray]
 
 
 class Example(NamedTuple):
@@ -54,7 +54,8 @@ class Survey:
         counts: columns split, template, programs, distinct, sampled, duplicates_kept and the ``FATES``.
         lengths: columns split, template, length, programs.
         values: columns split, template, variable (x or y), value, programs.
-        instructions: columns split, template, symbol, count; every instruction but the end, even unused ones.
+        instructions: columns template, symbol, count and share over the training programs; every instruction
+            but the end, even unused ones.
         examples: by template.
     """
 
@@ -68,37 +69,29 @@ class Survey:
 
 
 def survey(directory: Path | str) -> Survey:
-    """Read every shard of a dataset once.
-
-    Raises:
-        InputError: the dataset or a shard is missing, truncated, from another instruction set or changed.
-    """
+    """Read every shard of a dataset once."""
     directory = Path(directory)
     manifest = read_manifest(directory)
-    dataset = validate(manifest["dataset"], Dataset, f"{directory / NAME}: dataset", "write it again")
-    manifest["dataset"] = dataset.model_dump()
-    zeros = defaultdict[tuple[str, ...], Any](int)
-    lengths, values, symbols = zeros.copy(), zeros.copy(), zeros.copy()
+    lengths = defaultdict[tuple[str, ...], Any](int)
+    values, symbols = lengths.copy(), lengths.copy()
     examples: dict[str, list[Example]] = {}
-    size = 0
     for file in progress("read", manifest["files"], unit="shard"):
-        path, key = directory / file["file"], (file["split"], file["template"])
+        split, template = file["split"], file["template"]
         table = read_file(directory, file, ["program", "prompt_length", "x", "y"])
         programs = Programs.from_arrow(table["program"])
-        lengths[key] += np.bincount(programs.lengths, minlength=256)
-        symbols[key] += np.bincount(programs.data, minlength=256)
+        lengths[split, template] += np.bincount(programs.lengths, minlength=256)
         for variable in ("x", "y"):
             column = table[variable].drop_null().to_numpy().astype(np.int64)
-            values[*key, variable] += np.bincount(column + _INT16, minlength=2 * _INT16)
-        if file["split"] == "train":
-            examples.setdefault(file["template"], _examples(table))
-        size += path.stat().st_size
+            values[split, template, variable] += np.bincount(column + _INT16, minlength=2 * _INT16)
+        if split == "train":
+            symbols[template,] += np.bincount(programs.data, minlength=256)
+            examples.setdefault(template, _examples(table))
     return Survey(
         manifest,
-        size,
+        sum((directory / file["file"]).stat().st_size for file in manifest["files"]),
         _counts(manifest),
-        _frame(lengths, ("split", "template"), "length", "programs"),
-        _frame(values, ("split", "template", "variable"), "value", "programs", -_INT16),
+        _frame(lengths, ("split", "template"), "length"),
+        _frame(values, ("split", "template", "variable"), "value", -_INT16),
         _instructions(symbols),
         examples,
     )
@@ -114,34 +107,32 @@ def _examples(table: pa.Table) -> list[Example]:
 
 def _counts(manifest: dict[str, Any]) -> pl.DataFrame:
     rows = [
-        {"split": split, "template": template, **counts}
+        # The manifest has no OOD counts without OOD rules.
+        {"split": split, "template": template, "ood": 0, **counts}
         for split, templates in manifest["splits"].items()
         for template, counts in templates.items()
     ]
-    columns = ("programs", "distinct", "sampled", "duplicates_kept", *FATES)
-    # The manifest has no OOD counts without OOD rules.
-    return pl.DataFrame([{"ood": 0, **row} for row in rows]).select("split", "template", *columns)
+    columns = ("split", "template", "programs", "distinct", "sampled", "duplicates_kept", *FATES)
+    return pl.DataFrame(rows).select(columns)
 
 
-def _frame(
-    counted: dict[tuple[str, ...], np.ndarray], keys: tuple[str, ...], name: str, count: str, first: int = 0
-) -> pl.DataFrame:
+def _frame(histograms: _Histograms, keys: tuple[str, ...], name: str, first: int = 0) -> pl.DataFrame:
     """Return one row per number that occurs; index i of a histogram counts the number ``first + i``."""
-    schema = {**dict.fromkeys(keys, pl.String), name: pl.Int64, count: pl.Int64}
     rows = [
         (*key, int(index) + first, int(histogram[index]))
-        for key, histogram in counted.items()
+        for key, histogram in histograms.items()
         for index in np.flatnonzero(histogram)
     ]
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    schema = {**dict.fromkeys(keys, pl.String), name: pl.Int64, "programs": pl.Int64}
+    return pl.DataFrame(rows, schema, orient="row")
 
 
-def _instructions(counted: dict[tuple[str, ...], np.ndarray]) -> pl.DataFrame:
+def _instructions(histograms: _Histograms) -> pl.DataFrame:
     rows = [
-        (*key, symbol, int(histogram[ord(symbol)]))
-        for key, histogram in counted.items()
+        (template, symbol, int(histogram[ord(symbol)]))
+        for (template,), histogram in histograms.items()
         for symbol in isa.BY_SYMBOL
         if symbol != isa.END
     ]
-    schema = {"split": pl.String, "template": pl.String, "symbol": pl.String, "count": pl.Int64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    table = pl.DataFrame(rows, ["template", "symbol", "count"], orient="row")
+    return table.with_columns(share=pl.col("count") / pl.col("count").sum().over("template"))

@@ -1,35 +1,27 @@
 """`cadmus push`, with a Hub of this machine."""
 
 import json
-import re
 import shutil
 from collections import defaultdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from huggingface_hub.errors import LocalTokenNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
 
-from cadmus import publish
 from cadmus.cli.main import cadmus
-from cadmus.config import load_config
-from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.model.export import save_export
-from cadmus.model.shipped import DEFAULT_MODEL
+from cadmus.pages import hub as uploads
 from cadmus.train.snapshots import snapshot_path
-from tests.checkout import ROOT
 from tests.model.models import SIZES, random_model
 
 TOKEN = "hf_" + "secret" * 6
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def place(tmp_path_factory, ruled) -> Path:
     """A directory with a model, two snapshots and a dataset."""
     directory = tmp_path_factory.mktemp("run")
     model = random_model()
@@ -38,10 +30,7 @@ def place(tmp_path_factory) -> Path:
     (directory / "model/.cache/token").write_text(TOKEN)
     for step in (4, 1000):
         save_export(model, SIZES, snapshot_path(directory / "snapshots", step), {})
-    config = load_config(ROOT / "tests/tiny.yaml")
-    for shard in plan(config):
-        write_shard(config, directory / "dataset", shard.template, shard.split, shard.number)
-    write_manifest(config, directory / "dataset")
+    shutil.copytree(ruled, directory / "dataset")
     return directory
 
 
@@ -80,21 +69,29 @@ class Hub:
 @pytest.fixture
 def hub(monkeypatch) -> Hub:
     made = Hub()
-    monkeypatch.setattr(publish, "HfApi", lambda: made)
+    monkeypatch.setattr(uploads, "HfApi", lambda: made)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     return made
 
 
-def invoke(*arguments: object) -> SimpleNamespace:
-    done = CliRunner().invoke(cadmus, ["push", *map(str, arguments)])
-    if done.exception and not isinstance(done.exception, InputError):
-        raise done.exception
-    assert TOKEN not in done.output + str(done.exception)
-    return SimpleNamespace(output=done.output, error=str(done.exception or ""))
+def push(*arguments: object) -> str:
+    """Return what ``cadmus push`` prints."""
+    output = CliRunner().invoke(cadmus, ["push", *map(str, arguments)], catch_exceptions=False).output
+    assert TOKEN not in output
+    return output
+
+
+def refused(*arguments: object) -> str:
+    """Return the one line with which ``cadmus push`` refuses."""
+    with pytest.raises(InputError) as caught:
+        push(*arguments)
+    assert TOKEN not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def test_a_dry_run_lists_the_files_and_sends_nothing(hub, place):
-    output = invoke(place / "model", "--to", "me/it", "--snapshots", place / "snapshots").output
+    output = push(place / "model", "--to", "me/it", "--snapshots", place / "snapshots")
     lines = [line.split() for line in output.splitlines()]
     files = sorted(path for path in (place / "model").iterdir() if path.is_file())
     for revision in ("main", "step4", "step1000"):
@@ -106,7 +103,7 @@ def test_a_dry_run_lists_the_files_and_sends_nothing(hub, place):
 
 
 def test_a_model_goes_to_main_and_its_snapshots_to_revisions(hub, place):
-    output = invoke(place / "model", "--to", "me/it", "--snapshots", place / "snapshots", "--yes").output
+    output = push(place / "model", "--to", "me/it", "--snapshots", place / "snapshots", "--yes")
     assert (hub.kind, hub.private) == ("model", False)
     assert list(hub.commits) == ["main", "step4", "step1000"]
     assert hub.commits["main"]["model.safetensors"] == place / "model/model.safetensors"
@@ -116,35 +113,31 @@ def test_a_model_goes_to_main_and_its_snapshots_to_revisions(hub, place):
 
 
 def test_a_dataset_goes_to_main(hub, place):
-    directory = place / "dataset"
-    assert "datasets/me/it" in invoke(directory, "--to", "me/it").output
-    invoke(directory, "--to", "me/it", "--private", "--yes")
+    assert "datasets/me/it" in push(place / "dataset", "--to", "me/it")
+    push(place / "dataset", "--to", "me/it", "--private", "--yes")
     assert (hub.kind, hub.private) == ("dataset", True)
     (files,) = hub.commits.values()
-    listed = {file["file"] for file in json.loads((directory / "manifest.json").read_text())["files"]}
-    assert set(files) == {"manifest.json", *listed}
-    shard = sorted(listed)[0]
-    content = (directory / shard).read_bytes()
-    (directory / shard).unlink()
-    assert f"{shard}: missing" in invoke(directory, "--to", "me/it").error
-    (directory / shard).write_bytes(content)
+    listed = json.loads((place / "dataset/manifest.json").read_text())["files"]
+    assert {"manifest.json"} | {file["file"] for file in listed} <= set(files)
 
 
-def test_damaged_files_are_not_uploaded(hub, place, tmp_path):
+def test_incomplete_files_are_not_uploaded(hub, place, tmp_path):
     copy = shutil.copytree(place, tmp_path / "copy")
     weights = copy / "model/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     shard = next(copy.glob("dataset/test/*.parquet"))
     shard.write_bytes(shard.read_bytes() + b"x")
-    assert f"{weights}: not readable" in invoke(copy / "model", "--to", "me/it").error
-    assert f"{shard}: changed since the manifest" in invoke(copy / "dataset", "--to", "me/it").error
+    assert str(weights) in refused(copy / "model", "--to", "me/it")
+    assert str(shard) in refused(copy / "dataset", "--to", "me/it")
+    shard.unlink()
+    assert str(shard) in refused(copy / "dataset", "--to", "me/it")
 
 
 @pytest.mark.parametrize("link", ["model/README.md", "model/more", "dataset/notes.txt"])
 def test_links_are_not_uploaded(hub, place, tmp_path, link):
     copy = shutil.copytree(place, tmp_path / "copy")
     (copy / link).symlink_to("/etc")
-    error = invoke(copy / Path(link).parts[0], "--to", "me/it", "--yes").error
+    error = refused(copy / Path(link).parts[0], "--to", "me/it", "--yes")
     assert error == f"{copy / link}: is a link to /etc; remove it, or copy the file here"
     assert not hub.commits
 
@@ -152,7 +145,7 @@ def test_links_are_not_uploaded(hub, place, tmp_path, link):
 def test_other_files_beside_snapshots_stay(hub, place, tmp_path):
     snapshots = shutil.copytree(place / "snapshots", tmp_path / "snapshots")
     (snapshots / "step-old").mkdir()
-    output = invoke(place / "model", "--to", "me/it", "--snapshots", snapshots).output
+    output = push(place / "model", "--to", "me/it", "--snapshots", snapshots)
     assert "step1000" in output
     assert "old" not in output
 
@@ -170,9 +163,12 @@ def test_other_files_beside_snapshots_stay(hub, place, tmp_path):
 )
 def test_bad_input_is_one_line(hub, place, monkeypatch, arguments, message):
     monkeypatch.chdir(place)
-    error = invoke(*arguments).error
-    assert message in error
-    assert "\n" not in error
+    assert message in refused(*arguments)
+
+
+def answer(status: int) -> HfHubHTTPError:
+    response = SimpleNamespace(status_code=status, headers={}, request=None)
+    return HfHubHTTPError(f"authorization: Bearer {TOKEN}", response=response)
 
 
 @pytest.mark.parametrize(
@@ -180,55 +176,13 @@ def test_bad_input_is_one_line(hub, place, monkeypatch, arguments, message):
     [
         (LocalTokenNotFoundError("Token is required"), "no token; log in with `hf auth login`"),
         (OfflineModeIsEnabled(f"authorization: Bearer {TOKEN}"), "no connection (OfflineModeIsEnabled)"),
+        (answer(401), "the token is not valid"),
+        (answer(403), "the token may not write there"),
+        (answer(404), "no such user or organization"),
+        (answer(418), "the Hub answered with status 418"),
     ],
 )
-def test_without_a_token_or_a_network_is_one_line(hub, place, error, message):
+def test_errors_of_the_hub_are_one_line_without_the_token(hub, place, error, message):
     hub.error = error
-    shown = invoke(place / "model", "--to", "me/it", "--yes").error
-    assert shown.startswith("https://hub.example/me/it: ")
-    assert message in shown
-
-
-class _Refusing(BaseHTTPRequestHandler):
-    """Knows the user but no repository; refuses to create one with the status in its name."""
-
-    def do_GET(self) -> None:
-        known = self.path.startswith("/api/whoami")
-        self.answer(200 if known else 404, {"name": "me", "type": "user"})
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.answer(int(re.search(r"status-(\d+)", body)[1]), {"error": self.headers["authorization"]})
-
-    def answer(self, status: int, content: dict[str, str]) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(content).encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (401, "the token is not valid"),
-        (403, "the token may not write there"),
-        (404, "no such user or organization"),
-        (418, "the Hub answered with status 418"),
-    ],
-)
-def test_a_refusal_of_the_hub_is_one_line_without_the_token(monkeypatch, status, message):
-    server = ThreadingHTTPServer(("localhost", 0), _Refusing)
-    Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://localhost:{server.server_port}"
-    api = publish.HfApi
-    monkeypatch.setattr(publish, "HfApi", lambda: api(endpoint=address, token=TOKEN))
-    try:
-        error = invoke(DEFAULT_MODEL, "--to", f"me/status-{status}", "--yes").error
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert error.startswith(f"{address}/me/status-{status}: {message}")
-    assert "\n" not in error
+    shown = refused(place / "model", "--to", "me/it", "--yes")
+    assert shown.startswith(f"https://hub.example/me/it: {message}")

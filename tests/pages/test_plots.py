@@ -8,13 +8,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from cadmus import isa
-from cadmus.report.plots import DRAW
-from cadmus.report.survey import FATES, survey
+from cadmus.pages import plots
+from cadmus.pages.survey import FATES, survey
 
 
 def test_acceptance_bars_match_the_fractions(tiny):
     found = survey(tiny)
-    (axes,) = DRAW["acceptance"](found).axes
+    (axes,) = plots.acceptance(found).axes
     train = found.counts.filter(split="train")
     for bars in axes.containers:
         fate = next(fate for fate, title in FATES.items() if title == bars.get_label())
@@ -23,7 +23,7 @@ def test_acceptance_bars_match_the_fractions(tiny):
 
 @pytest.mark.parametrize("name", ["tiny", "ruled"])
 def test_labels_of_instruction_groups_do_not_overlap(name, request):
-    figure = DRAW["instructions"](survey(request.getfixturevalue(name)))
+    figure = plots.instructions(survey(request.getfixturevalue(name)))
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()
     # Without the lines from the labels to the columns.
@@ -35,7 +35,7 @@ def test_labels_of_instruction_groups_do_not_overlap(name, request):
 
 
 def test_value_panels_share_a_scale(tiny):
-    axes = DRAW["values"](survey(tiny)).axes
+    axes = plots.values(survey(tiny)).axes
     assert len({panel.get_ylim() for panel in axes if panel.axison}) == 1
     highest = max(patch.get_data().values.max() for panel in axes for patch in panel.patches[1:])
     assert axes[0].get_ylim()[0] == 0
@@ -43,9 +43,9 @@ def test_value_panels_share_a_scale(tiny):
 
 
 def test_ood_programs_have_their_own_line(ruled):
-    figure = DRAW["lengths"](survey(ruled))
+    figure = plots.lengths(survey(ruled))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["train", "OOD"]
-    values = DRAW["values"](survey(ruled)).axes[0]
+    values = plots.values(survey(ruled)).axes[0]
     labels = values.get_legend_handles_labels()[1]
     assert {"x", "y", "x, OOD", "y, OOD"} <= set(labels)
     assert to_rgb(values.patches[0].get_facecolor()) == to_rgb("#EEEEEE")

@@ -1,0 +1,93 @@
+"""``cadmus card`` and ``cadmus push``."""
+
+from pathlib import Path
+
+import click
+
+from cadmus.cli.options import DIRECTORY, MODEL, PATH, echo, echo_table
+from cadmus.errors import InputError
+from cadmus.pages import CARD
+
+
+@click.command()
+@click.argument("model", type=MODEL)
+@click.option(
+    "--completions",
+    type=PATH,
+    required=True,
+    metavar="FILE",
+    help="Results of `cadmus evaluate completions`.",
+)
+@click.option(
+    "--metrics", type=PATH, metavar="FILE", help="Metrics of `cadmus train`, which have the last loss."
+)
+@click.option(
+    "--output",
+    type=PATH,
+    metavar="FILE",
+    help="Card to write, a .md file; README.md in MODEL by default.",
+)
+def card(model: Path, completions: Path, metrics: Path | None, output: Path | None) -> None:
+    """Write the model card of the export in MODEL.
+
+    The Hugging Face Hub shows the card as the page of the model. It describes the model, its data and
+    training, the compute, the accuracy and the limits.
+
+    \b
+    Example:
+      cadmus card results/quick/model --completions results/quick/experiments/completions.parquet \\
+        --metrics results/quick/training/metrics.jsonl
+    """
+    from cadmus.pages.model import model_card
+    from cadmus.store import write_text
+
+    output = output or model / CARD
+    if output.suffix != ".md":
+        raise InputError(f"--output {output}: must end in .md")
+    write_text(output, model_card(model, completions, metrics))
+
+
+@click.command()
+@click.argument("directory", type=MODEL)
+@click.option("--to", "name", required=True, metavar="NAME", help="Repository, USER/NAME on the Hub.")
+@click.option(
+    "--snapshots",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Snapshots of the training of a model; each becomes a revision such as step1000.",
+)
+@click.option(
+    "--private", is_flag=True, help="If the repository does not exist yet, create it as a private one."
+)
+@click.option("--yes", is_flag=True, help="Upload the files; by default they are only listed.")
+def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes: bool) -> None:
+    """Upload a model or dataset to the Hugging Face Hub.
+
+    DIRECTORY is a model export or a finished dataset. Without --yes, the command only lists the files; that
+    needs neither a token nor the network. With --yes it uploads them. Hidden files are left out.
+
+    The token comes from `hf auth login` or HF_TOKEN.
+
+    \b
+    Examples:
+      cadmus push results/quick/model --to USER/cadmus-quick --snapshots results/quick/training/snapshots
+      cadmus push results/quick/dataset --to USER/cadmus-quick --yes
+    """
+    from cadmus.pages import hub
+
+    planned = hub.plan(directory, name, snapshots)
+    if yes:
+        hub.push(planned, private, echo)
+        return
+    sizes = [
+        (path, revision, file.stat().st_size)
+        for revision, files in planned.revisions.items()
+        for path, file in files.items()
+    ]
+    echo_table(
+        [("file", "revision", "bytes"), *((path, revision, f"{size:,}") for path, revision, size in sizes)]
+    )
+    echo(
+        f"\n{len(sizes)} files, {sum(size for _, _, size in sizes) / 1e6:,.1f} MB, would go to the "
+        f"{planned.kind} {planned.url}\nNothing was uploaded; --yes uploads."
+    )

@@ -1,0 +1,194 @@
+"""The ``evaluate`` section, with a section for each experiment, and the ``llm`` section.
+
+The experiments of Cadmus are the sections of :class:`Evaluate`; ``docs/experiments.md`` adds one.
+"""
+
+import itertools
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from cadmus.config.fields import (
+    Above0,
+    NonNegative,
+    Positive,
+    ProgramCount,
+    Section,
+    Value,
+    check_distinct,
+    check_order,
+)
+
+Tokens = Annotated[Positive, Field(le=1_000_000)]
+Limits = Annotated[list[Tokens], Field(min_length=1), AfterValidator(check_distinct)]
+
+
+class Settings(Section):
+    """Settings of one experiment."""
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics in the summary of the experiment, which studies compare; none without a summary."""
+        return []
+
+
+class Completions(Settings):
+    """Completions of test programs."""
+
+    programs: Positive = 2_000
+    """maximum number of programs per template"""
+
+    @property
+    def metrics(self) -> list[str]:
+        return ["solved", "fits", "exact", "next_token", "verified"]
+
+
+class Loss(Settings):
+    """Loss on the completions of test programs."""
+
+    programs: Positive = 2_000
+    """maximum number of programs per template"""
+
+    @property
+    def metrics(self) -> list[str]:
+        return ["held_out_loss"]
+
+
+class PassAtK(Settings):
+    """Several sampled completions of each test program."""
+
+    programs: Positive = 200
+    """maximum number of programs per template"""
+    samples: Positive = 16
+    """completions sampled per program, the largest k"""
+    temperature: Above0 = 1.0
+    """divisor of the logits"""
+
+    @property
+    def metrics(self) -> list[str]:
+        names = ("solved", "verified", "fits", "first_verified", "greedy_solved")
+        return [f"{name}@{k}" for name in names for k in budgets(self.samples)]
+
+
+def budgets(samples: int) -> list[int]:
+    """Return the values of k of pass@k: powers of two and the number of samples itself.
+
+    >>> budgets(16), budgets(20)
+    ([1, 2, 4, 8, 16], [1, 2, 4, 8, 16, 20])
+    """
+    return [*(1 << power for power in range((samples - 1).bit_length())), samples]
+
+
+class Curve(Settings):
+    """Completions of test programs by each snapshot of the training."""
+
+    programs: Positive = 500
+    """maximum number of programs per template"""
+
+
+class Grid(Settings):
+    """The comparison grid: every pair of values (X, Y)."""
+
+    low: Value = -60
+    """smallest value of X and Y"""
+    high: Value = 60
+    """largest value of X and Y"""
+    programs_per_pixel: Annotated[Positive, Field(le=10_000)] = 10
+    """test programs per pair (X, Y)"""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Grid":
+        check_order([self.low, self.high])
+        return self
+
+    @property
+    def metrics(self) -> list[str]:
+        return ["accuracy"]
+
+
+class Probe(Settings):
+    """Logistic regression probes for the two compared values."""
+
+    train_programs: ProgramCount = 20_000
+    """programs to fit the probes"""
+    validation_programs: ProgramCount = 2_000
+    """programs to choose the regularization"""
+    test_programs: ProgramCount = 2_000
+    """programs to score the probes"""
+    inverse_regularisation: list[Above0] = Field(default=[0.1, 1.0, 10.0], min_length=1, max_length=8)
+    """candidates, ascending: C of scikit-learn's LogisticRegression"""
+
+    @field_validator("inverse_regularisation")
+    @classmethod
+    def _check_ascending(cls, values: list[float]) -> list[float]:
+        if any(a >= b for a, b in itertools.pairwise(values)):
+            raise ValueError(f"must be ascending, got {values}")
+        return values
+
+    @property
+    def programs(self) -> int:
+        """Programs of the three parts."""
+        return self.train_programs + self.validation_programs + self.test_programs
+
+
+class Lens(Settings):
+    """The logit lens."""
+
+    programs: ProgramCount = 2_000
+    """test programs"""
+
+
+class Patch(Settings):
+    """Activation patching."""
+
+    programs: ProgramCount = 2_000
+    """pairs of test programs for each of the two tokens"""
+
+
+class Evaluate(Section):
+    """Experiments with the trained model, each with a section of its own."""
+
+    split: Literal["validation", "test", "ood"] = "test"
+    """split whose programs are completed"""
+    batch_size: Positive = 512
+    """programs completed at a time"""
+    completions: Completions = Completions()
+    loss: Loss = Loss()
+    pass_at_k: PassAtK = PassAtK()
+    curve: Curve = Curve()
+    grid: Grid = Grid()
+    probe: Probe = Probe()
+    lens: Lens = Lens()
+    patch: Patch = Patch()
+
+
+EXPERIMENTS = tuple(name for name, settings in Evaluate() if isinstance(settings, Settings))
+"""Names of the experiments, in the order in which documents list them."""
+
+
+class Llm(Section):
+    """Large language models on programs of the comparison grid, in the training range.
+
+    Requests are sent only if `models` names a model and OPENAI_API_KEY is set; see docs/llm.md.
+    """
+
+    models: Annotated[list[str], AfterValidator(check_distinct)] = []
+    """names of models in config/tables/llms.yaml"""
+    symbols: Annotated[
+        list[Literal["normal", "alternate"]], Field(min_length=1), AfterValidator(check_distinct)
+    ] = ["normal", "alternate"]
+    """symbol sets of the programs"""
+    max_output_tokens: Limits = [256, 512, 1024, 2048, 4096, 8192]
+    """output token limits, including reasoning; one point of the figure each"""
+    programs_per_pair: Positive = 1
+    """programs per pair of values"""
+    grid_max_output_tokens: Tokens = 2048
+    """output token limit in the comparison grid"""
+    grid_programs_per_pair: Positive = 1
+    """programs per pair of values in the comparison grid"""
+    max_cost_usd: NonNegative = 5.0
+    """cost limit of the run in USD; requests that could exceed it are not sent"""
+    concurrency: Annotated[Positive, Field(le=1_000)] = 32
+    """concurrent requests; does not apply to batches"""
+    requests_per_minute: Above0 | None = None
+    """rate limit; none when null; does not apply to batches"""

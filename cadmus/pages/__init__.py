@@ -1,0 +1,43 @@
+"""Pages generated from code and results: cards for the Hugging Face Hub, dataset reports, the manual.
+
+A card is the README.md of a model or dataset. The Hub shows it as the page of the repository and reads its
+front matter; all numbers in it come from files. Cards, and the names that the workflow needs, are here.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from huggingface_hub import CardData
+
+CARD = "README.md"
+"""The file that the Hub shows for a directory."""
+FIGURES = {
+    "acceptance": "Fates of the candidates for training programs. Surplus: valid, beyond the number wanted.",
+    "lengths": "Lengths of the programs, in instructions without the end. Vertical scales differ.",
+    "values": "The compared values x and y; grey: the configured interval.",
+    "instructions": "Frequency of each instruction in the training programs, log scale; white: never used.",
+}
+"""Captions of the figures of a dataset report, in order; functions of :mod:`cadmus.pages.plots` draw them."""
+LICENSE = "mit"
+TAGS = ("program-synthesis", "stack-machine")
+CITATION = """\
+## Citation
+
+Cadmus is the system of this [paper](https://arxiv.org/abs/2602.09112). This is an unofficial, \
+independent implementation;
+the authors of the paper are not involved.
+
+```bibtex
+@article{webb2026smallscale,
+  title   = {A Small-Scale System for Autoregressive Program Synthesis Enabling Controlled Experimentation},
+  author  = {Webb, Russ and Ramapuram, Jason},
+  journal = {arXiv preprint arXiv:2602.09112},
+  year    = {2026}
+}
+```
+"""
+
+
+def card(front_matter: "CardData", text: str) -> str:
+    """Return a card: the front matter as YAML, the Markdown ``text``, the citation."""
+    return f"---\n{front_matter.to_yaml()}\n---\n\n{text}\n{CITATION}"

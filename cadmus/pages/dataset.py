@@ -1,0 +1,287 @@
+"""The report of a dataset with its figures, and its card.
+
+The card is for users of the dataset: how to load it, its columns, splits and provenance. The report is for
+its maker: the fates of all candidates and the distributions of lengths, values and instructions.
+"""
+
+import json
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from huggingface_hub import DatasetCardData
+
+from cadmus import isa, store, tables
+from cadmus.config import OOD
+from cadmus.dataset.shards import SCHEMA
+from cadmus.evaluate.intervals import percent
+from cadmus.figures import style
+from cadmus.figures.tables import columns
+from cadmus.pages import CARD, FIGURES, LICENSE, TAGS, card, plots
+from cadmus.pages.plots import title
+from cadmus.pages.survey import EXAMPLES, FATES, Survey, survey
+from cadmus.tools import progress
+
+NAME = "report.md"
+FOLDER = "report"
+ALL_TEMPLATES = "default"
+"""The configuration of all templates; each template also has its own."""
+SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
+"""Bounds of the hub's size categories, powers of ten."""
+MEANINGS = {
+    "template": "the sub-problem",
+    "program": "one character per instruction, without the end",
+    "prompt_length": "instructions in the prompt during evaluation; the model completes the rest",
+    "x": "the first compared number; null if the program compares none",
+    "y": "the second compared number",
+    "shard": "number of the file among those of its template and split",
+}
+
+TEXT = Template("""\
+# Cadmus, dataset of the run $name
+
+$programs true programs of the Cadmus stack machine. Its $vocabulary instructions are one character each. A
+program is *true* if it leaves at least one value and none of them is 0 or NAN. The programs are synthetic:
+sampled from the template of a sub-problem, executed, and kept only if true.
+
+## Use
+
+`DATASET` is this directory or its name on the hub:
+
+```python
+from datasets import load_dataset
+
+programs = load_dataset("DATASET")
+one_template = load_dataset("DATASET", "$first", split="train")
+```
+
+With polars, from the directory (or from `hf://datasets/` and the name on the hub):
+
+```python
+import polars as pl
+
+programs = pl.read_parquet("DATASET/train/*.parquet")
+```
+
+With Cadmus, `cadmus run PROGRAM` executes a program and `cadmus run --trace PROGRAM` shows the stack after
+each instruction.
+
+## Columns
+
+$columns
+
+## Examples
+
+The first training program of each template.
+
+$examples
+
+## Splits
+
+$splits
+
+Programs that two splits share: $shared.
+
+## Provenance
+
+- content: `$digest`
+- config digest of seed and `dataset`: `$config_digest`, seed $seed
+- instruction set: `$isa_digest`
+- compared numbers: $low to $high
+- instructions per program: at most $max_length
+
+[manifest.json](manifest.json) has the section `dataset` of the config and the SHA-256 of every file. The same
+seed and section give the same bytes, whatever the number of jobs. The hash of a program determines its split:
+$share% of all programs are for validation and $share% for test. Duplicates within a split of a template are
+removed, but kept once it has hardly any new programs left. [report.md](report.md) has the fates of all
+candidates and the distributions of lengths, values and instructions.
+$rules
+## Limitations
+
+- The programs are for one VM, made for experiments; they teach no other language.
+- They are true, not useful.
+- Compared numbers are in [$low, $high], and programs have at most $max_length instructions.
+- The sampling weights of the templates are those of the run and do not reflect difficulty.
+""")
+
+
+def write_report(directory: Path | str) -> tuple[Path, ...]:
+    """Write the report of a finished dataset, its figures and its card; return the paths of both texts."""
+    directory = Path(directory)
+    found = survey(directory)
+    texts = {directory / NAME: report(found), directory / CARD: dataset_card(found)}
+    data = {
+        "acceptance": found.counts,
+        "lengths": found.lengths,
+        "values": found.values,
+        "instructions": found.instructions,
+    }
+    for name in progress("draw", FIGURES, unit="figure"):
+        stem = directory / FOLDER / name
+        style.save(getattr(plots, name)(found), [stem.with_suffix(suffix) for suffix in (".pdf", ".png")])
+        store.write_text(stem.with_suffix(".csv"), data[name].write_csv())
+    for path, text in texts.items():
+        store.write_text(path, text)
+    return tuple(texts)
+
+
+def report(found: Survey) -> str:
+    """Return the report of a dataset."""
+    manifest = found.manifest
+    programs = int(found.counts["programs"].sum())
+    parts = [
+        f"# Dataset of the run {manifest['name']}\n",
+        f"{programs:,} true programs in {len(manifest['files'])} shards, {found.size / 1e6:,.1f} MB; "
+        f"seed {manifest['seed']}, instruction set `{manifest['cadmus']['isa_digest']}`, config "
+        f"`{manifest['config_digest']}`, content `{manifest['digest']}`.\n",
+        f"No two splits share a program ({'; '.join(manifest['shared_between_splits'])}). Every program was "
+        "executed and is true.\n",
+    ]
+    for (split,), counts in found.counts.group_by("split", maintain_order=True):
+        parts += [f"## {str(split).capitalize()}\n", _split_table(counts, OOD in manifest)]
+    parts.append(
+        "*Distinct* counts over all shards of a template. Duplicates within a split of a template are "
+        "removed, but kept once it has hardly any new programs left. *True* is the fraction "
+        "of the candidates that were executed: those of the split with at most dataset.max_length "
+        "instructions.\n"
+    )
+    if OOD in manifest:
+        parts += ["## OOD rules\n", _rules_table(manifest)]
+    for name, caption in FIGURES.items():
+        parts += [
+            f"## {name.capitalize()}\n",
+            f"![{caption}]({FOLDER}/{name}.png)\n",
+            f"{caption} As [PDF]({FOLDER}/{name}.pdf) and [CSV]({FOLDER}/{name}.csv).\n",
+        ]
+    examples = [
+        (title(name), example.prompt, example.completion or "(end)", str(example.verdict).lower())
+        for name, examples in found.examples.items()
+        for example in examples
+    ]
+    shown = columns([("template", "prompt", "completion", "verdict"), *examples])
+    parts += ["## Examples\n", f"The first {EXAMPLES} training programs of each template.\n", f"{shown}\n"]
+    return "\n".join(parts)
+
+
+def _split_table(counts: pl.DataFrame, has_rules: bool) -> str:
+    """Return the counts of a split: one row per template and a total."""
+    total = counts.select(pl.lit("all").alias("template"), pl.col(pl.Int64).sum())
+    fates = {fate: label for fate, label in FATES.items() if fate != "kept" and (fate != OOD or has_rules)}
+    rows = []
+    for row in pl.concat([counts.drop("split"), total]).iter_rows(named=True):
+        executed = row["sampled"] - row["unfit"] - row["too_long"] - row["other_split"]
+        share = percent(1 - row["rejected"] / executed) if executed else ""
+        wanted = [f"{row[name]:,}" for name in ("programs", "distinct", "sampled")]
+        others = [f"{row[name]:,}" for name in (*fates, "duplicates_kept")]
+        rows.append([title(row["template"]), *wanted, share, *others])
+    labels = [label[0].upper() + label[1:] for label in fates.values()]
+    header = ["Template", "Programs", "Distinct", "Candidates", "True", *labels, "Duplicates, kept"]
+    return _table(header, rows)
+
+
+def _rules_table(manifest: dict[str, Any]) -> str:
+    """Return each rule and the number of candidates that it matched, per template."""
+    rows = []
+    for name, matched in manifest[OOD].items():
+        rule = manifest["dataset"][OOD][name]
+        kind = next(key for key in ("values", "length", "contains") if rule[key] is not None)
+        how = f" ({rule['compared']})" if kind == "values" else ""
+        counts = ", ".join(f"{title(template)} {count:,}" for template, count in matched.items() if count)
+        rows.append([name, f"`{kind}: {rule[kind]}`{how}", counts])
+    return _table(["Rule", "Matches", "Matched candidates"], rows)
+
+
+def dataset_card(found: Survey) -> str:
+    """Return the card of a dataset."""
+    manifest = found.manifest
+    # By split and template.
+    programs = {
+        split: {template: row["programs"] for template, row in templates.items()}
+        for split, templates in manifest["splits"].items()
+        if templates
+    }
+    templates = list(dict.fromkeys(template for of_split in programs.values() for template in of_split))
+    totals = [sum(of_split.values()) for of_split in programs.values()]
+    fields = []
+    for field in SCHEMA:
+        stored = _type(field) + (", as a dictionary" if pa.types.is_dictionary(field.type) else "")
+        null = "may be" if field.nullable else "never"
+        fields.append([f"`{field.name}`", stored, null, MEANINGS[field.name]])
+    examples = [
+        (name, first.prompt + first.completion, *map(json.dumps, (len(first.prompt), first.x, first.y)))
+        for name, (first, *_) in found.examples.items()
+    ]
+    splits = [[title(name), *(f"{of.get(name, 0):,}" for of in programs.values())] for name in templates]
+    splits.append(["all", *(f"{total:,}" for total in totals)])
+    text = TEXT.substitute(
+        {**manifest, **manifest["cadmus"], **manifest["dataset"], **manifest["dataset"]["values"]},
+        programs=f"{sum(totals):,}",
+        vocabulary=isa.VOCABULARY_SIZE,
+        first=templates[0],
+        columns=_table(["Column", "Type", "Null", "Meaning"], fields).strip(),
+        examples=columns([("template", "program", "prompt_length", "x", "y"), *examples]),
+        splits=_table(["Template", *programs], splits).strip(),
+        shared="; ".join(f"{pair} {count}" for pair, count in manifest["shared_between_splits"].items()),
+        share=f"{100 * manifest['dataset']['eval_fraction']:g}",
+        rules=_rules(manifest) if OOD in manifest else "",
+    )
+    data = DatasetCardData(
+        license=LICENSE,
+        pretty_name=f"Cadmus, run {manifest['name']}",
+        tags=[*TAGS, "synthetic"],
+        task_categories=["text-generation"],
+        size_categories=[size_category(sum(totals))],
+        configs=[
+            {**_config(ALL_TEMPLATES, "*", list(programs)), "default": True},
+            *(_config(name, f"{name}-*", [s for s in programs if name in programs[s]]) for name in templates),
+        ],
+        dataset_info={
+            "config_name": ALL_TEMPLATES,
+            "features": [{"name": field.name, "dtype": _type(field)} for field in SCHEMA],
+        },
+    )
+    return card(data, text)
+
+
+def size_category(programs: int) -> str:
+    """Return the hub's size category of a number of programs.
+
+    >>> size_category(80_200_000)
+    '10M<n<100M'
+    """
+    above = max(0, len(str(programs)) - 3)
+    return f"{SIZES[above - 1]}<n<{SIZES[above]}" if above else f"n<{SIZES[0]}"
+
+
+def _type(field: pa.Field) -> str:
+    """Return the type of a column in the library ``datasets``, which decodes dictionaries."""
+    return str(field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+
+
+def _config(name: str, files: str, splits: list[str]) -> dict[str, Any]:
+    """Return a configuration for the library ``datasets``."""
+    paths = [{"split": split, "path": f"{split}/{files}.parquet"} for split in splits]
+    return {"config_name": name, "data_files": paths}
+
+
+def _rules(manifest: dict[str, Any]) -> str:
+    rules = "\n".join(
+        f"- {name}: `"
+        + ", ".join(f"{key}: {value}" for key, value in rule.items() if value is not None)
+        + f"`, matched {sum(manifest[OOD][name].values()):,} candidates"
+        for name, rule in manifest["dataset"][OOD].items()
+    )
+    return f"""
+## OOD rules
+
+Programs that match one of these rules are only in the split `{OOD}`:
+
+{rules}
+"""
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    """Return a Markdown table of plain text."""
+    return tables.markdown(header, [list(map(tables.escape, row)) for row in rows])

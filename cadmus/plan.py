@@ -1,0 +1,369 @@
+"""Estimates before a run: size, FLOPs, time, price, disk and memory, from the config alone.
+
+A small sample of each template gives the mean length of its programs. The rest is arithmetic: the FLOPs
+follow from the tokens and the sizes of the model, and a training on a device takes
+
+    steps · layers · fixed_ms_per_layer / 1000 + flops / (count · teraflops · 10^12)
+
+seconds. The first term is the launch of kernels, the optimizer and the gradient reduction, which more devices
+do not shorten. It dominates on GPUs with few tokens per step.
+
+Torch is never imported, and numba only to sample: Snakemake imports this module.
+"""
+
+import functools
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, read_model
+from cadmus.config.fields import Above0, NonNegative
+from cadmus.config.study import Run, StudyRuns
+from cadmus.dataset import shards
+from cadmus.errors import InputError
+from cadmus.model.flops import (
+    block_matrices,
+    causal_pairs,
+    embedding_count,
+    parameter_count,
+    training_flops,
+)
+from cadmus.tools import progress, seed_of
+from cadmus.train.snapshots import snapshot_steps
+
+DEVICES = TABLES / "devices.yaml"
+"""Table of this checkout."""
+SAMPLE = 8_192
+"""Candidates sampled per template to measure the length of its programs."""
+RANKS = "ranks"
+"""Stands for train.ranks in ``counts``."""
+BYTES_FP32 = 4
+BYTES_PER_GPU, BYTES_PER_CORE = 6 * 10**9, 3 * 10**9 // 2
+"""Host memory of a rank, on a GPU or per core."""
+BYTES_PER_PROGRAM = 30
+"""Host memory of a training program per node; the ranks of a node share it."""
+CORES = 2
+"""Cores of a training without GPUs, for the estimate of its memory."""
+
+
+class Device(Section):
+    """A device in ``config/tables/devices.yaml``."""
+
+    counts: Annotated[list[int | Literal["ranks"]], Field(min_length=1)]
+    """numbers of devices to estimate for; `ranks` is train.ranks, of GPUs"""
+    teraflops: Above0
+    """training rate of one device in 10^12 FLOPs/s, matrix products only"""
+    peak_teraflops: Above0
+    """peak rate of one device, the base of MFU"""
+    fixed_ms_per_layer: NonNegative
+    """time per step and layer that more devices do not shorten, in ms"""
+    usd_per_hour: Above0
+    """price of one device"""
+    source: str
+    """source of the rates and the price; starts with `measured:` or `estimated:`"""
+
+    @field_validator("counts", mode="before")
+    @classmethod
+    def _check_counts(cls, counts: Any) -> Any:
+        for count in counts if isinstance(counts, list) else []:
+            if count != RANKS and (type(count) is not int or count < 1):
+                raise ValueError(f"must be {RANKS} or integers of at least 1, got {count!r}")
+        return counts
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated time and cost of a training.
+
+    Attributes:
+        device: name in the table of devices.
+        count: number of devices.
+        gpu: whether the device is a GPU, of which there is one per rank.
+        measured: whether the rate of the device was measured.
+        hours: duration.
+        usd: price of all devices.
+        mfu: model FLOPs utilization, relative to the peak of all devices.
+    """
+
+    device: str
+    count: int
+    gpu: bool
+    measured: bool
+    hours: float
+    usd: float
+    mfu: float
+
+
+class AverageProgram(NamedTuple):
+    """Means over training programs.
+
+    Attributes:
+        tokens: including the end token.
+        pairs: pairs of a token and one that it attends to, including itself.
+        bytes: size in a compressed shard.
+    """
+
+    tokens: float
+    pairs: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The size of a run; ``tokens`` and everything derived from it are estimates from a sample.
+
+    Attributes:
+        name: of the run.
+        parameters, parameters_without_embeddings: of the model, input and output embeddings.
+        programs, tokens: one epoch of the training set.
+        shards, dataset_bytes: number and size of the dataset's files, all splits.
+        steps, batch_size, ranks: as configured.
+        gpus: number of GPUs, one per rank; ``auto`` counts as one.
+        trained_programs, trained_tokens, epochs: over all steps.
+        flops: of the training, see :func:`cadmus.model.flops.training_flops`.
+        disk_bytes: the most that each kind of file takes.
+        memory_bytes: host memory of the training on one node, on two cores if it has no GPUs.
+        estimates: time and cost for every device and count that divides the batch.
+    """
+
+    name: str
+    parameters: int
+    parameters_without_embeddings: int
+    programs: int
+    tokens: int
+    shards: int
+    dataset_bytes: int
+    steps: int
+    batch_size: int
+    ranks: int | Literal["auto"]
+    gpus: int
+    trained_programs: int
+    trained_tokens: int
+    epochs: float
+    flops: float
+    disk_bytes: dict[str, int]
+    memory_bytes: int
+    estimates: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """The size of a study; what several runs share counts once.
+
+    Attributes:
+        name: of the study.
+        variants, seeds, datasets, trainings: numbers of them.
+        experiments: on each model.
+        flops: of all trainings.
+        disk_bytes: of all files, at most.
+        memory_bytes: of the largest training.
+        estimates: of all trainings one after another, for the devices that suit all of them.
+    """
+
+    name: str
+    variants: int
+    seeds: int
+    datasets: int
+    trainings: int
+    experiments: list[str]
+    flops: float
+    disk_bytes: int
+    memory_bytes: int
+    estimates: tuple[Estimate, ...]
+
+
+def plan(config: Config, devices: Path = DEVICES) -> Plan:
+    """Estimate a run with the rates of a table of devices."""
+    from cadmus.train.labels import state_outputs
+
+    train, model = config.train, config.model
+    gpus = 1 if train.ranks == "auto" else train.ranks
+    average = average_program(config)
+    programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
+    trained = train.steps * train.batch_size
+    flops = training_flops(model, trained * average.tokens, trained * average.pairs, state_outputs(train))
+    # At most: as if all completions differed and were as long as those of the dataset.
+    verdict = train.verdict
+    sampled = train.verdict_steps * len(verdict.questions) * verdict.prompts * verdict.samples
+    flops += 4 / 3 * training_flops(model, sampled * average.tokens, sampled * average.pairs)
+    files = shards.plan(config)
+    dataset_bytes = round(sum(shard.rows for shard in files) * average.bytes)
+    export = BYTES_FP32 * parameter_count(model)
+    return Plan(
+        name=config.name,
+        parameters=parameter_count(model),
+        parameters_without_embeddings=parameter_count(model) - embedding_count(model),
+        programs=programs,
+        tokens=round(programs * average.tokens),
+        shards=len(files),
+        dataset_bytes=dataset_bytes,
+        steps=train.steps,
+        batch_size=train.batch_size,
+        ranks=train.ranks,
+        gpus=gpus,
+        trained_programs=trained,
+        trained_tokens=round(trained * average.tokens),
+        epochs=trained / programs,
+        flops=flops,
+        disk_bytes={
+            "dataset": dataset_bytes,
+            # One more than is kept: the next is written before the oldest is removed.
+            "checkpoints": (train.keep_checkpoints + 1) * checkpoint_bytes(config),
+            "snapshots": len(snapshot_steps(train)) * export,
+            "export": export,
+        },
+        memory_bytes=training_memory(0 if train.ranks == "auto" else train.ranks, CORES, programs),
+        estimates=tuple(
+            _estimate(config, flops, name, device, count)
+            for name, device in read_model(devices, dict[str, Device]).items()
+            for count in sorted({gpus if isinstance(count, str) else count for count in device.counts})
+            if train.divides(count)
+        ),
+    )
+
+
+def training_memory(gpus: int, cores: int, programs: int) -> int:
+    """Return the host memory of a training on one node in bytes.
+
+    Args:
+        gpus: of the node; 0 on CPUs.
+        cores: of the node.
+        programs: training programs.
+    """
+    return (gpus * BYTES_PER_GPU or cores * BYTES_PER_CORE) + programs * BYTES_PER_PROGRAM
+
+
+def checkpoint_bytes(config: Config) -> int:
+    """Return the size of a checkpoint: fp32 weights and Adam's two moments, one for Muon's matrices."""
+    matrices = config.model.layers * block_matrices(config.model) if config.train.optimizer == "muon" else 0
+    return BYTES_FP32 * (3 * parameter_count(config.model) - matrices)
+
+
+def _estimate(config: Config, flops: float, name: str, device: Device, count: int) -> Estimate:
+    fixed = config.train.steps * config.model.layers * device.fixed_ms_per_layer / 1000
+    seconds = fixed + flops / (count * device.teraflops * 1e12)
+    return Estimate(
+        device=name,
+        count=count,
+        gpu=RANKS in device.counts,
+        measured=device.source.startswith("measured:"),
+        hours=seconds / 3600,
+        usd=seconds / 3600 * count * device.usd_per_hour,
+        mfu=flops / (seconds * count * device.peak_teraflops * 1e12),
+    )
+
+
+def average_program(config: Config) -> AverageProgram:
+    """Return the means over the training programs of all templates.
+
+    They come from a small sample before deduplication, so large datasets of small templates have slightly
+    more tokens than estimated (2% for ``quick``, 8% for ``paper``).
+    """
+    # A config is not hashable, its JSON is.
+    return _average_program(config.seed, config.dataset.model_dump_json())
+
+
+@functools.lru_cache(maxsize=1)
+def _average_program(seed: int, dataset_json: str) -> AverageProgram:
+    dataset = Dataset.model_validate_json(dataset_json)
+    counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
+    averages = {
+        name: _sampled(seed, dataset, name)
+        for name in progress("sample", TEMPLATES, unit="template")
+        if counts[name]
+    }
+    weights = [counts[name] for name in averages]
+    return AverageProgram(*np.average(list(averages.values()), axis=0, weights=weights).tolist())
+
+
+def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:
+    """Return the means over sampled programs of a template; of any candidates if none of them is true."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from cadmus import templates
+    from cadmus.vm.compiled import verdicts
+
+    draw = templates.Draw(np.random.default_rng(seed_of(seed, name, "plan", 0)), dataset)
+    drawn = templates.TEMPLATES[name](draw, SAMPLE)
+    short = drawn.programs.lengths <= dataset.max_length
+    if not short.any():
+        raise InputError(
+            f"dataset.templates.{name}: all of {SAMPLE} candidates have more than dataset.max_length "
+            f"{dataset.max_length} instructions; raise it"
+        )
+    true = short & verdicts(drawn.programs)
+    drawn = drawn.take(np.flatnonzero(true if true.any() else short))
+    columns = {"program": drawn.programs.to_arrow(), "prompt_length": drawn.prompt_length.astype(np.uint8)}
+    if drawn.x is not None and drawn.y is not None:
+        columns |= {"x": drawn.x.astype(np.int16), "y": drawn.y.astype(np.int16)}
+    shard = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), shard, compression="zstd")
+    tokens = drawn.programs.lengths + 1
+    return AverageProgram(
+        tokens=tokens.mean(),
+        pairs=causal_pairs(tokens).mean(),
+        bytes=shard.getvalue().size / len(drawn.programs),
+    )
+
+
+def plan_study(study: StudyRuns, devices: Path = DEVICES) -> StudyPlan:
+    """Estimate a study: the sum of its datasets and trainings."""
+    trainings = {run.training: run for run in study.runs}
+    planned = [plan(run.config, devices) for run in trainings.values()]
+    return StudyPlan(
+        name=study.name,
+        variants=len({run.variant for run in study.runs}),
+        seeds=len(study.study.seeds),
+        datasets=len({run.dataset for run in study.runs}),
+        trainings=len(trainings),
+        experiments=study.study.experiments,
+        flops=sum(training.flops for training in planned),
+        disk_bytes=_study_disk(study.runs),
+        memory_bytes=max(training.memory_bytes for training in planned),
+        estimates=tuple(_totals(planned)),
+    )
+
+
+def _totals(planned: list[Plan]) -> Iterable[Estimate]:
+    """Yield the sum of the estimates of each device that suits all trainings."""
+    by_device = [{(each.device, each.count): each for each in training.estimates} for training in planned]
+    for key, first in by_device[0].items():
+        if all(key in estimates for estimates in by_device):
+            each = [estimates[key] for estimates in by_device]
+            hours = sum(estimate.hours for estimate in each)
+            mfu = sum(estimate.mfu * estimate.hours for estimate in each) / hours
+            usd = sum(estimate.usd for estimate in each)
+            yield Estimate(first.device, first.count, first.gpu, first.measured, hours, usd, mfu)
+
+
+def check_disk(study: StudyRuns, results: Path) -> None:
+    """Check that the file system of ``results`` has room for what the study still needs.
+
+    Raises:
+        InputError: it has not.
+    """
+    place = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(place).free
+    missing = [run for run in study.runs if not (results / run.training / "model").exists()]
+    needed = _study_disk(missing, [run.dataset for run in missing if (results / run.dataset).exists()])
+    if needed > free:
+        raise InputError(
+            f"study {study.name}: needs at most {needed / 1e9:.1f} GB of disk, {place} has {free / 1e9:.1f} "
+            "GB free; use fewer variants or seeds, or a smaller dataset"
+        )
+
+
+def _study_disk(runs: Iterable[Run], finished_datasets: Iterable[str] = ()) -> int:
+    """Return the bytes of the datasets and trainings of ``runs``, each once."""
+    datasets, total = set(finished_datasets), 0
+    for run in {run.training: run for run in runs}.values():
+        sizes = plan(run.config).disk_bytes
+        total += sum(sizes.values()) - (sizes["dataset"] if run.dataset in datasets else 0)
+        datasets.add(run.dataset)
+    return total

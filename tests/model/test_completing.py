@@ -1,0 +1,99 @@
+"""Completions: sampled in numbered order, and verified by execution."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from cadmus import isa
+from cadmus.model import completing
+from cadmus.model.completing import Completion, complete, complete_verified, drops, log_probabilities
+from cadmus.model.inference import Cadmus
+from cadmus.programs import Programs
+from cadmus.vm import reference
+from tests.model.models import FLOAT_NOISE, random_model, random_programs
+
+LIMIT = 15
+PREFIXES = random_programs(12, 1, 8, seed=5).to_strings()
+
+
+@pytest.fixture(scope="module")
+def model() -> Cadmus:
+    """A model that ends its programs at many lengths."""
+    made = random_model()
+    with torch.no_grad():
+        made.lm_head.weight[isa.END_ID] *= -2
+    return Cadmus(made)
+
+
+def test_greedy_completions_are_those_of_the_model(model):
+    found = list(complete(model, PREFIXES, LIMIT))
+    texts, ended = model.complete(PREFIXES, LIMIT)
+    assert [each.text for each in found] == texts.to_strings()
+    assert [each.ended for each in found] == ended.tolist()
+    assert [each.program for each in found] == [each.prefix + each.text for each in found]
+    assert {each.written[-1:] == isa.END for each in found} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("completion", "verified"),
+    [
+        (Completion("34+7", "=", True), True),
+        (Completion("34+7", "=", False), False),
+        (Completion("34+8", "=", True), False),
+        (Completion("34+7", "=0_", True), False),
+        (Completion("34+7=0_", "", True), True),
+        (Completion("1", "", True), True),
+    ],
+)
+def test_a_verified_completion_is_true_ended_and_drops_nothing(completion, verified):
+    assert completion.verified is verified
+    assert completion.result == reference.run(completion.program)
+
+
+def test_drops_of_a_part_of_a_batch():
+    batch = Programs.from_strings(["_", "12", "", "1_2", "_"])
+    assert drops(batch).tolist() == [True, False, False, True, True]
+    part = Programs(batch.data, batch.offsets[1:4])
+    assert drops(part).tolist() == [False, False]
+
+
+def test_a_sample_depends_on_its_number_and_not_on_the_batches(model, monkeypatch):
+    def samples(**options: int) -> list[Completion]:
+        return list(complete(model, PREFIXES, LIMIT, samples=3, temperature=1.0, **options))
+
+    whole = samples()
+    assert len({each.text for each in whole}) > len(PREFIXES)
+    assert samples(seed=1) != whole
+    for size in (1, 4):
+        monkeypatch.setattr(completing, "AT_ONCE", size)
+        assert samples() == whole
+    rest = complete(model, PREFIXES[2:], LIMIT, samples=3, temperature=1.0, first=6)
+    assert list(rest) == whole[6:]
+
+
+def test_samples_come_one_batch_at_a_time(model):
+    endless = complete(model, PREFIXES[:1], LIMIT, samples=10**30, temperature=1.0)
+    assert [each.prefix for each in islice(endless, 2)] == PREFIXES[:1] * 2
+
+
+def test_verified_completions_are_the_first_of_the_greedy_one_and_the_samples(model):
+    options = {"samples": 40, "temperature": 3.0, "seed": 3}
+    prefixes = ["1", "34+7", "9", "u1b", "55", "0"]
+    greedy = list(complete(model, prefixes, LIMIT))
+    drawn = list(complete(model, prefixes, LIMIT, **options))
+    found = list(complete_verified(model, prefixes, LIMIT, **options))
+    for row, (completion, tries) in enumerate(found):
+        candidates = [greedy[row], *drawn[40 * row : 40 * (row + 1)]]
+        true = [number for number, each in enumerate(candidates) if each.verified]
+        expected = (candidates[true[0]], true[0] + 1) if true else (greedy[row], 41)
+        assert (completion, tries) == expected
+    assert len({tries for _, tries in found}) > 2
+
+
+def test_log_probabilities_are_those_of_the_steps(model):
+    found = list(complete(model, PREFIXES, LIMIT))
+    for completion, steps in zip(found, log_probabilities(model, found), strict=True):
+        assert "".join(isa.INSTRUCTIONS[token].symbol for token in steps.argmax(1)) == completion.written
+        np.testing.assert_allclose(np.exp(steps).sum(1), 1, atol=10 * FLOAT_NOISE)

@@ -1,0 +1,105 @@
+"""The report of a dataset, its figures and its card."""
+
+import re
+
+import matplotlib.image
+import polars as pl
+import pytest
+import yaml
+from click.testing import CliRunner
+from huggingface_hub import DatasetCard
+
+from cadmus.cli.main import cadmus
+from cadmus.config import OOD, parse_config
+from cadmus.dataset.manifest import read_manifest
+from cadmus.errors import InputError
+from cadmus.pages import CITATION, FIGURES, LICENSE
+from cadmus.pages.dataset import size_category, write_report
+from tests.checkout import ROOT
+from tests.pages.conftest import VALUES, write
+
+
+@pytest.mark.parametrize("name", ["tiny", "ruled"])
+def test_the_command_writes_the_report_and_its_figures(name, request):
+    directory = request.getfixturevalue(name)
+    done = CliRunner().invoke(cadmus, ["report", str(directory)], catch_exceptions=False)
+    assert done.output == f"{directory}/report.md\n{directory}/README.md\n"
+    text = (directory / "report.md").read_text()
+    for figure in FIGURES:
+        stem = directory / "report" / figure
+        assert stem.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+        assert min(matplotlib.image.imread(stem.with_suffix(".png")).shape[:2]) > 200
+        assert len(pl.read_csv(stem.with_suffix(".csv"))) > 1
+        assert text.count(f"(report/{figure}.") == 3
+    assert ("## OOD rules" in text) == ("Excluded by an OOD rule" in text) == (name == "ruled")
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    for split, templates in read_manifest(directory)["splits"].items():
+        for template, counts in templates.items():
+            start = f"| {template.replace('_', ' ')} | {counts['programs']:,} | {counts['distinct']:,} | "
+            assert any(line.startswith(start) for line in tables), (split, template)
+
+
+def test_rules_are_listed_with_what_they_matched(ruled):
+    write_report(ruled)
+    text = (ruled / "report.md").read_text()
+    matched = read_manifest(ruled)["ood"]["small"]
+    assert f"| small | `values: [[-20, -15]]` (either) | equality {matched['equality']:,} |" in text
+    assert "| maximum | `contains: ['x\\|', 'x']` |" in text
+
+
+def test_a_report_is_the_same_bytes_each_time(ruled):
+    def written():
+        texts = write_report(ruled)
+        return {path: path.read_bytes() for path in (*texts, *(ruled / "report").iterdir())}
+
+    assert written() == written()
+
+
+def test_a_dataset_that_compares_nothing_has_a_report(tmp_path):
+    dataset = {"templates": {"basic_sequences": {"train": 20}}, "validation": 0, "test": 0}
+    write_report(write(parse_config({**VALUES, "dataset": dataset}, "x.yaml"), tmp_path))
+    assert (tmp_path / "report/values.png").exists()
+    assert OOD not in (tmp_path / "report.md").read_text()
+
+
+def test_an_unfinished_dataset_is_named(tmp_path):
+    with pytest.raises(InputError, match="is not a finished dataset"):
+        write_report(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_card_describes_the_dataset(ruled):
+    write_report(ruled)
+    card = DatasetCard.load(ruled / "README.md")
+    assert card.data.license == "mit"
+    assert card.data.size_categories == ["n<1K"]
+    files = {config["config_name"]: config["data_files"] for config in card.data.configs}
+    assert list(files) == ["default", "equality", "basic_sequences"]
+    found = {path for of_config in files.values() for file in of_config for path in ruled.glob(file["path"])}
+    assert found == set(ruled.rglob("*.parquet"))
+    manifest = read_manifest(ruled)
+    assert f"- content: `{manifest['digest']}`" in card.text
+    counts = [sum(of["programs"] for of in split.values()) for split in manifest["splits"].values() if split]
+    assert f"| all | {' | '.join(map(str, counts))} |" in card.text
+    matched = sum(manifest["ood"]["small"].values())
+    assert f"- small: `values: [[-20, -15]], compared: either`, matched {matched:,} candidates" in card.text
+    assert "$" not in card.text
+    example = pl.read_parquet(ruled / "train/equality-0000.parquet").row(0, named=True)
+    (line,) = re.findall(r"^equality  .*$", card.text, re.MULTILINE)
+    assert line.split() == [str(example[key]) for key in ("template", "program", "prompt_length", "x", "y")]
+
+
+@pytest.mark.parametrize(
+    ("programs", "category"), [(999, "n<1K"), (1_000, "1K<n<10K"), (80_200_000, "10M<n<100M")]
+)
+def test_the_hub_is_told_how_large_the_dataset_is(programs, category):
+    assert size_category(programs) == category
+
+
+def test_the_citation_is_that_of_the_checkout():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    paper = citation["preferred-citation"]
+    assert citation["license"].lower() == LICENSE
+    authors = [f"{author['family-names']}, {author['given-names']}" for author in paper["authors"]]
+    for text in (paper["title"], paper["journal"], paper["url"], str(paper["year"]), *authors):
+        assert text in CITATION

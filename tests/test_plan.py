@@ -1,0 +1,327 @@
+"""Estimates of runs and studies, and ``cadmus plan``."""
+
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import asdict
+
+import pytest
+import torch
+import yaml
+from click.testing import CliRunner
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from cadmus.cli.plan import plan as command
+from cadmus.config import TEMPLATES, Model, load_config, parse_config
+from cadmus.config.study import load_study
+from cadmus.dataset.sampler import sample
+from cadmus.errors import InputError
+from cadmus.model.flops import parameter_count, training_flops
+from cadmus.model.gpt import GPT
+from cadmus.plan import average_program, check_disk, checkpoint_bytes, plan, plan_study, training_memory
+from tests.checkout import ROOT
+from tests.config.tiny import TINY, tiny
+
+SIZES = [(1, 8, 2, 5), (2, 32, 2, 64), (4, 128, 4, 512), (3, 96, 8, 100)]
+DEVICE = {
+    "counts": [1],
+    "teraflops": 2,
+    "peak_teraflops": 3,
+    "fixed_ms_per_layer": 0,
+    "usd_per_hour": 3,
+    "source": "x",
+}
+CONFIGS = sorted([*(ROOT / "config").glob("*.yaml"), *(ROOT / "config/mixtures").glob("*.yaml")])
+STUDIES = sorted((ROOT / "config/studies").glob("*.yaml"))
+
+
+def devices_file(directory, **devices):
+    """Write a table of devices, each DEVICE with changes."""
+    path = directory / "devices.yaml"
+    path.write_text(yaml.safe_dump({name: {**DEVICE, **changes} for name, changes in devices.items()}))
+    return path
+
+
+def training(**fields):
+    return tiny(train={"steps": 50, "batch_size": 40, **fields})
+
+
+def only(**templates):
+    """Return the tiny config with only these templates."""
+    values = load_config(TINY).model_dump()
+    values["dataset"]["templates"] = templates
+    return parse_config(values, "test")
+
+
+def shown(*arguments):
+    return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False).stdout
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("layers", "width", "heads", "mlp"), SIZES)
+def test_parameter_count_matches_the_model(layers, width, heads, mlp, tied):
+    sizes = Model(layers=layers, width=width, heads=heads, mlp=mlp, tied=tied)
+    model = GPT(sizes)
+    assert parameter_count(sizes) == sum(parameter.numel() for parameter in model.parameters())
+    matrices = sum(part.weight.numel() for part in model.modules() if isinstance(part, nn.Linear))
+    assert training_flops(sizes, tokens=1, pairs=0) == 6 * matrices
+
+
+def test_attention_flops_match_the_flop_counter():
+    q, k, v = torch.randn(3, 4, 9, 16, requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        ((q @ k.mT).softmax(-1) @ v).sum().backward()
+    sizes = Model(layers=1, width=4 * 16, heads=4, mlp=5)
+    assert training_flops(sizes, tokens=0, pairs=9 * 9) == counter.get_total_flops()
+    twice = sizes.model_copy(update={"layers": 2})
+    assert training_flops(twice, tokens=0, pairs=7) == 2 * training_flops(sizes, tokens=0, pairs=7)
+
+
+def test_average_of_programs_of_one_length():
+    average = average_program(only(equality={"train": 10}))
+    assert (average.tokens, average.pairs) == (5 + 5 + 1 + 1, 12 * 13 / 2)
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "random"])
+def test_average_matches_sampled_programs(name):
+    run = only(**{name: {"train": 2_000}})
+    drawn = sample(run.dataset, run.seed, name, "train", 0, 2_000).programs.lengths.mean() + 1
+    assert average_program(run).tokens == pytest.approx(drawn, rel=0.1)
+
+
+def test_average_is_weighted_by_train_programs():
+    apart = [average_program(only(**{name: {"train": 5}})).tokens for name in ("equality", "subroutines")]
+    together = average_program(only(equality={"train": 30}, subroutines={"train": 10})).tokens
+    assert together == pytest.approx((3 * apart[0] + apart[1]) / 4)
+
+
+def test_average_without_true_candidates():
+    rare = only(random={"train": 5, "length": [60, 63]})
+    assert 61 <= average_program(rare).tokens <= 64
+
+
+def test_max_length_below_every_program():
+    with pytest.raises(InputError, match=r"dataset.templates.equality: all of 8192 candidates have more"):
+        plan(tiny(dataset={"max_length": 5}))
+
+
+def test_the_plan_has_the_most_that_the_verdict_can_cost():
+    verdict = {"fraction": 0.2, "questions": ["random"], "prompts": 6, "samples": 4}
+    run = training(ranks=2, verdict=verdict)
+    average = average_program(run)
+    more = plan(run).flops - plan(training(ranks=2, verdict={"fraction": 0.0})).flops
+    assert more == pytest.approx(4 / 3 * training_flops(run.model, 240 * average.tokens, 240 * average.pairs))
+
+
+def test_plan_is_consistent(tmp_path):
+    run = training(ranks=2, verdict={"fraction": 0.0}, state_weight=0.0)
+    device = {"counts": [1, 4], "teraflops": 2e-3, "peak_teraflops": 5e-3, "fixed_ms_per_layer": 7}
+    table = devices_file(tmp_path, A=device)
+    planned, average = plan(run, table), average_program(run)
+    assert planned == plan(run, table), "the sample is the same every time"
+    assert planned.programs == 4_100
+    assert planned.trained_programs == 2_000
+    assert planned.epochs == 2_000 / 4_100
+    assert planned.trained_tokens == pytest.approx(2_000 * average.tokens, abs=1)
+    assert planned.tokens == pytest.approx(4_100 * average.tokens, abs=1)
+    assert planned.flops == training_flops(run.model, 2_000 * average.tokens, 2_000 * average.pairs)
+    assert planned.dataset_bytes == pytest.approx((4_100 + 9 * (40 + 60)) * average.bytes, abs=1)
+    assert [estimate.count for estimate in planned.estimates] == [1, 4]
+    for estimate in planned.estimates:
+        seconds = 50 * run.model.layers * 0.007 + planned.flops / (estimate.count * 2e9)
+        assert estimate.hours * 3600 == pytest.approx(seconds)
+        assert estimate.mfu * seconds * estimate.count * 5e9 == pytest.approx(planned.flops)
+        assert estimate.usd == pytest.approx(estimate.hours * estimate.count * 3)
+
+
+# The size of a checkpoint of this model, `meta.json` included.
+@pytest.mark.parametrize(("recipe", "size"), [("paper", 38_339_076), ("fast", 25_754_149)])
+def test_the_size_of_a_checkpoint(recipe, size):
+    values = load_config(TINY).model_dump()
+    values["model"] = {"layers": 4, "width": 256, "heads": 4, "mlp": 1024}
+    values["train"] = {"steps": 2, "batch_size": 32, "recipe": recipe}
+    assert checkpoint_bytes(parse_config(values, "test")) == pytest.approx(size, rel=0.002)
+
+
+def test_the_disk_by_hand():
+    run = tiny(train={"recipe": "paper", "optimizer": "adam", "keep_checkpoints": 2, "snapshots": 2})
+    planned = plan(run)
+    assert planned.disk_bytes == {
+        "dataset": planned.dataset_bytes,
+        "checkpoints": 3 * 12 * planned.parameters,
+        "snapshots": 2 * 4 * planned.parameters,
+        "export": 4 * planned.parameters,
+    }
+
+
+def test_the_memory_is_that_of_the_ranks_and_the_programs():
+    assert training_memory(8, 64, 80_200_000) == 8 * 6_000_000_000 + 2_406_000_000
+    assert training_memory(0, 4, 1_000) == 4 * 1_500_000_000 + 30_000
+    assert plan(training(ranks="auto")).memory_bytes == training_memory(0, 2, 4_100)
+    assert plan(training(ranks=2)).memory_bytes == training_memory(2, 2, 4_100)
+
+
+def hours_of(planned, name, count):
+    (hours,) = (each.hours for each in planned.estimates if (each.device, each.count) == (name, count))
+    return hours
+
+
+# Step times computed by hand from kernels, bytes and FLOPs of compiled blocks, within 15%.
+@pytest.mark.parametrize(
+    ("name", "device", "count", "ms"),
+    [("paper", "H100", 8, 22), ("paper", "H200", 1, 80), ("h200", "H200", 1, 43)],
+)
+def test_step_time_on_gpus_matches_counted_kernels(name, device, count, ms):
+    planned = plan(load_config(ROOT / f"config/{name}.yaml"))
+    step = 3_600_000 * hours_of(planned, device, count) / planned.steps
+    assert step == pytest.approx(ms, rel=0.15)
+
+
+def test_counts_divide_the_batch_and_follow_the_ranks():
+    def counts(**fields):
+        found = defaultdict(list)
+        for estimate in plan(training(**fields)).estimates:
+            found[estimate.device].append(estimate.count)
+        return found
+
+    cpus = {"2 CPU cores": [1], "2 CPU cores without bf16": [1]}
+    assert counts(batch_size=20, micro_batch_size=5, ranks=1) == {
+        **cpus,
+        "H100": [1, 2, 4],
+        "H200": [1, 2, 4],
+    }
+    assert counts(ranks=5, verdict={"fraction": 0.0})["H100"] == [1, 2, 4, 5, 8]
+    assert plan(training(ranks="auto")).estimates == plan(training(ranks=1)).estimates
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"teraflops": "fast"}, "A.teraflops: must be a number, got 'fast'"),
+        ({"usd_per_hour": float("nan")}, "A.usd_per_hour: must be a finite number, got nan"),
+        ({"peak_teraflops": 0}, "A.peak_teraflops: must be above 0, got 0"),
+        ({"fixed_ms_per_layer": -1}, "A.fixed_ms_per_layer: must be at least 0, got -1"),
+        ({"counts": [0]}, "A.counts: must be ranks or integers of at least 1, got 0"),
+        ({"counts": [True]}, "A.counts: must be ranks or integers of at least 1, got True"),
+        ({"counts": ["rank"]}, "A.counts: must be ranks or integers of at least 1, got 'rank'"),
+        ({"counts": []}, "A.counts: length must be at least 1, got []"),
+        ({"counts": "ranks"}, "A.counts: must be a list, got 'ranks'"),
+        ({"mfu": 1}, "A.mfu: no such key; there are counts, teraflops"),
+    ],
+)
+def test_bad_devices(tmp_path, changes, message):
+    table = devices_file(tmp_path, A=changes)
+    with pytest.raises(InputError) as error:
+        plan(training(), table)
+    assert str(error.value).startswith(f"{table}: {message}")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_plan_of_every_config(path):
+    planned, text = plan(load_config(path)), shown(path)
+    assert planned.estimates
+    assert f"{planned.parameters:,} parameters" in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert ("cheapest" in text) == (path.stem in ("h200", "paper"))
+    assert "H200" not in text
+
+
+def devices_of(text):
+    return [line.split("  ")[0] for line in text.split("\n\n")[1].splitlines()[1:]]
+
+
+def test_the_devices_are_those_of_the_scale():
+    cpus = ["2 CPU cores", "2 CPU cores without bf16"]
+    small = shown(TINY)
+    assert devices_of(small) == [*cpus, "H100"]
+    assert small.endswith("\n\n--all adds 7 rows of other devices\n")
+    large = shown("paper")
+    assert devices_of(large) == ["H100", "2 × H100", "4 × H100", "8 × H100"]
+    assert large.endswith("\n\n--all adds 6 rows of other devices\n")
+    # A GPU that was named is planned for.
+    chosen = shown(TINY, "--gpu", "H200")
+    assert devices_of(chosen) == ["H200", "2 × H200", "4 × H200", "8 × H200"]
+    assert "cheapest  1 × H200" in chosen
+    everything = shown(TINY, "--all")
+    assert devices_of(everything) == [*cpus, *devices_of(large), *devices_of(chosen)]
+    assert "--all" not in everything
+    basis = dict(re.findall(r"^(.*?)  .* (\S+)$", everything.split("\n\n")[1], re.MULTILINE))
+    assert (basis["8 × H100"], basis["2 CPU cores"]) == ("estimate", "measured")
+    with pytest.raises(InputError, match=r"devices\.yaml: no device 'H300'; did you mean"):
+        shown(TINY, "--gpu", "H300")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "line"),
+    [
+        ("2", "1 × A; the configured 2 are 1.6x faster and cost 25% more"),
+        ("1", "1 × A, as configured"),
+        ("auto", "1 × A, as configured (ranks: auto counts as 1)"),
+    ],
+)
+def test_the_configured_count_is_compared_with_the_cheapest(tmp_path, ranks, line):
+    path = tmp_path / "config.yaml"
+    path.write_text(TINY.read_text().replace("ranks: 1", f"ranks: {ranks}"))
+    run = load_config(path)
+    # A step takes 1 ms at least, and another 3 ms shared by the devices.
+    rate = plan(run).flops / (3e9 * run.train.steps)
+    fixed = 1 / run.model.layers
+    table = devices_file(tmp_path, A={"counts": ["ranks", 1], "teraflops": rate, "fixed_ms_per_layer": fixed})
+    assert f"\ncheapest  {line}\n" in shown(path, "--devices", table)
+
+
+def test_json_output():
+    assert json.loads(shown(TINY, "--json")) == json.loads(json.dumps(asdict(plan(load_config(TINY)))))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_is_the_sum_of_its_trainings(path):
+    study = load_study(path)
+    planned = plan_study(study)
+    each = [plan(run.config) for run in {run.training: run for run in study.runs}.values()]
+    assert planned.trainings == len(each)
+    assert planned.flops == pytest.approx(sum(training.flops for training in each))
+    hours = sum(hours_of(training, "H100", 1) for training in each)
+    assert hours_of(planned, "H100", 1) == pytest.approx(hours)
+    assert planned.memory_bytes == max(training.memory_bytes for training in each)
+    assert planned.disk_bytes <= sum(sum(training.disk_bytes.values()) for training in each)
+    assert f"{planned.trainings} trainings" in shown(path)
+
+
+def test_a_study_needs_disk_only_for_what_is_missing(tmp_path, monkeypatch):
+    study = load_study(ROOT / "config/studies/order.yaml")
+    usage = type("Usage", (), {"free": 10**6})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    with pytest.raises(InputError, match=r"study \w+: needs at most .* GB of disk, .* has 0\.0 GB free"):
+        check_disk(study, tmp_path / "results")
+    for run in study.runs:
+        (tmp_path / run.training / "model").mkdir(parents=True, exist_ok=True)
+    check_disk(study, tmp_path)
+
+
+def test_planning_does_not_import_torch():
+    code = (
+        "import sys; from cadmus.cli.main import cadmus; "
+        f"cadmus({['plan', str(TINY)]!r}, standalone_mode=False); "
+        "sys.exit(bool({'torch', 'deepspeed', 'polars', 'snakemake'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "parameters" in done.stdout
+
+
+def test_docs_quote_the_published_plan():
+    published = json.loads((ROOT / "docs/results/plan_paper.json").read_text())
+    current = json.loads(shown("paper", "--json"))
+    assert published["flops"] == pytest.approx(current["flops"], rel=0.01), "run `cadmus plan paper --json`"
+    page = (ROOT / "docs/cluster.md").read_text()
+    rows = re.findall(r"^\| (\d)(?:, as configured)? \| ([\d.]+) \| (\d+) \| (\d+)% \|$", page, re.MULTILINE)
+    assert rows == [
+        (str(each["count"]), f"{each['hours']:.1f}", f"{each['usd']:.0f}", f"{100 * each['mfu']:.0f}")
+        for each in published["estimates"]
+        if each["device"] == "H100"
+    ]
+    assert f"at most {sum(published['disk_bytes'].values()) / 1e9:.0f} GB of disk" in page
