@@ -56,9 +56,6 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
     Args:
         path: the file.
         fix: ends the message, such as "write it again".
-
-    Raises:
-        InputError: in place of any other error.
     """
     fix = f"; {fix}" if fix else ""
     try:

@@ -204,11 +204,7 @@ def digest() -> str:
 
 
 def check_program(program: str) -> str:
-    """Return ``program`` if every character is an instruction.
-
-    Raises:
-        InputError: unknown symbol; the message gives the first one and its position, from 1.
-    """
+    """Return ``program`` if every character is an instruction."""
     if not BY_SYMBOL.keys() >= set(program):
         position, symbol = next((i, symbol) for i, symbol in enumerate(program, 1) if symbol not in BY_SYMBOL)
         raise InputError(
@@ -228,11 +224,7 @@ def without_spaces(program: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return ``prefix`` if a model can continue it: at least one instruction and no end.
-
-    Raises:
-        InputError: the prefix is empty, has an unknown symbol or contains the end ``.``.
-    """
+    """Return ``prefix`` if a model can continue it: at least one instruction and no end."""
     if not prefix:
         raise InputError("the prefix is empty; give at least one instruction")
     check_program(prefix)

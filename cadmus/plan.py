@@ -34,7 +34,7 @@ from cadmus.model.flops import (
     training_flops,
 )
 from cadmus.tools import progress, seed_of
-from cadmus.train.snapshots import snapshot_steps
+from cadmus.train.paths import snapshot_steps
 
 DEVICES = TABLES / "devices.yaml"
 """Table of this checkout."""
@@ -343,11 +343,7 @@ def _totals(planned: list[Plan]) -> Iterable[Estimate]:
 
 
 def check_disk(study: StudyRuns, results: Path) -> None:
-    """Check that the file system of ``results`` has room for what the study still needs.
-
-    Raises:
-        InputError: it has not.
-    """
+    """Check that the file system of ``results`` has room for what the study still needs."""
     place = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.exists())
     free = shutil.disk_usage(place).free
     missing = [run for run in study.runs if not (results / run.training / "model").exists()]

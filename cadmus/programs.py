@@ -55,11 +55,7 @@ class Programs:
         return cls(data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def to_arrow(self) -> "pa.Array":
-        """Return a string column over the same bytes.
-
-        Raises:
-            OverflowError: the batch has 2 GiB or more.
-        """
+        """Return a string column over the same bytes."""
         import pyarrow as pa
 
         if self.offsets[-1] >= 2**31:
@@ -90,8 +86,7 @@ class Programs:
         """Tell which programs contain the instructions of their row in ``pieces``: bool, shape (n,)."""
         from cadmus import loops
 
-        found: np.ndarray = loops.contain(self.data, self.offsets, pieces.data, pieces.offsets)
-        return found
+        return loops.contain(self.data, self.offsets, pieces.data, pieces.offsets)
 
     def take(self, rows: np.ndarray) -> "Programs":
         """Select programs by index or boolean mask, in that order."""
@@ -245,5 +240,4 @@ def _concat_values(columns: list[np.ndarray | None], batches: Sequence[Samples])
         np.ma.array(np.zeros(len(batch), np.int16), mask=True) if column is None else column
         for column, batch in zip(columns, batches, strict=True)
     ]
-    values: np.ndarray = np.ma.concatenate(filled)  # type: ignore[no-untyped-call]
-    return values
+    return np.ma.concatenate(filled)  # type: ignore[no-untyped-call]

@@ -72,8 +72,7 @@ def cores() -> int:
     """Return the number of cores that this process may use, container quotas included."""
     import joblib
 
-    count: int = joblib.cpu_count()
-    return count
+    return joblib.cpu_count()
 
 
 def has_gpu() -> bool:

@@ -14,8 +14,8 @@ from cadmus import config
 from cadmus.model.gpt import GPT, attend_eager
 from cadmus.model.inference import Cadmus
 from cadmus.templates.random import random_programs
+from cadmus.train.batches import PackedBatch, pack_batch
 from cadmus.train.labels import NO_TARGET
-from cadmus.train.packing import PackedBatch, pack_batch
 from dev.bench.training import forms
 from tests.train.runs import assert_close_model, go_back, losses, run_config
 from tests.train.test_golden_losses import GOLDEN, RUNS

@@ -53,7 +53,7 @@ class Failed(Exception):
 
 def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Record the installed software and the GPUs."""
-    from cadmus.train import engine
+    from cadmus.train import ranks as training_ranks
 
     # In a process of its own: this one must not hold a GPU.
     names = (
@@ -67,7 +67,7 @@ def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
         "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-        "missing_for_compiler": engine.missing_for_compiler(),
+        "missing_for_compiler": training_ranks.missing_for_compiler(),
         "versions": versions(),
     }
     if facts["missing_for_compiler"]:
@@ -108,7 +108,7 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
     values["train"]["batch_size"] -= values["train"]["batch_size"] % ranks
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
     rank = [sys.executable, "-m", "dev.gpu_check", "--train", str(directory)]
-    launch = f"import sys; from cadmus.train.launch import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
+    launch = f"import sys; from cadmus.train.ranks import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
     _run([sys.executable, "-c", launch])
     facts: Facts = json.loads((directory / "facts.json").read_text())
     return facts

@@ -238,13 +238,11 @@ def score(run: "Comparison", output: Path, as_json: bool) -> None:
     from cadmus.evaluate.results import write_results
     from cadmus.llm.outcomes import OUTCOMES, summary
     from cadmus.llm.score import score
-    from cadmus.store import commit
 
     check_results_path(output)
     answers = score(run)
     metadata = {
         "config_digest": digest(run.config.model_dump()),
-        "commit": commit(),
         "servers": ", ".join(sorted(set().union(*(replies.servers for replies in run.replies.values())))),
     }
     write_results(answers, output, metadata)

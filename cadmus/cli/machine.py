@@ -115,12 +115,7 @@ def isa_command(context: click.Context, instruction: str | None, form: str | Non
 
 
 def _instruction(given: str, context: click.Context) -> isa.Instruction:
-    """Return the instruction with a symbol or a name.
-
-    Raises:
-        click.NoSuchOption: there is none, and it begins with --.
-        InputError: there is none.
-    """
+    """Return the instruction with a symbol or a name."""
     found = isa.BY_SYMBOL.get(given) or isa.BY_NAME.get(given)
     if found is None and given.startswith("--"):
         raise click.NoSuchOption(given, possibilities=["--json", "--markdown", "--help"], ctx=context)

@@ -1,23 +1,20 @@
 """``cadmus train``."""
 
 import os
-import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cadmus.cli.options import DIRECTORY, PATH, WholeNumber, config_option, echo
+from cadmus.config import load_config, parse_config
+from cadmus.dataset.manifest import read_manifest
+from cadmus.dataset.reader import stream_split
 from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.store import check_writable
-
-if TYPE_CHECKING:
-    from cadmus.train.paths import RunPaths
-
-LAUNCHED = "CADMUS_LAUNCHED"
-"""Set for ranks that this command started; torchrun's ranks have no such parent."""
+from cadmus.train import ranks
+from cadmus.train.paths import RunPaths
 
 
 @click.command()
@@ -49,6 +46,7 @@ LAUNCHED = "CADMUS_LAUNCHED"
 )
 @click.option(
     "--ranks",
+    "count",
     type=WholeNumber(min=0),
     default=0,
     metavar="N",
@@ -67,7 +65,7 @@ def train(
     output: Path,
     metrics: Path,
     snapshots: Path | None,
-    ranks: int,
+    count: int,
     requeue: bool,
 ) -> None:
     """Train a model on a dataset and export it.
@@ -82,17 +80,13 @@ def train(
         --checkpoints results/quick/training/checkpoints --output results/quick/model \\
         --metrics results/quick/training/metrics.jsonl
     """
-    from cadmus.config import load_config, parse_config
-    from cadmus.dataset.manifest import read_manifest
     from cadmus.model.export import check_export
-    from cadmus.train import launch, slurm
-    from cadmus.train.paths import RunPaths
 
     paths = RunPaths(checkpoints, output, metrics, snapshots)
     run = load_config(config)
-    if ranks:
+    if count:
         values = run.model_dump()
-        run = parse_config({**values, "train": {**values["train"], "ranks": ranks}}, f"--ranks {ranks}")
+        run = parse_config({**values, "train": {**values["train"], "ranks": count}}, f"--ranks {count}")
     manifest = read_manifest(dataset)
     if manifest["config_digest"] != run.dataset_digest():
         raise InputError(
@@ -102,55 +96,35 @@ def train(
     check_writable(metrics)
     if snapshots is not None:
         check_writable(snapshots, directory=True)
-    nodes = slurm.nodes()
     if "RANK" not in os.environ:
-        count = launch.count_ranks(run.train, nodes)
+        nodes = ranks.slurm_nodes()
+        count = ranks.count_ranks(run.train, nodes)
         if nodes or count > 1:
-            from cadmus.train import devices
+            ranks.check_devices(count // (nodes.size if nodes else 1))
+            command = [sys.executable, "-m", "cadmus", *sys.argv[1:]]
+            sys.exit(ranks.run_ranks(command, count, nodes))
 
-            devices.check(count // (nodes.size if nodes else 1))
-            os.environ[LAUNCHED] = "1"
-            code = launch.run_ranks(launch.python_command(), count, nodes)
-            if code == 0 and (nodes is None or nodes.rank == 0):
-                _publish(paths)
-            sys.exit(code)
-
-    from cadmus.dataset.reader import stream_split
     from cadmus.train import loop
 
-    # An error of one rank ends all; the first rank reports it.
+    read = partial(stream_split, dataset, "train")
+    # An error of all ranks is reported by the first one.
     first = os.environ.get("RANK", "0") == "0"
     try:
-        loop.train(
-            run,
-            partial(stream_split, dataset, "train"),
-            manifest["digest"],
-            paths.partial(),
-            echo,
-        )
-        # Of several ranks, another one may still fail; their launcher publishes.
-        if first and LAUNCHED not in os.environ:
-            _publish(paths)
+        loop.train(run, read, manifest["digest"], paths.partial(), echo)
+        if first:
+            # An exit code of 1 would make Snakemake delete the files.
+            with ranks.deferred_signals():
+                paths.publish()
     except InputError as error:
         if first or isinstance(error, RankLocalError):
             raise
         sys.exit(2)
-    except Interrupted as interruption:
-        if first:
-            echo(f"cadmus: {interruption}", err=True)
-            if requeue:
-                refusal = slurm.requeue()
-                outcome = f"not put back in the queue: {refusal}" if refusal else "put back in the queue"
-                echo(f"cadmus: {outcome}", err=True)
-        sys.exit(1)
-
-
-def _publish(paths: "RunPaths") -> None:
-    """Publish the files of a training, ignoring signals: an exit code of 1 would make Snakemake delete
-    them."""
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        paths.publish()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    except (Interrupted, KeyboardInterrupt) as error:
+        if not first:
+            sys.exit(1)
+        if isinstance(error, Interrupted) and requeue:
+            echo(f"cadmus: {error}", err=True)
+            refusal = ranks.requeue()
+            outcome = f"not put back in the queue: {refusal}" if refusal else "put back in the queue"
+            raise Interrupted(outcome) from None
+        raise

@@ -64,11 +64,7 @@ def read_json(path: Path | str, model: type[T], fix: str) -> T:
 
 
 def validate(values: Any, model: type[T], source: str, fix: str = "") -> T:
-    """Validate values against a pydantic model, or a type such as ``dict[str, Model]``.
-
-    Raises:
-        InputError: the first problem, beginning with ``source`` and the field and ending with ``fix``.
-    """
+    """Validate values against a pydantic model, or a type such as ``dict[str, Model]``."""
     try:
         return TypeAdapter(model).validate_python(values)
     except ValidationError as error:

@@ -213,8 +213,7 @@ def level_text(level: Any) -> str:
 def _nested(field: str, value: Any) -> dict[str, Any]:
     for key in reversed(field.split(".")):
         value = {key: value}
-    nested: dict[str, Any] = value
-    return nested
+    return value
 
 
 def _run(variant: str, levels: dict[str, Any], seed: int, config: Config) -> Run:

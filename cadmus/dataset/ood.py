@@ -34,8 +34,7 @@ def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
 
 def _matches_values(rule: OODRule, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     combine = np.logical_or if rule.compared == "either" else np.logical_and
-    matched: np.ndarray = combine(*(_among(column, rule.values or []) for column in (x, y)))
-    return matched
+    return combine(*(_among(column, rule.values or []) for column in (x, y)))
 
 
 def excluded_pairs(dataset: Dataset, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -57,8 +56,7 @@ def _among(numbers: np.ndarray, values: list[int | list[int]]) -> np.ndarray:
 
 
 def _any(masks: list[np.ndarray]) -> np.ndarray:
-    found: np.ndarray = np.any(masks, axis=0)
-    return found
+    return np.any(masks, axis=0)
 
 
 def _contains(programs: Programs, piece: bytes) -> np.ndarray:

@@ -63,9 +63,6 @@ class Sampler:
         counts: outcome counts of all candidates so far.
         matched: for each OOD rule of the template, how many true candidates in the hash range of the split
             it matched.
-
-    Raises:
-        InputError: no such template or split.
     """
 
     def __init__(self, dataset: Dataset, seed: int, template: str, split: str, shard: int) -> None:
@@ -87,9 +84,6 @@ class Sampler:
         Args:
             count: programs wanted.
             earlier: hashes (uint64) of the programs in earlier shards, which count as duplicates.
-
-        Raises:
-            InputError: hardly any candidate can be kept.
         """
         counts = self.counts
         batches: list[Samples] = []
@@ -199,11 +193,7 @@ def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, c
 
 
 def check_names(dataset: Dataset, template: str, split: str) -> None:
-    """Check that the template and the split exist.
-
-    Raises:
-        InputError: one does not.
-    """
+    """Check that the template and the split exist."""
     if template not in TEMPLATES:
         raise InputError(f"no template {template!r}; {suggest(template, TEMPLATES)}")
     if split not in dataset.splits:

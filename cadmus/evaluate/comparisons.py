@@ -113,9 +113,6 @@ def sample_comparisons(
 
     Returns:
         The programs and their values x and y, int64, shape (n,).
-
-    Raises:
-        InputError: fewer than ``n`` exist.
     """
     table = short_expressions(HALF)
     first, stop = np.searchsorted(table.values, [values.low, values.high + 1])
@@ -163,8 +160,7 @@ def training_comparisons(rng: np.random.Generator, n: int, dataset: Dataset) -> 
 
 def _counting(lengths: np.ndarray) -> np.ndarray:
     """Return 0, 1, ..., length - 1 for each length, concatenated."""
-    counting: np.ndarray = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return counting
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 def _coprime_near(step: np.ndarray, size: np.ndarray) -> np.ndarray:

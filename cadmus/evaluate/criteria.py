@@ -212,8 +212,7 @@ def true_program(of: Completed) -> np.ndarray:
 
 
 def _all(*conditions: np.ndarray) -> np.ndarray:
-    met: np.ndarray = np.logical_and.reduce(conditions)
-    return met
+    return np.logical_and.reduce(conditions)
 
 
 def _has_form(of: Completed, form: re.Pattern[str]) -> np.ndarray:
@@ -237,8 +236,7 @@ def varies(programs: Programs) -> np.ndarray:
     outcome = execute(Programs.from_strings(fresh))
     values = np.where(outcome.kind == NUMBER, outcome.values[:, 0], np.iinfo(np.int32).min)
     by_program = values.reshape(-1, len(_ONE_ARGUMENT))
-    varies: np.ndarray = (by_program != by_program[:, :1]).any(1)
-    return varies
+    return (by_program != by_program[:, :1]).any(1)
 
 
 def _closed(definitions: Programs) -> Programs:

@@ -17,9 +17,6 @@ def wilson(successes: np.ndarray | float, n: np.ndarray | int) -> tuple[np.ndarr
 
     Arguments and results have the same shape; the results are float64. The interval is (0, 1) where ``n`` is
     0.
-
-    Raises:
-        ValueError: ``successes`` is negative or greater than ``n``.
     """
     successes, n = np.asarray(successes, np.float64), np.asarray(n, np.float64)
     if np.any((successes < 0) | (successes > n)):

@@ -32,11 +32,7 @@ class Learned:
     """
 
     def __init__(self, directory: Path, tasks: list[Task]) -> None:
-        """Read the training split of the dataset in ``directory``.
-
-        Raises:
-            InputError: as :func:`cadmus.dataset.reader.stream_split`.
-        """
+        """Read the training split of the dataset in ``directory``."""
         self.ngrams = NGrams()
         none = Programs.from_strings([])
         self.prompts = {task.name: none for task in tasks}

@@ -70,9 +70,6 @@ class NGrams:
 
         Returns:
             The completions without the end, and whether each ended: bool, shape (n,).
-
-        Raises:
-            ValueError: no program was counted.
         """
         tables = self.likeliest()
         if tables[0][0] < 0:

@@ -20,9 +20,6 @@ def second_expressions(programs: Programs) -> np.ndarray:
 
     >>> second_expressions(Programs.from_strings(["941-*55*2+="])).tolist()
     [5]
-
-    Raises:
-        Defect: a program does not end in an expression and a comparator.
     """
     starts = _second_expressions(programs.data, programs.offsets)
     if (starts < 1).any():

@@ -35,9 +35,6 @@ def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
 
     Returns:
         float64, shape (programs, most).
-
-    Raises:
-        ValueError: a program has fewer samples than ``most``, or more right ones than samples.
     """
     if (samples < most).any():
         raise ValueError(f"pass@{most} needs at least {most} samples, got {samples.min()}")
@@ -95,9 +92,6 @@ def training_completions(directory: Path, tasks: list[Task], seed: int) -> Polic
         directory: a dataset; programs are drawn from the first shard of each template.
         tasks: those that the policy completes.
         seed: decides the completions.
-
-    Raises:
-        InputError: as :func:`cadmus.dataset.reader.stream_split`.
     """
     found: dict[str, Programs] = {}
     for template in dict.fromkeys(task.question.template for task in tasks):
@@ -128,9 +122,6 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
         and policies in the order of the results. Metrics are :data:`COUNTS`; ``first_verified``, the first
         verified one of k samples exists and is solved; and ``greedy_solved``, the same for all k. A metric is
         absent where it is not defined.
-
-    Raises:
-        InputError: a program has no samples, or more right ones than samples.
     """
     rows = []
     impossible = samples.filter(

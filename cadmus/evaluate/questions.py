@@ -116,8 +116,7 @@ def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _definition_is_last(programs: Programs) -> np.ndarray:
-    closed: np.ndarray = programs.data[programs.offsets[1:] - 1] == ord(";")
-    return closed
+    return programs.data[programs.offsets[1:] - 1] == ord(";")
 
 
 _COMPARATOR = "it is the comparator that holds, and nothing else"

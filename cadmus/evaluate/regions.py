@@ -60,11 +60,7 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
 
 
 def training_range(grid: pl.DataFrame) -> tuple[int, int]:
-    """Return the smallest and largest value on the grid that were compared with others in training.
-
-    Raises:
-        InputError: the grid is entirely outside the training range.
-    """
+    """Return the smallest and largest value on the grid that were compared with others in training."""
     inside = grid.filter(pl.col("in_distribution") & (pl.col("x") != pl.col("y")))["x"].to_numpy()
     if not len(inside):
         inside = grid.filter("in_distribution")["x"].to_numpy()
@@ -82,9 +78,6 @@ def by_distance(grid: pl.DataFrame) -> pl.DataFrame:
     Returns:
         One row per region and bin with a program: region, first, last (distances of the bin), then the
         columns of :func:`summary` from pairs to gap_high, without chance.
-
-    Raises:
-        InputError: the grid is entirely outside the training range.
     """
     low, high = training_range(grid)
     values = grid["x"].to_numpy()

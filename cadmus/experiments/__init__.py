@@ -23,8 +23,7 @@ FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md", ".tex"),
 @functools.cache
 def get(name: str) -> "Experiment":
     """Return the declaration of the experiment called ``name``."""
-    declared: Experiment = importlib.import_module(f"cadmus.experiments.{name}").EXPERIMENT
-    return declared
+    return importlib.import_module(f"cadmus.experiments.{name}").EXPERIMENT
 
 
 @functools.cache

@@ -194,7 +194,7 @@ def load_subject(
     """
     from cadmus.model import METADATA
     from cadmus.model.export import trained_config
-    from cadmus.train.snapshots import find_snapshots
+    from cadmus.train.paths import find_snapshots
 
     snapshots = tuple(find_snapshots(directory)) if experiment.snapshots else ()
     export = snapshots[-1] if snapshots else directory

@@ -31,13 +31,12 @@ def measure(subject: Subject) -> "pl.DataFrame":
     model = subject.model()
 
     def sample(question: str, prompts: "Programs") -> "tuple[Programs, np.ndarray]":
-        completed: tuple[Programs, np.ndarray] = model.complete(
+        return model.complete(
             prompts,
             dataset.max_length,
             temperature=settings.temperature,
             seed=seed_of(config.seed, "pass_at_k", question),
         )
-        return completed
 
     greedy = grade_model(model, tasks, dataset)["solved"].alias("greedy_solved")
     baseline = training_completions(subject.dataset_directory(), tasks, config.seed)

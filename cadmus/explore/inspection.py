@@ -34,9 +34,6 @@ def inspect(model: Cadmus, text: str, calls: bool = False, probe: Probe | None =
         :meth:`cadmus.explore.references.Probe.read` returns it, or None) and lens, the probability that each
         instruction comes next at each layer (0 is the embedding, the last is the model's output), shape
         (layers + 1, tokens, 65).
-
-    Raises:
-        InputError: the text is not a program or too long, or its stacks are too large to show.
     """
     program = read(text)
     steps = reference.trace(program, calls=calls)
@@ -70,9 +67,6 @@ def attention(model: Cadmus, text: str, layer: int) -> dict[str, Any]:
         model: the model.
         text: a program, with or without its end ``.``.
         layer: index of the block, from 1.
-
-    Raises:
-        InputError: the text is not a program or too long, or the block does not exist.
     """
     if not 1 <= layer <= model.sizes.layers:
         raise InputError(f"layer: must be 1 to {model.sizes.layers}, got {layer}")
@@ -101,11 +95,7 @@ def complete(model: Cadmus, text: str) -> dict[str, str]:
 
 
 def read(text: str) -> str:
-    """Return a text as a program without its end.
-
-    Raises:
-        InputError: it is not a program, or empty or too long.
-    """
+    """Return a text as a program without its end."""
     program = isa.check_program(text).partition(isa.END)[0]
     if not program:
         raise InputError("the program is empty; type instructions, or sample one")

@@ -24,11 +24,7 @@ _MOST_LEVEL_TICKS = 4
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return the accuracy of Cadmus inside the training range, of GPT-5 in the paper, and of the LLMs.
-
-    Raises:
-        InputError: the grid has no pair within the training range.
-    """
+    """Return the accuracy of Cadmus inside the training range, of GPT-5 in the paper, and of the LLMs."""
     parts = [_cadmus(grid), _reported()] + ([] if llm is None else [_llms(llm)])
     return pl.concat(parts, how="diagonal_relaxed")
 

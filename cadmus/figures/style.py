@@ -38,11 +38,7 @@ def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 
 
 def save(figure: Figure, paths: Sequence[Path]) -> None:
-    """Write a figure in the format of each path's suffix; equal figures give equal bytes.
-
-    Raises:
-        InputError: a file cannot be written.
-    """
+    """Write a figure in the format of each path's suffix; equal figures give equal bytes."""
     with matplotlib.style.context(["default", STYLE]):
         for path in paths:
             with replacing(path) as temporary:

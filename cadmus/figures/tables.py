@@ -45,9 +45,6 @@ def save(table: pl.DataFrame, data: pl.DataFrame, paths: Sequence[Path]) -> None
         table: text.
         data: what the .csv holds, numbers unrounded.
         paths: files to write.
-
-    Raises:
-        InputError: A file cannot be written.
     """
     text, tex = render(table)
     texts = {".csv": data.write_csv(), ".md": text, ".tex": tex}

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import email.utils
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +20,6 @@ from tenacity import (
     wait_random,
 )
 
-from cadmus.common import interrupts
 from cadmus.errors import InputError, Interrupted
 from cadmus.llm.client import BASE_URL, TIMEOUT, address, create, describe, fatal
 from cadmus.llm.comparison import Comparison
@@ -28,6 +28,7 @@ from cadmus.llm.replies import FINAL, TIMED_OUT, redact
 from cadmus.llm.requests import Request
 from cadmus.tools import progress
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ATTEMPTS = 8
 """Attempts of a request if the server fails."""
 RATE_LIMITED_ATTEMPTS = 50
@@ -64,9 +65,7 @@ def send(comparison: Comparison, names: Sequence[str], echo: Callable[[str], obj
     sender = _Sender(comparison, names)
     requests = sender.requests
     try:
-        with interrupts.restored() as restore:
-            sender.restore_handlers = restore
-            asyncio.run(sender.run())
+        asyncio.run(sender.run())
     finally:
         counts = (sender.answered, sender.rejected, sender.malformed)
         answered, rejected, malformed = (sum(count.values()) for count in counts)
@@ -111,12 +110,11 @@ class _Sender:
         self.failed = 0
         self.last_failure = ""
         self.interrupted = False
-        self.restore_handlers: Callable[[], None] = lambda: None
         self.problem: InputError | None = None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in interrupts.SIGNALS:
+        for number in SIGNALS:
             loop.add_signal_handler(number, self._interrupt)
         pending = iter(self.requests)
         async with create(openai.AsyncOpenAI, 0) as client:
@@ -136,10 +134,9 @@ class _Sender:
         self.interrupted = True
         self.stop.set()
         loop = asyncio.get_running_loop()
-        for number in interrupts.SIGNALS:
-            loop.remove_signal_handler(number)
         # A second signal does not wait for the requests under way.
-        self.restore_handlers()
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
 
     async def _work(self, pending: Iterable[Request], bar: Any) -> None:
         for request in pending:

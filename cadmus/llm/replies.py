@@ -33,10 +33,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from cadmus.common.files import as_input_error
 from cadmus.errors import InputError, ModelOutputError, reading
 from cadmus.llm.answers import Answer, read_body, read_reply
 from cadmus.llm.requests import Request
+from cadmus.store import as_input_error
 
 API_KEY = "OPENAI_API_KEY"
 """Environment variable of the API key."""

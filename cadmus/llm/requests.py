@@ -6,7 +6,6 @@ matched to another prompt, model or limit, whichever file it comes in.
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +15,11 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from cadmus import isa
-from cadmus.common.files import replacing_together
-from cadmus.common.parquet import read_parquet
+from cadmus import store
 from cadmus.config import Config, Llm, digest
 from cadmus.errors import InputError, reading
-from cadmus.evaluate.comparisons import HALF, TOKENS, grid_programs
-from cadmus.llm.models import NAME, URLS, LanguageModel
+from cadmus.evaluate.comparisons import HALF, grid_programs
+from cadmus.llm.models import URLS, LanguageModel
 from cadmus.tools import progress
 
 INDEX = "index.parquet"
@@ -30,16 +27,6 @@ INDEX = "index.parquet"
 _DIGEST = "prepared_from"
 _UNSENT = {"max_cost_usd", "concurrency", "requests_per_minute"}
 """Fields of ``llm`` that do not change the requests."""
-_COLUMNS = {
-    "model": str,
-    "symbols": str,
-    "max_output_tokens": int,
-    "in_grid": bool,
-    "x": int,
-    "y": int,
-    "program": str,
-    "key": str,
-}
 
 
 class _Line(BaseModel):
@@ -122,7 +109,7 @@ def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) ->
             raise InputError(f"{path}: was not written by `cadmus llm prepare`; move it away")
     former = _models_of(directory / INDEX)
     parts = []
-    with replacing_together() as replacing:
+    with store.replacing_together() as replacing:
         for model in models:
             url = URLS[model.endpoint]
             with replacing(directory / f"{model.name}.jsonl").open("w") as file:
@@ -145,8 +132,7 @@ def prepare(config: Config, models: Sequence[LanguageModel], directory: Path) ->
                         )
                     )
         index = pl.concat(parts)
-        metadata = {_DIGEST: prepared_from(config, models)}
-        index.write_parquet(replacing(directory / INDEX), compression="zstd", metadata=metadata)
+        store.write_parquet(directory / INDEX, "requests", index, {_DIGEST: prepared_from(config, models)})
     for name in former - {model.name for model in models}:
         path = directory / f"{name}.jsonl"
         if path.is_file() and _is_ours(path):
@@ -165,11 +151,10 @@ def _is_ours(path: Path) -> bool:
 def _models_of(path: Path) -> set[str]:
     """Return the models of an index; none if there is none, or it is damaged."""
     try:
-        with reading(path):
-            names = read_parquet(path)["model"].to_list()
+        index, _ = store.read_parquet(path, "requests")
     except InputError:
         return set()
-    return {name for name in names if isinstance(name, str) and re.fullmatch(NAME, name)}
+    return set(index["model"])
 
 
 def prepared_from(config: Config, models: Sequence[LanguageModel]) -> str:
@@ -190,35 +175,10 @@ def read_index(config: Config, models: Sequence[LanguageModel], directory: Path)
     again = "run `cadmus llm prepare`"
     if not path.is_file():
         raise InputError(f"{path}: no requests are prepared there; {again}")
-    with reading(path, again):
-        prepared = pl.read_parquet_metadata(path).get(_DIGEST)
-        index = read_parquet(path)
-    if prepared != prepared_from(config, models):
+    index, metadata = store.read_parquet(path, "requests")
+    if metadata[_DIGEST] != prepared_from(config, models):
         raise InputError(f"{path}: prepared from another config, model table or prompt; {again}")
-    if index.is_empty():
-        raise InputError(f"{path}: has no requests; {again}")
-    missing = [name for name, kind in _COLUMNS.items() if not _holds(index, name, kind)]
-    if missing:
-        raise InputError(f"{path}: {missing[0]}: missing or damaged; {again}")
-    known: dict[str, set[Any]] = {
-        "model": {model.name for model in models},
-        "symbols": set(config.llm.symbols),
-        "max_output_tokens": {*config.llm.max_output_tokens, config.llm.grid_max_output_tokens},
-    }
-    for name, values in known.items():
-        if other := set(index[name]) - values:
-            raise InputError(f"{path}: {name}: has {other.pop()!r}, which is not in the config; {again}")
-    programs = index["program"].to_list()
-    if {*map(len, programs)} - {TOKENS} or set().union(*programs) - isa.BY_SYMBOL.keys():
-        raise InputError(f"{path}: program: not a comparison; {again}")
     return index
-
-
-def _holds(index: pl.DataFrame, name: str, kind: type) -> bool:
-    """Return True if an index has a column of a kind, without nulls."""
-    kinds = {str: index.schema.get(name) == pl.String, bool: index.schema.get(name) == pl.Boolean}
-    integer = name in index.columns and index.schema[name].is_integer()
-    return kinds.get(kind, integer) and not index[name].has_nulls()
 
 
 def read_requests(index: pl.DataFrame, directory: Path) -> Iterator[Request]:

@@ -169,8 +169,7 @@ def max_length(directory: Path | str) -> int:
 
 def _max_length(metadata: dict[str, Any]) -> int:
     dataset = metadata.get("config", {}).get("dataset", {})
-    found: int = dataset.get("max_length") or metadata.get("max_length") or config.Dataset().max_length
-    return found
+    return dataset.get("max_length") or metadata.get("max_length") or config.Dataset().max_length
 
 
 def trained_config(directory: Path | str) -> config.Config | None:

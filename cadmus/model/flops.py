@@ -43,8 +43,7 @@ def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int
 
 def causal_pairs(tokens: "np.ndarray") -> "np.ndarray":
     """Return the pairs of a token and one that it attends to, itself included, in programs of ``tokens``."""
-    pairs: np.ndarray = tokens * (tokens + 1) // 2
-    return pairs
+    return tokens * (tokens + 1) // 2
 
 
 def block_matrices(sizes: Model) -> int:

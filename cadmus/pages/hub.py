@@ -20,7 +20,7 @@ from cadmus.dataset.manifest import read_manifest
 from cadmus.errors import InputError
 from cadmus.model.export import load_export
 from cadmus.store import check_digest
-from cadmus.train.snapshots import find_snapshots, step_of
+from cadmus.train.paths import find_snapshots, step_of
 
 MAIN = "main"
 _REFUSALS = {

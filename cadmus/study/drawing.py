@@ -23,9 +23,6 @@ def write_all(results: Path, directory: Path) -> list[Path]:
 
     Returns:
         The files written, see :func:`cadmus.study.files_of`.
-
-    Raises:
-        InputError: the results are missing or damaged, or a file cannot be written.
     """
     study = read(results)
     images = {}

@@ -40,15 +40,13 @@ class Law(NamedTuple):
     def loss(self, parameters: np.ndarray, programs: np.ndarray) -> np.ndarray:
         """Return the loss of models in nats."""
         floor, by_parameters, alpha, by_programs, beta = self.coefficients
-        predicted: np.ndarray = floor + by_parameters * parameters**-alpha + by_programs * programs**-beta
-        return predicted
+        return floor + by_parameters * parameters**-alpha + by_programs * programs**-beta
 
     def optimal_parameters(self, flops: np.ndarray) -> np.ndarray:
         """Return the number of parameters with the smallest loss at given FLOPs."""
         _, by_parameters, alpha, by_programs, beta = self.coefficients
         scale = (alpha * by_parameters / (beta * by_programs)) ** (1 / (alpha + beta))
-        best: np.ndarray = scale * (flops / self.cost) ** (beta / (alpha + beta))
-        return best
+        return scale * (flops / self.cost) ** (beta / (alpha + beta))
 
 
 def runs_of(results: Results) -> pl.DataFrame:
@@ -80,8 +78,7 @@ def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
             by_parameters - alpha * np.log(parameters),
             by_programs - beta * np.log(programs),
         )
-        found: np.ndarray = np.logaddexp.reduce(terms) - np.log(loss)
-        return found
+        return np.logaddexp.reduce(terms) - np.log(loss)
 
     starts: Iterable[Any] = (
         (np.log(share * loss.min()), np.log(size), alpha, np.log(size), beta)

@@ -61,9 +61,6 @@ def numeral(values: np.ndarray) -> Programs:
 
     >>> numeral(np.array([7, 10, 27, -30])).to_strings()
     ['7', 't', '2t*7+', '3t*~']
-
-    Raises:
-        ValueError: a value is beyond ``NUMERAL_MAX``.
     """
     if np.any(np.abs(values) > NUMERAL_MAX):
         raise ValueError(f"numerals range from {-NUMERAL_MAX} to {NUMERAL_MAX}")
@@ -90,5 +87,4 @@ def writable(outcome: Outcome) -> np.ndarray:
     """Tell which top values :func:`answer` can write: bool, shape (n,)."""
     # Unused elements are 0.
     in_range = (outcome.values >= -NUMERAL_MAX) & (outcome.values <= NUMERAL_MAX)
-    fits: np.ndarray = (outcome.kind != NAN) & in_range.all(axis=1)
-    return fits
+    return (outcome.kind != NAN) & in_range.all(axis=1)

@@ -67,11 +67,7 @@ _BY_SYMBOL = {"F": "calculate with two", "l": "fold", "m": "map", "w": "filter"}
 
 
 def calls_in(prompt: str) -> str:
-    """Return the name in :data:`CALLS` of the calls in a prompt of this template.
-
-    Raises:
-        Defect: the prompt does not begin with a call.
-    """
+    """Return the name in :data:`CALLS` of the calls in a prompt of this template."""
     found = _FIRST_CALL.match(prompt)
     if not found:
         raise Defect(f"{prompt!r} does not begin with a call of complete_algorithm")

@@ -55,11 +55,7 @@ class Draw:
         return tuple(interleave(variant, parts) for parts in zip(*drawn, strict=True))
 
     def values(self, n: int, of: ExpressionTemplate) -> np.ndarray:
-        """Draw numbers to compare, each the value of some expression: int64, shape (n,).
-
-        Raises:
-            InputError: no expression has a value in the configured range.
-        """
+        """Draw numbers to compare, each the value of some expression: int64, shape (n,)."""
         return self._sampler(of).values(self.rng, n)
 
     def expression(self, values: np.ndarray, of: ExpressionTemplate) -> Programs:
@@ -116,8 +112,7 @@ def definition(body: Programs) -> Programs:
 
 def comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the comparator, one of ``<=>``, that makes each comparison true: uint8, shape (n,)."""
-    symbols: np.ndarray = np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
-    return symbols
+    return np.frombuffer(b"<=>", np.uint8)[np.sign(x - y) + 1]
 
 
 def without_majority(draw: Draw, symbols: np.ndarray) -> np.ndarray:

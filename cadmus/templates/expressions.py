@@ -45,8 +45,7 @@ class _Groups:
         """Count the expressions with each of ``values``: int64, of the same shape."""
         smallest, last = self.extent[0], len(self._below) - 1
         start, stop = (self._below[np.clip(values - smallest + above, 0, last)] for above in (0, 1))
-        counts: np.ndarray = stop - start
-        return counts
+        return stop - start
 
     def _draw(self, rng: np.random.Generator, values: np.ndarray) -> np.ndarray:
         """Draw the index of an expression for each of ``values``, uniformly among those of the value."""
@@ -78,11 +77,7 @@ class Expressions(_Groups):
         return _fixed_length(self.texts)
 
     def sample(self, rng: np.random.Generator, values: np.ndarray) -> Programs:
-        """Draw an expression for each of ``values``, uniformly among those of the value.
-
-        Raises:
-            ValueError: no expression has one of the values.
-        """
+        """Draw an expression for each of ``values``, uniformly among those of the value."""
         return _fixed_length(_gather(self.texts, self._draw(rng, values)))
 
 

@@ -20,9 +20,6 @@ class ValueSampler:
     Args:
         of: the lengths of the expressions, their weights (equal if None) and their operators.
         limits: the range and the uniform fraction.
-
-    Raises:
-        InputError: no expression has a value in the range.
     """
 
     def __init__(self, of: ExpressionTemplate, limits: Values) -> None:
@@ -67,8 +64,7 @@ class ValueSampler:
     def has(self, values: np.ndarray) -> np.ndarray:
         """Tell which of ``values`` are in the range and have an expression: bool, of the same shape."""
         places = np.clip(values - self._low, 0, len(self._possible) - 1)
-        found: np.ndarray = self._possible[places] & (places == values - self._low)
-        return found
+        return self._possible[places] & (places == values - self._low)
 
 
 def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Training: the order of the programs (``batches``), packing, the loop, checkpoints and ranks.
+"""Training: the loop and its objectives, batches, checkpoints, and the ranks that share the work.
 
-Only ``engine`` and ``state`` know DeepSpeed.
+Only ``engine`` knows DeepSpeed.
 """

@@ -1,23 +1,31 @@
-"""DeepSpeed on CPUs and GPUs: process group, configuration, engine and learning rates."""
+"""DeepSpeed: the engine, its configuration, and the training state as full tensors.
+
+No other module knows DeepSpeed. It reaches into DeepSpeed's internals where the public interface does not do:
+three patches (:func:`start_process`, :func:`initialize`), and the layouts of the optimizer state in
+:func:`gather` and :func:`restore`. ``test_deepspeed_is_as_the_engine_needs_it`` fails when a version of
+DeepSpeed has changed any of them.
+
+The training state is the fp32 weights and the optimizer state of every parameter. DeepSpeed partitions both
+over the ranks, in a layout for each ZeRO stage and precision; gathered as full tensors by name, they fit any
+number of ranks.
+"""
 
 import ctypes
 import logging
 import math
 import os
-import shutil
-import sysconfig
 import warnings
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from cadmus import config
-from cadmus.errors import InputError, RankLocalError
 from cadmus.model.gpt import GPT
 from cadmus.tools import cores
-from cadmus.train import devices, loopback
+from cadmus.train import ranks
 
 MUON_MOMENTUM = 0.95
 REDUCE_BUCKET_SIZE = 500_000_000
@@ -28,31 +36,23 @@ PATIENCE = timedelta(hours=1)
 DeepSpeed reduces gradients in its own group, where torch's timeout of 10 minutes applies, so all ranks
 synchronize before a step.
 """
+WEIGHT = "weight"
+"""Kind of the fp32 weights; the other kinds are the optimizer's names of its state."""
+MOMENTUM = "momentum_buffer"
+ADAM_KINDS = ("exp_avg", "exp_avg_sq")
+
+Read = Callable[[str], Tensor]
+"""Returns the full tensor of a :func:`key`."""
 
 
 def start_process() -> torch.device:
     """Join the process group and return the device to train on.
 
-    :mod:`cadmus.train.launch` or ``torchrun`` sets the rank; a process started without them trains alone.
-
-    Raises:
-        InputError: the node has fewer GPUs than ranks, or GPUs that PyTorch cannot use.
+    :mod:`cadmus.train.ranks` or ``torchrun`` sets the rank; a process started without them trains alone.
     """
-    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}.items():
-        os.environ.setdefault(name, value)
-    os.environ.setdefault("MASTER_ADDR", loopback.HOST)
-    store = None
-    if "MASTER_PORT" not in os.environ:
-        loopback.use_interface()
-        store = loopback.store()
-        os.environ["MASTER_PORT"] = str(store.port)
-    local_rank, local_ranks = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    try:
-        devices.check(local_ranks)
-    except InputError as error:
-        # One rank reports the error for its node.
-        raise RankLocalError(str(error)) if local_rank == 0 else error from None
-    device = devices.take(local_rank)
+    store = ranks.join()
+    device = ranks.take_device()
+    local_ranks = int(os.environ["LOCAL_WORLD_SIZE"])
     if device.type == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
         # torch.compile would take a C++ compiler and half a minute to save milliseconds in Newton-Schulz.
@@ -68,8 +68,8 @@ def start_process() -> torch.device:
     from deepspeed.utils import logger
 
     logger.setLevel(logging.WARNING)
-    # Compiling shared-memory all-reduce takes most of a minute. DeepSpeed would also probe every other op
-    # and, on a GPU without a compiler, warn of each.
+    # Patch: compiling shared-memory all-reduce takes most of a minute. DeepSpeed would also probe every other
+    # op and, on a GPU without a compiler, warn of each.
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
     backend = "nccl" if device.type == "cuda" else "gloo"
     deepspeed.init_distributed(backend, verbose=False, timeout=PATIENCE)
@@ -78,39 +78,10 @@ def start_process() -> torch.device:
     return device
 
 
-def prepare_compiler(wanted: bool) -> str | None:
-    """Run everything eagerly on a GPU unless compiling is ``wanted`` and possible.
-
-    Returns:
-        The reason why nothing is compiled although it is wanted, or None.
-    """
-    missing = missing_for_compiler() if wanted else None
-    if missing or not wanted:
-        torch.compiler.set_stance("force_eager")
-    return missing and f"{missing}; blocks and Muon are not compiled, which makes steps slower"
-
-
-def missing_for_compiler() -> str | None:
-    """Return what Triton is missing to build kernel launchers, or None."""
-    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
-    if not any(shutil.which(compiler) for compiler in compilers):
-        return f"no C compiler found ({' or '.join(compilers)})"
-    header = Path(sysconfig.get_path("include"), "Python.h")
-    return None if header.exists() else f"no {header} (the package python3-dev has it)"
-
-
-def _keep_freed_memory() -> None:
-    """Keep freed memory in the process.
-
-    By default glibc returns large tensors to the system, which zeroes pages anew: up to 10% of a step.
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):
-        # From malloc.h.
-        m_mmap_max, m_trim_threshold, m_top_pad = -4, -1, -2
-        libc.mallopt(m_mmap_max, 0)
-        libc.mallopt(m_trim_threshold, 2**31 - 1)
-        libc.mallopt(m_top_pad, 64 * 2**20)
+def stop_process() -> None:
+    """Leave the process group together: a rank that exits early can abort the others."""
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 def with_precision(train: config.Train, device: torch.device) -> config.Train:
@@ -128,12 +99,6 @@ def with_precision(train: config.Train, device: torch.device) -> config.Train:
     by_all = torch.tensor(float(supported), device=device)
     torch.distributed.all_reduce(by_all, torch.distributed.ReduceOp.MIN)
     return train.model_copy(update={"precision": "bf16" if by_all.item() else "fp32"})
-
-
-def stop_process() -> None:
-    """Leave the process group together: a rank that exits early can abort the others."""
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
 
 
 def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> dict[str, Any]:
@@ -192,9 +157,9 @@ def initialize(model: GPT, train: config.Train, world_size: int) -> Any:
 
     if not torch.cuda.is_available():
         _keep_freed_memory()
-    # DeepSpeed assumes that every CPU supports bf16, and would run Newton-Schulz in it.
+    # Patch: DeepSpeed assumes that every CPU supports bf16, and would run Newton-Schulz in it.
     get_accelerator().is_bf16_supported = lambda: train.precision == "bf16"
-    # It collects garbage and prints memory use unasked.
+    # Patch: it collects garbage and prints memory use unasked.
     bf16_optimizer.see_memory_usage = lambda *arguments, **options: None
     engine, *_ = deepspeed.initialize(
         model=model,
@@ -202,6 +167,20 @@ def initialize(model: GPT, train: config.Train, world_size: int) -> Any:
         config=deepspeed_config(train, world_size, sum(weights.numel() for weights in model.parameters())),
     )
     return engine
+
+
+def _keep_freed_memory() -> None:
+    """Keep freed memory in the process.
+
+    By default glibc returns large tensors to the system, which zeroes pages anew: up to 10% of a step.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        # From malloc.h.
+        m_mmap_max, m_trim_threshold, m_top_pad = -4, -1, -2
+        libc.mallopt(m_mmap_max, 0)
+        libc.mallopt(m_trim_threshold, 2**31 - 1)
+        libc.mallopt(m_top_pad, 64 * 2**20)
 
 
 def learning_rate_factor(train: config.Train, step: int) -> float:
@@ -227,3 +206,151 @@ def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
         assert peak is not None, "the config has a learning rate for Muon"
         group["lr"] = peak * factor
     return train.learning_rate * factor
+
+
+def key(kind: str, name: str) -> str:
+    """Return the name of a tensor of the training state: its kind and the name of its parameter."""
+    return f"{kind}/{name}"
+
+
+def load_weights(model: nn.Module, read: Read) -> None:
+    """Copy weights into a model that no engine wraps yet."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(read(key(WEIGHT, name)))
+
+
+def gather(engine: Any, wanted: tuple[str, ...] = (WEIGHT, MOMENTUM, *ADAM_KINDS)) -> dict[str, Tensor]:
+    """Gather the training state on the first rank; all ranks call this together.
+
+    Args:
+        engine: after at least one step unless only weights are wanted.
+        wanted: kinds of tensors to gather.
+
+    Returns:
+        By :func:`key`, fp32 tensors on the CPU in the shapes of the parameters; empty on the other ranks.
+    """
+    _link(engine)
+    first = torch.distributed.get_rank() == 0
+    gathered = {}
+    for name, parameter in engine.module.named_parameters():
+        # ZeRO stage 3 partitions parameters.
+        shape = getattr(parameter, "ds_shape", parameter.shape)
+        for kind in _kinds(parameter):
+            if kind in wanted:
+                full = _full(engine, parameter, kind)
+                if first:
+                    gathered[key(kind, name)] = full.detach().view(shape).to("cpu", copy=True)
+    return gathered
+
+
+def restore(engine: Any, read: Read, adam_steps: int) -> None:
+    """Restore a gathered state in a new engine whose model has its weights already.
+
+    Args:
+        engine: before its first step.
+        read: returns the full tensors.
+        adam_steps: step count for Adam's bias correction.
+    """
+    _make_optimizer_state(engine)
+    for name, parameter in engine.module.named_parameters():
+        for kind in _kinds(parameter):
+            _scatter(engine, parameter, kind, read(key(kind, name)))
+    for state in engine.optimizer.optimizer.state.values():
+        if isinstance(state.get("step"), Tensor):
+            state["step"].fill_(adam_steps)
+        elif "step" in state:
+            state["step"] = adam_steps
+
+
+def count_adam_steps(engine: Any) -> int:
+    """Return the step count of Adam."""
+    states = engine.optimizer.optimizer.state.values()
+    return max(int(state["step"]) for state in states if "step" in state)
+
+
+def _kinds(parameter: nn.Parameter) -> tuple[str, ...]:
+    # DeepSpeed marks the matrices that Muon optimizes.
+    return (WEIGHT, MOMENTUM) if getattr(parameter, "use_muon", False) else (WEIGHT, *ADAM_KINDS)
+
+
+def _make_optimizer_state(engine: Any) -> None:
+    """Take a step with learning rate 0 and zero gradients: DeepSpeed allocates the optimizer state in it."""
+    for group in engine.optimizer.param_groups:
+        group["lr"] = 0.0
+    # torch.compile specializes a dimension that equals a model size; 11 and 7 are not model sizes.
+    tokens = torch.zeros((11, 7), dtype=torch.int64, device=engine.device)
+    for _ in range(engine.gradient_accumulation_steps()):
+        engine.backward(0.0 * engine(tokens, tokens, tokens).float().sum(), scale_wrt_gas=False)
+        engine.step()
+    _link(engine)
+
+
+def _link(engine: Any) -> None:
+    """Link the state of all groups; ZeRO stages 1 and 2 do so after the step of the first group."""
+    if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
+        engine.optimizer._hp_optimizer_states_linked = False
+        engine.optimizer._lazy_init_hp_params_optimizer_state()
+
+
+def _full(engine: Any, parameter: Any, kind: str) -> Tensor:
+    from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+
+    if kind == WEIGHT:
+        return safe_get_full_fp32_param(parameter)
+    if kind == MOMENTUM and _keeps_full_momenta(engine):
+        full = torch.zeros(parameter.numel(), device=engine.device)
+        for momentum in _momenta(engine, parameter):
+            # Ranks that share a matrix have the same momentum; the rank with its first part sends it.
+            if parameter._hp_mapping.lp_fragment_address.start == 0:
+                full.copy_(momentum)
+        torch.distributed.all_reduce(full)
+        return full
+    return safe_get_full_optimizer_state(parameter, kind)
+
+
+def _scatter(engine: Any, parameter: Any, kind: str, full: Tensor) -> None:
+    from deepspeed.utils import (
+        safe_set_full_fp32_param,
+        safe_set_full_optimizer_state,
+        safe_set_local_fp32_param,
+        safe_set_local_optimizer_state,
+    )
+
+    full = full.to(engine.device)
+    if hasattr(parameter, "ds_id"):
+        # Stage 3 pads a parameter to equal parts; DeepSpeed's setters of full tensors do not.
+        size = parameter.ds_tensor.ds_numel
+        padded = full.new_zeros(size * torch.distributed.get_world_size())
+        padded[: full.numel()] = full.flatten()
+        part = padded.narrow(0, size * torch.distributed.get_rank(), size)
+        if kind == WEIGHT:
+            safe_set_local_fp32_param(parameter, part)
+        else:
+            safe_set_local_optimizer_state(parameter, part, kind)
+    elif kind == WEIGHT:
+        safe_set_full_fp32_param(parameter, full)
+    elif kind == MOMENTUM and _keeps_full_momenta(engine):
+        for momentum in _momenta(engine, parameter):
+            momentum.copy_(full.flatten())
+    else:
+        safe_set_full_optimizer_state(parameter, full, kind)
+
+
+def _keeps_full_momenta(engine: Any) -> bool:
+    """Return True if a rank keeps the full momentum of each matrix that it has a part of, as in fp32.
+
+    DeepSpeed's accessors of optimizer state handle only state that is partitioned like the weights.
+    """
+    return hasattr(engine.optimizer, "params_in_partition")
+
+
+def _momenta(engine: Any, parameter: nn.Parameter) -> Iterator[Tensor]:
+    """Yield Muon's momentum of a matrix, flat, if this rank has a part of the matrix."""
+    inner = engine.optimizer.optimizer
+    for group, parameters in zip(inner.param_groups, engine.optimizer.params_in_partition, strict=True):
+        offset = 0
+        for other in parameters:
+            if other is parameter:
+                yield inner.state[group["params"][0]][MOMENTUM].narrow(0, offset, parameter.numel())
+            offset += other.numel()

@@ -1,7 +1,14 @@
 """Labels for state supervision: what the VM's stack holds after every token.
 
-They describe the program up to the token, executed; the names are those of
-:class:`cadmus.config.StateLabels`.
+The next token of a program is a consequence of what the program has computed so far, but the next-token loss
+shows the model only the tokens. State supervision also shows it the computation: after every token the
+program up to there is executed, and the model predicts what is on top of the stack, from the output of an
+inner block (:class:`cadmus.train.objectives.StateSupervision`). Every token has a label then, which says in
+one step what the model would otherwise have to infer from which continuations are true.
+
+A label is a class: small integers are classes of their own, larger ones share one; sequences are classed by
+length and decorated integers by decoration. Other labels (:class:`cadmus.config.StateLabels`) look deeper:
+the elements of the sequence on top, their sum, or what subroutine 0 makes of it.
 """
 
 import numpy as np
@@ -16,7 +23,7 @@ NO_TARGET = -100
 LARGEST = 40
 """Integers from -LARGEST to LARGEST are classes of their own."""
 LONGEST = 6
-"""Sequences of this length or more are one class, as those of each smaller length are."""
+"""Sequences of this length or more are one class, as are those of each smaller length."""
 ELEMENTS = 3
 _NO_VALUE = 0
 _EMPTY_SEQUENCE = 1

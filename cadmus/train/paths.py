@@ -1,13 +1,28 @@
-"""The files that a training writes."""
+"""The files of a training: checkpoints, metrics, snapshots and the exported model.
 
+Snapshots are exports along the way, to measure accuracy against compute. Snakemake deletes the outputs of a
+failed job, so a training writes metrics and snapshots under other names, from which it can be resumed, and
+publishes them when the model is exported.
+
+What is removed is named exactly as a training names it; other files of the user stay.
+"""
+
+import json
 import os
+import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cadmus.common.files import as_input_error, replacing
-from cadmus.train import checkpoint
-from cadmus.train.snapshots import find_snapshots, remove_after
+from cadmus import config, store
+from cadmus.errors import InputError, near_path
+
+METADATA = "meta.json"
+STATE = "state.safetensors"
+LOCK = "lock"
+FIRST_FRACTION = 0.01
+"""Fraction of the steps before which there is no snapshot, however many there are."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +33,7 @@ class RunPaths:
         checkpoints: directory of this run's checkpoints; training resumes from the newest.
         export: directory of the exported model.
         metrics: JSON Lines file, see :mod:`cadmus.train.metrics`.
-        snapshots: directory of the exports along the way, see :mod:`cadmus.train.snapshots`; None for none.
+        snapshots: directory of the snapshots; None for none.
     """
 
     checkpoints: Path
@@ -27,10 +42,7 @@ class RunPaths:
     snapshots: Path | None = None
 
     def partial(self) -> "RunPaths":
-        """The paths to train with until the model is exported.
-
-        Snakemake deletes the outputs of a failed job, so a run that can be resumed writes beside them.
-        """
+        """The paths to train with until the model is exported."""
         snapshots = self.snapshots and _partial(self.snapshots)
         metrics = self.metrics
         if metrics.is_char_device():
@@ -43,25 +55,26 @@ class RunPaths:
         """Put the files of :meth:`partial` into place, then remove them and the checkpoints.
 
         Until everything is in place, nothing is removed: after an error or a kill, the same command exports
-            the last checkpoint again. The checkpoints go before the partial metrics, without which a resumed
-            run would lose steps.
-
-        Raises:
-            InputError: a file cannot be written or removed.
+        the last checkpoint again. The checkpoints go before the partial metrics, without which a resumed run
+        would lose steps.
         """
         partial = self.partial()
-        with replacing(self.metrics) as temporary:
-            shutil.copyfile(partial.metrics, temporary)
+        lines = partial.metrics.read_text(encoding="utf-8").splitlines()
+        store.write_lines(self.metrics, "metrics", [json.loads(line) for line in lines])
         if self.snapshots is not None and partial.snapshots is not None:
-            remove_after(self.snapshots, 0)
-            with as_input_error(self.snapshots):
+            with store.as_input_error(self.snapshots):
+                remove_snapshots(self.snapshots)
                 for snapshot in find_snapshots(partial.snapshots):
                     shutil.copytree(snapshot, self.snapshots / snapshot.name, copy_function=_link)
-        checkpoint.remove_all(self.checkpoints)
-        with as_input_error(partial.metrics):
+        remove_checkpoints(self.checkpoints, keep=0)
+        with store.as_input_error(partial.metrics):
             partial.metrics.unlink()
             if partial.snapshots is not None:
                 shutil.rmtree(partial.snapshots)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.partial{path.suffix}")
 
 
 def _link(source: str, target: str) -> None:
@@ -72,5 +85,70 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _partial(path: Path) -> Path:
-    return path.with_name(f"{path.stem}.partial{path.suffix}")
+def step_path(directory: Path, step: int) -> Path:
+    """Return the directory of the checkpoint or snapshot of a step."""
+    return directory / f"step-{step:08d}"
+
+
+def step_of(path: Path) -> int:
+    """Return the step of a checkpoint or snapshot."""
+    return int(path.name.removeprefix("step-"))
+
+
+def step_paths(directory: Path) -> list[Path]:
+    """Return the directories that are named as those of steps, the earliest first."""
+    found = (path for path in directory.glob("step-*") if re.fullmatch(r"step-\d{8,}", path.name))
+    return sorted(found, key=step_of)
+
+
+def find_checkpoints(directory: Path) -> list[Path]:
+    """Return the complete checkpoints, the newest last."""
+    return [path for path in step_paths(directory) if (path / METADATA).exists()]
+
+
+def remove_checkpoints(directory: Path, keep: int) -> None:
+    """Remove incomplete checkpoints and all but the newest ``keep``; with 0, the directory if it is empty."""
+    kept = find_checkpoints(directory)[-keep:] if keep else []
+    with store.as_input_error(directory):
+        for path in step_paths(directory):
+            if path not in kept:
+                remove_checkpoint(path)
+        if not keep:
+            (directory / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):
+                directory.rmdir()
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove the files of a checkpoint, and its directory if nothing else is in it."""
+    # Metadata first: without them, the checkpoint does not count as complete. A killed writer leaves a part.
+    for name in (METADATA, store.TEMPORARY + METADATA, STATE):
+        (path / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        path.rmdir()
+
+
+def snapshot_steps(train: config.Train) -> set[int]:
+    """Return the steps after which to export: evenly spaced in the logarithm, the last step included.
+
+    There are fewer than ``train.snapshots`` if several round to the same step.
+    """
+    count = train.snapshots
+    fractions = [FIRST_FRACTION ** (1 - (k + 1) / count) for k in range(count)]
+    return {max(1, round(fraction * train.steps)) for fraction in fractions}
+
+
+def find_snapshots(directory: Path) -> list[Path]:
+    """Return all snapshots, the earliest first."""
+    found = step_paths(directory)
+    if not found:
+        fix = near_path(directory) or "; give the directory of `cadmus train --snapshots`"
+        raise InputError(f"{directory}: no snapshots{fix}")
+    return found
+
+
+def remove_snapshots(directory: Path, after: int = 0) -> None:
+    """Remove the snapshots after a step, left by another run or one that was killed."""
+    for path in step_paths(directory):
+        if step_of(path) > after:
+            shutil.rmtree(path)

@@ -20,29 +20,17 @@ __all__ = ["NAN", "NUMBER", "SEQUENCE", "Outcome", "execute", "outputs", "same_o
 
 
 def verdicts(programs: Programs) -> np.ndarray:
-    """Return whether each program is true: bool, shape (n,).
-
-    Raises:
-        InputError: unknown symbol; the message gives the program (from 0) and the position (from 1).
-    """
+    """Return whether each program is true: bool, shape (n,)."""
     return _execute(programs, np.zeros(len(programs) + 1, np.int64)).true
 
 
 def execute(programs: Programs) -> Outcome:
-    """Return the verdict, the number of outputs and the top output of each program.
-
-    Raises:
-        InputError: as in :func:`verdicts`.
-    """
+    """Return the verdict, the number of outputs and the top output of each program."""
     return _execute(programs, np.arange(len(programs) + 1, dtype=np.int64))
 
 
 def same_outputs(programs: Programs, others: Programs) -> np.ndarray:
-    """Return whether each program leaves the same outputs as the other: bool, shape (n,).
-
-    Raises:
-        InputError: as in :func:`verdicts`.
-    """
+    """Return whether each program leaves the same outputs as the other: bool, shape (n,)."""
     counts = [execute(batch).count for batch in (programs, others)]
     same: np.ndarray = counts[0] == counts[1]
     rows = np.flatnonzero(same & (counts[0] > 0))
@@ -56,11 +44,7 @@ def same_outputs(programs: Programs, others: Programs) -> np.ndarray:
 
 
 def outputs(programs: Programs) -> list[list[Value]]:
-    """Return all outputs of each program as Python values; for tests and small batches.
-
-    Raises:
-        InputError: as in :func:`verdicts`.
-    """
+    """Return all outputs of each program as Python values; for tests and small batches."""
     bounds = offsets_of(execute(programs).count)
     outcome = _execute(programs, bounds)
     # Most values are numbers, so the first elements are converted in bulk.
@@ -109,11 +93,7 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
 
 
 def _lockstep_lengths(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the length of each program that can run in lock step, 0 for the others: uint8, shape (n,).
-
-    Raises:
-        InputError: unknown symbol.
-    """
+    """Return the length of each program that can run in lock step, 0 for the others: uint8, shape (n,)."""
     lengths = np.empty(len(offsets) - 1, np.uint8)
     position = _measure(data, offsets, lengths)
     if position < offsets[-1]:
@@ -155,5 +135,4 @@ def _measure(data: np.ndarray, offsets: np.ndarray, lengths: np.ndarray) -> int:
                 end += 1
             stop = end
         lengths[i] = stop - start if seen == 0 and stop - start <= lockstep.LONGEST else 0
-    end_of_batch: int = offsets[-1]
-    return end_of_batch
+    return offsets[-1]

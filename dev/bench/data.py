@@ -14,7 +14,7 @@ from cadmus.programs import Programs, Samples, offsets_of
 from cadmus.templates import TEMPLATES
 from cadmus.templates.random import random_programs
 from cadmus.tools import progress
-from cadmus.train.loader import Loader
+from cadmus.train.batches import Loader
 from cadmus.vm import compiled, reference
 from dev.bench import flat
 from dev.measure import Facts, median_seconds, seconds_of

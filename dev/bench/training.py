@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from cadmus.train.batches import PackedBatch, pack_batch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -36,7 +37,6 @@ from cadmus.templates import TEMPLATES
 from cadmus.tools import progress
 from cadmus.train import engine
 from cadmus.train.labels import NO_TARGET
-from cadmus.train.packing import PackedBatch, pack_batch
 from dev.bench import flat
 from dev.measure import Facts, seconds_of
 

@@ -30,7 +30,7 @@ def test_other_parts_run_if_a_part_fails_or_hangs(tmp_path, capsys):
         raise RuntimeError("CUDA error: no kernel image")
 
     def hangs(directory, ranks):
-        launch = "from cadmus.train.launch import run_ranks; import sys; "
+        launch = "from cadmus.train.ranks import run_ranks; import sys; "
         rank = ["sh", "-c", f"echo $$$$ > {tmp_path}/rank-$RANK; exec sleep 60"]
         gpu_check._run([sys.executable, "-c", f"{launch} run_ranks({rank}, 2)"], 15)
 

@@ -9,6 +9,7 @@ import torch
 from click.testing import CliRunner, Result
 
 from cadmus import config, experiments
+from cadmus.cli.experiments import evaluate
 from cadmus.cli.main import cadmus
 from cadmus.config import load_config
 from cadmus.dataset.manifest import write_manifest
@@ -23,7 +24,7 @@ from cadmus.model import WEIGHTS
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs
-from cadmus.train.snapshots import snapshot_path
+from cadmus.train.paths import step_path
 
 CONFIG = """
 name: tiny
@@ -54,7 +55,7 @@ def place(tmp_path_factory) -> Path:
     for step in (1, 2):
         counts = {"steps": step, "programs": 64 * step, "tokens": 1000 * step, "flops": 1e9 * step}
         noted = {"config": run.model_dump(), **counts}
-        save_export(GPT(run.model), run.model, snapshot_path(place / "snapshots", step), noted)
+        save_export(GPT(run.model), run.model, step_path(place / "snapshots", step), noted)
     for shard in plan(run):
         write_shard(run, place / "dataset", shard.template, shard.split, shard.number)
     write_manifest(run, place / "dataset")
@@ -98,7 +99,6 @@ def test_experiments_write_results_and_provenance(place, tmp_path, command: str,
     metadata = pl.read_parquet_metadata(outputs[0])
     assert metadata["config_digest"] == config.digest(load_config(place / "config.yaml").model_dump())
     assert len(metadata["model_digest"]) == 16
-    assert metadata["commit"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
 
 
@@ -272,7 +272,7 @@ def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
         (2, 2000, 2e9),
     ]
     # Each snapshot has the accuracy that `cadmus evaluate completions` finds for it.
-    last = snapshot_path(place / "snapshots", 2)
+    last = step_path(place / "snapshots", 2)
     assert invoke(place, "completions", tmp_path / "b.parquet", model=last).exit_code == 0
     of_last = curve.filter(pl.col("step") == 2).drop("step", "tokens", "flops")
     assert of_last.equals(accuracy_by(pl.read_parquet(tmp_path / "b.parquet"), "question"))
@@ -281,7 +281,7 @@ def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
 def test_a_snapshot_without_training_metadata_is_an_error(place, tmp_path) -> None:
     run = load_config(place / "config.yaml")
     save_export(
-        GPT(run.model), run.model, snapshot_path(tmp_path / "snapshots", 1), {"config": run.model_dump()}
+        GPT(run.model), run.model, step_path(tmp_path / "snapshots", 1), {"config": run.model_dump()}
     )
     refused = invoke(place, "curve", tmp_path / "a.parquet", snapshots=tmp_path / "snapshots")
     assert isinstance(refused.exception, InputError)
@@ -330,7 +330,7 @@ def test_the_default_config_is_the_model_s_with_default_experiments(place, tmp_p
     values = load_config(place / "config.yaml").model_dump()
     del values["evaluate"]
     run = config.parse_config(values, "of the model")
-    options = ["--model", str(snapshot_path(place / "snapshots", 1)), "--output", str(tmp_path / "a.parquet")]
+    options = ["--model", str(step_path(place / "snapshots", 1)), "--output", str(tmp_path / "a.parquet")]
     assert CliRunner().invoke(cadmus, ["evaluate", "lens", *options]).exit_code == 0
     assert pl.read_parquet(tmp_path / "a.parquet")["programs"].unique().to_list() == [
         run.evaluate.lens.programs
@@ -369,23 +369,8 @@ def test_a_mismatched_config_is_an_error(place, tmp_path) -> None:
     assert not (tmp_path / "a.parquet").exists()
 
 
-def test_a_model_of_an_earlier_version_is_evaluated(place, tmp_path) -> None:
-    run = load_config(place / "config.yaml")
-    values = run.model_dump()
-    dataset = values["dataset"]
-    dataset["held_out_share"], dataset["held_out"] = dataset.pop("eval_fraction"), dataset.pop("ood")
-    dataset["values"]["uniform_share"] = dataset["values"].pop("uniform_fraction")
-    values["evaluate"] = {"lens_programs": 3}
-    save_export(GPT(run.model), run.model, tmp_path / "model", {"config": values})
-    options = ["--model", str(tmp_path / "model"), "--output", str(tmp_path / "a.parquet")]
-    done = CliRunner().invoke(cadmus, ["evaluate", "patch", *options, "--config", str(place / "config.yaml")])
-    assert done.exit_code == 0, done.exception
-    done = CliRunner().invoke(cadmus, ["evaluate", "lens", *options])
-    assert done.exit_code == 0, done.exception
-
-
 def test_the_number_of_programs_has_a_short_option() -> None:
     for command in experiments.NAMES:
-        opts = [option.opts for option in cadmus.commands["evaluate"].get_command(None, command).params]
+        opts = [option.opts for option in evaluate.get_command(None, command).params]
         named = {"grid": "--programs-per-pixel"}.get(command, "--programs")
         assert (["-n", named] in opts) == (command != "probe")

@@ -41,7 +41,7 @@ COMMANDS = {
 }
 """Commands by extra, with a part of what they print."""
 MODULES = {
-    "train": ("train.launch", "train.loop", "train.engine"),
+    "train": ("train.ranks", "train.loop", "train.engine"),
     "serve": ("serve.completions", "explore.application"),
     "llm": ("llm.submit", "llm.score"),
     "model": ("experiments.experiment", "evaluate.results", "pages.model", "pages.hub"),

@@ -14,7 +14,7 @@ from cadmus.cli.main import cadmus
 from cadmus.errors import InputError
 from cadmus.model.export import save_export
 from cadmus.pages import hub as uploads
-from cadmus.train.snapshots import snapshot_path
+from cadmus.train.paths import step_path
 from tests.model.models import SIZES, random_model
 
 TOKEN = "hf_" + "secret" * 6
@@ -29,7 +29,7 @@ def place(tmp_path_factory, ruled) -> Path:
     (directory / "model/.cache").mkdir()
     (directory / "model/.cache/token").write_text(TOKEN)
     for step in (4, 1000):
-        save_export(model, SIZES, snapshot_path(directory / "snapshots", step), {})
+        save_export(model, SIZES, step_path(directory / "snapshots", step), {})
     shutil.copytree(ruled, directory / "dataset")
     return directory
 

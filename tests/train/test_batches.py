@@ -1,8 +1,16 @@
-"""The order of the programs."""
+"""Batches: the order of the programs, their counts over all ranks, and packing into rows."""
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from cadmus.train.batches import Batches
+from cadmus import config, isa
+from cadmus.errors import InputError
+from cadmus.programs import Programs, Samples
+from cadmus.templates.random import random_programs
+from cadmus.train.batches import Batches, Loader, pack, pack_batch
+from cadmus.train.labels import NO_TARGET
 
 
 def test_each_epoch_is_another_permutation():
@@ -36,3 +44,99 @@ def test_a_part_of_each_batch_comes_from_the_repeated_set():
 def test_the_repeated_set_alone():
     batches = Batches(seed=1, programs=100, batch_size=8, repeated=4, of_repeated=8)
     assert len(np.unique([batches.batch(step) for step in range(5)])) == 4
+
+
+def test_counts_cover_all_ranks():
+    strings = ["34+7=", "u", "12+0>", "55="]
+    training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
+    batches = [
+        Loader(training_set, 0, config.Train(steps=1, batch_size=4), 16, rank, ranks=2).load(0)
+        for rank in (0, 1)
+    ]
+    tokens = [len(string) + 1 for string in strings]
+    for batch in batches:
+        assert batch.tokens == sum(tokens)
+        # Each token attends to itself and to those before it in its program.
+        assert batch.pairs == sum(count * (count + 1) // 2 for count in tokens)
+        assert batch.targets == sum(map(len, strings))
+    assert sum(batch.micro_batches[0].programs for batch in batches) == 4
+
+
+def test_the_repeated_set_is_smaller_than_the_training_set():
+    training_set = Samples(Programs.from_strings(["34+7=", "u", "12+0>", "55="]), np.full(4, 2, np.uint8))
+    train = config.Train(steps=1, batch_size=4, repeated={"fraction": 0.25, "programs": 4})
+    with pytest.raises(InputError, match="must be fewer than the 4 programs of the dataset, got 4"):
+        Loader(training_set, 0, train, 16)
+    train = config.Train(steps=1, batch_size=4, repeated={"fraction": 0.25, "programs": 1})
+    assert Loader(training_set, 0, train, 16).load(0).micro_batches[0].programs == 4
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 20), max_size=60), st.integers(20, 40))
+def test_packed_programs_do_not_overlap(lengths, row_length):
+    lengths = np.array(lengths, np.int64)
+    rows, columns, count = pack(lengths, row_length)
+    taken = np.zeros((count, row_length), int)
+    for row, column, length in zip(rows, columns, lengths, strict=True):
+        assert column + length <= row_length
+        taken[row, column : column + length] += 1
+    assert taken.max(initial=0) <= 1
+    assert (taken.sum(1) > 0).all()
+    # No two rows could have been one.
+    used = np.sort(taken.sum(1))
+    assert count < 2 or used[0] + used[1] > row_length
+
+
+def test_packing_rejects_a_program_longer_than_a_row():
+    with pytest.raises(ValueError, match="needs 21 tokens"):
+        pack(np.array([3, 21]), 20)
+
+
+def test_packing_fills_the_rows():
+    programs = random_programs(256, 6, 30)
+    assert pack_batch(programs, np.ones(256), 64).fill > 0.97
+    assert pack_batch(programs, np.ones(256), 128).fill > 0.95
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(sorted(set(isa.TOKEN_ID) - {"."}), min_size=1, max_size=15), min_size=1, max_size=12))
+def test_a_packed_batch_holds_each_program_once(strings):
+    prompt_lengths = np.array([len(string) // 2 for string in strings])
+    packed = pack_batch(Programs.from_strings(strings), prompt_lengths, 16)
+    found = []
+    for row in range(len(packed.tokens)):
+        for segment in packed.segments[row].unique():
+            inside = packed.segments[row] == segment
+            tokens, targets = packed.tokens[row][inside], packed.targets[row][inside]
+            completing = packed.completion_mask[row][inside].tolist()
+            if segment < 0:
+                assert (targets == NO_TARGET).all()
+                assert not any(completing)
+                continue
+            prompt = prompt_lengths[segment]
+            assert completing == [
+                targets[place] != NO_TARGET and place + 1 >= prompt for place in range(len(tokens))
+            ]
+            assert packed.positions[row][inside].tolist() == list(range(len(tokens)))
+            assert targets.tolist() == [*tokens[1:].tolist(), NO_TARGET]
+            found.append("".join(isa.INSTRUCTIONS[token].symbol for token in tokens))
+    assert sorted(found) == sorted(string + "." for string in strings)
+    assert packed.programs == len(strings)
+    assert packed.target_count == (packed.targets != NO_TARGET).sum()
+    assert packed.fill == pytest.approx((packed.segments >= 0).float().mean().item())
+
+
+def test_labels_are_packed_with_their_instructions():
+    programs = random_programs(50, 1, 20)
+    labels = np.stack([np.arange(len(programs.data)), np.arange(len(programs.data)) + 7], 1)
+    packed = pack_batch(programs, np.ones(50), 32, labels)
+    starts = programs.offsets[:-1]
+    for row, column in np.argwhere(packed.segments.numpy() >= 0):
+        segment, position = packed.segments[row, column], packed.positions[row, column]
+        inside = position < programs.lengths[segment]
+        at = starts[segment] + position
+        wanted = [at, at + 7] if inside else [NO_TARGET, NO_TARGET]
+        assert packed.labels[row, column].tolist() == wanted
+    assert (packed.labels[packed.segments < 0] == NO_TARGET).all()
+    assert int((packed.labels != NO_TARGET).sum()) == 2 * packed.target_count
+    assert pack_batch(programs, np.ones(50), 32).labels is None

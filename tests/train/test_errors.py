@@ -27,7 +27,7 @@ def test_a_nan_loss_ends_the_run(tmp_path):
 
 def _train_on_nan(directory: Path, data_digest: str) -> None:
     """As worker.train, with a loss of NaN from the seventh forward pass on."""
-    from cadmus.train import loop
+    from cadmus.train import objectives
 
     seen = []
 
@@ -40,7 +40,7 @@ def _train_on_nan(directory: Path, data_digest: str) -> None:
         pass
 
     Broken.cross_entropy = staticmethod(cross_entropy)
-    loop.F = Broken
+    objectives.F = Broken
     worker.train(directory, data_digest)
 
 
@@ -51,7 +51,7 @@ def test_too_large_a_model_ends_the_run(tmp_path):
         patch.setattr(worker, "train", _train_in_eight_gigabytes)
         assert train(tmp_path, values) == 2
     assert (tmp_path / "error").read_text() == (
-        "too little memory for the model and its optimizer; set a train.micro_batch_size below 32, "
+        "too little memory; set a train.micro_batch_size below 32, "
         "or a smaller model than layers 1, width 100000, heads 2, mlp 64"
     )
 
@@ -78,21 +78,21 @@ def test_too_large_a_batch_ends_the_run(tmp_path, error):
         patch.setattr(worker, "train", functools.partial(_train_without_memory, error))
         assert train(tmp_path, run_config(micro_batch_size=8)) == 2
     assert (tmp_path / "error").read_text() == (
-        "too little memory for step 1; set a train.micro_batch_size below 8, "
+        "too little memory; set a train.micro_batch_size below 8, "
         "or a smaller model than layers 2, width 32, heads 2, mlp 64"
     )
 
 
 def _train_without_memory(error: Exception, directory: Path, data_digest: str) -> None:
     """As worker.train, with an error of an allocator in the first step."""
-    from cadmus.train import loop
+    from cadmus.train import objectives
 
     class Broken:
         @staticmethod
         def cross_entropy(*arguments, **options):
             raise error
 
-    loop.F = Broken
+    objectives.F = Broken
     worker.train(directory, data_digest)
 
 

@@ -1,13 +1,30 @@
-"""Partial and published files of a training."""
+"""The files of a training: partial and published ones, snapshots, and what is removed."""
 
 import errno
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from cadmus import config, store
 from cadmus.errors import InputError
-from cadmus.train import checkpoint
-from cadmus.train.paths import RunPaths
+from cadmus.model import WEIGHTS
+from cadmus.model.export import read_metadata
+from cadmus.train.paths import LOCK, RunPaths, find_snapshots, remove_checkpoints, snapshot_steps, step_path
+from tests.train.runs import run_config, train
+
+
+@pytest.fixture
+def paths(tmp_path) -> RunPaths:
+    """A training that has reached its end."""
+    paths = RunPaths(*(tmp_path / name for name in ("checkpoints", "model", "metrics.jsonl", "snapshots")))
+    partial = paths.partial()
+    partial.metrics.write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 1.5}\n')
+    make(partial.snapshots / "step-00000002")
+    make(paths.checkpoints / "step-00000002")
+    (paths.checkpoints / LOCK).touch()
+    return paths
 
 
 def make(directory: Path, file: str = "meta.json") -> None:
@@ -23,40 +40,36 @@ def test_partial_paths_are_beside_the_final_ones():
     assert RunPaths(Path("ck"), Path("model"), Path("m")).partial().snapshots is None
 
 
-def test_publishing_moves_files_into_place_and_removes_the_checkpoints(tmp_path):
-    paths = RunPaths(
-        *(tmp_path / name for name in ("checkpoints", "model", "metrics.jsonl", "snapshots")),
-    )
-    partial = paths.partial()
-    partial.metrics.write_text("new")
+def test_publishing_seals_the_metrics_and_removes_the_checkpoints(paths):
     paths.metrics.write_text("of an earlier run")
-    make(partial.snapshots / "step-00000002")
     make(paths.snapshots / "step-00000001")
     (paths.snapshots / "notes").touch()
-    make(paths.checkpoints / "step-00000002")
-    make(paths.checkpoints / f"{checkpoint.UNFINISHED}step-00000003")
-    (paths.checkpoints / checkpoint.LOCK).touch()
     paths.publish()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "snapshots"]
-    assert paths.metrics.read_text() == "new"
+    assert sorted(path.name for path in paths.metrics.parent.iterdir()) == ["metrics.jsonl", "snapshots"]
+    assert store.read_table(paths.metrics, "metrics")["loss"].to_list() == [2.5, 1.5]
     assert sorted(path.name for path in paths.snapshots.iterdir()) == ["notes", "step-00000002"]
 
 
-def test_other_files_beside_the_checkpoints_stay(tmp_path):
-    paths = RunPaths(tmp_path / "checkpoints", tmp_path / "model", tmp_path / "metrics.jsonl")
-    paths.partial().metrics.touch()
-    make(paths.checkpoints / "step-00000002")
-    make(paths.checkpoints / f"{checkpoint.UNFINISHED}step-00000003")
-    make(paths.checkpoints / f"{checkpoint.UNFINISHED}removed-step-00000001")
-    mine = ["notes", "step-old/meta.json", "unfinished-novel/ch1.txt", "unfinished-step-00000004/ch2.txt"]
-    for name in mine:
-        path = paths.checkpoints / name
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    paths.publish()
+def test_files_of_the_user_stay(paths):
+    mine = ["notes", "step-old/meta.json", "step-00000004/chapter.txt", "step-0000000x/meta.json"]
+    for directory in (paths.checkpoints, paths.partial().snapshots):
+        for name in mine:
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    make(paths.checkpoints / "step-00000003", ".tmp-meta.json")
+    remove_checkpoints(paths.checkpoints, keep=0)
     left = [path for path in paths.checkpoints.rglob("*") if path.is_file()]
-    assert sorted(str(path.relative_to(paths.checkpoints)) for path in left) == mine
-    assert not list(paths.checkpoints.glob("*step-0000000[123]"))
+    assert sorted(str(path.relative_to(paths.checkpoints)) for path in left) == sorted(mine)
+    assert not list(paths.checkpoints.glob("step-0000000[123]"))
+
+
+def test_the_newest_checkpoints_are_kept(tmp_path):
+    for step in (99_999_998, 99_999_999, 100_000_000):
+        make(step_path(tmp_path, step))
+    make(tmp_path / "step-00000004", "state.safetensors")
+    remove_checkpoints(tmp_path, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-100000000", "step-99999999"]
 
 
 def test_metrics_for_a_device_are_kept_beside_the_checkpoints(tmp_path):
@@ -64,31 +77,18 @@ def test_metrics_for_a_device_are_kept_beside_the_checkpoints(tmp_path):
     paths.metrics.symlink_to("/dev/null")
     partial = paths.partial()
     assert partial.metrics == tmp_path / "ck-metrics.partial.jsonl"
-    partial.metrics.write_text("new")
+    partial.metrics.write_text('{"step": 1}\n')
     make(paths.checkpoints / "step-00000002")
     paths.publish()
     assert list(tmp_path.iterdir()) == [paths.metrics]
     assert paths.metrics.is_char_device()
 
 
-def test_a_leftover_of_a_killed_export_does_not_stop_publishing(tmp_path):
-    paths = RunPaths(*(tmp_path / name for name in ("checkpoints", "model", "metrics.jsonl", "snapshots")))
-    partial = paths.partial()
-    partial.metrics.write_text("new")
-    make(partial.snapshots / "step-00000002")
-    make(partial.snapshots / ".step-00000001.writing-7")
-    make(paths.checkpoints / "step-00000002")
-    paths.publish()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "snapshots"]
-    assert [path.name for path in paths.snapshots.iterdir()] == ["step-00000002"]
+def test_an_error_while_publishing_loses_nothing(paths, monkeypatch):
+    def refuse(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-
-def test_an_error_while_publishing_loses_nothing(tmp_path, monkeypatch):
-    paths = RunPaths(*(tmp_path / name for name in ("checkpoints", "model", "metrics.jsonl", "snapshots")))
     partial = paths.partial()
-    partial.metrics.write_text("new")
-    make(partial.snapshots / "step-00000002")
-    make(paths.checkpoints / "step-00000002")
     monkeypatch.setattr("shutil.copytree", refuse)
     with pytest.raises(InputError, match=r"cannot write .*snapshots: No space left"):
         paths.publish()
@@ -100,5 +100,25 @@ def test_an_error_while_publishing_loses_nothing(tmp_path, monkeypatch):
     assert not paths.checkpoints.exists()
 
 
-def refuse(*arguments, **options):
-    raise OSError(errno.ENOSPC, "No space left on device")
+def test_snapshots_are_log_spaced_and_include_the_last_step():
+    def steps(number: int, count: int) -> list[int]:
+        values = run_config(steps=number, snapshots=count)
+        return sorted(snapshot_steps(config.parse_config(values, "test").train))
+
+    assert steps(1000, 3) == [46, 215, 1000]
+    assert steps(1000, 1) == [1000]
+    assert steps(3, 9) == [1, 2, 3]
+
+
+def test_a_training_exports_its_snapshots(tmp_path):
+    values = run_config(steps=10, snapshots=4)
+    make(step_path(tmp_path / "snapshots", 9))
+    assert train(tmp_path, values) == 0
+    found = find_snapshots(tmp_path / "snapshots")
+    assert [path.name for path in found] == [f"step-{step:08d}" for step in (1, 3, 10)]
+    noted = [read_metadata(path) for path in found]
+    assert [one["steps"] for one in noted] == [1, 3, 10]
+    assert [one["programs"] for one in noted] == [32, 96, 320]
+    weights = [load_file(directory / WEIGHTS) for directory in (found[0], found[-1], tmp_path / "model")]
+    assert all(torch.equal(weights[1][name], weights[2][name]) for name in weights[2])
+    assert not all(torch.equal(weights[0][name], weights[2][name]) for name in weights[2])

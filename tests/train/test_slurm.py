@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from cadmus.cli.train import train
 from cadmus.errors import InputError
-from cadmus.train import launch, slurm
+from cadmus.train import ranks
 from tests.checkout import copy_checkout, environment_of
 
 ROOT = Path(__file__).parents[2]
@@ -109,36 +109,36 @@ def test_uneven_gpus_are_refused_before_submission(snakemake):
 
 def test_nodes_outside_a_multi_node_step(monkeypatch, step):
     monkeypatch.setenv("SLURM_STEP_NUM_NODES", "1")
-    assert slurm.nodes() is None
+    assert ranks.slurm_nodes() is None
     for name in STEP:
         monkeypatch.delenv(name)
-    assert slurm.nodes() is None
+    assert ranks.slurm_nodes() is None
 
 
 def test_nodes_of_a_step(step):
-    assert slurm.nodes() == slurm.Nodes(2, 1, "10.0.0.7:24711", "4711")
+    assert ranks.slurm_nodes() == ranks.Nodes(2, 1, "10.0.0.7:24711", "4711")
 
 
 def test_requeue_of_a_running_job(commands):
     told = commands("RUNNING")
-    assert slurm.requeue() is None
+    assert ranks.requeue() is None
     assert told.read_text().splitlines()[-1] == "scontrol requeue 4711"
 
 
 @pytest.mark.parametrize("state", ["COMPLETING", "CANCELLED", "TIMEOUT"])
 def test_no_requeue_of_a_finished_job(commands, state):
     told = commands(state)
-    assert slurm.requeue() == f"job 4711 is {state}"
+    assert ranks.requeue() == f"job 4711 is {state}"
     assert "scontrol" not in told.read_text()
 
 
 def test_requeue_failures(commands, monkeypatch):
     commands("RUNNING", code=1)
-    assert slurm.requeue() == "scontrol requeue 4711: no such job"
+    assert ranks.requeue() == "scontrol requeue 4711: no such job"
     monkeypatch.setenv("PATH", "")
-    assert slurm.requeue() == "squeue: No such file or directory"
+    assert ranks.requeue() == "squeue: No such file or directory"
     monkeypatch.delenv("SLURM_JOB_ID")
-    assert slurm.requeue() == "this is not a SLURM job"
+    assert ranks.requeue() == "this is not a SLURM job"
 
 
 def test_ranks_of_two_nodes_connect(tmp_path):
@@ -156,9 +156,9 @@ def test_ranks_of_two_nodes_connect(tmp_path):
             [
                 sys.executable,
                 "-c",
-                "import sys; from cadmus.train import launch, slurm; "
-                f"nodes = slurm.Nodes(2, {node}, {endpoint!r}, '1'); "
-                f"sys.exit(launch.run_ranks([sys.executable, 'rank.py', 'node{node}'], 4, nodes))",
+                "import sys; from cadmus.train import ranks; "
+                f"nodes = ranks.Nodes(2, {node}, {endpoint!r}, '1'); "
+                f"sys.exit(ranks.run_ranks([sys.executable, 'rank.py', 'node{node}'], 4, nodes))",
             ],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -182,7 +182,7 @@ def test_uneven_ranks_are_refused():
     with pytest.raises(
         InputError, match=r"train\.ranks: 3 ranks cannot be shared equally by the 2 nodes of job 1"
     ):
-        launch.run_ranks(["true"], 3, slurm.Nodes(2, 0, "127.0.0.1:1", "1"))
+        ranks.run_ranks(["true"], 3, ranks.Nodes(2, 0, "127.0.0.1:1", "1"))
 
 
 def test_ranks_must_divide_the_batch(tmp_path):

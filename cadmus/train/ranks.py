@@ -1,0 +1,291 @@
+"""The ranks of a training: how many, their processes, nodes and devices, and signals.
+
+One command starts all ranks of its node with the library of ``torchrun``; ``torchrun`` itself prints a
+traceback after the one-line error of a rank. Under SLURM, ``srun`` starts the command once per node. Ranks of
+one machine meet on its loopback interface; by default PyTorch listens on all interfaces.
+"""
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import uuid4
+
+from cadmus.config import Train
+from cadmus.errors import InputError, RankLocalError
+from cadmus.tools import cores, has_gpu
+
+if TYPE_CHECKING:
+    import torch
+
+FEWEST_PROGRAMS = 32
+"""Programs per step and CPU rank; with fewer, another rank costs more than it saves."""
+SAVE_SECONDS = 600
+"""Time that a rank has to save its checkpoint after a signal before it is killed."""
+FIRST_PORT, PORTS = 20_000, 10_000
+"""Range of the port that the nodes of a SLURM job meet at, chosen by the job's number."""
+HOST = "127.0.0.1"
+T = TypeVar("T")
+
+
+class Nodes(NamedTuple):
+    """The nodes that ``srun`` started this command on, once on each.
+
+    Attributes:
+        size: number of nodes.
+        rank: index of this node.
+        endpoint: host and port of the first node.
+        job: number of the job.
+    """
+
+    size: int
+    rank: int
+    endpoint: str
+    job: str
+
+
+def slurm_nodes() -> Nodes | None:
+    """Return the nodes of this SLURM job step, or None if it has one node or there is no step."""
+    variables = os.environ
+    count = int(variables.get("SLURM_STEP_NUM_NODES", 1))
+    if count == 1:
+        return None
+    job = variables["SLURM_JOB_ID"]
+    # srun runs in the job's script, on the first node; its address needs no name service.
+    host = variables["SLURM_LAUNCH_NODE_IPADDR"]
+    port = FIRST_PORT + int(job) % PORTS
+    return Nodes(count, int(variables["SLURM_NODEID"]), f"{host}:{port}", job)
+
+
+def requeue() -> str | None:
+    """Put this SLURM job back in the queue, which ends it; SLURM restarts it with the same number.
+
+    A job that was cancelled or reached its time limit also receives SIGTERM, but stays ended.
+
+    Returns:
+        The reason why the job was not requeued, or None.
+    """
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is None:
+        return "this is not a SLURM job"
+    try:
+        state = _output("squeue", "--noheader", "--format=%T", f"--jobs={job}")
+        if state != "RUNNING":
+            return f"job {job} is {state}"
+        _output("scontrol", "requeue", job)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    except subprocess.CalledProcessError as error:
+        return f"{' '.join(error.cmd)}: {error.stderr.strip()}"
+    return None
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
+    """Return the number of ranks over all nodes: the config's or, if it is auto, one per GPU or core.
+
+    There are fewer if they would not share the batch equally, or a CPU rank would have less than
+    :data:`FEWEST_PROGRAMS` programs per step; the remaining cores serve the ranks as threads.
+    ``nodes`` train together; None is this machine alone.
+    """
+    if train.ranks != "auto":
+        return train.ranks
+    import torch
+
+    node_count = 1 if nodes is None else nodes.size
+    if torch.cuda.is_available():
+        most = torch.cuda.device_count()
+    else:
+        # Snakemake's --cores, and many clusters, set the variable.
+        allowed = os.environ.get("OMP_NUM_THREADS", "")
+        most = min(cores(), int(allowed)) if allowed.isdecimal() and int(allowed) else cores()
+        most = min(most, train.batch_size // (FEWEST_PROGRAMS * node_count))
+    candidates = (node_count * of_node for of_node in range(most, 0, -1))
+    return next(filter(train.divides, candidates), node_count)
+
+
+def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int:
+    """Run ``command`` as ``count`` ranks over all nodes.
+
+    On SIGTERM and SIGINT, torch's agent sends the signal on to the ranks that it started, which have
+    :data:`SAVE_SECONDS` to save their checkpoint.
+
+    ``nodes`` call this function together; None is this machine alone.
+
+    Returns:
+        Exit code of the first rank that failed, 1 if a signal ended it or this process, or 0.
+    """
+    if nodes is not None and count % nodes.size:
+        raise InputError(
+            f"train.ranks: {count} ranks cannot be shared equally by the {nodes.size} nodes of job "
+            f"{nodes.job}"
+        )
+    from torch.distributed.elastic.multiprocessing import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    # The agent logs a traceback if the first node leaves first; these modules set their own levels.
+    for name in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SAVE_SECONDS))
+    if nodes is None:
+        store = _loopback_store()
+        nodes = Nodes(1, 0, f"{HOST}:{store.port}", str(uuid4()))
+    settings = LaunchConfig(
+        min_nodes=nodes.size,
+        max_nodes=nodes.size,
+        nproc_per_node=count // nodes.size,
+        run_id=nodes.job,
+        rdzv_backend="static",
+        rdzv_endpoint=nodes.endpoint,
+        rdzv_configs={"rank": nodes.rank},
+        max_restarts=0,
+    )
+    try:
+        elastic_launch(settings, command[0])(*command[1:])
+    except SignalException:
+        return 1
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        return max(failure.exitcode, 1)
+    return 0
+
+
+def check_devices(ranks: int) -> None:
+    """Check that this node has a device for each of its ``ranks``."""
+    import torch
+
+    if torch.cuda.is_available():
+        count = torch.cuda.device_count()
+        if ranks > count:
+            raise InputError(
+                f"train.ranks: this node has {count} GPUs for {ranks} ranks; set at most {count} per node"
+            )
+    elif (has_gpu() or os.environ.get("SLURM_JOB_GPUS")) and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
+        raise InputError(
+            f"this node has GPUs that PyTorch {torch.__version__} cannot use; update the NVIDIA driver, "
+            "install PyTorch for the CUDA version that `nvidia-smi` shows, or set CUDA_VISIBLE_DEVICES= to "
+            "train on CPUs"
+        )
+
+
+def take_device() -> "torch.device":
+    """Return the device of this rank: its GPU, which becomes the current device, or the CPU."""
+    import torch
+
+    local_rank = int(os.environ["LOCAL_RANK"])
+    try:
+        check_devices(int(os.environ["LOCAL_WORLD_SIZE"]))
+    except InputError as error:
+        # One rank reports the error for its node.
+        raise RankLocalError(str(error)) if local_rank == 0 else error from None
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    # NCCL uses the current device for objects and barriers; the default is the GPU of local rank 0.
+    torch.cuda.set_device(local_rank)
+    # cuDNN plans for each number of rows, and a training has dozens.
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    return torch.device("cuda", local_rank)
+
+
+def prepare_compiler(wanted: bool) -> str | None:
+    """Run everything eagerly on a GPU unless compiling is ``wanted`` and possible.
+
+    Returns:
+        The reason why nothing is compiled although it is wanted, or None.
+    """
+    import torch
+
+    missing = missing_for_compiler() if wanted else None
+    if missing or not wanted:
+        torch.compiler.set_stance("force_eager")
+    return missing and f"{missing}; blocks and Muon are not compiled, which makes steps slower"
+
+
+def missing_for_compiler() -> str | None:
+    """Return what Triton is missing to build kernel launchers, or None."""
+    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
+    if not any(shutil.which(compiler) for compiler in compilers):
+        return f"no C compiler found ({' or '.join(compilers)})"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return None if header.exists() else f"no {header} (the package python3-dev has it)"
+
+
+def join() -> Any:
+    """Complete the environment of a rank; one that was started alone gets a server to meet itself at.
+
+    Returns:
+        That server, to keep until the process group has it; None if a launcher has set the address.
+    """
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("MASTER_ADDR", HOST)
+    if "MASTER_PORT" in os.environ:
+        return None
+    store = _loopback_store()
+    os.environ["MASTER_PORT"] = str(store.port)
+    return store
+
+
+def _loopback_store() -> Any:
+    """Return a store that only this machine can reach, whose ranks use the loopback interface.
+
+    While it lives, PyTorch uses its server for every multi-tenant store on its port in this process.
+    """
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    # For collectives of this process and its children, unless the user chose an interface.
+    name = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
+    if name is not None:
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(variable, name)
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+        # The store owns the file descriptor.
+        return TCPStore(
+            HOST,
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            multi_tenant=True,
+            master_listen_fd=listener.detach(),
+        )
+
+
+def on_first_rank(action: Callable[[], T]) -> T:
+    """Return on all ranks what ``action`` returns on the first one, or raise its InputError on all."""
+    from torch import distributed
+
+    result: list[Any] = [None, None]
+    if distributed.get_rank() == 0:
+        try:
+            result[0] = action()
+        except InputError as error:
+            result[1] = str(error)
+    distributed.broadcast_object_list(result)
+    if result[1] is not None:
+        raise InputError(result[1])
+    return result[0]
+
+
+@contextmanager
+def deferred_signals() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT inside the block, for work that has to reach its end or a checkpoint."""
+    received: list[int] = []
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda got, frame: received.append(got)) for number in numbers]
+    try:
+        yield received
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,178 @@
+"""Ranks: their number, starting and stopping them, devices and compilers."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+
+import pytest
+import torch
+
+from cadmus import config
+from cadmus.errors import InputError, RankLocalError
+from cadmus.train import engine
+from cadmus.train import ranks as launch
+from cadmus.train.ranks import Nodes
+from tests.checkout import ROOT, environment_of
+
+
+def test_ranks_fail_and_stop_together(tmp_path):
+    (tmp_path / "rank.py").write_text(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
+        "open(f'started-{os.environ[\"RANK\"]}', 'w').close()\n"
+        "if sys.argv[1:] == ['fail'] and os.environ['RANK'] == '1': sys.exit(2)\n"
+        "time.sleep(30)\n"
+    )
+    launcher = (
+        "import sys; from cadmus.train import ranks; "
+        "sys.exit(ranks.run_ranks([sys.executable, 'rank.py', *sys.argv[1:]], 2))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for arguments, code in ((["fail"], 2), ([], 1)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", launcher, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        deadline = time.monotonic() + 300
+        while not arguments and len(list(tmp_path.glob("started-*"))) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        if not arguments:
+            process.terminate()
+        try:
+            errors = process.communicate(timeout=300)[1]
+            assert process.returncode == code
+            assert errors == "", "a rank says what happened"
+        finally:
+            process.kill()
+            process.wait()
+        for path in tmp_path.glob("started-*"):
+            path.unlink()
+
+
+REPORT = """
+import os, subprocess, sys
+from pathlib import Path
+from cadmus.train import engine
+engine.start_process()
+pids = [os.getpid(), os.getppid()]
+lines = subprocess.check_output(["ss", "-Hltnp"], text=True).splitlines()
+own = [line.split()[3] for line in lines if any(f"pid={pid}," in line for pid in pids)]
+Path(sys.argv[1], os.environ["RANK"]).write_text("\\n".join(own))
+engine.stop_process()
+"""
+
+
+@pytest.mark.skipif(shutil.which("ss") is None, reason="there is no ss")
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_node_listens_on_loopback_only(tmp_path, count):
+    rank = [sys.executable, "-c", REPORT, str(tmp_path)]
+    command = rank
+    if count > 1:
+        code = f"import sys; from cadmus.train import ranks; sys.exit(ranks.run_ranks(sys.argv[1:], {count}))"
+        command = [sys.executable, "-c", code, *rank]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment_of(ROOT), timeout=300)
+    for number in range(count):
+        own = (tmp_path / str(number)).read_text().split()
+        assert own
+        assert {address.rpartition(":")[0] for address in own} <= {"127.0.0.1", "[::1]"}
+
+
+def count(cores: int, gpus: int = 0, nodes: Nodes | None = None, **train) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMP_NUM_THREADS", raising=False)
+        patch.setattr(launch, "cores", lambda: cores)
+        patch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+        patch.setattr(torch.cuda, "device_count", lambda: gpus)
+        return launch.count_ranks(config.Train(steps=1, **train), nodes)
+
+
+def test_one_rank_per_gpu_or_core():
+    nodes = Nodes(2, 0, "127.0.0.1:1", "1")
+    assert count(2) == 2
+    assert count(1) == 1
+    assert count(16, gpus=4) == 4
+    assert count(16, gpus=4, nodes=nodes) == 8
+    assert count(4, nodes=nodes) == 8
+    assert count(2, ranks=8) == 8
+
+
+def test_ranks_share_the_batch_equally():
+    assert count(3, batch_size=256) == 2
+    assert count(4, batch_size=256, micro_batch_size=128) == 2
+    assert count(8, gpus=7, batch_size=1024) == 4
+    assert count(5, batch_size=64) == 2, "a rank has 32 programs at least"
+    assert count(5, batch_size=7) == 1
+
+
+def test_ranks_use_only_the_cores_of_snakemake(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(launch, "cores", lambda: 8)
+    for threads, expected in (("2", 2), ("16", 8), ("", 8), ("0", 8), ("2,1", 8)):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        assert launch.count_ranks(config.Train(steps=1)) == expected
+
+
+@pytest.mark.parametrize(("rank", "kind"), [("0", RankLocalError), ("2", InputError)])
+def test_more_ranks_than_gpus_are_rejected(two_gpus, monkeypatch, rank, kind):
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    with pytest.raises(InputError) as caught:
+        engine.start_process()
+    assert type(caught.value) is kind
+    line = "train.ranks: this node has 2 GPUs for 3 ranks; set at most 2 per node"
+    assert str(caught.value) == line
+    assert not two_gpus
+    with pytest.raises(InputError, match=f"^{line}$"):
+        launch.check_devices(3)
+
+
+def test_gpus_that_torch_cannot_use_are_reported(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    gpus: list[str] = []
+    monkeypatch.setattr(launch, "has_gpu", lambda: bool(gpus))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("SLURM_JOB_GPUS", raising=False)
+    launch.check_devices(1)
+    for make in (lambda: monkeypatch.setenv("SLURM_JOB_GPUS", "0,1"), lambda: gpus.append("nvidia0")):
+        make()
+        with pytest.raises(
+            InputError, match=r"this node has GPUs that PyTorch .* cannot use; update the NVIDIA"
+        ):
+            launch.check_devices(1)
+        monkeypatch.delenv("SLURM_JOB_GPUS", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    launch.check_devices(1)
+
+
+@pytest.fixture
+def stances(monkeypatch) -> list[str]:
+    """Options of torch.compile."""
+    given: list[str] = []
+    monkeypatch.setattr(torch.compiler, "set_stance", given.append)
+    monkeypatch.delenv("CC", raising=False)
+    return given
+
+
+def test_without_a_compiler_training_is_eager_and_reports_it(stances, monkeypatch, tmp_path):
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == "gcc" else None)
+    assert launch.prepare_compiler(wanted=True) is None
+    assert stances == []
+    monkeypatch.setenv("CC", "cl")
+    assert launch.prepare_compiler(wanted=True).startswith(
+        "no C compiler found (cl); blocks and Muon are not"
+    )
+    monkeypatch.delenv("CC")
+    (tmp_path / "Python.h").unlink()
+    assert launch.prepare_compiler(wanted=True).startswith(f"no {tmp_path}/Python.h (the package python3-dev")
+    assert stances == ["force_eager"] * 2
+    assert launch.prepare_compiler(wanted=False) is None
+    assert stances == ["force_eager"] * 3
