@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from cadmus.train.batches import PackedBatch, pack_batch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -36,6 +35,7 @@ from cadmus.programs import Programs, stack
 from cadmus.templates import TEMPLATES
 from cadmus.tools import progress
 from cadmus.train import engine
+from cadmus.train.batches import PackedBatch, pack_batch
 from cadmus.train.labels import NO_TARGET
 from dev.bench import flat
 from dev.measure import Facts, seconds_of
