@@ -343,6 +343,7 @@ def _run(command: list[str], seconds: float = SECONDS) -> str:
     except subprocess.TimeoutExpired:
         # Ranks have their own sessions.
         kill_tree(process)
+        process.communicate()
         raise Failed(f"{' '.join(command[1:4])}: took longer than {seconds} s") from None
     if process.returncode:
         lines = (errors + output).strip().splitlines()

@@ -31,7 +31,7 @@ def test_other_parts_run_if_a_part_fails_or_hangs(tmp_path, capsys):
 
     def hangs(directory, ranks):
         launch = "from cadmus.train.ranks import run_ranks; import sys; "
-        rank = ["sh", "-c", f"echo $$ > {tmp_path}/rank-$RANK; exec sleep 60"]
+        rank = ["sh", "-c", f"echo $$$$ > {tmp_path}/rank-$RANK; exec sleep 60"]
         gpu_check._run([sys.executable, "-c", f"{launch} run_ranks({rank}, 2)"], 15)
 
     parts = {part.__name__: part for part in (wrong, broken, hangs, good)}
