@@ -1,19 +1,20 @@
-"""Compiled loops over the bytes of :class:`cadmus.programs.Programs`.
-
-Those that append add a piece to each row of a result and advance the ends of the rows.
-"""
+"""Compiled loops over the bytes of :class:`cadmus.programs.Programs`."""
 
 import numba
 import numpy as np
 
 
 @numba.njit(cache=True)
-def copy_pieces(
-    source: np.ndarray, starts: np.ndarray, target: np.ndarray, offsets: np.ndarray
+def append(
+    source: np.ndarray, starts: np.ndarray, stops: np.ndarray, target: np.ndarray, end: np.ndarray
 ) -> None:  # pragma: no cover - compiled
-    for i in range(len(starts)):
-        for k in range(offsets[i + 1] - offsets[i]):
-            target[offsets[i] + k] = source[starts[i] + k]
+    """Add a piece of ``source`` to each row of ``target`` and advance the ends of the rows."""
+    for i in range(len(end)):
+        at = end[i]
+        for k in range(starts[i], stops[i]):
+            target[at] = source[k]
+            at += 1
+        end[i] = at
 
 
 @numba.njit(cache=True)
@@ -31,34 +32,3 @@ def contain(
                 found[i] = True
                 break
     return found
-
-
-@numba.njit(cache=True)
-def append_pieces(
-    source: np.ndarray, source_offsets: np.ndarray, target: np.ndarray, end: np.ndarray
-) -> None:  # pragma: no cover - compiled
-    for i in range(len(end)):
-        at = end[i]
-        for k in range(source_offsets[i], source_offsets[i + 1]):
-            target[at] = source[k]
-            at += 1
-        end[i] = at
-
-
-@numba.njit(cache=True)
-def append_literal(
-    literal: np.ndarray, target: np.ndarray, end: np.ndarray
-) -> None:  # pragma: no cover - compiled
-    for i in range(len(end)):
-        for k in range(len(literal)):
-            target[end[i] + k] = literal[k]
-        end[i] += len(literal)
-
-
-@numba.njit(cache=True)
-def append_column(
-    column: np.ndarray, target: np.ndarray, end: np.ndarray
-) -> None:  # pragma: no cover - compiled
-    for i in range(len(end)):
-        target[end[i]] = column[i]
-        end[i] += 1

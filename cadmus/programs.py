@@ -10,10 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cadmus import isa
+
 # Numba and Arrow are imported where they are used: a few completions need neither, and Numba takes a second.
 if TYPE_CHECKING:
     import pyarrow as pa
 
+BYTE_OF_TOKEN = np.array([ord(row.symbol) for row in isa.INSTRUCTIONS], np.uint8)
+"""Byte of every token id."""
+TOKEN_OF_BYTE = np.full(256, -1, np.int64)
+"""Token id of every byte; -1 for bytes that are not instructions."""
+TOKEN_OF_BYTE[BYTE_OF_TOKEN] = np.arange(isa.VOCABULARY_SIZE)
 FEW = 1 << 14
 """Instructions that NumPy copies, in a tenth of a millisecond; more are left to a compiled loop."""
 
@@ -34,7 +41,6 @@ class Programs:
 
     @classmethod
     def from_strings(cls, programs: Iterable[str]) -> "Programs":
-        """Build a batch from strings."""
         encoded = [program.encode("ascii") for program in programs]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         return cls(np.frombuffer(b"".join(encoded), np.uint8), offsets_of(lengths))
@@ -64,8 +70,14 @@ class Programs:
     def to_strings(self) -> list[str]:
         """Return one Python string per program."""
         text = self.data.tobytes().decode("ascii")
-        bounds = self.offsets.tolist()
-        return [text[start:stop] for start, stop in pairwise(bounds)]
+        return [text[start:stop] for start, stop in pairwise(self.offsets.tolist())]
+
+    def to_tokens(self) -> np.ndarray:
+        """Return token ids, one program per row, padded with the end token: int64, shape (n, longest)."""
+        tokens = np.full((len(self), self.lengths.max(initial=0)), isa.END_ID, np.int64)
+        inside = np.arange(tokens.shape[1]) < self.lengths[:, None]
+        tokens[inside] = TOKEN_OF_BYTE[self.data[self.offsets[0] : self.offsets[-1]]]
+        return tokens
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -116,7 +128,7 @@ class Programs:
         from cadmus import loops
 
         data = np.empty(offsets[-1], np.uint8)
-        loops.copy_pieces(self.data, starts, data, offsets)
+        loops.append(self.data, starts, starts + lengths, data, offsets[:-1].copy())
         return Programs(data, offsets)
 
 
@@ -129,24 +141,22 @@ def join(*pieces: Piece) -> Programs:
     from cadmus import loops
 
     rows = max(len(piece) for piece in pieces if not isinstance(piece, bytes))
-    lengths = np.zeros(rows, np.int64)
+    parts = []
     for piece in pieces:
         if isinstance(piece, bytes):
-            lengths += len(piece)
+            starts = np.zeros(rows, np.int64)
+            parts.append((np.frombuffer(piece, np.uint8), starts, starts + len(piece)))
         elif len(piece) != rows:
             raise ValueError(f"a piece of {len(piece)} rows among pieces of {rows}")
+        elif isinstance(piece, Programs):
+            parts.append((piece.data, piece.offsets[:-1], piece.offsets[1:]))
         else:
-            lengths += piece.lengths if isinstance(piece, Programs) else 1
-    offsets = offsets_of(lengths)
+            parts.append((piece, np.arange(rows), np.arange(1, rows + 1)))
+    offsets = offsets_of(np.sum([stops - starts for _, starts, stops in parts], axis=0))
     data = np.empty(offsets[-1], np.uint8)
     end = offsets[:-1].copy()
-    for piece in pieces:
-        if isinstance(piece, Programs):
-            loops.append_pieces(piece.data, piece.offsets, data, end)
-        elif isinstance(piece, bytes):
-            loops.append_literal(np.frombuffer(piece, np.uint8), data, end)
-        else:
-            loops.append_column(piece, data, end)
+    for source, starts, stops in parts:
+        loops.append(source, starts, stops, data, end)
     return Programs(data, offsets)
 
 
@@ -200,7 +210,7 @@ class Samples:
 
     @classmethod
     def from_arrow(cls, table: "pa.Table") -> "Samples":
-        """Return the rows of a shard, with the columns that were read of it."""
+        """Return the rows of a shard, with the columns that were read."""
         x, y, template = (
             table[name].to_numpy() if name in table.column_names and not table[name].null_count else None
             for name in ("x", "y", "template")
@@ -209,7 +219,6 @@ class Samples:
 
     @classmethod
     def concat(cls, batches: Sequence["Samples"]) -> "Samples":
-        """Concatenate at least one batch."""
         templates = [batch.template for batch in batches if batch.template is not None]
         return cls(
             stack([batch.programs for batch in batches]),
@@ -224,10 +233,8 @@ class Samples:
 
     def take(self, rows: np.ndarray) -> "Samples":
         """Return the rows at ``rows``, indices or a mask, in that order."""
-        x, y, template = (
-            None if column is None else column[rows] for column in (self.x, self.y, self.template)
-        )
-        return Samples(self.programs.take(rows), self.prompt_length[rows], x, y, template)
+        columns = (None if column is None else column[rows] for column in (self.x, self.y, self.template))
+        return Samples(self.programs.take(rows), self.prompt_length[rows], *columns)
 
 
 def _concat_values(columns: list[np.ndarray | None], batches: Sequence[Samples]) -> np.ndarray | None:

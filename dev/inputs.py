@@ -159,7 +159,7 @@ def _build() -> None:
     config = load_config(Path("config.yaml"))
     for shard in plan(config):
         write_shard(config, Path("dataset"), shard.template, shard.split, shard.number)
-    save_export(GPT(config.model), config.model, Path("model"), {})
+    save_export(GPT(config.model), Path("model"), {})
     for line in ("manifest dataset --config config.yaml", GRID, COMPLETIONS):
         cadmus.main(line.split(), standalone_mode=False)
         if "evaluate" in line:

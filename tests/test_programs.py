@@ -22,6 +22,11 @@ def test_prefixes_and_suffixes_of_a_few_programs() -> None:
     assert empty.suffixes(np.zeros(0, np.int64)).to_strings() == []
 
 
+def test_token_ids_are_those_of_the_instruction_table() -> None:
+    ids = list(isa.TOKEN_ID.values())
+    assert Programs.from_strings([SYMBOLS, "1"]).to_tokens().tolist() == [ids, [2] + [isa.END_ID] * 64]
+
+
 @settings(deadline=None)  # The first call compiles.
 @given(st.lists(st.tuples(st.text(SYMBOLS, max_size=12), st.floats(0, 1)), max_size=20), st.data())
 def test_prefix_and_suffix_make_the_program(drawn: list[tuple[str, float]], data: st.DataObject) -> None:

@@ -53,8 +53,8 @@ RESULTS = pl.DataFrame({"step": range(500), "loss": [1 / (1 + k) for k in range(
 ARTIFACTS = {
     "manifest": Artifact(None, "manifest.json", read_manifest),
     "shard": Artifact(None, "test/random-0000.parquet", lambda d: read_split(d, "test")),
-    "export": Artifact(lambda d: save_export(GPT(SIZES), SIZES, d, {"steps": 3}), "meta.json", load_export),
-    "weights": Artifact(lambda d: save_export(GPT(SIZES), SIZES, d, {}), "model.safetensors", load_export),
+    "export": Artifact(lambda d: save_export(GPT(SIZES), d, {"steps": 3}), "meta.json", load_export),
+    "weights": Artifact(lambda d: save_export(GPT(SIZES), d, {}), "model.safetensors", load_export),
     "results": Artifact(
         lambda d: write_results(RESULTS, d / "loss.parquet", {"split": "test"}),
         "loss.parquet",
@@ -176,7 +176,7 @@ WRITERS = {
     "figure.pdf": lambda path: style.save(Figure(), [path]),
     "figure.png": lambda path: style.save(Figure(), [path]),
     "table.md": lambda path: tables.save(*[pl.DataFrame({"x": ["text" * 100]})] * 2, [path]),
-    "model": lambda path: save_export(GPT(SIZES), SIZES, path, {}),
+    "model": lambda path: save_export(GPT(SIZES), path, {}),
 }
 
 

@@ -14,8 +14,7 @@ from torch.nn.functional import cross_entropy, embedding_bag
 
 from cadmus import isa
 from cadmus.model.inference import one_thread
-from cadmus.model.tokens import TOKEN_OF_BYTE
-from cadmus.programs import Programs
+from cadmus.programs import TOKEN_OF_BYTE, Programs
 
 CLASSES = 100
 """Most frequent completions that a regression distinguishes."""

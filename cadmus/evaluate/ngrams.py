@@ -4,8 +4,7 @@ import numba
 import numpy as np
 
 from cadmus import isa
-from cadmus.model.tokens import BYTE_OF_TOKEN, TOKEN_OF_BYTE
-from cadmus.programs import Programs, offsets_of
+from cadmus.programs import BYTE_OF_TOKEN, TOKEN_OF_BYTE, Programs, offsets_of
 
 ORDER = 5
 """Tokens of an n-gram: the last one follows the others."""

@@ -30,7 +30,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     from cadmus.dataset.ood import excluded_pairs
     from cadmus.evaluate.comparisons import HALF, grid_programs
     from cadmus.evaluate.regions import LEARNED, PREDICTIONS
-    from cadmus.model.tokens import TOKEN_OF_BYTE
+    from cadmus.programs import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
     config, dataset, model = subject.config, subject.config.dataset, subject.model()
@@ -76,7 +76,7 @@ def _learned(
     """
     from cadmus.evaluate.comparisons import HALF, training_comparisons
     from cadmus.evaluate.linear import Linear
-    from cadmus.model.tokens import TOKEN_OF_BYTE
+    from cadmus.programs import TOKEN_OF_BYTE
     from cadmus.tools import generator
 
     programs = training_comparisons(generator(seed, "grid baselines"), _TRAINING_PROGRAMS, dataset)

@@ -26,7 +26,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
     from cadmus.evaluate.comparisons import sample_comparisons
     from cadmus.evaluate.results import with_accuracy
-    from cadmus.model.tokens import TOKEN_OF_BYTE
+    from cadmus.programs import TOKEN_OF_BYTE
 
     config, n = subject.config, subject.config.evaluate.lens.programs
     rng = generator(config.seed, "lens")

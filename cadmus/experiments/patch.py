@@ -35,7 +35,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 
     from cadmus.evaluate.comparisons import HALF, sample_comparisons
     from cadmus.evaluate.intervals import wilson
-    from cadmus.model.tokens import TOKEN_OF_BYTE
+    from cadmus.programs import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
     config, model = subject.config, subject.model()

@@ -15,7 +15,6 @@ from cadmus.config import TEMPLATES, Config, Dataset, StateLabels
 from cadmus.dataset.sampler import sample
 from cadmus.evaluate.regressions import Regressions
 from cadmus.model.inference import Cadmus
-from cadmus.model.tokens import padded_tokens
 from cadmus.programs import Programs, stack
 from cadmus.tools import generator
 from cadmus.train.labels import CLASSES, label_names, state_labels
@@ -96,7 +95,7 @@ def _mixture(dataset: Dataset) -> Programs:
 
 
 def _bigrams(programs: Programs) -> np.ndarray:
-    tokens = padded_tokens(programs)
+    tokens = programs.to_tokens()
     # Every program is followed by the end, the padding.
     after = np.pad(tokens[:, 1:], ((0, 0), (0, 1)), constant_values=isa.END_ID)
     inside = np.arange(tokens.shape[1]) < programs.lengths[:, None]

@@ -28,7 +28,7 @@ MAX_POSITIONS = 256
 _FIX = "save the model again"
 
 
-def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata: dict[str, Any]) -> None:
+def save_export(model: GPT, directory: Path | str, metadata: dict[str, Any]) -> None:
     """Export a model in fp32; an earlier export in ``directory`` is replaced, without its card.
 
     ``meta.json`` seals the weights; ``metadata`` are more entries for it, such as the config.
@@ -40,7 +40,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
         name: weight.detach().float().cpu().contiguous() for name, weight in _named_weights(model).items()
     }
     files = {
-        CONFIG: transformers_config(sizes),
+        CONFIG: transformers_config(model.sizes),
         GENERATION_CONFIG: {
             "do_sample": False,
             "eos_token_id": isa.END_ID,
@@ -62,7 +62,7 @@ def save_export(model: GPT, sizes: config.Model, directory: Path | str, metadata
     }
     described = {
         "limits": isa.LIMITS,
-        "model": sizes.model_dump(),
+        "model": model.sizes.model_dump(),
         "parameters": sum(weight.numel() for weight in weights.values()),
         **metadata,
     }

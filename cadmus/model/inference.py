@@ -20,9 +20,8 @@ from cadmus.config import Dataset
 from cadmus.model import named_or_default
 from cadmus.model.export import load_export, max_length, read_metadata
 from cadmus.model.gpt import GPT, Cache, Edit, last
-from cadmus.model.sampling import Sampler
-from cadmus.model.tokens import BYTE_OF_TOKEN, padded_tokens
-from cadmus.programs import Programs, offsets_of
+from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
+from cadmus.tools import generator
 
 PROMPT_TOKENS = 1024
 """Maximum number of tokens, padding included, in a forward pass over prompts."""
@@ -250,7 +249,7 @@ class Cadmus:
 
     def _inputs(self, programs: Programs) -> Inputs:
         """Return the inputs for one program per row; padding follows it, where no token of it attends."""
-        tokens = torch.from_numpy(padded_tokens(programs)).to(self.device)
+        tokens = torch.from_numpy(programs.to_tokens()).to(self.device)
         rows, length = tokens.shape
         positions = torch.arange(length, device=self.device).expand(rows, -1)
         visible = torch.ones(length, length, dtype=torch.bool, device=self.device).tril().expand(rows, -1, -1)
@@ -305,6 +304,57 @@ class Cadmus:
             ends = torch.from_numpy(prompts.lengths[part] - 1).to(self.device)
             logits.append(self.model.logits(x[torch.arange(len(ends)), ends]))
         return torch.cat(logits)
+
+
+class Sampler:
+    """Samples the next instructions for :meth:`cadmus.model.inference.Cadmus.complete`.
+
+    Samples depend on the seed, the index of the prompt and its logits: not on the other prompts, nor on the
+    batches in which they are completed.
+
+    Args:
+        prompts: number of prompts.
+        temperature: divisor of the logits, above 0.
+        seed: at least 0.
+        top_p: cumulative probability of the nucleus; instructions outside are never sampled.
+        first: index of the first prompt, if others were completed before.
+    """
+
+    def __init__(
+        self, prompts: int, temperature: float, seed: int, top_p: float = 1.0, first: int = 0
+    ) -> None:
+        self.temperature, self.seed, self.top_p, self.first = temperature, seed, top_p, first
+        self._steps = np.zeros(prompts, np.int64)
+        self._uniform: dict[int, np.ndarray] = {}
+
+    def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+        # Logits of at most 0 do not overflow when divided by a small temperature.
+        shifted = (logits - logits.max(-1, keepdim=True).values).cpu().double()
+        probabilities = (shifted / self.temperature).softmax(-1)
+        probabilities, order = probabilities.sort(dim=-1, descending=True, stable=True)
+        nucleus = probabilities.where(probabilities.cumsum(-1) - probabilities < self.top_p, 0.0)
+        reached = nucleus.cumsum(-1)
+        drawn = torch.from_numpy(self._draw(rows))
+        places = (reached <= drawn[:, None] * reached[:, -1:]).sum(-1)
+        return order.gather(-1, places[:, None])[:, 0].numpy()
+
+    def _draw(self, rows: np.ndarray) -> np.ndarray:
+        """Return the next uniform number of each row, from 0 to below 1: float64, shape (n,)."""
+        drawn = np.empty(len(rows))
+        steps = self._steps[rows]
+        for step in np.unique(steps).tolist():
+            if step not in self._uniform:
+                # One stream per step, in the order of the prompts: later prompts do not change earlier ones.
+                # Two threads may both draw it, and draw the same.
+                stream = generator(self.seed, step)
+                if self.first:
+                    assert isinstance(stream.bit_generator, np.random.PCG64)
+                    stream.bit_generator.advance(self.first)
+                self._uniform[step] = stream.random(len(self._steps))
+            now = steps == step
+            drawn[now] = self._uniform[step][rows[now]]
+        self._steps[rows] += 1
+        return drawn
 
 
 def _parts(lengths: np.ndarray, fits: Callable[[int, int, int], bool]) -> Iterator[slice]:

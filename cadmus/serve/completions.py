@@ -24,8 +24,7 @@ from starlette.routing import Route
 from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
-from cadmus.model.inference import Cadmus, greedy
-from cadmus.model.sampling import Sampler
+from cadmus.model.inference import Cadmus, Sampler, greedy
 from cadmus.programs import Programs
 from cadmus.serve.batcher import Batcher
 from cadmus.serve.server import ApiError, application, body_of

@@ -2,8 +2,8 @@
 
 The programs of a step are a function of the seed and the step alone, so a resumed training sees the same
 ones: endless epochs, each a permutation of the training set, are cut into batches. Curricula and self-paced
-training (:mod:`cadmus.train.order`) draw from epochs over each template instead, and need to know how many
-programs they have drawn before.
+training draw from epochs over each template instead, and need to know how many programs they have drawn
+before (:class:`Pace`).
 
 Rows hold several programs each, longest first into the fullest row with room, which leaves next to no
 padding. Attention stays within a program.
@@ -22,25 +22,43 @@ from torch import Tensor
 from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.model.flops import causal_pairs
-from cadmus.model.tokens import TOKEN_OF_BYTE
-from cadmus.programs import Programs, Samples
+from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples
 from cadmus.tools import epoch_seed, generator, seed_of
 from cadmus.train.labels import NO_TARGET, state_labels
-from cadmus.train.order import Pace, weights
+
+STAGED = 0.5
+"""Fraction of the steps after which a staged training draws from all templates."""
+SMALLEST = 0.01
+"""Smallest error that counts: no template is left out of a self-paced training."""
+
+
+class Pace(NamedTuple):
+    """State on which the programs of a step depend, besides seed and step.
+
+    By template: ``drawn``, the programs drawn before the step, and ``errors``, the running mean of the error.
+    """
+
+    drawn: list[int]
+    errors: list[float]
+
+
+def weights(train: config.Train, counts: np.ndarray, step: int, errors: list[float]) -> np.ndarray:
+    """Return the sampling weight of each template in a step, counted from 0: float64, shape (templates,).
+
+    ``counts`` are the training programs of each template, ``errors`` those of :class:`Pace`.
+    """
+    if train.order == "self_paced":
+        return np.maximum(errors, SMALLEST)
+    started = 1 + int(len(counts) * step / (STAGED * train.steps))
+    return np.where(np.arange(len(counts)) < started, counts, 0).astype(np.float64)
 
 
 class Batches:
     """The batches of a training: endless epochs over the programs, cut into steps.
 
-    With a repeated set, a part of each batch comes from epochs over a few fixed programs, the rest from
-    epochs over all others (two-set training, Charton and Kempe 2024, arXiv 2410.07041).
-
-    Args:
-        seed: of the permutations.
-        programs: number of programs.
-        batch_size: programs per step.
-        repeated: number of programs in the repeated set, fewer than ``programs``.
-        of_repeated: programs per step from the repeated set; 0 for epochs over all programs.
+    With a repeated set, ``of_repeated`` programs of each batch come from epochs over ``repeated`` fixed
+    programs, the rest from epochs over all others (two-set training, Charton and Kempe 2024, arXiv
+    2410.07041).
     """
 
     def __init__(
@@ -61,10 +79,7 @@ class Batches:
 class TemplateBatches:
     """Batches whose programs are drawn from each template with other weights in each step.
 
-    Args:
-        seed: of the permutations and of the draws.
-        counts: number of programs of each template, all above 0; the programs are in this order.
-        batch_size: programs per step.
+    ``counts`` are the programs of each template, all above 0, in the order of the training set.
     """
 
     def __init__(self, seed: int, counts: np.ndarray, batch_size: int) -> None:
@@ -75,10 +90,7 @@ class TemplateBatches:
     def draw(self, step: int, weights: np.ndarray, drawn: list[int]) -> tuple[np.ndarray, list[int]]:
         """Return the indices of the programs of a step, and how many were drawn of each template after it.
 
-        Args:
-            step: counted from 0.
-            weights: float64, shape (templates,), at least 0; need not sum to 1.
-            drawn: programs drawn of each template before; each goes through epochs of its own.
+        ``weights`` need not sum to 1; ``drawn`` are the programs drawn of each template before.
         """
         rng = generator(self._seed, "templates", step)
         shares = rng.multinomial(self._batch_size, weights / weights.sum()).tolist()
@@ -88,10 +100,7 @@ class TemplateBatches:
 
 
 class _Epochs:
-    """An endless sequence of epochs, each a permutation of ascending ``indices``.
-
-    A range takes no memory beside the permutation of the epoch.
-    """
+    """An endless sequence of epochs, each a permutation of ascending ``indices``."""
 
     def __init__(self, seed: int, indices: np.ndarray | range) -> None:
         self._seed = seed
@@ -111,11 +120,10 @@ class _Epochs:
     def _permutation(self, epoch: int) -> np.ndarray:
         if epoch not in self._epochs:
             ascending = self._indices
-            dtype = np.int32 if ascending[-1] < 2**31 else np.int64
+            # A range takes no memory besides the permutation of the epoch.
             if isinstance(ascending, range):
-                permutation = np.arange(ascending.start, ascending.stop, dtype=dtype)
-            else:
-                permutation = ascending.astype(dtype)
+                ascending = np.arange(ascending.start, ascending.stop)
+            permutation = ascending.astype(np.int32 if ascending[-1] < 2**31 else np.int64)
             np.random.default_rng(epoch_seed(self._seed, int(epoch))).shuffle(permutation)
             self._epochs[epoch] = permutation
         return self._epochs[epoch]
@@ -168,14 +176,12 @@ class PackedBatch:
 
 
 class Batch(NamedTuple):
-    """The batch of a step: counts cover all ranks, the programs are those of this rank.
+    """The batch of a step: counts cover all ranks, the micro-batches are those of this rank.
 
     Attributes:
-        micro_batches: packed programs of this rank, on its device.
-        tokens: tokens, end tokens included.
-        pairs: pairs of a token and one that it attends to.
-        targets: tokens to predict.
-        completion_targets: targets in completions.
+        tokens: end tokens included.
+        pairs: of a token and one that it attends to.
+        targets, completion_targets: tokens to predict, and those of them in completions.
         drawn: programs drawn of each template so far, this batch included; empty if all are mixed.
     """
 
@@ -194,16 +200,9 @@ class Batch(NamedTuple):
 
 
 class Loader:
-    """Prepares the batches of one rank.
+    """Prepares the batches of one rank; the order of the programs depends on ``seed``.
 
-    Args:
-        training_set: the programs.
-        seed: seed of the order of the programs.
-        train: batch and micro-batch size, order, and state supervision.
-        row_length: tokens in a packed row.
-        rank, ranks: index of this process, and number of processes.
-        device: device of the batches; the CPU if None.
-        counts: programs of each template, in the order of the training set; not needed if all are mixed.
+    ``counts`` are the programs of each template, in the order of the training set; None if all are mixed.
     """
 
     def __init__(
@@ -214,7 +213,7 @@ class Loader:
         row_length: int,
         rank: int = 0,
         ranks: int = 1,
-        device: torch.device | None = None,
+        device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
         counts: list[int] | None = None,
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
@@ -225,29 +224,28 @@ class Loader:
                 f"{repeated.programs:,}"
             )
         self._counts = np.array(counts or [programs])
-        self._mixed = self._by_template = None
+        self._batches: Batches | TemplateBatches
         if train.order == "mixed":
             of_repeated = math.ceil(repeated.fraction * train.batch_size)
-            self._mixed = Batches(seed, programs, train.batch_size, repeated.programs, of_repeated)
+            self._batches = Batches(seed, programs, train.batch_size, repeated.programs, of_repeated)
         else:
-            self._by_template = TemplateBatches(seed, self._counts, train.batch_size)
+            self._batches = TemplateBatches(seed, self._counts, train.batch_size)
         self._train = train
         self._row_length = row_length
         share = train.batch_size // ranks
         self._mine = slice(rank * share, (rank + 1) * share)
         self._micro_batches = share // (train.micro_batch_size or share)
-        self._device = device or torch.device("cpu")
+        self._device = device
 
     def load(self, step: int, pace: Pace | None = None) -> Batch:
         """Return the batch of a step, counted from 0; ``pace`` is needed unless all templates are mixed."""
         drawn: list[int] = []
-        if self._mixed is not None:
-            batch = self._mixed.batch(step)
+        if isinstance(self._batches, Batches):
+            batch = self._batches.batch(step)
         else:
-            assert self._by_template is not None
             assert pace is not None
             drawing = weights(self._train, self._counts, step, pace.errors)
-            batch, drawn = self._by_template.draw(step, drawing, pace.drawn)
+            batch, drawn = self._batches.draw(step, drawing, pace.drawn)
         offsets = self._programs.offsets
         lengths = offsets[batch + 1] - offsets[batch]
         targets = int(lengths.sum())
@@ -281,34 +279,40 @@ def pack_batch(
     """Pack n programs and their end tokens into rows.
 
     Args:
-        programs: n programs.
+        programs: n programs, the first of them at the start of their data.
         prompt_lengths: integers of shape (n,), instructions in the prompt of each.
         row_length: tokens in a row.
         labels: int64, shape (instructions, columns), for state supervision.
         templates: int64, shape (n,), the number of each program's template.
     """
-    offsets = programs.offsets
-    rows, columns, row_count = pack(programs.lengths + 1, row_length)
-    shape = row_count, row_length
-    source = TOKEN_OF_BYTE[programs.data]
-    arrays = _arrange(source, offsets, prompt_lengths, rows, columns, shape, isa.END_ID)
-    tokens, positions, segments, targets, completion_mask = map(torch.from_numpy, arrays)
-    packed_labels = None
-    if labels is not None:
-        # Every instruction has a target after it: the next one, or the end.
-        packed_labels = torch.full((*shape, labels.shape[1]), NO_TARGET)
-        starts = rows * row_length + columns - offsets[:-1]
-        places = np.repeat(starts, np.diff(offsets)) + np.arange(offsets[-1])
-        packed_labels.flatten(0, 1)[torch.from_numpy(places)] = torch.from_numpy(labels)
+    lengths = programs.lengths + 1
+    rows, columns, row_count = pack(lengths, row_length)
+    # Of each token: the program, its position in it, and its place in the rows.
+    program = np.repeat(np.arange(len(lengths)), lengths)
+    position = np.arange(len(program)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    place = (rows * row_length + columns)[program] + position
+    # Every instruction has a target after it: the next one, or the end.
+    has_target = position < (lengths - 1)[program]
+    token = np.full(len(program), isa.END_ID, np.int64)
+    token[has_target] = TOKEN_OF_BYTE[programs.data]
+
+    def arrange(padding: int, values: np.ndarray, places: np.ndarray) -> Tensor:
+        shape = values.shape[1:]
+        arranged = np.full((row_count * row_length, *shape), padding, values.dtype)
+        arranged[places] = values
+        return torch.from_numpy(arranged.reshape(row_count, row_length, *shape))
+
+    targeted = place[has_target]
+    completing = (position + 1 >= np.asarray(prompt_lengths)[program])[has_target]
     return PackedBatch(
-        tokens,
-        positions,
-        segments,
-        targets,
-        completion_mask,
+        tokens=arrange(isa.END_ID, token, place),
+        positions=arrange(0, position, place),
+        segments=arrange(-1, program, place),
+        targets=arrange(NO_TARGET, token[1:][has_target[:-1]], targeted),
+        completion_mask=arrange(False, completing, targeted),
         programs=len(programs),
-        target_count=int(programs.lengths.sum()),
-        labels=packed_labels,
+        target_count=len(targeted),
+        labels=None if labels is None else arrange(NO_TARGET, labels, targeted),
         templates=None if templates is None else torch.from_numpy(templates),
     )
 
@@ -316,8 +320,7 @@ def pack_batch(
 def pack(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Pack by best-fit decreasing: the longest piece first, each into the fullest row that has room for it.
 
-    Returns:
-        Row and first column of each piece, int64 of shape (n,), and the number of rows.
+    Returns the row and the first column of each piece, int64 of shape (n,), and the number of rows.
     """
     if lengths.max(initial=0) > row_length:
         raise ValueError(f"a program needs {lengths.max()} tokens, a row has {row_length}")
@@ -347,30 +350,3 @@ def _best_fit(
         columns[piece] = row_length - room[best]
         room[best] -= lengths[piece]
     return rows, columns, count
-
-
-@numba.njit(cache=True)
-def _arrange(
-    source: np.ndarray,
-    offsets: np.ndarray,
-    prompt_lengths: np.ndarray,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    shape: tuple[int, int],
-    end: int,
-) -> tuple[np.ndarray, ...]:  # pragma: no cover - compiled
-    tokens, positions = np.full(shape, end), np.zeros(shape, np.int64)
-    segments, targets = np.full(shape, -1), np.full(shape, NO_TARGET)
-    completion_mask = np.zeros(shape, np.bool_)
-    for i in range(len(rows)):
-        row, length = rows[i], offsets[i + 1] - offsets[i]
-        for k in range(length + 1):
-            column = columns[i] + k
-            token = source[offsets[i] + k] if k < length else end
-            tokens[row, column] = token
-            positions[row, column] = k
-            segments[row, column] = i
-            if k > 0:
-                targets[row, column - 1] = token
-                completion_mask[row, column - 1] = k >= prompt_lengths[i]
-    return tokens, positions, segments, targets, completion_mask

@@ -38,7 +38,7 @@ FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "micro_bat
 
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
-    """Lock a directory of checkpoints, which is created if missing; all ranks enter together."""
+    """Lock a directory of checkpoints, which is created if missing; all ranks enter this together."""
     with ExitStack() as stack:
 
         def lock() -> None:
@@ -71,24 +71,15 @@ def save(
 ) -> None:
     """Save a checkpoint and remove all but the newest ``keep``; all ranks call this together.
 
-    Args:
-        engine: DeepSpeed's.
-        directory: checkpoints of this run.
-        step: steps done.
-        description: from :func:`describe`.
-        values: JSON values that :class:`Saved` returns.
-        keep: at least 1.
+    ``step`` counts the steps done, ``description`` is from :func:`describe`, and ``values`` are JSON values
+    that :class:`Saved` returns.
     """
     tensors = gather(engine)
 
     def write() -> None:
         checkpoint = step_path(directory, step)
-        metadata = {
-            "step": step,
-            "adam_steps": count_adam_steps(engine),
-            "description": description,
-            "values": values,
-        }
+        steps = {"step": step, "adam_steps": count_adam_steps(engine)}
+        metadata = {**steps, "description": description, "values": values}
         try:
             with store.as_input_error(checkpoint):
                 remove_checkpoint(checkpoint)
@@ -108,7 +99,7 @@ def save(
 
 
 class Saved(NamedTuple):
-    """A checkpoint: its directory, steps done, step count of Adam, and the values that were saved."""
+    """A checkpoint: its directory, steps done, steps of Adam, and the values that were saved."""
 
     path: Path
     step: int
@@ -133,11 +124,7 @@ class Saved(NamedTuple):
 
 
 def find_latest(directory: Path, description: dict[str, Any]) -> Saved | None:
-    """Return the newest checkpoint, which the first rank checks; all ranks call this together.
-
-    Raises:
-        InputError: it is damaged, or another dataset, model or training wrote it.
-    """
+    """Return the newest checkpoint, which the first rank checks; all ranks call this together."""
 
     def check() -> Saved | None:
         checkpoints = find_checkpoints(directory)

@@ -23,15 +23,9 @@ _FILES = {"bytes": np.uint8, "offsets": np.int64, "prompt_lengths": np.uint8}
 
 
 def share(read: Read, max_length: int, templates: list[str] | None = None) -> tuple[Samples, list[int]]:
-    """Return the training programs; all ranks call this together, and all raise the InputError of one.
+    """Return the training programs, and how many there are of each of the templates, or of all together.
 
-    Args:
-        read: called on the first rank of each node.
-        max_length: maximum number of instructions in a program.
-        templates: read one after another; all together if None.
-
-    Returns:
-        The programs, and the number of them of each template, or of all together.
+    All ranks call this together, and all raise the InputError of one; the first of each node calls ``read``.
     """
     local_rank = int(os.environ["LOCAL_RANK"])
     with ExitStack() as stack:
@@ -59,7 +53,6 @@ def share(read: Read, max_length: int, templates: list[str] | None = None) -> tu
 
 
 def _write(directory: Path, read: Read, max_length: int, templates: list[str] | None) -> list[int]:
-    """Write the programs to files and return the number of those of each template."""
     counts = []
     end = np.zeros(1, np.int64)
     with ExitStack() as stack:

@@ -102,26 +102,14 @@ def with_precision(train: config.Train, device: torch.device) -> config.Train:
 
 
 def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> dict[str, Any]:
-    """Return DeepSpeed's configuration.
-
-    Args:
-        train: with the precision of :func:`with_precision`.
-        world_size: number of ranks.
-        parameters: their number in the model, with the head of the state labels.
-    """
+    """Return DeepSpeed's configuration for ``world_size`` ranks and a model of so many parameters."""
+    optimizer: dict[str, Any]
     adam = {"betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay, "torch_adam": True}
     if train.optimizer == "muon":
-        optimizer = {
-            "type": "Muon",
-            "params": {
-                **adam,
-                "muon_lr": train.matrix_learning_rate,
-                "adam_lr": train.learning_rate,
-                "momentum": MUON_MOMENTUM,
-                # The default uses fp16 if the CPU supports it, so results would depend on the CPU.
-                "ns_method": "standard",
-            },
-        }
+        rates = {"muon_lr": train.matrix_learning_rate, "adam_lr": train.learning_rate}
+        # The default method uses fp16 if the CPU supports it, so results would depend on the CPU.
+        muon = {**adam, **rates, "momentum": MUON_MOMENTUM, "ns_method": "standard"}
+        optimizer = {"type": "Muon", "params": muon}
     else:
         optimizer = {"type": "AdamW", "params": {**adam, "lr": train.learning_rate, "fused": True}}
     return {
@@ -146,7 +134,7 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
 
 
 def initialize(model: GPT, train: config.Train, world_size: int) -> Any:
-    """Return a DeepSpeed engine around the model, from the arguments of :func:`deepspeed_config`.
+    """Return a DeepSpeed engine around the model.
 
     With the optimizer muon, DeepSpeed applies Muon to the matrices of the blocks, and AdamW to the
     embeddings, the output and all vectors.
@@ -176,11 +164,9 @@ def _keep_freed_memory() -> None:
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        # From malloc.h.
-        m_mmap_max, m_trim_threshold, m_top_pad = -4, -1, -2
-        libc.mallopt(m_mmap_max, 0)
-        libc.mallopt(m_trim_threshold, 2**31 - 1)
-        libc.mallopt(m_top_pad, 64 * 2**20)
+        # M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD of malloc.h.
+        for option, value in ((-4, 0), (-1, 2**31 - 1), (-2, 64 * 2**20)):
+            libc.mallopt(option, value)
 
 
 def learning_rate_factor(train: config.Train, step: int) -> float:
@@ -189,13 +175,9 @@ def learning_rate_factor(train: config.Train, step: int) -> float:
     if step < warmup:
         return (step + 1) / warmup
     done = (step - warmup) / max(1, train.steps - warmup)
-    match train.schedule:
-        case "linear":
-            return 1 - done
-        case "cosine":
-            return (1 + math.cos(math.pi * done)) / 2
-        case "constant":
-            return 1.0
+    if train.schedule == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    return 1 - done if train.schedule == "linear" else 1.0
 
 
 def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
@@ -203,7 +185,7 @@ def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
     factor = learning_rate_factor(train, step)
     for group in engine.optimizer.param_groups:
         peak = train.matrix_learning_rate if group.get("use_muon") else train.learning_rate
-        assert peak is not None, "the config has a learning rate for Muon"
+        assert peak is not None
         group["lr"] = peak * factor
     return train.learning_rate * factor
 
@@ -223,12 +205,8 @@ def load_weights(model: nn.Module, read: Read) -> None:
 def gather(engine: Any, wanted: tuple[str, ...] = (WEIGHT, MOMENTUM, *ADAM_KINDS)) -> dict[str, Tensor]:
     """Gather the training state on the first rank; all ranks call this together.
 
-    Args:
-        engine: after at least one step unless only weights are wanted.
-        wanted: kinds of tensors to gather.
-
-    Returns:
-        By :func:`key`, fp32 tensors on the CPU in the shapes of the parameters; empty on the other ranks.
+    The engine has taken at least one step, unless only weights are ``wanted``. Returns by :func:`key` fp32
+    tensors on the CPU in the shapes of the parameters; nothing on the other ranks.
     """
     _link(engine)
     first = torch.distributed.get_rank() == 0
@@ -247,10 +225,7 @@ def gather(engine: Any, wanted: tuple[str, ...] = (WEIGHT, MOMENTUM, *ADAM_KINDS
 def restore(engine: Any, read: Read, adam_steps: int) -> None:
     """Restore a gathered state in a new engine whose model has its weights already.
 
-    Args:
-        engine: before its first step.
-        read: returns the full tensors.
-        adam_steps: step count for Adam's bias correction.
+    ``adam_steps`` is the step count for Adam's bias correction.
     """
     _make_optimizer_state(engine)
     for name, parameter in engine.module.named_parameters():
@@ -264,7 +239,6 @@ def restore(engine: Any, read: Read, adam_steps: int) -> None:
 
 
 def count_adam_steps(engine: Any) -> int:
-    """Return the step count of Adam."""
     states = engine.optimizer.optimizer.state.values()
     return max(int(state["step"]) for state in states if "step" in state)
 
@@ -294,10 +268,10 @@ def _link(engine: Any) -> None:
 
 
 def _full(engine: Any, parameter: Any, kind: str) -> Tensor:
-    from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+    from deepspeed import utils
 
     if kind == WEIGHT:
-        return safe_get_full_fp32_param(parameter)
+        return utils.safe_get_full_fp32_param(parameter)
     if kind == MOMENTUM and _keeps_full_momenta(engine):
         full = torch.zeros(parameter.numel(), device=engine.device)
         for momentum in _momenta(engine, parameter):
@@ -306,16 +280,11 @@ def _full(engine: Any, parameter: Any, kind: str) -> Tensor:
                 full.copy_(momentum)
         torch.distributed.all_reduce(full)
         return full
-    return safe_get_full_optimizer_state(parameter, kind)
+    return utils.safe_get_full_optimizer_state(parameter, kind)
 
 
 def _scatter(engine: Any, parameter: Any, kind: str, full: Tensor) -> None:
-    from deepspeed.utils import (
-        safe_set_full_fp32_param,
-        safe_set_full_optimizer_state,
-        safe_set_local_fp32_param,
-        safe_set_local_optimizer_state,
-    )
+    from deepspeed import utils
 
     full = full.to(engine.device)
     if hasattr(parameter, "ds_id"):
@@ -325,16 +294,16 @@ def _scatter(engine: Any, parameter: Any, kind: str, full: Tensor) -> None:
         padded[: full.numel()] = full.flatten()
         part = padded.narrow(0, size * torch.distributed.get_rank(), size)
         if kind == WEIGHT:
-            safe_set_local_fp32_param(parameter, part)
+            utils.safe_set_local_fp32_param(parameter, part)
         else:
-            safe_set_local_optimizer_state(parameter, part, kind)
+            utils.safe_set_local_optimizer_state(parameter, part, kind)
     elif kind == WEIGHT:
-        safe_set_full_fp32_param(parameter, full)
+        utils.safe_set_full_fp32_param(parameter, full)
     elif kind == MOMENTUM and _keeps_full_momenta(engine):
         for momentum in _momenta(engine, parameter):
             momentum.copy_(full.flatten())
     else:
-        safe_set_full_optimizer_state(parameter, full, kind)
+        utils.safe_set_full_optimizer_state(parameter, full, kind)
 
 
 def _keeps_full_momenta(engine: Any) -> bool:

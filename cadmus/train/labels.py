@@ -63,11 +63,7 @@ def state_outputs(train: Train) -> int:
 def state_labels(programs: Programs, wanted: StateLabels) -> np.ndarray:
     """Return the labels of every instruction: int64, shape (bytes of ``programs.data``, columns).
 
-    Labels other than ``top`` are ``NO_TARGET`` where their value does not exist.
-
-    Args:
-        programs: n programs.
-        wanted: labels, those of weight 0 left out.
+    Labels other than ``top`` are ``NO_TARGET`` where their value does not exist, those of weight 0 left out.
     """
     names = wanted.weights()
     prefixes, _, _ = programs.all_prefixes()

@@ -17,11 +17,10 @@ from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
 from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
-from cadmus.train.batches import Loader
+from cadmus.train.batches import Loader, Pace
 from cadmus.train.labels import state_outputs
 from cadmus.train.metrics import START, Display, MetricsFile, advance
 from cadmus.train.objectives import NextToken, Objective, StateSupervision, forward, training_model
-from cadmus.train.order import Pace, ordered_templates
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
 from cadmus.train.ranks import deferred_signals, on_first_rank, prepare_compiler
 from cadmus.train.verdict import Verdict
@@ -41,15 +40,13 @@ def train(
 
     Args:
         run: model, training and seed.
-        read: returns the training programs; called once per node, and on each rank with
-            ``train.verdict``.
+        read: called once per node, and on each rank with ``train.verdict``.
         data_digest: identifies the dataset in checkpoints and in the export.
         paths: where the run writes; the checkpoints stay.
         log: takes lines for the user; only the first rank calls it.
 
     Raises:
-        InputError: the user has to change something; all ranks raise it together. RankLocalError if only one
-            rank fails, because of its memory, disk or GPU.
+        InputError: on all ranks; RankLocalError if one rank fails, because of its memory, disk or GPU.
         Interrupted: SIGTERM or SIGINT; the run can be resumed.
     """
     device = engine.start_process()
@@ -75,11 +72,8 @@ def train(
 class Training:
     """One rank of a training, resumed from the newest checkpoint if there is one; arguments as in train().
 
-    Attributes:
-        objectives: terms of the loss.
-        step: steps done.
-        progress: see :data:`cadmus.train.metrics.START`.
-        pace: that of the next batch, which is drawn before the errors of this step are known.
+    ``step`` counts the steps done. ``pace`` is that of the next batch, which is drawn before the errors of
+    this step are known.
     """
 
     def __init__(
@@ -97,7 +91,9 @@ class Training:
         place = (self.rank, self.ranks, device)
         self.description = checkpoint.describe(run, data_digest)
 
-        templates = ordered_templates(run.train, run.dataset)
+        templates = None
+        if run.train.order != "mixed":
+            templates = [name for name in config.TEMPLATES if getattr(run.dataset.templates, name).train]
         training_set, counts = data.share(read, run.dataset.max_length, templates)
         seed = seed_of(run.seed, "train", run.train.seed)
         row_length = run.train.row_length or run.dataset.max_length + 1
@@ -158,10 +154,8 @@ class Training:
                 self.step += 1
                 self.progress = advance(self.progress, {**metrics, "seconds": seconds})
                 if first:
-                    rate = metrics["tokens"] / seconds
-                    self.metrics.write(
-                        {"step": self.step, **metrics, "tokens_per_second": rate, **self.progress}
-                    )
+                    rate = {"tokens_per_second": metrics["tokens"] / seconds}
+                    self.metrics.write({"step": self.step, **metrics, **rate, **self.progress})
                 display.show(self.step, metrics["loss"], metrics["tokens"])
                 if paths.snapshots is not None and self.step in snapshots:
                     self._export(step_path(paths.snapshots, self.step))
@@ -177,13 +171,9 @@ class Training:
         self.log(f"exported the model of step {self.step} to {paths.export}")
 
     def train_step(self, stop: bool) -> tuple[dict[str, Any], bool]:
-        """Train on the next batch.
+        """Train on the next batch; ``stop`` is True if this rank received a signal.
 
-        Args:
-            stop: True if this rank received a signal.
-
-        Returns:
-            The metrics of the step, and whether any rank received a signal.
+        Returns the metrics of the step, and whether any rank received a signal.
         """
         train, batch = self.config.train, self.next_batch
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
@@ -234,14 +224,8 @@ class Training:
         if self.rank == 0:
             self.metrics.flush()
         values = {"progress": self.progress, "pace": self.pace, "errors": self.next_token.errors}
-        checkpoint.save(
-            self.engine,
-            self.paths.checkpoints,
-            self.step,
-            self.description,
-            values,
-            self.config.train.keep_checkpoints,
-        )
+        place, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
+        checkpoint.save(self.engine, place, self.step, self.description, values, keep)
 
     def _export(self, directory: Path) -> None:
         weights = engine.gather(self.engine, (engine.WEIGHT,))
@@ -257,7 +241,7 @@ class Training:
                 "device": str(self.device),
                 "cores": torch.get_num_threads() * self.ranks,
             }
-            save_export(model, self.config.model, directory, metadata)
+            save_export(model, directory, metadata)
 
         on_first_rank(export)
 

@@ -51,12 +51,7 @@ def advance(progress: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
 
 
 class MetricsFile:
-    """Appends the metrics of steps to a file, after those of earlier ones.
-
-    Args:
-        path: JSON lines; what an interrupted run wrote after ``step`` is dropped.
-        step: of the checkpoint to resume from, or 0.
-    """
+    """Appends the metrics of steps to a file; what an interrupted run wrote after ``step`` is dropped."""
 
     def __init__(self, path: Path, step: int) -> None:
         self._path = path
@@ -74,7 +69,6 @@ class MetricsFile:
         self._file = path.open("a", encoding="utf-8", buffering=1)
 
     def write(self, metrics: dict[str, Any]) -> None:
-        """Append the metrics of a step."""
         try:
             self._file.write(json.dumps(metrics) + "\n")
         except OSError as error:
@@ -86,25 +80,12 @@ class MetricsFile:
 
 
 class Display:
-    """Shows the loss, the speed since the last line and the time left: a bar on a terminal, otherwise lines.
-
-    Args:
-        step: steps done.
-        steps: steps in all.
-        log: takes the lines.
-        visible: False shows nothing.
-    """
+    """Shows the loss, the speed since the last line and the time left: a bar on a terminal, else lines."""
 
     def __init__(self, step: int, steps: int, log: Callable[[str], None], visible: bool) -> None:
         self.steps, self.log, self.visible = steps, log, visible
-        self.bar = tqdm(
-            total=steps,
-            initial=step,
-            unit="step",
-            disable=not (visible and sys.stderr.isatty()),
-            mininterval=2,
-            smoothing=0.1,
-        )
+        hidden = not (visible and sys.stderr.isatty())
+        self.bar = tqdm(total=steps, initial=step, unit="step", disable=hidden, mininterval=2, smoothing=0.1)
         self.since, self.start_step, self.tokens = time.perf_counter(), step, 0
 
     def __enter__(self) -> "Display":

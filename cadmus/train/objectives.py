@@ -17,19 +17,18 @@ from cadmus import config, isa
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION
 from cadmus.train.batches import Batch, PackedBatch
 from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
-from cadmus.train.order import updated
+
+_DECAY = 0.95
+"""Weight of the errors before in the running mean."""
 
 
 class Outputs(NamedTuple):
-    """What a model makes of a micro-batch.
-
-    Attributes:
-        losses: fp32, shape (R * L,), the cross-entropy of each target, 0 where there is none.
-        state_logits: fp32, shape (R * L, columns * CLASSES); no columns without state supervision.
-    """
+    """What a model makes of a micro-batch, in fp32."""
 
     losses: Tensor
+    """Shape (R * L,), the cross-entropy of each target, 0 where there is none."""
     state_logits: Tensor
+    """Shape (R * L, columns * CLASSES); no columns without state supervision."""
 
 
 def forward(model: Callable[..., Tensor], packed: PackedBatch) -> Outputs:
@@ -41,18 +40,10 @@ def forward(model: Callable[..., Tensor], packed: PackedBatch) -> Outputs:
 
 
 class Objective:
-    """A term of the loss.
-
-    Args:
-        size: length of ``sums``.
-        ranks: number of processes, over which DeepSpeed averages the gradients; losses are multiplied by it.
-        device: of the training.
-
-    Attributes:
-        sums: float64, totals of the current step on this rank.
-    """
+    """A term of the loss; ``sums`` has ``size`` totals of the current step on this rank, in float64."""
 
     def __init__(self, size: int, ranks: int, device: torch.device) -> None:
+        # DeepSpeed averages the gradients over the ranks, so losses are multiplied by their number.
         self.ranks, self.device = ranks, device
         self.sums = torch.zeros(size, dtype=torch.float64, device=device)
 
@@ -61,13 +52,9 @@ class Objective:
         self.sums.zero_()
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor | float:
-        """Return this term for a micro-batch; summed over the batch, it is the mean that is minimized.
+        """Return this term for a micro-batch, which may be the ``last`` one of ``batch``.
 
-        Args:
-            outputs: for ``packed``.
-            packed: a micro-batch.
-            batch: the whole batch, whose counts cover all ranks.
-            last: True for the last micro-batch.
+        Summed over the batch, it is the mean that is minimized.
         """
         raise NotImplementedError
 
@@ -82,14 +69,8 @@ class Objective:
 class NextToken(Objective):
     """Predicts the next token; those in prompts weigh ``train.prompt_weight``.
 
-    Args:
-        train: prompt weight and order.
-        errors: initial value of the attribute.
-        ranks, device: as for every objective.
-
-    Attributes:
-        errors: by template, the running mean of the probability that the model gives to wrong completion
-            tokens; self-paced training draws templates by it.
+    ``errors`` are, by template, the running mean of the probability that the model gives to wrong completion
+    tokens; self-paced training draws templates by it.
     """
 
     def __init__(self, train: config.Train, errors: list[float], ranks: int, device: torch.device) -> None:
@@ -113,7 +94,11 @@ class NextToken(Objective):
         """Return the mean loss over all targets and over those in completions; update the errors."""
         total, completion_total, *of_templates = sums
         wrong, tokens = of_templates[: len(self.errors)], of_templates[len(self.errors) :]
-        self.errors = updated(self.errors, wrong, tokens)
+        # The error of a template without any completion token stays.
+        self.errors = [
+            _DECAY * error + (1 - _DECAY) * wrong_ / count if count else error
+            for error, wrong_, count in zip(self.errors, wrong, tokens, strict=True)
+        ]
         return {"loss": total / batch.targets, "completion_loss": completion_total / batch.completion_targets}
 
     def _wrong(self, packed: PackedBatch, losses: Tensor) -> Tensor:
@@ -136,36 +121,26 @@ class StateSupervision(Objective):
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
         """Return the mean over the targets of the batch: each follows an instruction, which has a label."""
         assert packed.labels is not None
-        total = state_loss(outputs.state_logits, packed.labels, self._columns)
+        losses = F.cross_entropy(
+            outputs.state_logits.reshape(-1, CLASSES),
+            packed.labels.flatten(),
+            ignore_index=NO_TARGET,
+            reduction="none",
+        )
+        weights = losses.new_tensor(self._columns)
+        total = (losses.view(-1, len(weights)).sum(0) * weights).sum()
         self.sums[0] += total.detach()
         return total * (self.ranks * self._weight / batch.targets)
 
     def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
-        """Return the mean loss of the labels."""
+        """Return the mean loss of the labels, those of a token summed by their weights."""
         return {"state_loss": sums[0] / batch.targets}
-
-
-def state_loss(logits: Tensor, labels_RLC: Tensor, weights: list[float]) -> Tensor:
-    """Return the sum of the cross-entropies of all labels.
-
-    Args:
-        logits: shape (R * L, columns * CLASSES).
-        labels_RLC: int64, one per column, or ``NO_TARGET``.
-        weights: one per column.
-    """
-    losses = F.cross_entropy(
-        logits.reshape(-1, CLASSES), labels_RLC.flatten(), ignore_index=NO_TARGET, reduction="none"
-    )
-    return (losses.view(-1, len(weights)).sum(0) * losses.new_tensor(weights)).sum()
 
 
 class SupervisedGPT(GPT):
     """A GPT with a linear layer that predicts the labels of each token from the output of one block.
 
-    Args:
-        sizes: sizes of the model.
-        layer: that block, from 1.
-        outputs: of the linear layer: classes of all labels of a token.
+    ``layer`` is that block, from 1; ``outputs`` are the classes of all labels of a token.
     """
 
     def __init__(self, sizes: config.Model, layer: int, outputs: int) -> None:

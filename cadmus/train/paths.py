@@ -27,14 +27,7 @@ FIRST_FRACTION = 0.01
 
 @dataclass(frozen=True)
 class RunPaths:
-    """The files of a training.
-
-    Attributes:
-        checkpoints: directory of this run's checkpoints; training resumes from the newest.
-        export: directory of the exported model.
-        metrics: JSON Lines file, see :mod:`cadmus.train.metrics`.
-        snapshots: directory of the snapshots; None for none.
-    """
+    """The files of a training: directories but for ``metrics``, JSON lines (:mod:`cadmus.train.metrics`)."""
 
     checkpoints: Path
     export: Path
@@ -91,7 +84,6 @@ def step_path(directory: Path, step: int) -> Path:
 
 
 def step_of(path: Path) -> int:
-    """Return the step of a checkpoint or snapshot."""
     return int(path.name.removeprefix("step-"))
 
 

@@ -36,41 +36,32 @@ T = TypeVar("T")
 
 
 class Nodes(NamedTuple):
-    """The nodes that ``srun`` started this command on, once on each.
-
-    Attributes:
-        size: number of nodes.
-        rank: index of this node.
-        endpoint: host and port of the first node.
-        job: number of the job.
-    """
+    """The nodes that ``srun`` started this command on, once on each."""
 
     size: int
     rank: int
+    """Index of this node."""
     endpoint: str
+    """Host and port of the first node."""
     job: str
 
 
 def slurm_nodes() -> Nodes | None:
     """Return the nodes of this SLURM job step, or None if it has one node or there is no step."""
-    variables = os.environ
-    count = int(variables.get("SLURM_STEP_NUM_NODES", 1))
+    count = int(os.environ.get("SLURM_STEP_NUM_NODES", 1))
     if count == 1:
         return None
-    job = variables["SLURM_JOB_ID"]
+    job = os.environ["SLURM_JOB_ID"]
     # srun runs in the job's script, on the first node; its address needs no name service.
-    host = variables["SLURM_LAUNCH_NODE_IPADDR"]
-    port = FIRST_PORT + int(job) % PORTS
-    return Nodes(count, int(variables["SLURM_NODEID"]), f"{host}:{port}", job)
+    endpoint = f"{os.environ['SLURM_LAUNCH_NODE_IPADDR']}:{FIRST_PORT + int(job) % PORTS}"
+    return Nodes(count, int(os.environ["SLURM_NODEID"]), endpoint, job)
 
 
 def requeue() -> str | None:
     """Put this SLURM job back in the queue, which ends it; SLURM restarts it with the same number.
 
-    A job that was cancelled or reached its time limit also receives SIGTERM, but stays ended.
-
-    Returns:
-        The reason why the job was not requeued, or None.
+    A job that was cancelled or reached its time limit also receives SIGTERM, but stays ended. Returns the
+    reason why the job was not requeued, or None.
     """
     job = os.environ.get("SLURM_JOB_ID")
     if job is None:
@@ -115,15 +106,11 @@ def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
 
 
 def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int:
-    """Run ``command`` as ``count`` ranks over all nodes.
+    """Run ``command`` as ``count`` ranks over all ``nodes``, which call this together; None is this machine.
 
     On SIGTERM and SIGINT, torch's agent sends the signal on to the ranks that it started, which have
-    :data:`SAVE_SECONDS` to save their checkpoint.
-
-    ``nodes`` call this function together; None is this machine alone.
-
-    Returns:
-        Exit code of the first rank that failed, 1 if a signal ended it or this process, or 0.
+    :data:`SAVE_SECONDS` to save their checkpoint. Returns the exit code of the first rank that failed, 1 if a
+    signal ended it or this process, or 0.
     """
     if nodes is not None and count % nodes.size:
         raise InputError(
@@ -201,8 +188,7 @@ def take_device() -> "torch.device":
 def prepare_compiler(wanted: bool) -> str | None:
     """Run everything eagerly on a GPU unless compiling is ``wanted`` and possible.
 
-    Returns:
-        The reason why nothing is compiled although it is wanted, or None.
+    Returns the reason why nothing is compiled although it is wanted, or None.
     """
     import torch
 
@@ -224,8 +210,7 @@ def missing_for_compiler() -> str | None:
 def join() -> Any:
     """Complete the environment of a rank; one that was started alone gets a server to meet itself at.
 
-    Returns:
-        That server, to keep until the process group has it; None if a launcher has set the address.
+    Returns that server, to keep until the process group has it; None if a launcher has set the address.
     """
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}.items():
         os.environ.setdefault(name, value)
@@ -251,15 +236,9 @@ def _loopback_store() -> Any:
             os.environ.setdefault(variable, name)
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
+        options = {"is_master": True, "wait_for_workers": False, "multi_tenant": True}
         # The store owns the file descriptor.
-        return TCPStore(
-            HOST,
-            port,
-            is_master=True,
-            wait_for_workers=False,
-            multi_tenant=True,
-            master_listen_fd=listener.detach(),
-        )
+        return TCPStore(HOST, port, **options, master_listen_fd=listener.detach())
 
 
 def on_first_rank(action: Callable[[], T]) -> T:

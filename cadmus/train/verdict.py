@@ -46,33 +46,23 @@ COUNTS = ("solved", "lenient", "dropping", "truncated", "held_out", "distinct")
 
 
 class Rollout(NamedTuple):
-    """The completions of a step, those of this rank.
-
-    Attributes:
-        packed: the different completions to learn from, each after its prompt.
-        weights: float32, shape (R, L), the advantage of the completion that each target is in, else 0.
-        counts: int64, shape (questions, len(COUNTS)).
-        flops: of sampling and of learning.
-    """
+    """The completions of a step, those of this rank."""
 
     packed: PackedBatch
+    """The different completions to learn from, each after its prompt."""
     weights: Tensor
+    """float32, shape (R, L), the advantage of the completion that each target is in, else 0."""
     counts: np.ndarray
+    """int64, shape (questions, len(COUNTS))."""
     flops: float
+    """Of sampling and of learning."""
 
 
 class Verdict(Objective):
     """Samples completions of training prompts, grades them and learns from them in the last steps.
 
-    Args:
-        engine: runs the model, which is its attribute ``module``.
-        read: returns the training programs of some templates.
-        run: its sections ``train``, ``model`` and ``dataset``.
-        seed: decides the prompts and, with the weights, the completions.
-        row_length: tokens in a packed row.
-        rank, ranks: index of this process, and number of processes.
-        device: of the model.
-        log: takes a line about the first and the last of these steps.
+    ``seed`` decides the prompts and, with the weights, the completions; ``log`` takes a line about the first
+    and the last of these steps.
     """
 
     def __init__(
@@ -100,7 +90,6 @@ class Verdict(Objective):
         self._fp32 = GPT(run.model) if device.type == "cpu" and run.train.precision == "bf16" else None
 
     def start(self, step: int) -> None:
-        """Begin a step: sample its completions if it is one of the last ones."""
         super().start(step)
         train = self._run.train
         self._step, self._rollout = step, None
@@ -122,7 +111,6 @@ class Verdict(Objective):
         return total * (self.ranks * self.verdict.weight / sampled)
 
     def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
-        """Return the fractions of the completions that were counted, by question."""
         if self._rollout is None:
             return {}
         flops, *counts = sums
@@ -161,9 +149,8 @@ class Verdict(Objective):
 
         graded = []
         for name, rows in zip(questions, np.split(np.arange(len(texts)), len(questions)), strict=True):
-            of = Completed(
-                references.take(rows), prompt_length[rows], completions.take(rows), ended[rows], dataset
-            )
+            written = completions.take(rows), ended[rows]
+            of = Completed(references.take(rows), prompt_length[rows], *written, dataset)
             graded.append(self._grade(name, of, kept[rows]))
         reward = np.concatenate([of_question for of_question, _ in graded]).reshape(-1, k)
         advantage = (reward - reward.mean(1, keepdims=True)).ravel()
@@ -204,14 +191,9 @@ class Verdict(Objective):
         # To fit the examples of an induction is half of the way.
         reward = solved if question.fits is None else (solved + question.fits(of).astype(float)) / 2
         groups = zip(*[iter(of.texts)] * k, strict=True)
-        return reward, (
-            int(solved.sum()),
-            int((of.verified & ~solved).sum()),
-            int(of.uses_drop.sum()),
-            int((~of.ended).sum()),
-            int((~kept).sum()),
-            sum(len(set(group)) for group in groups),
-        )
+        counted = (solved, of.verified & ~solved, of.uses_drop, ~of.ended, ~kept)
+        distinct = sum(len(set(group)) for group in groups)
+        return reward, (*(int(each.sum()) for each in counted), distinct)
 
     def _weights(self, packed: PackedBatch, advantages: Sequence[float], ended: np.ndarray) -> Tensor:
         # The padding has segment -1: the last entry.
@@ -230,10 +212,11 @@ def _asked(name: str, dataset: config.Dataset, read: Read) -> Samples:
         )
     parts: list[Samples] = []
     for part in read([template]):
-        parts.append(part.take(np.arange(min(len(part), POOL - sum(map(len, parts))))))
-        if sum(map(len, parts)) == POOL:
+        parts.append(part)
+        if sum(map(len, parts)) >= POOL:
             break
     programs = Samples.concat(parts)
+    programs = programs.take(np.arange(min(len(programs), POOL)))
     rows, prompt_length = questions_of(template)[name].cut(programs)
     if not len(rows):
         raise InputError(

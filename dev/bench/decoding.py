@@ -9,8 +9,7 @@ import torch
 from cadmus import config, isa
 from cadmus.dataset.sampler import sample
 from cadmus.model.inference import Cadmus
-from cadmus.model.tokens import BYTE_OF_TOKEN, TOKEN_OF_BYTE
-from cadmus.programs import Programs, stack
+from cadmus.programs import BYTE_OF_TOKEN, TOKEN_OF_BYTE, Programs, stack
 from cadmus.templates import TEMPLATES
 from dev.bench import flat
 from dev.measure import ROOT, Facts, median_seconds

@@ -252,7 +252,7 @@ def test_evaluating_ood_programs_needs_rules():
 
 def test_ood_programs_can_be_evaluated(dataset, tmp_path):
     torch.manual_seed(0)
-    save_export(GPT(CONFIG.model), CONFIG.model, tmp_path / "model", {})
+    save_export(GPT(CONFIG.model), tmp_path / "model", {})
     settings = {**CONFIG.model_dump(), "evaluate": {"split": OOD}}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
     output = tmp_path / "completions.parquet"

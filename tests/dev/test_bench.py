@@ -34,7 +34,7 @@ def published(name: str) -> set[str]:
 @pytest.fixture
 def model(tmp_path):
     torch.manual_seed(0)
-    save_export(GPT(SIZES), SIZES, tmp_path / "model", {})
+    save_export(GPT(SIZES), tmp_path / "model", {})
     return tmp_path / "model"
 
 

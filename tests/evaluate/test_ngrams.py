@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from cadmus import isa
 from cadmus.evaluate import ngrams
 from cadmus.evaluate.ngrams import NGrams
-from cadmus.model.tokens import BYTE_OF_TOKEN
-from cadmus.programs import Programs
+from cadmus.programs import BYTE_OF_TOKEN, Programs
 
 SYMBOLS = "".join(isa.BY_SYMBOL)
 

@@ -51,11 +51,11 @@ def place(tmp_path_factory) -> Path:
     (place / "config.yaml").write_text(CONFIG)
     run = load_config(place / "config.yaml")
     torch.manual_seed(0)
-    save_export(GPT(run.model), run.model, place / "model", {})
+    save_export(GPT(run.model), place / "model", {})
     for step in (1, 2):
         counts = {"steps": step, "programs": 64 * step, "tokens": 1000 * step, "flops": 1e9 * step}
         noted = {"config": run.model_dump(), **counts}
-        save_export(GPT(run.model), run.model, step_path(place / "snapshots", step), noted)
+        save_export(GPT(run.model), step_path(place / "snapshots", step), noted)
     for shard in plan(run):
         write_shard(run, place / "dataset", shard.template, shard.split, shard.number)
     write_manifest(run, place / "dataset")
@@ -280,7 +280,7 @@ def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
 
 def test_a_snapshot_without_training_metadata_is_an_error(place, tmp_path) -> None:
     run = load_config(place / "config.yaml")
-    save_export(GPT(run.model), run.model, step_path(tmp_path / "snapshots", 1), {"config": run.model_dump()})
+    save_export(GPT(run.model), step_path(tmp_path / "snapshots", 1), {"config": run.model_dump()})
     refused = invoke(place, "curve", tmp_path / "a.parquet", snapshots=tmp_path / "snapshots")
     assert isinstance(refused.exception, InputError)
     assert "meta.json: steps: missing; give the snapshots of a training" in str(refused.exception)
@@ -301,7 +301,7 @@ def test_a_model_of_another_split_is_an_error(place, tmp_path) -> None:
     run = load_config(place / "config.yaml")
     values = run.model_dump()
     values["dataset"]["eval_fraction"] = 0.2
-    save_export(GPT(run.model), run.model, tmp_path / "model", {"config": values})
+    save_export(GPT(run.model), tmp_path / "model", {"config": values})
     refused = invoke(place, "grid", tmp_path / "a.parquet", model=tmp_path / "model")
     assert isinstance(refused.exception, InputError)
     assert "dataset.eval_fraction: the model was trained with 0.2, the config says 0.05" in str(

@@ -9,8 +9,7 @@ import pytest
 from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.experiments.patch import measure
-from cadmus.model.tokens import TOKEN_OF_BYTE
-from cadmus.programs import Programs
+from cadmus.programs import TOKEN_OF_BYTE, Programs
 from cadmus.templates.draw import comparator
 from cadmus.vm.reference import run
 from tests.experiments.subjects import subject_of

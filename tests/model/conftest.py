@@ -15,5 +15,5 @@ def exported(request, tmp_path_factory):
     sizes = SIZES.model_copy(update=request.param)
     model = random_model(sizes)
     directory = tmp_path_factory.mktemp("exports") / "model"
-    save_export(model, sizes, directory, {"steps": 7})
+    save_export(model, directory, {"steps": 7})
     return model, directory

@@ -13,7 +13,7 @@ from cadmus.errors import InputError
 from cadmus.model import FILES
 from cadmus.model.export import load_export, read_metadata, save_export
 from cadmus.model.inference import Cadmus
-from tests.model.models import FLOAT_NOISE, SIZES, random_model, random_programs, unpacked_logits
+from tests.model.models import FLOAT_NOISE, random_model, random_programs, unpacked_logits
 
 
 def test_transformers_has_the_same_logits_and_greedy_completions(exported):
@@ -64,28 +64,28 @@ def test_an_export_loads_with_the_same_weights(exported):
 
 def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     model = random_model()
-    save_export(model, SIZES, tmp_path / "model", {"steps": 1})
-    save_export(model, SIZES, tmp_path / "model", {"steps": 2})
+    save_export(model, tmp_path / "model", {"steps": 1})
+    save_export(model, tmp_path / "model", {"steps": 2})
     assert read_metadata(tmp_path / "model")["steps"] == 2
     assert len({path.stat().st_mode for path in (tmp_path / "model").iterdir()}) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     (tmp_path / "model" / "README.md").write_text("the card of the weights that go")
-    save_export(model, SIZES, tmp_path / "model", {"steps": 3})
+    save_export(model, tmp_path / "model", {"steps": 3})
     assert {path.name for path in (tmp_path / "model").iterdir()} == set(FILES)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("dear")
     with pytest.raises(InputError, match="thesis: not empty and not a model export"):
-        save_export(model, SIZES, tmp_path / "thesis", {})
+        save_export(model, tmp_path / "thesis", {})
     assert (tmp_path / "thesis" / "chapter").read_text() == "dear"
     (tmp_path / "model" / "thesis.tex").write_text("dear")
-    save_export(model, SIZES, tmp_path / "model", {})
+    save_export(model, tmp_path / "model", {})
     assert (tmp_path / "model" / "thesis.tex").read_text() == "dear"
 
 
 def test_a_link_to_an_export_stays(tmp_path):
-    save_export(random_model(), SIZES, tmp_path / "model", {"steps": 1})
+    save_export(random_model(), tmp_path / "model", {"steps": 1})
     (tmp_path / "link").symlink_to("model")
-    save_export(random_model(), SIZES, tmp_path / "link", {"steps": 2})
+    save_export(random_model(), tmp_path / "link", {"steps": 2})
     assert (tmp_path / "link").is_symlink()
     assert read_metadata(tmp_path / "model")["steps"] == 2
 
@@ -131,7 +131,7 @@ def _edit_weights(directory, change):
 )
 def test_bad_models_of_other_programs_are_rejected_in_one_line(tmp_path, damage, message):
     directory = tmp_path / "model"
-    save_export(random_model(), SIZES, directory, {})
+    save_export(random_model(), directory, {})
     (directory / "meta.json").unlink()
     load_export(directory)
     damage(directory)

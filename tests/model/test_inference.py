@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from cadmus import isa
 from cadmus.model import gpt, inference
 from cadmus.model.gpt import GPT
-from cadmus.model.inference import Cadmus
-from cadmus.model.sampling import Sampler
-from cadmus.model.tokens import padded_tokens
+from cadmus.model.inference import Cadmus, Sampler
 from cadmus.programs import Programs, join
 from tests.model.models import (
     FLOAT_NOISE,
@@ -174,7 +172,7 @@ def test_hidden_states_are_the_residual_stream():
     assert [(part.start, part.stop) for part, _ in parts] == [(0, 4), (4, 8), (8, 10)]
     states = np.concatenate([states for _, states in parts], axis=1)
     assert states.shape == (SIZES.layers + 1, 10, 6, SIZES.width)
-    tokens = torch.from_numpy(padded_tokens(programs))
+    tokens = torch.from_numpy(programs.to_tokens())
     with torch.inference_mode():
         np.testing.assert_array_equal(states[0], model.embed_in(tokens).numpy())
         logits = model.logits(torch.from_numpy(states[-1][:, -1])).numpy()

@@ -15,7 +15,7 @@ from cadmus.errors import InputError
 from cadmus.model.export import save_export
 from cadmus.pages import hub as uploads
 from cadmus.train.paths import step_path
-from tests.model.models import SIZES, random_model
+from tests.model.models import random_model
 
 TOKEN = "hf_" + "secret" * 6
 
@@ -25,11 +25,11 @@ def place(tmp_path_factory, ruled) -> Path:
     """A directory with a model, two snapshots and a dataset."""
     directory = tmp_path_factory.mktemp("run")
     model = random_model()
-    save_export(model, SIZES, directory / "model", {})
+    save_export(model, directory / "model", {})
     (directory / "model/.cache").mkdir()
     (directory / "model/.cache/token").write_text(TOKEN)
     for step in (4, 1000):
-        save_export(model, SIZES, step_path(directory / "snapshots", step), {})
+        save_export(model, step_path(directory / "snapshots", step), {})
     # Not a snapshot, so it is left out.
     (directory / "snapshots/step-old").mkdir()
     shutil.copytree(ruled, directory / "dataset")

@@ -36,7 +36,7 @@ TRAINED = {
 
 def export(directory, **changes):
     torch.manual_seed(0)
-    save_export(GPT(RUN.model), RUN.model, directory, {**TRAINED, **changes})
+    save_export(GPT(RUN.model), directory, {**TRAINED, **changes})
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_the_example_of_the_card_runs(place, capsys):
     ("change", "message"),
     [
         (
-            lambda place: save_export(GPT(RUN.model), RUN.model, place / "model", {}),
+            lambda place: save_export(GPT(RUN.model), place / "model", {}),
             "config: is missing; only models from `cadmus train` have cards",
         ),
         (
@@ -160,7 +160,7 @@ def test_the_example_of_the_card_runs(place, capsys):
             "data_digest: is da7ada7ada7ada7a, but that",
         ),
         (
-            lambda place: save_export(GPT(RUN.model), RUN.model, place / "model", TRAINED),
+            lambda place: save_export(GPT(RUN.model), place / "model", TRAINED),
             "model_digest: is .*, but that",
         ),
         (lambda place: (place / "metrics.jsonl").unlink(), r"metrics\.jsonl"),

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 from starlette.requests import ClientDisconnect
 
-from cadmus.model.inference import greedy
-from cadmus.model.sampling import Sampler
+from cadmus.model.inference import Sampler, greedy
 from cadmus.programs import Programs
 from cadmus.serve.batcher import Batcher
 
