@@ -50,7 +50,7 @@ class Instruction:
 
     @property
     def inputs(self) -> int:
-        """Number of values popped from the stack."""
+        """Number of values popped."""
         return len(self.effect.split("→")[0].split())
 
     @property
@@ -215,11 +215,7 @@ def check_program(program: str) -> str:
 
 
 def without_spaces(program: str) -> str:
-    """Return a program as someone typed it without its spaces and tabs, which no instruction is.
-
-    >>> without_spaces("3 4 + 7 =")
-    '34+7='
-    """
+    """Return a program as someone typed it without its spaces and tabs, which no instruction is."""
     return program.replace(" ", "").replace("\t", "")
 
 

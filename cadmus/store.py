@@ -86,7 +86,6 @@ def replacing_together() -> Iterator[Callable[[Path | str], Path]]:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write a file that people read, in UTF-8."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -137,9 +136,7 @@ def read_parquet(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str,
 def read_table(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str, Any]]:
     """Read a sealed table, Parquet or JSON lines, or one of another program: CSV, or lines without a seal.
 
-    Returns:
-        The table without nested columns, and its metadata as :func:`read_parquet` returns them; empty if it
-        has no seal.
+    Returns it without nested columns, and its metadata as :func:`read_parquet` does; none without a seal.
     """
     import polars as pl
 
@@ -161,7 +158,6 @@ def read_table(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str, A
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -209,15 +205,13 @@ def _seal_place(data: bytes) -> int:
 
 
 def _check_seal(path: Path | str, kind: str, data: bytes) -> bytes:
-    """Return ``data`` if its seal fits."""
     start = _seal_place(data)
     if not start:
         raise InputError(
             f"{path}: not sealed, so an earlier version of Cadmus or another program wrote it; {KINDS[kind]}"
         )
     end = start + len(_BLANK)
-    digest = hashlib.sha256(data[:start])
-    digest.update(_BLANK + data[end:])
+    digest = hashlib.sha256(data[:start] + _BLANK + data[end:])
     if digest.hexdigest().encode() != data[start:end]:
         raise _damaged(path, kind)
     return data
@@ -320,7 +314,7 @@ def commit() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of ``PACKAGES``, without those that are not installed."""
+    """Return the versions of those ``PACKAGES`` that are installed."""
     found = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):

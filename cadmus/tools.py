@@ -36,16 +36,14 @@ def seed_of(*parts: int | str) -> int:
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
-    """Return the 64-bit seed that shuffles the training programs of an epoch."""
+    """Return the 64-bit seed that shuffles the training programs in an epoch."""
     return seed_of(json.dumps({"epoch": epoch, "seed": seed, "split": "train"})) >> 64
 
 
 def generator(seed: int, *parts: int | str) -> "np.random.Generator":
     """Return the generator of an experiment or of one step of sampling, named by ``parts``.
 
-    Args:
-        seed: at least 0.
-        parts: names and numbers of at least 0; different names give independent streams.
+    Numbers are at least 0; different names give independent streams.
     """
     import numpy as np
 

@@ -1,4 +1,8 @@
-"""The manifest: the contents of a dataset and the proof that its splits are disjoint."""
+"""The manifest: the contents of a dataset and the proof that its splits are disjoint.
+
+Every program is executed and hashed again before the manifest seals the shards. One hash decides the split of
+a program (:mod:`cadmus.dataset.splits`), so programs that all hash to their split are in no other.
+"""
 
 import functools
 from collections import defaultdict
@@ -15,7 +19,7 @@ from cadmus.dataset.ood import matches
 from cadmus.dataset.sampler import Counts
 from cadmus.dataset.shards import Shard, plan, read_shard
 from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
-from cadmus.errors import Defect, InputError, naming, near_path
+from cadmus.errors import InputError, naming, near_path
 from cadmus.programs import Samples
 from cadmus.tools import cores, progress
 from cadmus.vm import compiled
@@ -24,10 +28,7 @@ NAME = "manifest.json"
 
 
 def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
-    """Check all shards of ``directory``, describe them in its ``manifest.json`` and return the manifest.
-
-    Every program is executed and hashed again, so what the manifest seals is true and in its split.
-    """
+    """Check all shards of ``directory``, describe them in its ``manifest.json`` and return the manifest."""
     # Reading, hashing and sorting release the GIL.
     with ThreadPoolExecutor(cores()) as pool:
         shards = plan(config)
@@ -37,10 +38,9 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         for file, hashed in progress("check", checking, len(shards), "shard"):
             files.append(file)
             by_shard[file["split"], file["template"]].append(hashed)
-        # By split and template: the hashes of all programs, ascending.
-        in_order = dict(zip(by_shard, pool.map(_sorted, by_shard.values()), strict=True))
+        distinct = dict(zip(by_shard, pool.map(_distinct, by_shard.values()), strict=True))
     rules = _describe_rules(config, directory, files)
-    shared = _shared(in_order, config.dataset.splits)
+    pairs = combinations(config.dataset.splits, 2)
     manifest = {
         "name": config.name,
         "digest": digest([[file["file"], file["sha256"]] for file in files]),
@@ -48,13 +48,12 @@ def write_manifest(config: Config, directory: Path) -> dict[str, Any]:
         "config_digest": config.dataset_digest(),
         "seed": config.seed,
         "dataset": config.dataset.model_dump(),
-        "splits": _describe(in_order, files, config.dataset.splits),
+        "splits": _describe(distinct, files, config.dataset.splits),
         **({"ood": rules} if rules else {}),
-        "shared_between_splits": shared,
+        # Proved by the hashes. One template may draw in test what a rule excludes of another.
+        "shared_between_splits": {" and ".join(pair): 0 for pair in pairs if pair != ("test", OOD)},
         "files": files,
     }
-    if any(shared.values()):
-        raise Defect(f"{directory}: splits share programs: {shared}")
     store.write_json(directory / NAME, "dataset", manifest)
     return manifest
 
@@ -103,11 +102,12 @@ def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any
     return file, hashed
 
 
-def _sorted(hashed: list[np.ndarray]) -> np.ndarray:
+def _distinct(hashed: list[np.ndarray]) -> int:
     together = np.concatenate(hashed)
+    # A template may have tens of millions.
     hashed.clear()
     together.sort()
-    return together
+    return int(np.sum(together[1:] != together[:-1])) + min(1, len(together))
 
 
 def _describe_rules(
@@ -134,41 +134,17 @@ def _describe_rules(
 
 
 def _describe(
-    in_order: dict[tuple[str, str], np.ndarray], files: list[dict[str, Any]], splits: tuple[str, ...]
+    distinct: dict[tuple[str, str], int], files: list[dict[str, Any]], splits: tuple[str, ...]
 ) -> dict[str, dict[str, Any]]:
     """Return by split and template: programs, distinct ones and outcome counts."""
     described: dict[str, dict[str, Any]] = {split: {} for split in splits}
-    for key, hashed in in_order.items():
-        split, template = key
-        counts = [file["counts"] for file in files if (file["split"], file["template"]) == key]
+    for (split, template), different in distinct.items():
+        of_key = [file for file in files if (file["split"], file["template"]) == (split, template)]
+        counts = [file["counts"] for file in of_key]
         described[split][template] = {
-            "programs": len(hashed),
-            "distinct": int(np.sum(hashed[1:] != hashed[:-1])) + min(1, len(hashed)),
+            "programs": sum(file["rows"] for file in of_key),
+            "distinct": different,
             # In their order; without OOD rules there is no count of ood.
             **{name: sum(count[name] for count in counts) for name in vars(Counts()) if name in counts[0]},
         }
     return described
-
-
-def _shared(in_order: dict[tuple[str, str], np.ndarray], splits: tuple[str, ...]) -> dict[str, int]:
-    """Count the programs (by hash) that each pair of splits shares, across templates.
-
-    The pair of test and ood is left out: one template may draw in test what a rule excludes of another.
-    """
-    shared = {}
-    for pair in combinations(splits, 2):
-        if pair == ("test", OOD):
-            continue
-        sides = (
-            [hashed for (split, _), hashed in in_order.items() if split == wanted and len(hashed)]
-            for wanted in pair
-        )
-        # Searching for a few in many is fast.
-        few, many = sorted(sides, key=lambda side: sum(map(len, side)))
-        distinct = np.unique(np.concatenate(few)) if few else np.empty(0, np.uint64)
-        found = np.zeros(len(distinct), np.bool_)
-        for hashed in many:
-            places = np.minimum(np.searchsorted(hashed, distinct), len(hashed) - 1)
-            found |= hashed[places] == distinct
-        shared[" and ".join(pair)] = int(found.sum())
-    return shared

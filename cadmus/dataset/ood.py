@@ -23,7 +23,9 @@ def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
         low, high = rule.length
         return (samples.programs.lengths >= low) & (samples.programs.lengths <= high)
     if rule.contains is not None:
-        return np.any([_contains(samples.programs, piece.encode()) for piece in rule.contains], axis=0)
+        every = np.zeros(len(samples), np.int64)
+        pieces = (Programs.from_strings([piece]).take(every) for piece in rule.contains)
+        return np.any([samples.programs.contain(piece) for piece in pieces], axis=0)
     if samples.x is None or samples.y is None:
         return np.zeros(len(samples), np.bool_)
     return _matches_values(rule, samples.x, samples.y)
@@ -52,17 +54,3 @@ def _among(numbers: np.ndarray, values: list[int | list[int]]) -> np.ndarray:
     intervals = [value if isinstance(value, list) else [value] for value in values]
     inside = [np.ma.filled((numbers >= ends[0]) & (numbers <= ends[-1]), False) for ends in intervals]
     return np.any(inside, axis=0)
-
-
-def _contains(programs: Programs, piece: bytes) -> np.ndarray:
-    """Tell which programs contain the instructions of ``piece`` in a row."""
-    data = programs.data
-    starts = np.ones(max(0, len(data) - len(piece) + 1), np.bool_)
-    for place, symbol in enumerate(piece):
-        starts &= data[place : place + len(starts)] == symbol
-    found = np.flatnonzero(starts)
-    rows = np.searchsorted(programs.offsets, found, "right") - 1
-    inside = found + len(piece) <= programs.offsets[rows + 1]
-    matched = np.zeros(len(programs), np.bool_)
-    matched[rows[inside]] = True
-    return matched

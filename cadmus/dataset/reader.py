@@ -19,7 +19,7 @@ def read_split(
     templates: Collection[str] | None = None,
     columns: Collection[str] = ("template", "x", "y"),
 ) -> Samples:
-    """Read a split into memory, in the order of the manifest; arguments as for :func:`stream_split`."""
+    """Read a split into memory, as :func:`stream_split` yields it."""
     return Samples.concat([*stream_split(directory, split, templates, columns)])
 
 
@@ -29,11 +29,9 @@ def stream_split(
     templates: Collection[str] | None = None,
     columns: Collection[str] = (),
 ) -> Iterator[Samples]:
-    """Read a split shard by shard, in the order of the manifest.
+    """Read a split shard by shard, in the order of the manifest; of some templates, or all if None.
 
-    Args:
-        templates: those to read; all if None.
-        columns: any of template, x and y, to read besides the programs and their prompt lengths.
+    ``columns`` are any of template, x and y, besides the programs and their prompt lengths.
     """
     directory = Path(directory)
     files = [

@@ -62,9 +62,7 @@ class Sampler:
 
     def __init__(self, dataset: Dataset, seed: int, template: str, split: str, shard: int) -> None:
         check_names(dataset, template, split)
-        self.dataset = dataset
-        self.template = template
-        self.split = split
+        self.dataset, self.template, self.split = dataset, template, split
         self.counts = Counts()
         self.repeats = getattr(dataset.templates, template).repeats
         self.rules = dataset.rules_for(template)
@@ -108,9 +106,10 @@ class Sampler:
     def summary(self) -> dict[str, Any]:
         """Return the outcome counts and, if the dataset has OOD rules, the matches of each."""
         counts = asdict(self.counts)
-        if not self.dataset.ood:
-            del counts["ood"]
-        return {"counts": counts, **({"ood": self.matched} if self.dataset.ood else {})}
+        if self.dataset.ood:
+            return {"counts": counts, "ood": self.matched}
+        del counts["ood"]
+        return {"counts": counts}
 
     def _filter(self, candidates: Samples, seen: Seen) -> Samples:
         """Return the candidates to keep, count the outcomes of all and add the kept ones to ``seen``."""
@@ -182,7 +181,6 @@ def sample(dataset: Dataset, seed: int, template: str, split: str, shard: int, c
 
 
 def check_names(dataset: Dataset, template: str, split: str) -> None:
-    """Check that the template and the split exist."""
     if template not in TEMPLATES:
         raise InputError(f"no template {template!r}; {suggest(template, TEMPLATES)}")
     if split not in dataset.splits:

@@ -12,7 +12,6 @@ from cadmus.programs import Samples
 from cadmus.store import replacing
 from cadmus.tools import progress
 from cadmus.vm import reference
-from cadmus.vm.reference import show
 
 SCHEMA = pa.schema(
     [
@@ -27,15 +26,12 @@ SCHEMA = pa.schema(
 
 
 def stacks(program: str) -> list[list[str]]:
-    """Return :func:`cadmus.vm.reference.stacks` as text, each value as ``cadmus run`` prints it."""
-    return [[show(value) for value in stack] for stack in reference.stacks(program)]
+    """Return the stack after every instruction, each value as ``cadmus run`` prints it."""
+    return [[reference.show(value) for value in stack] for stack in reference.stacks(program)]
 
 
 def write_states(path: Path, template: str, samples: Samples, metadata: dict[str, str | int]) -> None:
-    """Write programs of one template with their stacks to a Parquet file, see :data:`SCHEMA`.
-
-    The metadata of the file also has the digest of the instruction set.
-    """
+    """Write programs of one template with their stacks to a Parquet file, see :data:`SCHEMA`."""
     programs = samples.programs.to_strings()
     columns = {
         "template": [template] * len(programs),

@@ -18,7 +18,7 @@ from cadmus.templates.complete_algorithm import CALLS, calls_in
 from cadmus.templates.draw import Draw
 from cadmus.tools import generator
 from cadmus.vm.compiled import execute, same_outputs
-from cadmus.vm.outcome import NUMBER
+from cadmus.vm.values import NUMBER
 
 FRESH_INPUTS = 32
 """Inputs besides the examples on which an induced function must agree with the reference."""

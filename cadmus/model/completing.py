@@ -59,12 +59,7 @@ class Completion:
 
 
 def verified(programs: Programs, completions: Programs, ended: np.ndarray) -> np.ndarray:
-    """Tell which of n whole programs, with their completions, are verified: bool, shape (n,).
-
-    Args:
-        programs, completions: without the end.
-        ended: bool, shape (n,), whether the completion ended by itself.
-    """
+    """Tell which of n whole programs, with their completions, are verified: bool, shape (n,)."""
     # Numba takes half a second to import, and most commands do not verify.
     from cadmus.vm.compiled import verdicts
 
@@ -87,15 +82,12 @@ def complete(
     seed: int = 0,
     first: int = 0,
 ) -> Iterator[Completion]:
-    """Yield completions of each prefix, batch by batch.
+    """Yield completions of each prefix, batch by batch; options as for :meth:`Cadmus.complete`.
 
     Args:
-        model: the model.
         prefixes: of 1 to ``max_length`` instructions, without the end.
         max_length: maximum number of instructions in the whole program.
         samples: completions per prefix, without limit.
-        temperature: divisor of the logits; 0 takes the most likely instructions.
-        seed: at least 0; decides the samples.
         first: number of the first sample.
     """
     asked = (prefix for prefix in prefixes for _ in range(samples))
@@ -115,14 +107,9 @@ def complete_verified(
     seed: int = 0,
     first: int = 0,
 ) -> Iterator[tuple[Completion, int]]:
-    """Try the greedy completion of each prefix, then its samples, until one is verified.
+    """Try the greedy completion of each prefix, then at most ``samples`` of it, until one is verified.
 
-    Args:
-        model, prefixes, max_length, temperature, seed, first: as for :func:`complete`.
-        samples: maximum number of samples of a prefix.
-
-    Yields:
-        The first verified completion, or the greedy one if all fail, and the number of completions tried.
+    Yields the first verified completion, or the greedy one if all fail, and the number of completions tried.
     """
     drawing: dict[str, Any] = {"samples": samples, "temperature": temperature, "seed": seed}
     for greedy in complete(model, prefixes, max_length):

@@ -36,9 +36,8 @@ def save_export(model: GPT, directory: Path | str, metadata: dict[str, Any]) -> 
     # A link to an export stays.
     directory = Path(os.path.realpath(directory))
     check_export(directory)
-    weights = {
-        name: weight.detach().float().cpu().contiguous() for name, weight in _named_weights(model).items()
-    }
+    named = _named_weights(model).items()
+    weights = {name: weight.detach().float().cpu().contiguous() for name, weight in named}
     files = {
         CONFIG: transformers_config(model.sizes),
         GENERATION_CONFIG: {
@@ -128,7 +127,6 @@ def _derived_metadata(path: Path, generation: Path) -> dict[str, Any]:
 
 
 def _read_foreign(path: Path) -> dict[str, Any]:
-    """Read a JSON object that another program wrote."""
     store.check_readable(path)
     with reading(path, _FIX):
         return dict(json.loads(path.read_bytes()))
@@ -145,8 +143,8 @@ def trained_config(directory: Path | str) -> config.Config | None:
     values = read_metadata(directory).get("config")
     if values is None:
         return None
-    trained = {section: fields for section, fields in values.items() if section != "evaluate"}
-    return config.parse_config(trained, str(Path(directory) / METADATA))
+    values.pop("evaluate", None)
+    return config.parse_config(values, str(Path(directory) / METADATA))
 
 
 def weights_digest(directory: Path | str) -> str:
@@ -183,7 +181,7 @@ def load_export(directory: Path | str, device: torch.device | str = "cpu") -> GP
 
 
 def _fitting(path: Path, name: str, weight: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """Return a weight in fp32, in memory of its own; InputError for one of another shape or of integers."""
+    """Return a weight in fp32, in memory of its own."""
     if not weight.is_floating_point():
         raise InputError(f"{path}: {name}: has type {weight.dtype}, not a type of floats; {_FIX}")
     # A fine-tuned model may have a row for a padding token after those of the instructions.
@@ -261,18 +259,14 @@ _ARCHITECTURE = {"model_type", "use_parallel_residual", "attention_bias", "layer
 def _tokenizer() -> dict[str, Any]:
     """Return ``tokenizer.json`` of a word-level tokenizer whose words are single characters."""
     end = {"id": isa.END_ID, "content": isa.END, "single_word": False, "lstrip": False, "rstrip": False}
+    split = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [{**end, "normalized": False, "special": True}],
         "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Split",
-            "pattern": {"Regex": r"[\s\S]"},
-            "behavior": "Isolated",
-            "invert": False,
-        },
+        "pre_tokenizer": split,
         "post_processor": None,
         "decoder": {"type": "Fuse"},
         # Not in the vocabulary, so that a character that is not an instruction is an error.

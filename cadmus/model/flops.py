@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 def parameter_count(sizes: Model) -> int:
     """Return the number of parameters of :class:`cadmus.model.gpt.GPT`."""
     width, mlp = sizes.width, sizes.mlp
-    biases = 3 * width + width + mlp + width
-    layer_norm = 2 * width
+    biases, layer_norm = 5 * width + mlp, 2 * width
     block = block_matrices(sizes) + biases + 2 * layer_norm
     return embedding_count(sizes) + sizes.layers * block + layer_norm
 
@@ -24,13 +23,8 @@ def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int
     M counts the parameters of the matrices: layers · (4 · width² + 2 · width · mlp) in the blocks, and
     vocabulary · width in the output.  A parameter takes two FLOPs per token forward and four backward.  In
     each layer a pair takes 2 · width FLOPs for its score and as many for the weighted sum.  Norms, softmax,
-    padding and optimizer are not counted.
-
-    Args:
-        sizes: of the model.
-        tokens: tokens trained on, end tokens included.
-        pairs: pairs of a token and one that it attends to.
-        state_classes: outputs of the layer for state supervision, 0 without it.
+    padding and optimizer are not counted. ``pairs`` are those of a token and one that it attends to,
+    ``state_classes`` the outputs of the layer for state supervision.
     """
     outputs = isa.VOCABULARY_SIZE + state_classes
     matrices = sizes.layers * block_matrices(sizes) + outputs * sizes.width

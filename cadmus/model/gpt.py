@@ -40,11 +40,7 @@ Edit = Callable[[int, Tensor], Tensor]
 class Cache:
     """Key-value cache, one row per program; indexed by position, so rows may differ in length.
 
-    Args:
-        sizes: sizes of the model.
-        rows: number of programs.
-        length: tokens per program; :meth:`reserve` grows it.
-        like: a weight of the model, for its device and precision.
+    It starts with ``length`` tokens per program, on the device and in the precision of ``like``.
     """
 
     def __init__(self, sizes: config.Model, rows: int, length: int, like: Tensor) -> None:
@@ -79,9 +75,7 @@ class Cache:
 class GPT(nn.Module):
     """The model; its parameters have the names of GPT-NeoX in ``transformers``.
 
-    Args:
-        sizes: sizes of the model.
-        attend: implementation of attention; by default that of the device.
+    ``attend`` is the implementation of attention, by default that of the device.
     """
 
     def __init__(self, sizes: config.Model, attend: Attend | None = None) -> None:
@@ -104,10 +98,7 @@ class GPT(nn.Module):
     def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
         """Return next-token logits, shape (R, L, V).
 
-        Args:
-            tokens_RL: token ids.
-            positions_RL: position of each token in its program, from 0.
-            segments_RL: index of the program that each token belongs to; attention stays within it.
+        Positions are those in the program, from 0; segments tell the programs of a row apart.
         """
         visible_RLL = (segments_RL[:, :, None] == segments_RL[:, None, :]).tril()
         return self.logits(last(self.residual_stream(tokens_RL, positions_RL, visible_RLL)))
@@ -143,11 +134,7 @@ class GPT(nn.Module):
             yield x_RLD
 
     def attention(self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLL: Tensor) -> Iterator[Tensor]:
-        """Yield the attention weights of every block, each of shape (R, H, L, L).
-
-        Args:
-            tokens_RL, positions_RL, visible_RLL: as in :meth:`residual_stream`.
-        """
+        """Yield the attention weights of every block, each of shape (R, H, L, L)."""
         stream = self.residual_stream(tokens_RL, positions_RL, visible_RLL)
         dtype = self.embed_in.weight.dtype
         rotation, bias_R1LL = _rotation(positions_RL, self.sizes, dtype), bias_of(visible_RLL, dtype)
@@ -177,11 +164,9 @@ class Block(nn.Module):
         bias_R1LS: Tensor,
         cache: Cache | None,
     ) -> Tensor:
-        x_RLD = x_RLD + self.attention(
-            self.input_layernorm(x_RLD), positions_RL, rotation, attend, bias_R1LS, cache
-        )
-        x_RLD = x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
-        return x_RLD
+        normed_RLD = self.input_layernorm(x_RLD)
+        x_RLD = x_RLD + self.attention(normed_RLD, positions_RL, rotation, attend, bias_R1LS, cache)
+        return x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
 
 
 class Attention(nn.Module):
@@ -204,11 +189,9 @@ class Attention(nn.Module):
         q_RHLK, k_RHLK, v_RHLK = self._queries_keys_values(x_RLD, rotation)
         if cache is not None:
             k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
-        x_RLD = self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
-        return x_RLD
+        return self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
 
     def weights(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
-        """Return attention weights, shape (R, H, L, L)."""
         q_RHLK, k_RHLK, _ = self._queries_keys_values(x_RLD, rotation)
         return attention_weights(q_RHLK, k_RHLK, bias_R1LL)
 
@@ -231,8 +214,7 @@ class MLP(nn.Module):
         self.activation = ACTIVATIONS[sizes.activation]
 
     def forward(self, x_RLD: Tensor) -> Tensor:
-        x_RLD = self.dense_4h_to_h(self.activation(self.dense_h_to_4h(x_RLD)))
-        return x_RLD
+        return self.dense_4h_to_h(self.activation(self.dense_h_to_4h(x_RLD)))
 
 
 def bias_of(visible_RLS: Tensor, dtype: torch.dtype) -> Tensor:
@@ -242,7 +224,6 @@ def bias_of(visible_RLS: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def attention_weights(q_RHLK: Tensor, k_RHSK: Tensor, bias_R1LS: Tensor) -> Tensor:
-    """Return the attention weights, (R, H, L, S)."""
     return (q_RHLK @ k_RHSK.mT + bias_R1LS).softmax(-1)
 
 
@@ -273,8 +254,7 @@ def last(stream: Iterator[Tensor]) -> Tensor:
 def _rotation(positions_RL: Tensor, sizes: config.Model, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the factors of rotary positions, which also scale the queries by 1 / sqrt(K).
 
-    Returns:
-        Factors of the elements and of the elements half a head away, each of shape (R, L, 1, 2, K).
+    They are those of the elements and of the elements half a head away, each of shape (R, L, 1, 2, K).
     """
     head_width = sizes.width // sizes.heads
     # Not a buffer: casting the model to bf16 would round the frequencies.

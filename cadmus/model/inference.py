@@ -19,7 +19,7 @@ from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.model import named_or_default
 from cadmus.model.export import load_export, max_length, read_metadata
-from cadmus.model.gpt import GPT, Cache, Edit, last
+from cadmus.model.gpt import GPT, Cache, last
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
 from cadmus.tools import generator
 
@@ -38,7 +38,6 @@ Choose = Callable[[torch.Tensor, np.ndarray], np.ndarray]
 """Maps next-token logits, shape (n, 65), and the indices of their prompts, int64 of shape (n,), to the next
 token ids, int64 of shape (n,)."""
 Layers = Iterator[tuple[slice, np.ndarray]]
-"""Values of every layer, batch by batch."""
 Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Tokens, positions and visible tokens, as :meth:`cadmus.model.gpt.GPT.residual_stream` takes them."""
 
@@ -55,10 +54,9 @@ class Cadmus:
     ValueError for an empty program, a string that is no program, and lengths that differ where they may not.
 
     Attributes:
-        model, sizes: the network and its sizes.
+        model, sizes, device: the network, its sizes and its device.
         batch_size: maximum number of programs in a batch; results do not depend on it.
         max_length: maximum number of instructions in a program of its dataset.
-        device: device of the model.
     """
 
     def __init__(self, model: GPT, batch_size: int = 512, max_length: int | None = None) -> None:
@@ -166,53 +164,52 @@ class Cadmus:
         return found
 
     def hidden_states(self, programs: Batch) -> Layers:
-        """Yield the residual stream of programs of one length, batch by batch.
+        """Yield the residual stream of programs of one length, batch by batch, each with its slice.
 
-        Yields:
-            A slice of the programs, and float32 of shape (layers + 1, programs, tokens, width): the output of
-            the embedding and of every block, the last one before the final LayerNorm.
+        It is float32 of shape (layers + 1, programs, tokens, width): the output of the embedding and of every
+        block, the last one before the final LayerNorm.
         """
         return self._layers(programs, self.model.residual_stream)
 
     def layer_logits(self, programs: Batch) -> Layers:
-        """Yield the logits of every layer by the logit lens, for programs of one length, batch by batch.
+        """Yield the logits of every layer by the logit lens, as :meth:`hidden_states` yields its states.
 
-        Yields:
-            A slice of the programs, and float32 of shape (layers + 1, programs, tokens, 65), in the order of
-            :meth:`hidden_states`.
+        They have the shape (layers + 1, programs, tokens, 65).
         """
         stream = self.model.residual_stream
         return self._layers(programs, lambda *inputs: map(self.model.logits, stream(*inputs)))
 
     def attention(self, programs: Batch) -> Layers:
-        """Yield the attention weights of programs of one length, batch by batch.
+        """Yield the attention weights of programs, as :meth:`hidden_states` yields their states.
 
-        Yields:
-            A slice of the programs, and float32 of shape (layers, programs, heads, tokens, tokens); the last
-            dimension, the tokens attended to, sums to 1.
+        They have the shape (layers, programs, heads, tokens, tokens); the last dimension, the tokens attended
+        to, sums to 1.
         """
         return self._layers(programs, self.model.attention)
 
     @torch.inference_mode()
     def patched_logits(self, prompts: Batch, donors: Batch, layer: int, token: int) -> np.ndarray:
-        """Return the logits after each prompt with one hidden state patched from a donor.
+        """Return the logits after each prompt with one hidden state patched from a donor: float32, (n, 65).
 
         Args:
             prompts, donors: n programs of one length each, the same for both.
             layer: layer after which the state is patched; 0 is the embedding.
             token: position of the state, from 0.
-
-        Returns:
-            float32, shape (n, 65).
         """
         prompts, donors = _as_programs(prompts), _as_programs(donors)
         if not np.array_equal(prompts.lengths, donors.lengths):
             raise ValueError("a program and its donor have different lengths")
+
+        def edit(index: int, x: torch.Tensor) -> torch.Tensor:
+            if index == layer:
+                x[:, token] = donor[:, token]
+            return x
+
         logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
         batches = zip(self._batches_of_one_length(prompts), self._batches_of_one_length(donors), strict=True)
         for (part, inputs), (_, donor_inputs) in batches:
             donor = next(islice(self.model.residual_stream(*donor_inputs), layer, None))
-            x = last(self.model.residual_stream(*inputs, edit=_patch(layer, token, donor)))
+            x = last(self.model.residual_stream(*inputs, edit=edit))
             logits[part] = self.model.logits(x[:, -1]).cpu().numpy()
         return logits
 
@@ -229,7 +226,6 @@ class Cadmus:
             yield slice(rows[0], rows[-1] + 1), self._inputs(programs.take(rows))
 
     def _in_batches(self, compute: Callable[[np.ndarray], None], programs: Programs) -> None:
-        """Call ``compute`` with the rows of each batch, in parallel where there are threads."""
         most = max(FEW, math.ceil(len(programs) / threads_of(self.device)))
         batches = self._batches_by_length(programs, min(self.batch_size, most))
         in_parallel(compute, batches, self.device)
@@ -258,7 +254,6 @@ class Cadmus:
     def _complete_batch(
         self, prompts: Programs, rows: np.ndarray, limits: np.ndarray, choose: Choose, output: np.ndarray
     ) -> None:
-        """Complete ``prompts`` and write the tokens to ``rows`` of the output."""
         logits, cache = self._start(prompts)
         tokens = choose(logits, rows)
         lengths = prompts.lengths
@@ -307,17 +302,11 @@ class Cadmus:
 
 
 class Sampler:
-    """Samples the next instructions for :meth:`cadmus.model.inference.Cadmus.complete`.
+    """Samples the next instructions for :meth:`Cadmus.complete`, with its options.
 
     Samples depend on the seed, the index of the prompt and its logits: not on the other prompts, nor on the
-    batches in which they are completed.
-
-    Args:
-        prompts: number of prompts.
-        temperature: divisor of the logits, above 0.
-        seed: at least 0.
-        top_p: cumulative probability of the nucleus; instructions outside are never sampled.
-        first: index of the first prompt, if others were completed before.
+    batches in which they are completed. ``first`` is the index of the first prompt, if others were completed
+    before.
     """
 
     def __init__(
@@ -339,7 +328,7 @@ class Sampler:
         return order.gather(-1, places[:, None])[:, 0].numpy()
 
     def _draw(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next uniform number of each row, from 0 to below 1: float64, shape (n,)."""
+        """Return the next uniform number of each row."""
         drawn = np.empty(len(rows))
         steps = self._steps[rows]
         for step in np.unique(steps).tolist():
@@ -378,17 +367,6 @@ def _as_programs(programs: Batch) -> Programs:
     return programs
 
 
-def _patch(layer: int, token: int, donor: torch.Tensor) -> Edit:
-    """Return the edit that takes the state of one token after one layer from ``donor``."""
-
-    def edit(index: int, x: torch.Tensor) -> torch.Tensor:
-        if index == layer:
-            x[:, token] = donor[:, token]
-        return x
-
-    return edit
-
-
 def threads_of(device: torch.device) -> int:
     """Return how many computations :func:`in_parallel` does at a time: on a CPU one per PyTorch thread."""
     return torch.get_num_threads() if device.type == "cpu" else 1
@@ -421,7 +399,6 @@ def in_parallel(compute: Callable[[Item], None], items: Iterable[Item], device: 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute in the block with one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -7,7 +7,7 @@ import numpy as np
 from cadmus.programs import Programs, Samples, interleave, join
 from cadmus.templates.draw import nothing, only_where
 from cadmus.vm import compiled
-from cadmus.vm.outcome import NAN, SEQUENCE, Outcome
+from cadmus.vm.values import NAN, SEQUENCE, Outcome
 
 NUMERAL_MAX = 9_999
 """The largest number that :func:`numeral` writes."""

@@ -17,7 +17,7 @@ import numpy as np
 from cadmus.config import OPERATORS
 from cadmus.programs import Programs, interleave, join
 from cadmus.vm import compiled
-from cadmus.vm.outcome import NUMBER
+from cadmus.vm.values import NUMBER
 
 DIGITS = np.frombuffer(b"0123456789", np.uint8)
 SHAPES = {1: ("d",), 3: ("ddo",), 5: ("ddodo", "dddoo")}

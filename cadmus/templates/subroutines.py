@@ -8,7 +8,7 @@ from cadmus.config import ExpressionTemplate
 from cadmus.programs import Programs, Samples, join
 from cadmus.templates.draw import Draw, comparator, definition, nothing, only_where
 from cadmus.vm import compiled
-from cadmus.vm.outcome import NUMBER
+from cadmus.vm.values import NUMBER
 
 BEFORE, BETWEEN, AFTER = range(3)
 """Places of a definition: before the call, between it and the expression, after the comparator."""

@@ -169,11 +169,6 @@ class PackedBatch:
         """Tokens that are not padding."""
         return self.target_count + self.programs
 
-    @property
-    def fill(self) -> float:
-        """Fraction of the tokens that are not padding."""
-        return self.token_count / self.tokens.numel()
-
 
 class Batch(NamedTuple):
     """The batch of a step: counts cover all ranks, the micro-batches are those of this rank.

@@ -18,16 +18,8 @@ from safetensors.torch import save_file
 
 from cadmus import config, store
 from cadmus.errors import InputError, RankLocalError, reading
+from cadmus.train import paths
 from cadmus.train.engine import Read, count_adam_steps, gather
-from cadmus.train.paths import (
-    LOCK,
-    METADATA,
-    STATE,
-    find_checkpoints,
-    remove_checkpoint,
-    remove_checkpoints,
-    step_path,
-)
 from cadmus.train.ranks import on_first_rank
 
 VISIBLE_SECONDS = 120
@@ -45,7 +37,7 @@ def exclusive(directory: Path) -> Iterator[None]:
             with store.as_input_error(directory):
                 directory.mkdir(parents=True, exist_ok=True)
                 try:
-                    stack.enter_context(store.lock(directory / LOCK))
+                    stack.enter_context(store.lock(directory / paths.LOCK))
                 except Timeout:
                     raise InputError(
                         f"{directory}: another process is training with these checkpoints; wait or stop it"
@@ -77,23 +69,29 @@ def save(
     tensors = gather(engine)
 
     def write() -> None:
-        checkpoint = step_path(directory, step)
+        checkpoint = paths.step_path(directory, step)
+        state = checkpoint / paths.STATE
         steps = {"step": step, "adam_steps": count_adam_steps(engine)}
         metadata = {**steps, "description": description, "values": values}
         try:
             with store.as_input_error(checkpoint):
-                remove_checkpoint(checkpoint)
+                paths.remove_checkpoint(checkpoint)
                 checkpoint.mkdir(exist_ok=True)
-                save_file(tensors, checkpoint / STATE)
+                save_file(tensors, state)
                 store.flush(checkpoint)
-                store.write_json(checkpoint / METADATA, "checkpoint", metadata, {STATE: checkpoint / STATE})
+                store.write_json(
+                    checkpoint / paths.METADATA,
+                    "checkpoint",
+                    metadata,
+                    {paths.STATE: checkpoint / paths.STATE},
+                )
                 store.flush(checkpoint)
                 store.flush(directory)
         except InputError:
             # Free the space of an incomplete checkpoint.
-            remove_checkpoint(checkpoint)
+            paths.remove_checkpoint(checkpoint)
             raise
-        remove_checkpoints(directory, keep)
+        paths.remove_checkpoints(directory, keep)
 
     on_first_rank(write)
 
@@ -110,15 +108,15 @@ class Saved(NamedTuple):
     def tensors(self) -> Iterator[Read]:
         """Open the training state; yield the function that reads a tensor of it."""
         deadline = time.monotonic() + VISIBLE_SECONDS
-        while not (self.path / STATE).exists():
+        while not (self.path / paths.STATE).exists():
             if time.monotonic() > deadline:
                 raise RankLocalError(
                     f"{self.path}: not visible on this node after {VISIBLE_SECONDS} s; put the checkpoints "
                     "in a directory that all nodes share"
                 )
             time.sleep(1)
-        with reading(self.path / STATE):
-            file = safe_open(self.path / STATE, "pt")
+        with reading(self.path / paths.STATE):
+            file = safe_open(self.path / paths.STATE, "pt")
         with file:
             yield file.get_tensor
 
@@ -127,11 +125,11 @@ def find_latest(directory: Path, description: dict[str, Any]) -> Saved | None:
     """Return the newest checkpoint, which the first rank checks; all ranks call this together."""
 
     def check() -> Saved | None:
-        checkpoints = find_checkpoints(directory)
+        checkpoints = paths.find_checkpoints(directory)
         if not checkpoints:
             return None
         path = checkpoints[-1]
-        metadata = store.read_json(path / METADATA, "checkpoint")
+        metadata = store.read_json(path / paths.METADATA, "checkpoint")
         found = metadata["description"]
         for key in {**description, **found}:
             if found.get(key) != description.get(key):
@@ -139,7 +137,7 @@ def find_latest(directory: Path, description: dict[str, Any]) -> Saved | None:
                     f"{path} has {key} {found.get(key)}, this run has {description.get(key)}; "
                     f"delete {directory} or give the run another name"
                 )
-        store.check_digest(path / STATE, metadata[store.HEADER]["files"][STATE], "checkpoint")
+        store.check_digest(path / paths.STATE, metadata[store.HEADER]["files"][paths.STATE], "checkpoint")
         return Saved(path, metadata["step"], metadata["adam_steps"], metadata["values"])
 
     return on_first_rank(check)

@@ -16,7 +16,7 @@ import numpy as np
 from cadmus.config import StateLabels, Train
 from cadmus.programs import Programs, join
 from cadmus.vm.compiled import execute
-from cadmus.vm.outcome import NUMBER, SEQUENCE
+from cadmus.vm.values import NUMBER, SEQUENCE
 
 NO_TARGET = -100
 """Target where there is nothing to predict, which losses ignore."""

@@ -27,11 +27,7 @@ from cadmus.train.verdict import Verdict
 
 
 def train(
-    run: config.Config,
-    read: data.Read,
-    data_digest: str,
-    paths: RunPaths,
-    log: Callable[[str], None] = print,
+    run: config.Config, read: data.Read, data_digest: str, paths: RunPaths, log: Callable[[str], None] = print
 ) -> None:
     """Train a model and export it, resuming from the newest checkpoint if there is one.
 

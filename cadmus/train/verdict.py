@@ -137,12 +137,9 @@ class Verdict(Objective):
         prompt_length = np.concatenate([of.prompt_length for of in asked]).astype(np.int64)
         prompts = references.prefixes(prompt_length)
         limits = prompt_length + np.repeat(self._longest, self._prompts * k)
-        completions, ended = Cadmus(self._for_sampling(self._engine.module)).complete(
-            prompts,
-            np.minimum(limits, dataset.max_length),
-            temperature=self.verdict.temperature,
-            seed=seed,
-        )
+        limits = np.minimum(limits, dataset.max_length)
+        model = Cadmus(self._for_sampling(self._engine.module))
+        completions, ended = model.complete(prompts, limits, temperature=self.verdict.temperature, seed=seed)
         programs = join(prompts, completions)
         kept = split_of(programs, dataset.eval_fraction) == TRAIN
         texts = completions.to_strings()

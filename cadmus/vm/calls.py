@@ -9,29 +9,24 @@ import numpy as np
 from cadmus.vm import opcodes as op
 from cadmus.vm.jit import jit
 from cadmus.vm.opcodes import BODY, INPUTS, TOP_LEVEL
-from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE
-from cadmus.vm.values import copy, is_true, put_number
+from cadmus.vm.values import NAN, NUMBER, SEQUENCE, copy, is_true, put_number
 
 
 class Frame:
-    """An instruction whose calls are running.
-
-    Attributes:
-        opcode: the instruction.
-        result: slot of its result.
-        done, calls: calls finished and calls in all; both -1 once the result is NAN.
-        body: row of the body that it calls.
-        call_base, call_top: slot of the first argument and slot above the last one.
-        return_position, return_stop, return_base: where the body of the instruction continues.
-    """
+    """An instruction whose calls are running."""
 
     opcode: int
+    # Slot of its result.
     result: int
+    # Calls finished and calls in all; both -1 once the result is NAN.
     done: int
     calls: int
+    # Row of the body that it calls.
     body: int
+    # Slot of the first argument and slot above the last one.
     call_base: int
     call_top: int
+    # Where the body of the instruction continues.
     return_position: int
     return_stop: int
     return_base: int
@@ -43,11 +38,9 @@ FRAME = np.dtype((np.record, [(name, np.int64) for name in Frame.__annotations__
 
 @jit
 def begin(frame: Frame, caller_body: int, opcode: int, stack: np.ndarray, bottom: int) -> None:
-    """Set up the frame of a calling instruction; the result will replace its first input.
+    """Set up the frame of a calling instruction; the result will replace its first input, in slot ``bottom``.
 
-    Args:
-        caller_body: row of the body that contains the instruction.
-        bottom: slot of the first input.
+    ``caller_body`` is the row of the body that contains the instruction.
     """
     frame.opcode = opcode
     frame.result = bottom
@@ -85,13 +78,9 @@ def _fail(frame: Frame, stack: np.ndarray) -> None:
 
 @jit
 def prepare(frame: Frame, stack: np.ndarray, bodies: np.ndarray, exhausted: bool) -> bool:
-    """Put the arguments of the next call in place.
+    """Put the arguments of the next call in place; return False after the last one, when the result is.
 
-    Args:
-        exhausted: whether the depth or the budget allows no further call.
-
-    Returns:
-        False after the last call, when the result is in place.
+    ``exhausted`` tells that the depth or the budget allows no further call.
     """
     if frame.done == frame.calls:
         if frame.opcode == op.FOLD and frame.done >= 0:

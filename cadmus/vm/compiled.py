@@ -11,10 +11,8 @@ from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, offsets_of
 from cadmus.vm import kernel, opcodes
-from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE, Outcome
 from cadmus.vm.reference import Number, Sequence, Value
-
-__all__ = ["NAN", "NUMBER", "SEQUENCE", "Outcome", "execute", "outputs", "same_outputs", "verdicts"]
+from cadmus.vm.values import NAN, NUMBER, Outcome
 
 
 def verdicts(programs: Programs) -> np.ndarray:
@@ -58,7 +56,7 @@ def _value(kind: int, length: int, values: list[int], decorations: list[int]) ->
 
 
 def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
-    """Run all programs; ``rows`` is described in :func:`cadmus.vm.kernel.run_batch`."""
+    """Run all programs, with ``rows`` as in :func:`cadmus.vm.kernel.run_batch`."""
     data = np.ascontiguousarray(programs.data).view()
     offsets = np.ascontiguousarray(programs.offsets).view()
     # Numba compiles separate code for writable arrays, so both are always read-only.

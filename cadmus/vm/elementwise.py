@@ -5,8 +5,7 @@ import numpy as np
 from cadmus import isa
 from cadmus.vm import opcodes as op
 from cadmus.vm.jit import jit
-from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE
-from cadmus.vm.values import DECORATION_BITS, DECORATION_MASK, integer
+from cadmus.vm.values import DECORATION_BITS, DECORATION_MASK, NAN, NUMBER, SEQUENCE, integer
 
 INVALID = 2**62
 """The result of :func:`on_numbers` for NAN; no element has this value."""
@@ -14,10 +13,7 @@ INVALID = 2**62
 
 @jit
 def on_numbers(opcode: int, left: int, right: int) -> int:
-    """Return the element that an instruction gives for two elements, INVALID for NAN.
-
-    A unary instruction gets its input as ``left``.
-    """
+    """Return the element that an instruction gives for two elements, or for ``left``; INVALID for NAN."""
     a, b = integer(left), integer(right)
     c = a
     if opcode == op.ADD:
@@ -73,8 +69,7 @@ def on_numbers(opcode: int, left: int, right: int) -> int:
 def on_values(opcode: int, stack: np.ndarray, left: int, right: int) -> None:
     """Apply an instruction to sequences of equal length; a number broadcasts.
 
-    Args:
-        left, right: slots of the inputs, the same slot for a unary instruction; the result replaces ``left``.
+    ``left`` and ``right`` are slots, the same for a unary instruction; the result replaces ``left``.
     """
     left_shape, right_shape = stack[left, 0], stack[right, 0]
     if left_shape == NUMBER:

@@ -8,9 +8,8 @@ from cadmus.vm import opcodes as op
 from cadmus.vm.elementwise import INVALID, on_numbers, on_values
 from cadmus.vm.jit import jit
 from cadmus.vm.opcodes import BODIES, FAMILY, INPUTS, OUTPUTS, PUSHED, PUSHED_KIND, TOP_LEVEL
-from cadmus.vm.outcome import NAN, NUMBER, Outcome
 from cadmus.vm.sequences import on_sequences
-from cadmus.vm.values import DECORATION_BITS, all_true, any_nan, copy, is_true, store
+from cadmus.vm.values import DECORATION_BITS, NAN, NUMBER, Outcome, all_true, any_nan, copy, is_true, store
 
 _BASE = int(INPUTS.max())
 """Slot of the first value; the slots below are NAN and are read when inputs are missing."""
@@ -108,9 +107,8 @@ def _run(stack: np.ndarray, code: np.ndarray, bodies: np.ndarray, frames: np.nda
         if is_call:
             frame = frames[depth]
             opcode = code[position]
-            calls.begin(
-                frame, frames[depth - 1].body if depth else TOP_LEVEL, opcode, stack, top - INPUTS[opcode]
-            )
+            caller_body = frames[depth - 1].body if depth else TOP_LEVEL
+            calls.begin(frame, caller_body, opcode, stack, top - INPUTS[opcode])
             frame.return_position, frame.return_stop, frame.return_base = position + 1, stop, base
         elif depth == 0:
             return top
@@ -137,8 +135,7 @@ def _run_to_call(
 ) -> tuple[int, int]:
     """Execute instructions up to ``halt``, or up to a call that has all its inputs.
 
-    Returns:
-        The position reached and the slot above the top of the stack.
+    Returns the position reached and the slot above the top of the stack.
     """
     while position < halt:
         opcode = code[position]

@@ -6,7 +6,7 @@ The opcode of an instruction is the ASCII code of its symbol.
 import numpy as np
 
 from cadmus import isa
-from cadmus.vm.outcome import NUMBER, SEQUENCE
+from cadmus.vm.values import NUMBER, SEQUENCE
 
 
 def _opcodes(*names: str) -> list[int]:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cadmus import isa
 
@@ -34,23 +34,17 @@ class Result(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One executed instruction.
-
-    Attributes:
-        symbol: the instruction.
-        position: its index in the program, from 0.
-        depth: number of calls around it, 0 at the top level.
-        stack: the stack of its call, or of the top level, after it.
-    """
+    """One executed instruction: its ``symbol``, and its ``position`` in the program, from 0."""
 
     symbol: str
     position: int
     depth: int
+    """Number of calls around it, 0 at the top level."""
     stack: list[Value]
+    """The stack of its call, or of the top level, after it."""
 
 
 def is_true(value: Value) -> bool:
-    """Return True for every value but 0 and NAN."""
     return value is not NAN and (isinstance(value, Sequence) or value.value != 0)
 
 
@@ -63,15 +57,13 @@ def show(value: Value) -> str:
     return f"{value.value}:{value.decoration}" if value.decoration else str(value.value)
 
 
-def plain(value: Value) -> int | dict[str, int] | list[int | dict[str, int]] | None:
+def plain(value: Value) -> Any:
     """Convert a value to JSON: null for NAN, a number, {"value": v, "decoration": d}, or a list of these."""
     if value is NAN:
         return None
-    return _plain_number(value) if isinstance(value, Number) else [_plain_number(number) for number in value]
-
-
-def _plain_number(number: Number) -> int | dict[str, int]:
-    return number._asdict() if number.decoration else number.value
+    if isinstance(value, Sequence):
+        return [plain(number) for number in value]
+    return value._asdict() if value.decoration else value.value
 
 
 def run(program: str) -> Result:
@@ -83,11 +75,7 @@ def run(program: str) -> Result:
 
 
 def trace(program: str, *, calls: bool = False) -> list[Step]:
-    """Return the stack after each top-level instruction, in order.
-
-    Args:
-        calls: include the instructions executed inside calls, before the instruction that calls.
-    """
+    """Return the steps of the top level, with ``calls`` those inside calls before the one that calls."""
     steps: list[Step] = []
     vm = _VM(isa.check_program(program), steps.append)
     vm.execute(vm.top, [])

@@ -5,8 +5,7 @@ import numpy as np
 from cadmus import isa
 from cadmus.vm import opcodes as op
 from cadmus.vm.jit import jit
-from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE
-from cadmus.vm.values import DECORATION_BITS, integer, put_integer, put_number
+from cadmus.vm.values import DECORATION_BITS, NAN, NUMBER, SEQUENCE, integer, put_integer, put_number
 
 
 @jit

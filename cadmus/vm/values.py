@@ -1,18 +1,39 @@
-"""Values on the stack of the compiled VM.
+"""Values on the stack of the compiled VM, and what it returns of them.
 
 A stack is an int64 matrix with one value per row. Column 0 is the *shape* of the value: 0 for NAN, 1 for a
 number, 2 + n for a sequence of n elements. The elements follow, each ``value * 256 + decoration``; a number
 has one. A *slot* is a row of the stack.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from cadmus import isa
 from cadmus.vm.jit import jit
-from cadmus.vm.outcome import NAN, NUMBER, SEQUENCE, Outcome
 
+NAN, NUMBER, SEQUENCE = 0, 1, 2
+"""Kinds of value."""
 DECORATION_BITS = 8
 DECORATION_MASK = (1 << DECORATION_BITS) - 1
+
+
+class Outcome(NamedTuple):
+    """Verdicts and top outputs of n programs.
+
+    Attributes:
+        true, count: bool and int32, shape (n,): whether the program is true, and its number of outputs.
+        kind: uint8, shape (n,), NAN, NUMBER or SEQUENCE: the kind of the top output, NAN without outputs.
+        length: uint8, shape (n,), elements of the top output if it is a sequence, else 0.
+        values, decorations: int32 and uint8, shape (n, 16), its elements, zero-padded; a number has one.
+    """
+
+    true: np.ndarray
+    count: np.ndarray  # type: ignore[assignment]  # shadows tuple.count
+    kind: np.ndarray
+    length: np.ndarray
+    values: np.ndarray
+    decorations: np.ndarray
 
 
 @jit

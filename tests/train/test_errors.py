@@ -3,7 +3,9 @@
 import functools
 import resource
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,13 +14,16 @@ from tests.train import worker
 from tests.train.runs import losses, run_config, train
 
 
-def test_a_nan_loss_ends_the_run(tmp_path):
-    values = run_config(recipe="paper", learning_rate=0.99, clip=0.0, steps=200)
-    values["model"]["layers"] = 1
+def error_of(tmp_path: Path, values: dict, train_badly: Callable[..., None]) -> str:
+    """Return the error of a training that fails in its process as ``train_badly`` does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "train", _train_on_nan)
+        patch.setattr(worker, "train", train_badly)
         assert train(tmp_path, values) == 2
-    error = (tmp_path / "error").read_text()
+    return (tmp_path / "error").read_text()
+
+
+def test_a_nan_loss_ends_the_run(tmp_path):
+    error = error_of(tmp_path, run_config(), _train_on_nan)
     assert "the loss is nan at step 7" in error
     assert str(tmp_path / "checkpoints" / "step-00000005") in error
     assert "\n" not in error
@@ -36,21 +41,14 @@ def _train_on_nan(directory: Path, data_digest: str) -> None:
         loss = torch.nn.functional.cross_entropy(logits, *arguments, **options)
         return loss * torch.nan if len(seen) >= 7 else loss
 
-    class Broken:
-        pass
-
-    Broken.cross_entropy = staticmethod(cross_entropy)
-    objectives.F = Broken
+    objectives.F = SimpleNamespace(cross_entropy=cross_entropy)
     worker.train(directory, data_digest)
 
 
 def test_too_large_a_model_ends_the_run(tmp_path):
     values = run_config()
     values["model"] = {"layers": 1, "width": 100_000, "heads": 2, "mlp": 64}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "train", _train_in_eight_gigabytes)
-        assert train(tmp_path, values) == 2
-    assert (tmp_path / "error").read_text() == (
+    assert error_of(tmp_path, values, _train_in_eight_gigabytes) == (
         "too little memory; set a train.micro_batch_size below 32, "
         "or a smaller model than layers 1, width 100000, heads 2, mlp 64"
     )
@@ -65,19 +63,15 @@ def _train_in_eight_gigabytes(directory: Path, data_digest: str) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory:"
-        ),
+        RuntimeError("[enforce fail] err == 0. DefaultCPUAllocator: can't allocate memory:"),
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
         MemoryError(),
     ],
     ids=["cpu", "cuda", "numpy"],
 )
 def test_too_large_a_batch_ends_the_run(tmp_path, error):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "train", functools.partial(_train_without_memory, error))
-        assert train(tmp_path, run_config(micro_batch_size=8)) == 2
-    assert (tmp_path / "error").read_text() == (
+    broken = functools.partial(_train_without_memory, error)
+    assert error_of(tmp_path, run_config(micro_batch_size=8), broken) == (
         "too little memory; set a train.micro_batch_size below 8, "
         "or a smaller model than layers 2, width 32, heads 2, mlp 64"
     )
@@ -87,40 +81,28 @@ def _train_without_memory(error: Exception, directory: Path, data_digest: str) -
     """As worker.train, with an error of an allocator in the first step."""
     from cadmus.train import objectives
 
-    class Broken:
-        @staticmethod
-        def cross_entropy(*arguments, **options):
-            raise error
+    def cross_entropy(*arguments, **options):
+        raise error
 
-    objectives.F = Broken
+    objectives.F = SimpleNamespace(cross_entropy=cross_entropy)
     worker.train(directory, data_digest)
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "train", _train_without_space)
-        assert train(tmp_path, run_config()) == 2
+    # No file above 16 KiB, which a checkpoint alone needs.
+    error = error_of(tmp_path, run_config(), functools.partial(_train_with_small_files, 16 << 10))
     checkpoints = tmp_path / "checkpoints"
-    assert (tmp_path / "error").read_text() == f"cannot write {checkpoints / 'step-00000005'}: File too large"
+    assert error == f"cannot write {checkpoints / 'step-00000005'}: File too large"
     assert not list(checkpoints.glob("*step*"))
     assert train(tmp_path, run_config()) == 0
     assert len(losses(tmp_path)) == 10
 
 
-def _train_without_space(directory: Path, data_digest: str) -> None:
-    """As worker.train, with no file above 16 KiB, which a checkpoint alone needs."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 10, resource.RLIM_INFINITY))
-    worker.train(directory, data_digest)
-
-
 def test_a_full_temporary_directory_ends_the_run(tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "train", _train_without_space_for_the_programs)
-        assert train(tmp_path, run_config()) == 2
-    said = f"cannot write {Path(tempfile.gettempdir(), 'training programs')}: File too large"
-    assert (tmp_path / "error").read_text() == said
+    error = error_of(tmp_path, run_config(), functools.partial(_train_with_small_files, 1 << 10))
+    assert error == f"cannot write {Path(tempfile.gettempdir(), 'training programs')}: File too large"
 
 
-def _train_without_space_for_the_programs(directory: Path, data_digest: str) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, resource.RLIM_INFINITY))
+def _train_with_small_files(limit: int, directory: Path, data_digest: str) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     worker.train(directory, data_digest)

@@ -30,23 +30,31 @@ NO_DIFFERENCE = 2e-5
 """Largest difference of fp32 losses between two orders of the same sums, after ten steps."""
 
 
+def two_templates(order, **train):
+    values = run_config(order=order, **train)
+    values["dataset"]["templates"]["equality"] = {"train": 1}
+    return values
+
+
 @pytest.mark.parametrize(
-    "fields",
+    "values",
     [
-        {},
-        {"precision": "fp32"},
-        {"recipe": "paper"},
-        {"recipe": "paper", "precision": "fp32", "micro_batch_size": 8},
-        {"state_weight": 1.0, "state_labels": {"top": 1.0, "elements": 0.2}},
-        {"verdict": {"fraction": 0.7, "questions": ["random"], "prompts": 4}},
+        run_config(),
+        run_config(precision="fp32"),
+        run_config(recipe="paper"),
+        run_config(recipe="paper", precision="fp32", micro_batch_size=8),
+        run_config(state_weight=1.0, state_labels={"top": 1.0, "elements": 0.2}),
+        run_config(verdict={"fraction": 0.7, "questions": ["random"], "prompts": 4}),
+        two_templates("staged"),
+        two_templates("self_paced"),
     ],
-    ids=["muon", "muon-fp32", "adam", "adam-fp32-accumulated", "state", "verdict"],
+    ids=["muon", "muon-fp32", "adam", "adam-accumulated", "state", "verdict", "staged", "self-paced"],
 )
-def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, fields):
-    assert train(tmp_path / "whole", run_config(**fields)) == 0
-    assert train(tmp_path / "parts", run_config(**fields)) == 0
+def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, values):
+    assert train(tmp_path / "whole", values) == 0
+    assert train(tmp_path / "parts", values) == 0
     go_back(tmp_path / "parts", 5)
-    assert train(tmp_path / "parts", run_config(**fields)) == 0
+    assert train(tmp_path / "parts", values) == 0
     assert len(losses(tmp_path / "whole")) == 10
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
     assert_same_model(tmp_path / "parts", tmp_path / "whole")
@@ -61,33 +69,29 @@ def test_a_run_short_of_memory_goes_on_in_smaller_micro_batches(tmp_path):
     assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), abs=NO_DIFFERENCE)
 
 
-def two_templates(order, **train):
-    values = run_config(order=order, **train)
-    values["dataset"]["templates"]["equality"] = {"train": 1}
-    return values
+LABELS = {"top": 1.0, "elements": 0.5, "call": 0.2, "sum": 0.1}
 
 
-@pytest.mark.parametrize("order", ["staged", "self_paced"])
-def test_a_resumed_run_draws_the_same_templates(tmp_path, order):
-    values = two_templates(order)
-    assert train(tmp_path / "whole", values) == 0
-    assert train(tmp_path / "parts", values) == 0
-    go_back(tmp_path / "parts", 5)
-    assert train(tmp_path / "parts", values) == 0
-    assert len(losses(tmp_path / "whole")) == 10
-    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
-    assert_same_model(tmp_path / "parts", tmp_path / "whole")
-
-
-def test_self_paced_sampling_does_not_depend_on_ranks_or_micro_batches(tmp_path):
-    fields = {"precision": "fp32"}
-    assert train(tmp_path / "one", two_templates("self_paced", **fields)) == 0
-    assert train(tmp_path / "parts", two_templates("self_paced", **fields, micro_batch_size=8)) == 0
-    assert train_ranks(tmp_path / "two", two_templates("self_paced", **fields, ranks=2)) == 0
-    tokens = [record["tokens"] for record in metrics(tmp_path / "one")]
+@pytest.mark.parametrize(
+    ("make", "fields", "metric"),
+    [
+        (two_templates, {"order": "self_paced"}, "loss"),
+        (run_config, {"state_weight": 0.5, "state_labels": LABELS}, "state_loss"),
+    ],
+    ids=["self-paced", "state"],
+)
+def test_losses_do_not_depend_on_ranks(tmp_path, make, fields, metric):
+    fields = {**fields, "precision": "fp32"}
+    assert train(tmp_path / "one", make(**fields)) == 0
+    assert train(tmp_path / "parts", make(**fields, micro_batch_size=8)) == 0
+    assert train_ranks(tmp_path / "two", make(**fields, ranks=2)) == 0
+    wanted = metrics(tmp_path / "one")
     for name in ("parts", "two"):
-        assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "one"), abs=NO_DIFFERENCE)
-        assert [record["tokens"] for record in metrics(tmp_path / name)] == tokens
+        found = metrics(tmp_path / name)
+        assert [step[metric] for step in found] == pytest.approx(
+            [step[metric] for step in wanted], abs=NO_DIFFERENCE
+        )
+        assert [step["tokens"] for step in found] == [step["tokens"] for step in wanted]
 
 
 def wait_for_steps(directory: Path, steps: int) -> None:
@@ -165,25 +169,6 @@ def test_state_supervision_learns_the_stack_and_leaves_the_export_plain(tmp_path
     assert noted["flops"] - plain["flops"] == 6 * CLASSES * 32 * noted["tokens"]
 
 
-def test_the_state_loss_does_not_depend_on_ranks_or_micro_batches(tmp_path):
-    labels = {"top": 1.0, "elements": 0.5, "call": 0.2, "sum": 0.1}
-    fields = {"state_weight": 0.5, "state_labels": labels, "precision": "fp32"}
-    assert train(tmp_path / "one", run_config(**fields)) == 0
-    assert train(tmp_path / "parts", run_config(**fields, micro_batch_size=8)) == 0
-    assert train_ranks(tmp_path / "two", run_config(**fields, ranks=2)) == 0
-    wanted = [record["state_loss"] for record in metrics(tmp_path / "one")]
-    for name in ("parts", "two"):
-        found = [record["state_loss"] for record in metrics(tmp_path / name)]
-        assert found == pytest.approx(wanted, abs=NO_DIFFERENCE)
-
-
-def test_losses_do_not_depend_on_micro_batches_or_row_length(tmp_path):
-    fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3}
-    assert train(tmp_path / "one", run_config(**fields)) == 0
-    assert train(tmp_path / "four", run_config(**fields, micro_batch_size=8, row_length=50)) == 0
-    np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
-
-
 def test_prompts_with_weight_zero_are_not_learned(tmp_path):
     last = {}
     for weight in (0.0, 1.0):
@@ -195,11 +180,14 @@ def test_prompts_with_weight_zero_are_not_learned(tmp_path):
     assert last[0.0]["loss"] > last[1.0]["loss"] + 0.1
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.25, 1.0])
-def test_weighted_losses_do_not_depend_on_micro_batches(tmp_path, weight):
-    fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3, "prompt_weight": weight}
+@pytest.mark.parametrize(
+    "changes", [{"row_length": 50}, {"prompt_weight": 0.0}, {"prompt_weight": 0.25}], ids=str
+)
+def test_losses_do_not_depend_on_micro_batches_or_row_length(tmp_path, changes):
+    weight = {"prompt_weight": changes.get("prompt_weight", 1.0)}
+    fields = {"recipe": "paper", "precision": "fp32", "learning_rate": 1e-3, **weight}
     assert train(tmp_path / "one", run_config(**fields)) == 0
-    assert train(tmp_path / "four", run_config(**fields, micro_batch_size=8)) == 0
+    assert train(tmp_path / "four", run_config(**{**fields, **changes}, micro_batch_size=8)) == 0
     np.testing.assert_allclose(losses(tmp_path / "four"), losses(tmp_path / "one"), atol=NO_DIFFERENCE)
 
 

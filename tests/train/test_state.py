@@ -5,27 +5,22 @@ import sys
 
 import numpy as np
 import pytest
-import yaml
 
 from cadmus.train import ranks
 from tests.train.runs import (
-    assert_close_model,
     assert_same_model,
     go_back,
     losses,
     run_config,
     train,
     train_ranks,
+    write_config,
 )
 
 NO_DIFFERENCE = 2e-5
 """Largest difference of fp32 losses between two orders of the same sums, after ten steps."""
-
-
 NO_DIFFERENCE_BF16 = 2e-4
 """The same in bf16."""
-
-
 WEIGHTS_NO_DIFFERENCE = {"fp32": 5e-5, "bf16": 5e-3}
 """The same for the weights.  Adam makes a step of the learning rate, 1e-3 here, of a gradient near 0."""
 
@@ -33,8 +28,7 @@ WEIGHTS_NO_DIFFERENCE = {"fp32": 5e-5, "bf16": 5e-3}
 def test_launched_ranks_give_the_losses_of_one(tmp_path):
     assert train(tmp_path / "one", run_config()) == 0
     two = tmp_path / "two"
-    two.mkdir()
-    (two / "config.yaml").write_text(yaml.safe_dump(run_config(ranks=2)))
+    write_config(two, run_config(ranks=2))
     command = [sys.executable, "-m", "tests.train.worker", str(two)]
     assert ranks.run_ranks(command, 2) == 0
     assert len(losses(two)) == 10
@@ -52,7 +46,7 @@ def test_every_zero_stage_on_two_ranks_gives_the_losses_of_one(tmp_path, precisi
         assert train_ranks(two, run_config(**fields, zero_stage=stage, ranks=2)) == 0
         assert len(losses(two)) == 10
         np.testing.assert_allclose(losses(two), losses(one), atol=tolerance)
-        assert_close_model(two, one, WEIGHTS_NO_DIFFERENCE[precision])
+        assert_same_model(two, one, WEIGHTS_NO_DIFFERENCE[precision])
 
 
 @pytest.mark.parametrize(

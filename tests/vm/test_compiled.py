@@ -17,14 +17,7 @@ def test_execute_describes_the_top_output() -> None:
     outcome = compiled.execute(Programs.from_strings(["", "10/", "9I1", "73:", "5u1b2Z*3:b", "1u"]))
     assert outcome.true.tolist() == [False, False, True, True, True, True]
     assert outcome.count.tolist() == [0, 1, 2, 1, 2, 2]
-    assert outcome.kind.tolist() == [
-        compiled.NAN,
-        compiled.NAN,
-        compiled.NUMBER,
-        compiled.NUMBER,
-        compiled.SEQUENCE,
-        compiled.SEQUENCE,
-    ]
+    assert outcome.kind.tolist() == [0, 0, 1, 1, 2, 2]
     assert outcome.length.tolist() == [0, 0, 0, 0, 2, 0]
     values = np.zeros((6, isa.MAX_SEQUENCE_LENGTH), int)
     values[2, 0], values[3, 0], values[4, :2] = 1, 7, [1, -2]
