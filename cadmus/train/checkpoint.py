@@ -79,12 +79,7 @@ def save(
                 checkpoint.mkdir(exist_ok=True)
                 save_file(tensors, state)
                 store.flush(checkpoint)
-                store.write_json(
-                    checkpoint / paths.METADATA,
-                    "checkpoint",
-                    metadata,
-                    {paths.STATE: checkpoint / paths.STATE},
-                )
+                store.write_json(checkpoint / paths.METADATA, "checkpoint", metadata, {state.name: state})
                 store.flush(checkpoint)
                 store.flush(directory)
         except InputError:

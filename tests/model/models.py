@@ -10,10 +10,7 @@ from cadmus.programs import Programs
 # Threads cost these tiny models more than they save.
 torch.set_num_threads(1)
 
-
 SIZES = config.Model(layers=3, width=32, heads=4, mlp=48)
-
-
 FLOAT_NOISE = 2e-5
 """Maximum difference of logits of about 1 between two orders of the same fp32 operations."""
 

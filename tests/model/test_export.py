@@ -22,19 +22,14 @@ def test_transformers_has_the_same_logits_and_greedy_completions(exported):
     programs = random_programs(20, 4, 12)
     completions, ended = Cadmus(model).complete(programs, 24)
     with torch.inference_mode():
-        for program, completion, end in zip(
-            programs.to_strings(), completions.to_strings(), ended, strict=True
-        ):
+        rows = zip(programs.to_strings(), completions.to_strings(), ended, strict=True)
+        for program, completion, end in rows:
             tokens = torch.tensor([[isa.TOKEN_ID[symbol] for symbol in program]])
-            torch.testing.assert_close(
-                theirs(tokens).logits[0], unpacked_logits(model, program), atol=FLOAT_NOISE, rtol=0
-            )
-            generated = theirs.generate(
-                tokens,
-                attention_mask=torch.ones_like(tokens),
-                do_sample=False,
-                max_new_tokens=24 - len(program) + 1,
-            )[0, len(program) :].tolist()
+            ours = unpacked_logits(model, program)
+            torch.testing.assert_close(theirs(tokens).logits[0], ours, atol=FLOAT_NOISE, rtol=0)
+            options = {"do_sample": False, "max_new_tokens": 24 - len(program) + 1}
+            output = theirs.generate(tokens, attention_mask=torch.ones_like(tokens), **options)
+            generated = output[0, len(program) :].tolist()
             expected = [isa.TOKEN_ID[symbol] for symbol in completion] + [isa.END_ID] * bool(end)
             assert generated[: len(expected)] == expected
             assert end or len(generated) == len(expected) + 1
@@ -53,10 +48,9 @@ def test_the_tokenizer_has_our_token_ids(exported):
 def test_an_export_loads_with_the_same_weights(exported):
     model, directory = exported
     loaded = load_export(directory)
-    for (name, found), (_, expected) in zip(
-        loaded.state_dict().items(), model.state_dict().items(), strict=True
-    ):
-        assert torch.equal(found, expected), name
+    found, expected = loaded.state_dict(), model.state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
     metadata = read_metadata(directory)
     assert metadata["steps"] == 7
     assert metadata["parameters"] == sum(parameter.numel() for parameter in model.parameters())
@@ -107,22 +101,16 @@ def _edit_weights(directory, change):
     [
         (shutil.rmtree, "is not a model export"),
         (lambda d: (d / "config.json").write_text("{"), "not readable"),
-        (lambda d: (d / "config.json").write_text("[1]"), "not readable"),
         (lambda d: (d / "model.safetensors").unlink(), "no such file"),
         (lambda d: (d / "model.safetensors").write_bytes(b""), "not readable"),
-        (
-            lambda d: _edit_weights(d, lambda weight: weight.int()),
-            "has type torch.int32, not a type of floats",
-        ),
+        (lambda d: _edit_weights(d, torch.Tensor.int), "has type torch.int32, not a type of floats"),
         (lambda d: _edit_config(d, num_hidden_layers=100, hidden_size=99_840), "missing tensor"),
         (lambda d: _edit_config(d, intermediate_size=47), "has shape"),
         (lambda d: _edit_config(d, isa_digest=None), "isa_digest: must be .*, got None"),
-        (lambda d: _edit_config(d, isa_digest="0123"), "isa_digest: must be .*, got 0123"),
         (lambda d: _edit_config(d, use_parallel_residual=True), "_residual: must be false, got true"),
         (lambda d: _edit_config(d, model_type="llama"), 'model_type: must be "gpt_neox", got "llama"'),
         (lambda d: _edit_config(d, num_attention_heads=7), "num_attention_heads, .*: not the sizes of"),
         (lambda d: _edit_config(d, hidden_act="silu"), "hidden_act: not the sizes of a Cadmus model"),
-        (lambda d: _edit_config(d, num_hidden_layers=2), "unexpected tensor"),
         (lambda d: _edit_config(d, tie_word_embeddings=True), "unexpected tensor"),
         (lambda d: _edit_config(d, rotary_pct=0.25), "rotary_pct: must be 1.0, got 0.25"),
         (lambda d: _edit_config(d, rope_parameters={"rope_theta": 1}), "rope_parameters: must be"),

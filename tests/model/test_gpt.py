@@ -18,9 +18,8 @@ def test_packed_programs_have_the_logits_of_unpacked_ones():
         for program in programs:
             separate = unpacked_logits(model, program)
             assert separate.std() > 0.5
-            torch.testing.assert_close(
-                packed[start : start + len(program)], separate, atol=FLOAT_NOISE, rtol=0
-            )
+            found = packed[start : start + len(program)]
+            torch.testing.assert_close(found, separate, atol=FLOAT_NOISE, rtol=0)
             start += len(program)
 
 
@@ -34,18 +33,12 @@ def test_packed_programs_do_not_affect_each_other():
     assert not torch.equal(before[5:10], after[5:10])
 
 
-def test_attention_is_causal():
+def test_attention_is_causal_and_positions_matter():
     model = random_model()
     with torch.inference_mode():
         assert torch.equal(unpacked_logits(model, "12+0>")[:4], unpacked_logits(model, "12+0=")[:4])
-
-
-def test_positions_matter():
-    model = random_model()
-    with torch.inference_mode():
-        assert not torch.allclose(
-            unpacked_logits(model, "12-")[-1], unpacked_logits(model, "21-")[-1], atol=1e-3
-        )
+        one, other = (unpacked_logits(model, program)[-1] for program in ("12-", "21-"))
+    assert not torch.allclose(one, other, atol=1e-3)
 
 
 def test_attention_implementations_are_equal():
@@ -68,10 +61,8 @@ def test_attention_implementations_are_equal():
 def test_all_blocks_and_row_counts_share_one_compiled_graph(attend):
     torch._dynamo.reset()
     counters.clear()
-    model = random_model()
-    model.attend = attend
-    compiled = random_model()
-    compiled.attend = attend
+    model, compiled = random_model(), random_model()
+    model.attend = compiled.attend = attend
     compiled.compile_blocks("aot_eager")
     row = pack(["34+7=", "941-*55*2+=", "12+0>"])
     for count in (11, 3, 5, 13, 7):

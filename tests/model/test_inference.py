@@ -75,10 +75,9 @@ def test_no_prompts_give_no_completions():
 
 def test_empty_and_too_long_prompts_are_rejected():
     model = Cadmus(random_model())
-    with pytest.raises(ValueError, match="empty"):
-        model.next_logits(Programs.from_strings(["1", ""]))
-    with pytest.raises(ValueError, match="empty"):
-        model.complete(Programs.from_strings([""]), 5)
+    for ask in (model.next_logits, model.complete, model.log_probabilities):
+        with pytest.raises(ValueError, match="empty"):
+            ask(Programs.from_strings(["1", ""]))
     with pytest.raises(ValueError, match="longer than max_length 5"):
         model.complete(Programs.from_strings(["123456"]), 5)
 
@@ -151,9 +150,8 @@ def test_log_probabilities_match_greedy_completions(monkeypatch):
     programs = join(prompts, completions)
     found = model.log_probabilities(programs)
     assert [len(of_program) for of_program in found] == programs.lengths.tolist()
-    for row, (prompt, completion) in enumerate(
-        zip(prompts.to_strings(), completions.to_strings(), strict=True)
-    ):
+    texts = zip(prompts.to_strings(), completions.to_strings(), strict=True)
+    for row, (prompt, completion) in enumerate(texts):
         with torch.inference_mode():
             expected = unpacked_logits(made, prompt + completion).log_softmax(-1).numpy()
         np.testing.assert_allclose(found[row], expected, atol=FLOAT_NOISE)
@@ -161,16 +159,19 @@ def test_log_probabilities_match_greedy_completions(monkeypatch):
         written = completion + isa.END * bool(ended[row])
         assert "".join(followed[: len(written)]) == written
     assert model.log_probabilities(Programs.from_strings([])) == []
-    with pytest.raises(ValueError, match="empty"):
-        model.log_probabilities(Programs.from_strings(["1", ""]))
+
+
+def in_three_batches(model: GPT, method: str, programs: Programs) -> np.ndarray:
+    """Return what a method yields of ten programs, in one array."""
+    parts = list(getattr(Cadmus(model, batch_size=4), method)(programs))
+    assert [(part.start, part.stop) for part, _ in parts] == [(0, 4), (4, 8), (8, 10)]
+    return np.concatenate([values for _, values in parts], axis=1)
 
 
 def test_hidden_states_are_the_residual_stream():
     model = random_model()
     programs = random_programs(10, 6, 6)
-    parts = list(Cadmus(model, batch_size=4).hidden_states(programs))
-    assert [(part.start, part.stop) for part, _ in parts] == [(0, 4), (4, 8), (8, 10)]
-    states = np.concatenate([states for _, states in parts], axis=1)
+    states = in_three_batches(model, "hidden_states", programs)
     assert states.shape == (SIZES.layers + 1, 10, 6, SIZES.width)
     tokens = torch.from_numpy(programs.to_tokens())
     with torch.inference_mode():
@@ -184,9 +185,7 @@ def test_hidden_states_are_the_residual_stream():
 def test_the_last_layer_of_the_logit_lens_has_the_logits_of_the_model():
     model = random_model()
     programs = random_programs(10, 6, 6)
-    parts = list(Cadmus(model, batch_size=4).layer_logits(programs))
-    assert [(part.start, part.stop) for part, _ in parts] == [(0, 4), (4, 8), (8, 10)]
-    logits = np.concatenate([logits for _, logits in parts], axis=1)
+    logits = in_three_batches(model, "layer_logits", programs)
     assert logits.shape == (SIZES.layers + 1, 10, 6, isa.VOCABULARY_SIZE)
     np.testing.assert_allclose(logits[-1][:, -1], Cadmus(model).next_logits(programs), atol=FLOAT_NOISE)
     assert np.abs(logits[0] - logits[-1]).max() > 0.1
@@ -215,7 +214,5 @@ def test_patched_logits(token):
 
 def test_patching_the_embedding_replaces_one_instruction():
     model = Cadmus(random_model())
-    patched = model.patched_logits(
-        Programs.from_strings(["34+7"]), Programs.from_strings(["89-6"]), layer=0, token=2
-    )
-    np.testing.assert_allclose(patched, model.next_logits(Programs.from_strings(["34-7"])), atol=FLOAT_NOISE)
+    patched = model.patched_logits(["34+7"], ["89-6"], layer=0, token=2)
+    np.testing.assert_allclose(patched, model.next_logits(["34-7"]), atol=FLOAT_NOISE)

@@ -11,11 +11,7 @@ from torch import distributed
 from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples, offsets_of
 from cadmus.train import data
-from tests.train.runs import (
-    PROCESSES,
-    finish,
-    free_port,
-)
+from tests.train.runs import PROCESSES, finish, free_port
 
 PARTS = [
     Samples(Programs.from_strings(["34+7=", "12+0>"]), np.array([4, 3], np.uint8)),
@@ -51,11 +47,8 @@ def test_the_first_rank_of_a_node_reads_for_all_of_its_ranks(tmp_path, problem):
     for node in (0, 1):
         (tmp_path / f"node-{node}").mkdir()
     port = free_port()
-    processes = [
-        PROCESSES.Process(target=share_as_rank, args=(tmp_path, 2 * node + local, node, local, port, problem))
-        for node in (0, 1)
-        for local in (0, 1)
-    ]
+    ranks = [(tmp_path, rank, rank // 2, rank % 2, port, problem) for rank in range(4)]
+    processes = [PROCESSES.Process(target=share_as_rank, args=arguments) for arguments in ranks]
     for process in processes:
         process.start()
     assert [finish(process) for process in processes] == [0] * 4

@@ -32,13 +32,8 @@ def test_ranks_fail_and_stop_together(tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for arguments, code in ((["fail"], 2), ([], 1)):
-        process = subprocess.Popen(
-            [sys.executable, "-c", launcher, *arguments],
-            cwd=tmp_path,
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, "-c", launcher, *arguments]
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 300
         while not arguments and len(list(tmp_path.glob("started-*"))) < 2:
             assert time.monotonic() < deadline
@@ -72,11 +67,10 @@ engine.stop_process()
 @pytest.mark.skipif(shutil.which("ss") is None, reason="there is no ss")
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_node_listens_on_loopback_only(tmp_path, count):
-    rank = [sys.executable, "-c", REPORT, str(tmp_path)]
-    command = rank
+    command = [sys.executable, "-c", REPORT, str(tmp_path)]
     if count > 1:
         code = f"import sys; from cadmus.train import ranks; sys.exit(ranks.run_ranks(sys.argv[1:], {count}))"
-        command = [sys.executable, "-c", code, *rank]
+        command = [sys.executable, "-c", code, *command]
     subprocess.run(command, check=True, cwd=ROOT, env=environment_of(ROOT), timeout=300)
     for number in range(count):
         own = (tmp_path / str(number)).read_text().split()
@@ -142,9 +136,7 @@ def test_gpus_that_torch_cannot_use_are_reported(monkeypatch):
     launch.check_devices(1)
     for make in (lambda: monkeypatch.setenv("SLURM_JOB_GPUS", "0,1"), lambda: gpus.append("nvidia0")):
         make()
-        with pytest.raises(
-            InputError, match=r"this node has GPUs that PyTorch .* cannot use; update the NVIDIA"
-        ):
+        with pytest.raises(InputError, match=r"GPUs that PyTorch .* cannot use; update the NVIDIA"):
             launch.check_devices(1)
         monkeypatch.delenv("SLURM_JOB_GPUS", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -167,9 +159,7 @@ def test_without_a_compiler_training_is_eager_and_reports_it(stances, monkeypatc
     assert launch.prepare_compiler(wanted=True) is None
     assert stances == []
     monkeypatch.setenv("CC", "cl")
-    assert launch.prepare_compiler(wanted=True).startswith(
-        "no C compiler found (cl); blocks and Muon are not"
-    )
+    assert launch.prepare_compiler(wanted=True).startswith("no C compiler found (cl); blocks and Muon are")
     monkeypatch.delenv("CC")
     (tmp_path / "Python.h").unlink()
     assert launch.prepare_compiler(wanted=True).startswith(f"no {tmp_path}/Python.h (the package python3-dev")

@@ -23,12 +23,9 @@ def run_config(**verdict) -> config.Config:
         "name": "verdict",
         "dataset": {"templates": {name: {"train": 1} for name in config.TEMPLATES}},
         "model": {"layers": 1, "width": 16, "heads": 2, "mlp": 32},
-        "train": {
-            "steps": 4,
-            "batch_size": 4,
-            "verdict": {"fraction": 0.5, "prompts": 2, "samples": 4, **verdict},
-        },
+        "train": {"steps": 4, "batch_size": 4},
     }
+    values["train"]["verdict"] = {"fraction": 0.5, "prompts": 2, "samples": 4, **verdict}
     return config.parse_config(values, "test")
 
 
@@ -64,11 +61,19 @@ class Writer:
         return Programs.from_strings(self.texts * count), np.full(len(prompts), self.ended)
 
 
-def written(monkeypatch, texts: list[str], ended: bool = True, **fields) -> tuple[Rollout, Writer]:
-    """Return the rollout of prompts of one question that are all completed with ``texts``."""
+def written(
+    monkeypatch, text: str, length: int, question: str, texts: list[str], ended: bool = True
+) -> tuple[Rollout, Writer]:
+    """Return the rollout of one prompt, the first ``length`` of ``text``, completed with ``texts``."""
+    samples = Samples(Programs.from_strings([text] * 3), np.full(3, length))
     writer = Writer(texts, ended)
     monkeypatch.setattr(verdict, "Cadmus", lambda model: writer)
+    fields = {"read": lambda templates: [samples], "questions": [question], "prompts": 1}
     return verdict_of(**fields).sample(0), writer
+
+
+def counts_of(rollout: Rollout) -> dict[str, int]:
+    return dict(zip(COUNTS, rollout.counts[0].tolist(), strict=True))
 
 
 def weights_by_program(rollout: Rollout) -> dict[str, list[float]]:
@@ -82,22 +87,9 @@ def weights_by_program(rollout: Rollout) -> dict[str, list[float]]:
     return found
 
 
-def one_prompt(text: str, prompt_length: int):
-    def read(templates):
-        return [Samples(Programs.from_strings([text] * 3), np.full(3, prompt_length))]
-
-    return read
-
-
 def test_what_solves_is_rewarded_against_the_mean_of_its_prompt(monkeypatch):
     texts = ["55*2+=", "39*=", "39*=", "9>"]
-    rollout, writer = written(
-        monkeypatch,
-        texts,
-        read=one_prompt("941-*t3*3-=", 5),
-        questions=["equality"],
-        prompts=1,
-    )
+    rollout, writer = written(monkeypatch, "941-*t3*3-=", 5, "equality", texts)
     assert writer.prompts == ["941-*"] * 4
     programs = Programs.from_strings("941-*" + text for text in texts)
     assert (split_of(programs, DATASET.eval_fraction) == TRAIN).all()
@@ -108,40 +100,23 @@ def test_what_solves_is_rewarded_against_the_mean_of_its_prompt(monkeypatch):
         "39*=.": pytest.approx([0.5] * 5),
         "9>.": pytest.approx([-0.75] * 3),
     }
-    counts = dict(zip(COUNTS, rollout.counts[0].tolist(), strict=True))
-    assert counts == {
-        "solved": 3,
-        "lenient": 1,
-        "dropping": 0,
-        "truncated": 0,
-        "held_out": 0,
-        "distinct": 3,
-    }
+    assert counts_of(rollout) == dict(zip(COUNTS, (3, 1, 0, 0, 0, 3), strict=True))
 
 
 def test_lenient_and_dropping_completions_are_not_rewarded(monkeypatch):
-    rollout, _ = written(
-        monkeypatch, ["=", "__1", "", "=!!"], read=one_prompt("34+7=", 4), questions=["basic_math"], prompts=1
-    )
+    rollout, _ = written(monkeypatch, "34+7=", 4, "basic_math", ["=", "__1", "", "=!!"])
     found = weights_by_program(rollout)
     assert [text for text, weights in found.items() if weights[0] > 0] == ["34+7=."]
-    counts = dict(zip(COUNTS, rollout.counts[0].tolist(), strict=True))
+    counts = counts_of(rollout)
     assert (counts["solved"], counts["lenient"], counts["dropping"]) == (1, 2, 1)
 
 
 def test_a_completion_that_does_not_end_has_no_target_after_it(monkeypatch):
-    rollout, _ = written(
-        monkeypatch,
-        ["=", "==", "<", ">"],
-        ended=False,
-        read=one_prompt("34+7=", 4),
-        questions=["basic_math"],
-        prompts=1,
-    )
+    rollout, _ = written(monkeypatch, "34+7=", 4, "basic_math", ["=", "==", "<", ">"], ended=False)
     # None is solved: there is nothing to learn, but every rank computes something.
     assert rollout.packed.programs == 1
     assert not rollout.weights.any()
-    assert dict(zip(COUNTS, rollout.counts[0].tolist(), strict=True))["truncated"] == 4
+    assert counts_of(rollout)["truncated"] == 4
 
 
 def test_held_out_programs_are_not_learned_from(monkeypatch):
@@ -151,15 +126,9 @@ def test_held_out_programs_are_not_learned_from(monkeypatch):
     prompt = next(
         programs[i] for i in held_out if int(programs[i][0]) + int(programs[i][1]) > int(programs[i][3])
     )
-    rollout, _ = written(
-        monkeypatch,
-        [">", "<", "<", "<"],
-        read=one_prompt(f"{prompt}>", 4),
-        questions=["less_greater"],
-        prompts=1,
-    )
+    rollout, _ = written(monkeypatch, f"{prompt}>", 4, "less_greater", [">", "<", "<", "<"])
     assert f"{prompt}>." not in weights_by_program(rollout)
-    assert dict(zip(COUNTS, rollout.counts[0].tolist(), strict=True))["held_out"] >= 1
+    assert counts_of(rollout)["held_out"] >= 1
 
 
 def test_prompts_are_those_of_training_programs_and_differ_by_step_and_rank(monkeypatch):
