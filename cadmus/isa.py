@@ -34,28 +34,23 @@ CALL_BUDGET = 4096
 
 @dataclass(frozen=True)
 class Instruction:
-    """One row of the table.
-
-    Attributes:
-        effect: ``inputs → outputs``, the top of the stack last.
-        alternate: the symbol in the paper's Table 2, None if the table omits the instruction.
-    """
+    """One row of the table."""
 
     symbol: str
     name: str
     group: str
     effect: str
+    """``inputs → outputs``, the top of the stack last."""
     meaning: str
     alternate: str | None = None
+    """The symbol in the paper's Table 2, None if the table omits the instruction."""
 
     @property
     def inputs(self) -> int:
-        """Number of values popped."""
         return len(self.effect.split("→")[0].split())
 
     @property
     def outputs(self) -> int:
-        """Number of values pushed on the stack."""
         return len(self.effect.split("→")[1].split())
 
     @property

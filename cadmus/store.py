@@ -278,15 +278,6 @@ def _refusal(path: Path) -> str | None:
     return None
 
 
-@contextmanager
-def lock(path: Path) -> Iterator[None]:
-    """Hold a lock file that stays; :class:`filelock.Timeout` if another process holds it."""
-    from filelock import FileLock
-
-    with FileLock(path, timeout=0):
-        yield
-
-
 def flush(directory: Path) -> None:
     """Write the files of a directory, then their names, from the cache of the system to the disk."""
     for path in (*directory.iterdir(), directory):

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from filelock import Timeout
+from filelock import FileLock, Timeout
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -37,7 +37,7 @@ def exclusive(directory: Path) -> Iterator[None]:
             with store.as_input_error(directory):
                 directory.mkdir(parents=True, exist_ok=True)
                 try:
-                    stack.enter_context(store.lock(directory / paths.LOCK))
+                    stack.enter_context(FileLock(directory / paths.LOCK, timeout=0))
                 except Timeout:
                     raise InputError(
                         f"{directory}: another process is training with these checkpoints; wait or stop it"

@@ -236,7 +236,7 @@ def _loopback_store() -> Any:
             os.environ.setdefault(variable, name)
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
-        options = {"is_master": True, "wait_for_workers": False, "multi_tenant": True}
+        options: dict[str, Any] = {"is_master": True, "wait_for_workers": False, "multi_tenant": True}
         # The store owns the file descriptor.
         return TCPStore(HOST, port, **options, master_listen_fd=listener.detach())
 
