@@ -79,7 +79,6 @@ class NextToken(Objective):
         self._prompt_weight, self._self_paced = train.prompt_weight, train.order == "self_paced"
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
-        """Return the weighted mean over the targets of the batch."""
         prompt_weight, losses = self._prompt_weight, outputs.losses
         total, completion_total = losses.sum(), (losses * packed.completion_mask.flatten()).sum()
         self.sums[0] += total.detach()
@@ -91,7 +90,6 @@ class NextToken(Objective):
         return weighted * (self.ranks / weight)
 
     def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
-        """Return the mean loss over all targets and over those in completions; update the errors."""
         total, completion_total, *of_templates = sums
         wrong, tokens = of_templates[: len(self.errors)], of_templates[len(self.errors) :]
         # The error of a template without any completion token stays.
@@ -119,7 +117,7 @@ class StateSupervision(Objective):
         self._weight, self._columns = train.state_weight, columns(train.state_labels)
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
-        """Return the mean over the targets of the batch: each follows an instruction, which has a label."""
+        # Each target of the batch follows an instruction, which has a label.
         assert packed.labels is not None
         losses = F.cross_entropy(
             outputs.state_logits.reshape(-1, CLASSES),

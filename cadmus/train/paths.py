@@ -88,7 +88,6 @@ def step_of(path: Path) -> int:
 
 
 def step_paths(directory: Path) -> list[Path]:
-    """Return the directories that are named as those of steps, the earliest first."""
     found = (path for path in directory.glob("step-*") if re.fullmatch(r"step-\d{8,}", path.name))
     return sorted(found, key=step_of)
 
@@ -140,7 +139,7 @@ def find_snapshots(directory: Path) -> list[Path]:
 
 
 def remove_snapshots(directory: Path, after: int = 0) -> None:
-    """Remove the snapshots after a step, left by another run or one that was killed."""
+    """Remove the snapshots after a step, of another run or a killed one."""
     for path in step_paths(directory):
         if step_of(path) > after:
             shutil.rmtree(path)

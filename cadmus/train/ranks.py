@@ -83,11 +83,10 @@ def _output(*command: str) -> str:
 
 
 def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
-    """Return the number of ranks over all nodes: the config's or, if it is auto, one per GPU or core.
+    """Return the number of ranks over all nodes, or on this machine: the config's, else one per GPU or core.
 
     There are fewer if they would not share the batch equally, or a CPU rank would have less than
     :data:`FEWEST_PROGRAMS` programs per step; the remaining cores serve the ranks as threads.
-    ``nodes`` train together; None is this machine alone.
     """
     if train.ranks != "auto":
         return train.ranks

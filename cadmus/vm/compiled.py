@@ -16,7 +16,7 @@ from cadmus.vm.values import NAN, NUMBER, Outcome
 
 
 def verdicts(programs: Programs) -> np.ndarray:
-    """Return whether each program is true: bool, shape (n,)."""
+    """Tell which programs are true: bool, shape (n,)."""
     return _execute(programs, np.zeros(len(programs) + 1, np.int64)).true
 
 
