@@ -30,7 +30,6 @@ class NGrams:
         self._likeliest: list[np.ndarray] = []
 
     def count(self, programs: Programs) -> None:
-        """Count the n-grams of training programs, their ends included."""
         self._likeliest = []
         first = 0
         while first < len(programs):
@@ -43,9 +42,8 @@ class NGrams:
     def likeliest(self) -> list[np.ndarray]:
         """Return the most frequent next token for each context of 0, 1, ..., 4 tokens.
 
-        Returns:
-            int8, shape (66 ** length,) each; -1 where the context was not seen. A context is a number in base
-            66, its last token the last digit.
+        They are int8, shape (66 ** length,); -1 where the context was not seen. A context is a number in base
+        66, its last token the last digit.
         """
         if self._likeliest:
             return self._likeliest

@@ -71,7 +71,7 @@ def definitions(text: str) -> str:
 
 @cache
 def fresh_inputs() -> dict[str, list[str]]:
-    return {name: calls.to_strings() for name, calls in fresh_calls(DATASET).items()}
+    return {name: calls.to_strings() for name, calls in fresh_calls(DATASET.model_dump_json()).items()}
 
 
 def test_fresh_inputs_are_distinct_and_have_every_number() -> None:
