@@ -11,14 +11,8 @@ from cadmus.config.evaluation import budgets
 from cadmus.evaluate import pass_at_k as module
 from cadmus.evaluate.grading import MODEL, tasks_of
 from cadmus.evaluate.pass_at_k import accuracy_at_k, grade_samples, pass_at_k, training_completions
-from cadmus.programs import Programs, Samples
-
-
-def samples_of(template: str, *programs: str, prompt_length: int) -> Samples:
-    lengths = np.full(len(programs), prompt_length)
-    return Samples(
-        Programs.from_strings(programs), lengths, template=np.full(len(programs), template, object)
-    )
+from cadmus.programs import Programs
+from tests.evaluate.samples import samples_of
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
@@ -118,12 +112,8 @@ def results(solved: list[int], asked: list[str]) -> pl.DataFrame:
 
 def test_accuracies_are_means_over_programs():
     found = accuracy_at_k(results([0, 1, 2, 4], list("abcd")))
-    assert found["metric"].unique(maintain_order=True).to_list() == [
-        "solved",
-        "verified",
-        "first_verified",
-        "greedy_solved",
-    ]
+    metrics = found["metric"].unique(maintain_order=True).to_list()
+    assert metrics == ["solved", "verified", "first_verified", "greedy_solved"]
     solved = found.filter(metric="solved")
     assert solved["k"].to_list() == [1, 2, 4]
     assert solved["accuracy"].to_list() == pytest.approx(
