@@ -1,6 +1,5 @@
 """Questions that programs are asked, and grades of completions."""
 
-import itertools
 import re
 
 import numpy as np
@@ -40,24 +39,6 @@ def graded(samples: Samples, completions: dict[tuple[str, str] | str, str | None
 def counts(completions: pl.DataFrame, question: str) -> dict[str, int]:
     rows = accuracy_by(completions, "question").filter(question=question)
     return dict(rows.select("metric", "correct").iter_rows())
-
-
-def test_accuracy_is_one_minus_the_error_rate() -> None:
-    rng = np.random.default_rng(0)
-    pairs = list(itertools.islice(itertools.product("0123456789", "123456789"), 60))
-    programs = [f"{a}{b}+{b}>" if a != "0" else f"0{b}+{b}=" for a, b in pairs]
-    wrong = set(rng.choice(60, 21, replace=False).tolist())
-    completions = graded(
-        samples_of("basic_math", *programs, prompt_length=4),
-        {program[:4]: "<" if i in wrong else program[4:] for i, program in enumerate(programs)},
-    )
-    assert counts(completions, "basic_math") == dict.fromkeys(
-        ["solved", "exact", "next_token", "verified"], 39
-    )
-    results = accuracy_by(completions, "question")
-    assert results["programs"].to_list() == [60] * 4
-    assert results["accuracy"].to_list() == [0.65] * 4
-    assert results["low"][0] < 0.65 < results["high"][0]
 
 
 def test_metrics_differ_by_completion() -> None:
@@ -101,9 +82,6 @@ def test_the_next_token_may_be_the_end() -> None:
 
 def test_fits_is_a_metric_of_induction_only() -> None:
     induction = samples_of("complete_algorithm", r"2f4=3f6=1f2=\2*;", prompt_length=12)
-    completions = graded(induction, {"2f4=3f6=1f2=": r"\2*9n;"})
-    counted = {"solved": 0, "fits": 1, "exact": 0, "next_token": 1, "verified": 1}
-    assert counts(completions, "complete_algorithm") == counted
     both = grade(
         [*tasks_of(samples_of("basic_math", "34+7=", prompt_length=4)), *tasks_of(induction)],
         answers({"2f4=3f6=1f2=": r"\2*;", "34+7": "="}),
@@ -136,9 +114,6 @@ def test_equality_is_asked_twice() -> None:
     assert counts(results, "equality") == {"solved": 1, "exact": 0, "next_token": 0, "verified": 1}
     everything = dict.fromkeys(("solved", "exact", "next_token", "verified"), 1)
     assert counts(results, "equality_comparator") == everything
-    # Another true comparison is not an equality.
-    results = graded(samples, {program[:10]: "=", program[:5]: "9>"})
-    assert counts(results, "equality") == {"solved": 0, "exact": 0, "next_token": 0, "verified": 1}
 
 
 def test_subroutines_are_asked_one_question_by_their_form() -> None:

@@ -132,13 +132,3 @@ def test_the_first_verified_sample_is_solved_as_often_as_in_all_orders(solved, v
         # Samples below `solved` are solved, those below `verified` verified.
         picks = [next((n for n in order[:k] if n < verified), 4) for order in permutations(range(4))]
         assert accuracy == pytest.approx(np.mean([pick < solved for pick in picks])), k
-
-
-def test_programs_about_the_same_thing_are_one_cluster():
-    solved = [0, 4] * 100
-    apart = accuracy_at_k(results(solved, [f"{k}" for k in range(200)])).filter(metric="solved", k=1)
-    # Ten things; the model solves all programs of a thing or none.
-    together = accuracy_at_k(results(solved, [f"{k % 10}" for k in range(200)])).filter(metric="solved", k=1)
-    assert apart["accuracy"].item() == together["accuracy"].item() == 0.5
-    widths = [(found["high"] - found["low"]).item() for found in (apart, together)]
-    assert widths[1] > 3 * widths[0]

@@ -134,8 +134,7 @@ def test_a_study_compares_the_loss_on_test_programs(config, results, tmp_path):
     variants = found.rows["variant"].unique(maintain_order=True).to_list()
     assert tables(found)["held_out_loss"].columns == variants
     publish(tmp_path / "study.parquet", tmp_path)
-    page = (tmp_path / "docs/findings/demo.md").read_text()
-    assert "held out loss of test programs in nats" in page
+    assert "held out loss of test programs in nats" in (tmp_path / "docs/findings/demo.md").read_text()
 
 
 def test_the_comparison_pairs_seeds(collected):
