@@ -13,7 +13,7 @@ import numpy as np
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import Defect
-from cadmus.model.completing import verified
+from cadmus.model.completing import drops, verified
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.complete_algorithm import CALLS, calls_in
 from cadmus.templates.draw import Draw
@@ -87,6 +87,11 @@ class Completed:
     def reference_texts(self) -> list[str]:
         """The completions of the references."""
         return self.references.suffixes(self.prompt_length).to_strings()
+
+    @cached_property
+    def uses_drop(self) -> np.ndarray:
+        """Completions with the instruction ``_``: bool, shape (n,)."""
+        return drops(self.completions)
 
     @cached_property
     def verified(self) -> np.ndarray:

@@ -21,7 +21,6 @@ import polars as pl
 from cadmus.config import TEMPLATES, Dataset
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import Question, questions_of, things_asked
-from cadmus.model.completing import drops
 from cadmus.programs import Programs, Samples
 from cadmus.tools import progress
 
@@ -89,7 +88,7 @@ def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.
                     "asked": things_asked(task.question, task.programs, task.prompt_length),
                     "completion": of.texts,
                     "ended": ended,
-                    "uses_drop": drops(completions),
+                    "uses_drop": of.uses_drop,
                     "solved": task.question.solves(of),
                     "fits": fits,
                     "exact": of.exact,
