@@ -66,8 +66,7 @@ class NGrams:
     def complete(self, prompts: Programs, max_length: int) -> tuple[Programs, np.ndarray]:
         """Complete each prompt until the end ``.`` or until it has ``max_length`` instructions.
 
-        Returns:
-            The completions without the end, and whether each ended: bool, shape (n,).
+        Returns the completions without the end, and whether each ended: bool, shape (n,).
         """
         tables = self.likeliest()
         if tables[0][0] < 0:

@@ -27,10 +27,8 @@ _DRAWN_FROM = 100_000
 def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
     """Return the unbiased estimate of pass@k for each program and k = 1, ..., ``most``.
 
-    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right; both int64, shape (programs,).
-
-    Returns:
-        float64, shape (programs, most).
+    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right, both int64 of shape (programs,): float64,
+    shape (programs, most).
     """
     if (samples < most).any():
         raise ValueError(f"pass@{most} needs at least {most} samples, got {samples.min()}")

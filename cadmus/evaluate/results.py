@@ -51,10 +51,6 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     Programs are resampled in clusters that are asked about the same thing; with a column seed, whose values
     tell the trainings apart, the seeds are resampled as well.
 
-    Args:
-        completions: from :func:`cadmus.evaluate.grading.grade`.
-        keys: columns to group by.
-
     Returns:
         The keys, policy, metric, programs, correct, accuracy, low, high; groups and policies in the order of
         the completions, metrics in that of :data:`METRICS`. A metric is absent where it is not defined.
@@ -80,10 +76,7 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
 
 def by_length(completions: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy by question and program length, in bins of :data:`BIN` lengths.
-
-    The keys are question, shortest and longest (bounds of the bin, in instructions).
-    """
+    """Compute the accuracy by question, shortest and longest: bounds of bins of :data:`BIN` lengths."""
     from cadmus.evaluate.questions import in_order
 
     length = pl.col("program").str.len_chars().cast(pl.Int64)
@@ -95,10 +88,7 @@ def by_length(completions: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy of induction (complete_algorithm) by the number of examples in the prompt.
-
-    The key is examples, ascending.
-    """
+    """Compute the accuracy of induction (complete_algorithm) by ``examples``, their number in the prompt."""
     prompt = pl.col("program").str.head(pl.col("prompt_length"))
     examples = pl.sum_horizontal(prompt.str.count_matches(symbol, literal=True) for symbol in _CALLS)
     induction = completions.filter(question="complete_algorithm")
@@ -107,12 +97,9 @@ def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
 
 
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:
-    """Compute the gap between the model and the best baseline.
+    """Compute the gap between the model and the best baseline, which complete the same programs.
 
-    Args:
-        completions: of the model and the baselines, for the same programs.
-        keys: columns to group by.
-        metric: one of :data:`METRICS`; groups where it is not defined are left out.
+    Groups where the metric is not defined are left out.
 
     Returns:
         The keys, baseline (the best one, the first of equals), gap (accuracy of the model minus the

@@ -77,7 +77,7 @@ class Subject:
     Args:
         experiment: its name.
         directory: a model export or, for experiments that read them, the snapshots of a training.
-        config: data and settings; by default the config of the training, with default experiments.
+        config: by default that of the training, with default experiments.
         device: torch device.
         dataset: directory with the test split.
         settings: other values of some fields of the section ``evaluate.EXPERIMENT``.
