@@ -71,7 +71,7 @@ def grid(correct):
     inside = (abs(x) <= 20) & (abs(y) <= 20)
     frame = pl.DataFrame({"x": x, "y": y, "correct": np.where(inside, correct, 0), "in_distribution": inside})
     others = dict.fromkeys(("less", "equal", "greater", "operators", "linear"), 0)
-    return frame.with_columns(programs=10, **others).select(experiments.columns("grid"))
+    return frame.with_columns(programs=10, **others).select(list(experiments.columns("grid")))
 
 
 @pytest.fixture
