@@ -103,13 +103,11 @@ def evaluate(
     """
     from cadmus import experiments
     from cadmus.evaluate.results import write_results
-    from cadmus.experiments.experiment import load_subject
+    from cadmus.experiments.experiment import Subject
 
-    declared = experiments.get(experiment)
     data = None if dataset is None else Path(dataset)
-    subject = load_subject(declared, Path(model), config, device, data)
-    subject = subject.with_settings(experiment, settings or {})
-    results = declared.run(subject)
+    subject = Subject(experiment, Path(model), config, device, data, settings)
+    results = experiments.get(experiment).run(subject)
     write_results(results, Path(output), subject.metadata())
     return results
 

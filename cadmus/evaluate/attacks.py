@@ -23,8 +23,6 @@ _SLICE = re.compile(r"\{(-?\d+)\}|\{(-?\d*):(-?\d*)\}")
 
 
 class Attack(NamedTuple):
-    """A line of ``attacks.tsv``."""
-
     question: str
     kind: str
     policy: str
@@ -49,20 +47,14 @@ def apply(policy: str, prompts: Sequence[str]) -> list[str]:
     >>> apply("{0:3}0+{3:}=", ["29x6n", "34+"])
     ['29x0+6n=', '34+0+=']
     """
-    parts: list[str | slice] = []
-    end = 0
-    for found in _SLICE.finditer(policy):
-        one, start, stop = found.groups()
-        parts.append(policy[end : found.start()])
+    # Constants and slices take turns: the groups of each match are one index, or two ends.
+    constant, *rest = _SLICE.split(policy)
+    parts: list[tuple[slice, str]] = []
+    for one, start, stop, after in zip(*[iter(rest)] * 4, strict=True):
         if one is not None:
-            parts.append(slice(int(one), int(one) + 1 or None))
-        else:
-            parts.append(slice(int(start) if start else None, int(stop) if stop else None))
-        end = found.end()
-    parts.append(policy[end:])
-    if len(parts) == 1:
-        return [policy] * len(prompts)
-    return ["".join(part if isinstance(part, str) else prompt[part] for part in parts) for prompt in prompts]
+            start, stop = one, int(one) + 1
+        parts.append((slice(int(start) if start else None, int(stop) if stop else None), after))
+    return [constant + "".join(prompt[part] + after for part, after in parts) for prompt in prompts]
 
 
 def solved_by(policies: Sequence[str], task: Task, dataset: Dataset) -> np.ndarray:

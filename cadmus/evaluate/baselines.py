@@ -70,26 +70,19 @@ Answers = tuple[Programs, np.ndarray]
 class Learned:
     """What the baselines know, from one pass over a training set.
 
-    Attributes:
-        ngrams: of all programs.
-        frequent: the 10,000 most frequent completions of each question, equally frequent ones in the order of
-            the alphabet.
-        prompts, completions: those of the first 50,000 training programs of each question.
-        seen: what the training programs of each question ask about, as far as ``tasks`` ask about it too.
+    ``ngrams`` are those of all programs. ``frequent`` has the 10,000 most frequent completions of each
+    question, ``prompts`` and ``completions`` are those of its first 50,000 training programs, and ``seen`` is
+    what its training programs ask about, as far as ``tasks`` ask about it too.
     """
 
     def __init__(self, directory: Path, tasks: list[Task]) -> None:
-        """Read the training split of the dataset in ``directory``."""
         self.ngrams = NGrams()
         none = Programs.from_strings([])
         self.prompts = {task.name: none for task in tasks}
         self.completions = {task.name: none for task in tasks}
         self.seen: dict[str, set[str]] = {task.name: set() for task in tasks}
         counts: dict[str, Counter[str]] = {task.name: Counter() for task in tasks}
-        asked = {
-            task.name: things_asked(task.question, task.programs, task.prompt_length).unique()
-            for task in tasks
-        }
+        asked = {task.name: things_asked(task.question, task.programs, task.prompt_length) for task in tasks}
         files = [file for file in read_manifest(directory)["files"] if file["split"] == "train"]
         shards = stream_split(directory, "train")
         for file, shard in zip(progress("baselines", files), shards, strict=True):
@@ -122,12 +115,7 @@ def _most(counts: Counter[str], most: int) -> dict[str, int]:
 
 
 def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl.DataFrame:
-    """Grade every baseline.
-
-    Returns:
-        The rows of :func:`cadmus.evaluate.grading.grade` of each of :data:`BASELINES`; none of a baseline
-        that has no answers to a question.
-    """
+    """Grade every baseline, see :func:`cadmus.evaluate.grading.grade`; no rows where it has no answers."""
     graded = []
     for name in progress("grade baselines", list(BASELINES)):
         for task in tasks:
@@ -138,15 +126,13 @@ def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl
 
 
 def _constant(task: Task, learned: Learned, dataset: Dataset) -> Answers:
-    """Answer with the constant that solves most programs, in hindsight."""
     listed = (line.policy for line in attacks.attacks() if attacks.is_constant(line.policy))
     symbols = (symbol for symbol in isa.TOKEN_ID if symbol != isa.END)
     return _always(attacks.best((*symbols, *listed), task, dataset), task, dataset)
 
 
 def _copy(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
-    """Answer with the copying policy that solves most programs, in hindsight."""
-    if _asks_for_comparator(task):
+    if task.question.solves is comparator:
         return None
     listed = (line.policy for line in attacks.attacks() if not attacks.is_constant(line.policy))
     texts = attacks.apply(attacks.best(listed, task, dataset), task.prompts.to_strings())
@@ -156,10 +142,6 @@ def _copy(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
 def _most_frequent(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     frequent = learned.frequent[task.name]
     return _always(frequent[0], task, dataset) if frequent else None
-
-
-def _ngram(task: Task, learned: Learned, dataset: Dataset) -> Answers:
-    return learned.ngrams.complete(task.prompts, dataset.max_length)
 
 
 def _linear(task: Task, learned: Learned, dataset: Dataset, operators_only: bool = False) -> Answers | None:
@@ -174,7 +156,7 @@ def _linear(task: Task, learned: Learned, dataset: Dataset, operators_only: bool
 
 
 def _operators(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
-    return _linear(task, learned, dataset, operators_only=True) if _asks_for_comparator(task) else None
+    return _linear(task, learned, dataset, True) if task.question.solves is comparator else None
 
 
 def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
@@ -182,7 +164,7 @@ def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     if not frequent or not task.question.open:
         return None
     candidates = Programs.from_strings(frequent)
-    # The most frequent if none holds.
+    # Row 0 is the most frequent, if none holds.
     found = np.maximum(first_that_holds(task, candidates, dataset), 0)
     return _within(task, candidates.take(found), dataset)
 
@@ -210,12 +192,7 @@ def first_that_holds(task: Task, candidates: Programs, dataset: Dataset) -> np.n
     return found
 
 
-def _asks_for_comparator(task: Task) -> bool:
-    return task.question.solves is comparator
-
-
 def _always(text: str, task: Task, dataset: Dataset) -> Answers:
-    """Complete every prompt with ``text``."""
     rows = np.zeros(len(task.programs), np.int64)
     return _within(task, Programs.from_strings([text]).take(rows), dataset)
 
@@ -231,7 +208,7 @@ _ANSWERS: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
     "ends_at_once": lambda task, _, dataset: _always("", task, dataset),
     "constant": _constant,
     "most_frequent": _most_frequent,
-    "ngram": _ngram,
+    "ngram": lambda task, learned, dataset: learned.ngrams.complete(task.prompts, dataset.max_length),
     "copy": _copy,
     "operators": _operators,
     "linear": _linear,

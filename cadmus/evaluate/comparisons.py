@@ -53,8 +53,7 @@ def sample_per_pair(
     walked = np.zeros(len(x), np.int64)
     found = np.zeros(len(x), np.int64)
     stride = int(np.ceil(1.2 * programs_per_pair / eval_fraction))
-    kept: list[Programs] = []
-    owners: list[np.ndarray] = []
+    kept, owners = [Programs.from_strings([])], [np.empty(0, np.int64)]
     while len(open_pairs := np.flatnonzero((found < programs_per_pair) & (walked < space))):
         pairs = open_pairs[: max(1, _CANDIDATES_AT_ONCE // stride)]
         length = np.minimum(space[pairs] - walked[pairs], min(stride, _CANDIDATES_AT_ONCE))
@@ -73,8 +72,6 @@ def sample_per_pair(
         found += np.bincount(owner[rows], minlength=len(x))
         kept.append(programs.take(rows))
         owners.append(owner[rows])
-    if not kept:
-        return Programs.from_strings([]), np.empty(0, np.int64)
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
     return stack(kept).take(order), owner[order]
@@ -85,11 +82,7 @@ def sample_comparisons(
 ) -> tuple[Programs, dict[str, np.ndarray]]:
     """Sample ``n`` distinct true comparisons of the test split, uniformly over all with both values in range.
 
-    Args:
-        rng: source of randomness.
-        n: number of programs.
-        dataset: range of both values, and split.
-        wanted_by: config field that sets ``n``, for the error message.
+    The config field ``wanted_by`` sets ``n``, for the error message.
 
     Returns:
         The programs and their values x and y, int64, shape (n,).
@@ -123,10 +116,7 @@ def sample_comparisons(
 def training_comparisons(rng: np.random.Generator, n: int, dataset: Dataset) -> Programs:
     """Draw true comparisons of the training split, uniformly over pairs of values that training allows.
 
-    Args:
-        rng: source of randomness.
-        n: number to draw; fewer are returned, because some are of other splits or excluded by a rule.
-        dataset: range of both values, rules and split.
+    Fewer than ``n`` are returned, because some are of other splits or excluded by a rule.
     """
     table = short_expressions(HALF)
     values = np.arange(dataset.values.low, dataset.values.high + 1)

@@ -4,6 +4,7 @@ Every condition is stricter than *verified* (:mod:`cadmus.model.completing`).
 """
 
 import re
+from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numba
@@ -48,30 +49,20 @@ for _row in isa.INSTRUCTIONS:
     _INPUTS[ord(_row.symbol)], _OUTPUTS[ord(_row.symbol)] = _row.inputs, _row.outputs
 
 
+@dataclass(eq=False)
 class Completed:
-    """Completions of the programs of one question, and what executing them gives.
+    """Completions of the programs of one question, and what executing them gives."""
 
-    Attributes:
-        references: n programs, each with its own completion.
-        prompt_length: int64, shape (n,), instructions in each prompt.
-        completions: n completions, without the end.
-        ended: bool, shape (n,), whether the completion ended by itself.
-        dataset: distribution of the fresh inputs.
-    """
-
-    def __init__(
-        self,
-        references: Programs,
-        prompt_length: np.ndarray,
-        completions: Programs,
-        ended: np.ndarray,
-        dataset: Dataset,
-    ) -> None:
-        self.references = references
-        self.prompt_length = prompt_length
-        self.completions = completions
-        self.ended = ended
-        self.dataset = dataset
+    references: Programs
+    """n programs, each with its own completion."""
+    prompt_length: np.ndarray
+    """Instructions in each prompt: int64, shape (n,)."""
+    completions: Programs
+    """n completions, without the end."""
+    ended: np.ndarray
+    """Whether the completion ended by itself: bool, shape (n,)."""
+    dataset: Dataset
+    """Distribution of the fresh inputs."""
 
     @classmethod
     def own(cls, programs: Programs, prompt_length: np.ndarray, dataset: Dataset) -> "Completed":
@@ -81,7 +72,6 @@ class Completed:
 
     @cached_property
     def prompts(self) -> Programs:
-        """The prompts."""
         return self.references.prefixes(self.prompt_length)
 
     @cached_property
@@ -91,7 +81,6 @@ class Completed:
 
     @cached_property
     def texts(self) -> list[str]:
-        """The completions."""
         return self.completions.to_strings()
 
     @cached_property
@@ -147,8 +136,8 @@ def equal_expression(of: Completed) -> np.ndarray:
 def copies(second: str, first: str) -> bool:
     """Tell whether an expression could be the first one with changes that do not alter its value.
 
-    It may be no longer, as ``0+`` and double negation make it; share no :data:`RUN` instructions in a row;
-    and not use all literals, as expressions with swapped or regrouped operands do.
+    A copy is longer, as ``0+`` and double negation make it; shares :data:`RUN` instructions in a row; or uses
+    all literals, as swapped or regrouped operands do.
 
     >>> copies("33+", "29x6n"), copies("29x60+n", "29x6n"), copies("692xn", "29x6n")
     (False, True, True)
@@ -186,9 +175,12 @@ def induced(of: Completed) -> np.ndarray:
     solved = fits_examples(of)
     rows = np.flatnonzero(solved & ~of.exact)
     prompts = of.prompts.take(rows).to_strings()
-    ours = _closed(of.completions.take(rows))
-    theirs = _closed(of.references.suffixes(of.prompt_length).take(rows))
-    calls = fresh_calls(of.dataset)
+    # A definition may be open at the end of a program.
+    ours, theirs = (
+        Programs.from_strings(texts[row].rstrip(";") + ";" for row in rows)
+        for texts in (of.texts, of.reference_texts)
+    )
+    calls = fresh_calls(of.dataset.model_dump_json())
     # Row i asks for the k-th fresh input of program i // FRESH_INPUTS.
     fresh = stack([calls[calls_in(prompt)] for prompt in prompts] or [Programs.from_strings([])])
     of_row = np.repeat(np.arange(len(rows)), FRESH_INPUTS)
@@ -197,29 +189,20 @@ def induced(of: Completed) -> np.ndarray:
     return solved
 
 
-def fresh_calls(dataset: Dataset) -> dict[str, Programs]:
+@cache
+def fresh_calls(dataset: str) -> dict[str, Programs]:
     """Return :data:`FRESH_INPUTS` distinct calls of each kind in complete_algorithm.
 
     They are drawn as the examples are, the same for all programs. Of the 12 calls with one number, each is
-    there, and some are repeated.
+    there, and some are repeated. The dataset is JSON, because a section of a config has no hash and training
+    asks in every step.
     """
-    return _drawn_calls(dataset.model_dump_json())
-
-
-@cache
-def _drawn_calls(dataset: str) -> dict[str, Programs]:
-    # Training asks for them in every step, and a section of a config has no hash.
     draw = Draw(generator(0, "fresh inputs"), Dataset.model_validate_json(dataset))
     calls = {}
     for name, sampler in CALLS.items():
         distinct = list(dict.fromkeys(sampler(draw, 32 * FRESH_INPUTS).to_strings()))
         calls[name] = Programs.from_strings(distinct[i % len(distinct)] for i in range(FRESH_INPUTS))
     return calls
-
-
-def true_program(of: Completed) -> np.ndarray:
-    """The program is true and drops nothing."""
-    return of.verified
 
 
 def _all(*conditions: np.ndarray) -> np.ndarray:
@@ -238,21 +221,15 @@ def varies(programs: Programs) -> np.ndarray:
     fresh = []
     for text in programs.to_strings():
         bodies = isa.split_definitions(text)[1]
-        last = len(bodies) - 1
-        two = "FG"[last : last + 1]
-        one = "fgh"[last : last + 1]
-        call, arguments = (two, _TWO_ARGUMENTS) if two and two in text else (one, _ONE_ARGUMENT)
+        last = slice(len(bodies) - 1, len(bodies))
+        two = "FG"[last]
+        call, arguments = (two, _TWO_ARGUMENTS) if two and two in text else ("fgh"[last], _ONE_ARGUMENT)
         definitions = "".join(f"\\{body};" for body in bodies)
         fresh += [f"{definitions}{given}{call}" for given in arguments]
     outcome = execute(Programs.from_strings(fresh))
     values = np.where(outcome.kind == NUMBER, outcome.values[:, 0], np.iinfo(np.int32).min)
     by_program = values.reshape(-1, len(_ONE_ARGUMENT))
     return (by_program != by_program[:, :1]).any(1)
-
-
-def _closed(definitions: Programs) -> Programs:
-    r"""Close definitions that are open at the end of the program: ``\body;``."""
-    return Programs.from_strings(text.rstrip(";") + ";" for text in definitions.to_strings())
 
 
 def second_expressions(programs: Programs) -> np.ndarray:
@@ -272,11 +249,7 @@ def second_expressions(programs: Programs) -> np.ndarray:
 
 
 def is_expression(instructions: str) -> bool:
-    """Tell whether instructions leave exactly one value and take none from the stack.
-
-    >>> is_expression("55*2+"), is_expression("2+"), is_expression("55")
-    (True, False, False)
-    """
+    """Tell whether instructions leave exactly one value and take none from the stack; ``2+`` does not."""
     data = np.frombuffer(instructions.encode("ascii"), np.uint8)
     return bool(_leaves_one_value(data, 0, len(data)))
 

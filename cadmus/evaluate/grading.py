@@ -32,14 +32,7 @@ Policy = Callable[[str, Programs], tuple[Programs, np.ndarray]]
 
 
 class Task(NamedTuple):
-    """Programs that are asked one question.
-
-    Attributes:
-        name: of the question.
-        question: see :mod:`cadmus.evaluate.questions`.
-        programs: the originals.
-        prompt_length: int64, shape (n,).
-    """
+    """Programs that are asked the question called ``name``, and their prompt lengths: int64, shape (n,)."""
 
     name: str
     question: Question
@@ -48,7 +41,6 @@ class Task(NamedTuple):
 
     @property
     def prompts(self) -> Programs:
-        """The prompts."""
         return self.programs.prefixes(self.prompt_length)
 
     def completed(self, rows: np.ndarray, completions: Programs, dataset: Dataset) -> Completed:
@@ -58,12 +50,7 @@ class Task(NamedTuple):
 
 
 def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
-    """Return the questions that programs are asked.
-
-    Args:
-        samples: programs with their templates, as :func:`cadmus.dataset.reader.read_split` returns them.
-        limit: maximum number of programs per template, taken from the first; None for all.
-    """
+    """Return the questions that programs are asked: of each template, the first ``limit``, or all."""
     tasks = []
     templates = np.asarray(samples.template)
     for template in TEMPLATES:
@@ -76,13 +63,9 @@ def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
 
 
 def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.DataFrame:
-    """Complete programs and grade the completions.
+    """Complete programs with the policy called ``name`` and grade the completions.
 
-    Args:
-        tasks: from :func:`tasks_of`.
-        policy: completes the prompts.
-        name: of the policy.
-        dataset: the section ``dataset`` of its config, from which induction draws fresh inputs.
+    Induction draws fresh inputs from ``dataset``, the section of the config.
 
     Returns:
         One row per program: policy, template, question, program (the original, without its end),

@@ -38,13 +38,14 @@ def wilson(successes: np.ndarray | float, n: np.ndarray | int) -> tuple[np.ndarr
 def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
     """Return accuracies of bootstrap resamples of the clusters and, independently, of the seeds.
 
+    The clusters drawn are the same for all measures, so that their differences are paired.
+
     Args:
         correct: number of correct programs, shape (seeds, clusters, measures).
         programs: number of programs, shape (seeds, clusters).
 
     Returns:
-        float64, shape (RESAMPLES, measures); NaN where a resample has no program. The clusters drawn are the
-        same for all measures, so that their differences are paired.
+        float64, shape (RESAMPLES, measures); NaN where a resample has no program.
     """
     seeds, clusters, measures = correct.shape
     rng = np.random.default_rng(0)
@@ -106,13 +107,9 @@ def mean_interval(values: np.ndarray, *errors: float) -> tuple[float, float, flo
 
     All seeds share their test programs. So their spread does not show the sampling error of the programs,
     and more seeds do not reduce it. The squared half-width is that of Student's t over the seeds plus the
-    squares of ``errors``.
-
-    Args:
-        values: float64, shape (seeds,), at least one.
-        errors: half-widths from :func:`programs_error`, none if unknown. Pass those of both variants for
-            their difference. This ignores that the variants share programs, so it is conservative: which
-            programs both solve is not in the results of a study.
+    squares of ``errors``, half-widths from :func:`programs_error`. Pass those of both variants for their
+    difference. This ignores that the variants share programs, so it is conservative: which programs both
+    solve is not in the results of a study.
 
     Returns:
         Mean, low and high. Both bounds are NaN without errors if there is one seed or all values are equal.
@@ -129,13 +126,7 @@ def mean_interval(values: np.ndarray, *errors: float) -> tuple[float, float, flo
 
 
 def percent(fraction: float, sign: str = "%", signed: bool = False, rounding: str = ROUND_HALF_UP) -> str:
-    """Format a fraction in percent with one digit.
-
-    Args:
-        fraction: rounded from its shortest decimal form, so that 0.9925 is 99.3%.
-        sign: what follows the number.
-        signed: write a + before positive numbers.
-        rounding: of :mod:`decimal`.
+    """Format a fraction in percent with one digit, rounded from its shortest decimal form.
 
     >>> percent(0.9925), percent(0.0005, ""), percent(0.25, signed=True)
     ('99.3%', '0.1', '+25.0%')

@@ -26,12 +26,9 @@ _LITERALS = np.array([row.group == "literals" for row in isa.INSTRUCTIONS])
 
 
 class Linear:
-    """A fitted regression.
+    """A regression fitted to the prompts and completions of training programs, at least one.
 
-    Args:
-        prompts: of training programs, at least one.
-        completions: theirs; programs with another than the :data:`CLASSES` most frequent are dropped.
-        operators_only: whether all literals are one token, which leaves only the other instructions.
+    With ``operators_only``, all literals are one token, which leaves only the other instructions.
     """
 
     def __init__(self, prompts: Programs, completions: Programs, operators_only: bool = False) -> None:

@@ -29,7 +29,6 @@ class NGrams:
         self._likeliest: list[np.ndarray] = []
 
     def count(self, programs: Programs) -> None:
-        """Count the n-grams of training programs, their ends included."""
         self._likeliest = []
         first = 0
         while first < len(programs):
@@ -42,9 +41,8 @@ class NGrams:
     def likeliest(self) -> list[np.ndarray]:
         """Return the most frequent next token for each context of 0, 1, ..., 4 tokens.
 
-        Returns:
-            int8, shape (66 ** length,) each; -1 where the context was not seen. A context is a number in base
-            66, its last token the last digit.
+        They are int8, shape (66 ** length,); -1 where the context was not seen. A context is a number in base
+        66, its last token the last digit.
         """
         if self._likeliest:
             return self._likeliest
@@ -67,8 +65,7 @@ class NGrams:
     def complete(self, prompts: Programs, max_length: int) -> tuple[Programs, np.ndarray]:
         """Complete each prompt until the end ``.`` or until it has ``max_length`` instructions.
 
-        Returns:
-            The completions without the end, and whether each ended: bool, shape (n,).
+        Returns the completions without the end, and whether each ended: bool, shape (n,).
         """
         tables = self.likeliest()
         if tables[0][0] < 0:

@@ -1,6 +1,8 @@
 """pass@k: the probability that at least one of k sampled completions is right (Chen et al. 2021)."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,7 +12,7 @@ from cadmus.config.evaluation import budgets
 from cadmus.dataset.reader import stream_split
 from cadmus.evaluate.grading import Policy, Task, grade
 from cadmus.evaluate.intervals import bootstrap
-from cadmus.evaluate.results import by_cluster
+from cadmus.evaluate.results import by_cluster, by_group
 from cadmus.programs import Programs
 from cadmus.tools import generator
 
@@ -25,10 +27,8 @@ _DRAWN_FROM = 100_000
 def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
     """Return the unbiased estimate of pass@k for each program and k = 1, ..., ``most``.
 
-    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right; both int64, shape (programs,).
-
-    Returns:
-        float64, shape (programs, most).
+    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right, both int64 of shape (programs,): float64,
+    shape (programs, most).
     """
     if (samples < most).any():
         raise ValueError(f"pass@{most} needs at least {most} samples, got {samples.min()}")
@@ -45,14 +45,13 @@ def grade_samples(
 ) -> pl.DataFrame:
     """Sample completions of each program, grade them and count.
 
-    The arguments are those of :func:`cadmus.evaluate.grading.grade`. The policy samples one completion per
-    prompt, and gets each prompt ``samples`` times in a row.
+    The policy samples one completion per prompt, and gets each prompt ``samples`` times in a row.
 
     Returns:
-        One row per program: policy, template, question, program, prompt_length and asked as in
-        :func:`cadmus.evaluate.grading.grade`; samples; solved, verified and fits (null where it is not
-        defined), how many of them are; distinct_solved, different completions among the solved ones; and
-        mean_length of the completions, in instructions without the end.
+        One row per program: the columns of :func:`cadmus.evaluate.grading.grade` from policy to asked;
+        samples; how many of them are solved, verified and fits (null where it is not defined);
+        distinct_solved, different completions among the solved ones; and mean_length of the completions, in
+        instructions without the end.
     """
     repeated = [
         task._replace(
@@ -78,10 +77,7 @@ def grade_samples(
 def training_completions(directory: Path, tasks: list[Task], seed: int) -> Policy:
     """Return the baseline: a policy that draws the completion of a training program of the same question.
 
-    Args:
-        directory: a dataset; programs are drawn from the first shard of each template.
-        tasks: those that the policy completes.
-        seed: decides the completions.
+    Programs are drawn from the first shard of each template.
     """
     found: dict[str, Programs] = {}
     for template in dict.fromkeys(task.question.template for task in tasks):
@@ -104,35 +100,30 @@ def training_completions(directory: Path, tasks: list[Task], seed: int) -> Polic
 def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
     """Return pass@k of each question and policy by each metric, with clustered bootstrap intervals.
 
-    Args:
-        samples: results of ``cadmus evaluate pass_at_k``.
-
     Returns:
         question, policy, metric, k, programs, correct (their expected number), accuracy, low, high; questions
         and policies in the order of the results. Metrics are :data:`COUNTS`; ``first_verified``, the first
         verified one of k samples exists and is solved; and ``greedy_solved``, the same for all k. A metric is
         absent where it is not defined.
     """
-    rows = []
-    for (question, policy), part in samples.group_by(["question", "policy"], maintain_order=True):
+
+    def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
         columns = _by_program(part)
         named = {f"{metric}@{k}": column for (metric, k), column in columns.items()}
         correct, programs = by_cluster(part.with_columns(**named), list(named))
-        low, high = bootstrap(correct, programs)
-        for ((metric, k), column), *interval in zip(columns.items(), low, high, strict=True):
+        for ((metric, k), column), *interval in zip(
+            columns.items(), *bootstrap(correct, programs), strict=True
+        ):
             hits = float(column.sum())
-            rows.append(
-                (question, policy, metric, k, len(part), hits, hits / len(part), *map(float, interval))
-            )
-    schema = {
-        "question": pl.String,
-        "policy": pl.String,
-        "metric": pl.String,
-        "k": pl.Int64,
-        "programs": pl.Int64,
-        **dict.fromkeys(("correct", "accuracy", "low", "high"), pl.Float64),
-    }
-    return pl.DataFrame(rows, schema, orient="row")
+            yield metric, k, len(part), hits, hits / len(part), *map(float, interval)
+
+    return by_group(
+        samples,
+        ("question", "policy"),
+        {"metric": pl.String, "k": pl.Int64, "programs": pl.Int64},
+        ("correct", "accuracy", "low", "high"),
+        accuracies,
+    )
 
 
 def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:

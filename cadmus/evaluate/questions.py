@@ -8,6 +8,7 @@ subject. A test program is a near-duplicate if a training program of its templat
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,34 +24,6 @@ if TYPE_CHECKING:
 
 Cut = Callable[[Samples], tuple[np.ndarray, np.ndarray]]
 """Returns the rows that have the question, and the lengths of their prompts; both int64, shape (k,)."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question about the programs of a template.
-
-    Attributes:
-        template: name of the template.
-        prompt: end of the prompt, as text for documents.
-        solved: condition on a completion, as text for documents.
-        about: subject: "expression pair", "function", "sequence" or "program".
-        cut: see :data:`Cut`.
-        solves: returns the completions that solve it: bool, shape (n,).
-        form: pattern of all completions that can solve it.
-        open: whether a prompt has many right answers. If it has one, to execute completions until one is true
-            is to be told the answer.
-        fits: for induction, returns the completions that fit the examples of the prompt: bool, shape (n,).
-    """
-
-    template: str
-    prompt: str
-    solved: str
-    about: str
-    cut: Cut
-    solves: Callable[[Completed], np.ndarray]
-    form: re.Pattern[str]
-    open: bool = False
-    fits: Callable[[Completed], np.ndarray] | None = None
 
 
 def _where_not_written(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
@@ -124,18 +97,41 @@ _ANSWER = (
     "two with `=` or `Y`, and the outputs are those of the reference. No other arithmetic is allowed, as it "
     "could repeat the query of the prompt"
 )
-_BEFORE_THE_ANSWER = "before the answer, unless the prompt is its own answer"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about the programs of a template; by default, it asks for a written answer."""
+
+    template: str
+    prompt: str = "before the answer, unless the prompt is its own answer"
+    """End of the prompt, as text for documents."""
+    solved: str = _ANSWER
+    """Condition on a completion, as text for documents."""
+    about: str = "program"
+    """Subject: "expression pair", "function", "sequence" or "program"."""
+    cut: Cut = _where_not_written
+    solves: Callable[[Completed], np.ndarray] = criteria.written_answer
+    """Returns the completions that solve it: bool, shape (n,)."""
+    form: re.Pattern[str] = criteria.ANSWER
+    """Pattern of all completions that can solve it."""
+    open: bool = False
+    """Whether a prompt has many right answers. If it has one, executing completions until one is true gives
+    the answer away."""
+    fits: Callable[[Completed], np.ndarray] | None = None
+    """For induction, returns the completions that fit the examples of the prompt: bool, shape (n,)."""
+
+
+_asks_for_comparator = partial(
+    Question,
+    prompt="before the comparator",
+    solved=_COMPARATOR,
+    solves=criteria.comparator,
+    form=criteria.COMPARATOR,
+)
 
 QUESTIONS: dict[str, Question] = {
-    "basic_math": Question(
-        "basic_math",
-        "before the comparator",
-        _COMPARATOR,
-        "expression pair",
-        _as_sampled,
-        criteria.comparator,
-        criteria.COMPARATOR,
-    ),
+    "basic_math": _asks_for_comparator("basic_math", about="expression pair", cut=_as_sampled),
     "equality": Question(
         "equality",
         "after the first expression, unless the second looks like a copy of it",
@@ -148,34 +144,15 @@ QUESTIONS: dict[str, Question] = {
         criteria.EXPRESSION,
         open=True,
     ),
-    "equality_comparator": Question(
+    "equality_comparator": _asks_for_comparator(
         "equality",
-        "before the comparator",
-        f"{_COMPARATOR}. It is always `=`, as in the paper's example, so a constant solves all; the other "
-        "comparisons show whether a model calculates",
-        "expression pair",
-        _before_the_last,
-        criteria.comparator,
-        criteria.COMPARATOR,
+        solved=f"{_COMPARATOR}. It is always `=`, as in the paper's example, so a constant solves all; the "
+        "other comparisons show whether a model calculates",
+        about="expression pair",
+        cut=_before_the_last,
     ),
-    "less_greater": Question(
-        "less_greater",
-        "before the comparator",
-        _COMPARATOR,
-        "expression pair",
-        _as_sampled,
-        criteria.comparator,
-        criteria.COMPARATOR,
-    ),
-    "subroutines": Question(
-        "subroutines",
-        "before the comparator",
-        _COMPARATOR,
-        "function",
-        _before_a_comparator,
-        criteria.comparator,
-        criteria.COMPARATOR,
-    ),
+    "less_greater": _asks_for_comparator("less_greater", about="expression pair", cut=_as_sampled),
+    "subroutines": _asks_for_comparator("subroutines", about="function", cut=_before_a_comparator),
     "subroutines_definition": Question(
         "subroutines",
         "before the last definition, after its call and the comparison, unless its value is constant",
@@ -195,36 +172,17 @@ QUESTIONS: dict[str, Question] = {
         "the completed program is true",
         "program",
         _where_not_true_yet,
-        criteria.true_program,
+        lambda of: of.verified,
         criteria.ANYTHING,
         open=True,
     ),
-    "basic_sequences": Question(
-        "basic_sequences",
-        _BEFORE_THE_ANSWER,
-        _ANSWER,
-        "sequence",
-        _where_not_written,
-        criteria.written_answer,
-        criteria.ANSWER,
-    ),
-    "advanced_sequences": Question(
-        "advanced_sequences",
-        _BEFORE_THE_ANSWER,
-        _ANSWER,
-        "sequence",
-        _where_not_written,
-        criteria.written_answer,
-        criteria.ANSWER,
-    ),
+    "basic_sequences": Question("basic_sequences", about="sequence"),
+    "advanced_sequences": Question("advanced_sequences", about="sequence"),
     "apply_labels": Question(
         "apply_labels",
         "before the label",
         f"{_ANSWER}. If the reference answers with a bare label (nothing or `!`), only that label solves it",
         "function",
-        _where_not_written,
-        criteria.written_answer,
-        criteria.ANSWER,
     ),
     "complete_algorithm": Question(
         "complete_algorithm",
@@ -246,17 +204,7 @@ QUESTIONS: dict[str, Question] = {
 def questions_of(template: str) -> dict[str, Question]:
     """Return the questions of a template by name."""
     found = {name: question for name, question in QUESTIONS.items() if question.template == template}
-    return found or {
-        template: Question(
-            template,
-            _BEFORE_THE_ANSWER,
-            _ANSWER,
-            "program",
-            _where_not_written,
-            criteria.written_answer,
-            criteria.ANSWER,
-        )
-    }
+    return found or {template: Question(template)}
 
 
 def title(question: str) -> str:

@@ -39,14 +39,14 @@ _COUNTS = {
 def summary(grid: pl.DataFrame) -> pl.DataFrame:
     """Compute the accuracy in each region.
 
-    Intervals are 95% bootstrap intervals over pairs (X, Y): programs of a pair ask the same question.
+    Intervals are 95% bootstrap intervals over pairs (X, Y): programs of a pair ask the same question. The
+    best baseline of a region is one of :data:`LEARNED` or ``constant``, one comparator for the whole grid,
+    the best in hindsight: no baseline sees the region.
 
     Returns:
-        One row per region of :data:`REGIONS`, the last one only if a rule excludes pairs: region, pairs
-        (those with a program), programs, correct, accuracy, low, high, chance, best_baseline (name of the
-        best of ``constant`` and :data:`LEARNED` in the region), baseline (its accuracy), gap (accuracy minus
-        that), gap_low, gap_high. All but the counts and chance are null in a region without a program.
-        ``constant`` is one comparator for the whole grid, the best in hindsight: no baseline sees the region.
+        One row per region of :data:`REGIONS`, the last one only if a rule excludes pairs: region and the
+        columns of :data:`_COUNTS`, with chance before best_baseline. All but the counts and chance are null
+        in a region without a program.
     """
     tested = _tested(grid)
     present = set(tested["region"])
@@ -59,23 +59,19 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
 
 def training_range(grid: pl.DataFrame) -> tuple[int, int]:
     """Return the smallest and largest value on the grid that were compared with others in training."""
-    inside = grid.filter(pl.col("in_distribution") & (pl.col("x") != pl.col("y")))["x"].to_numpy()
-    if not len(inside):
-        inside = grid.filter("in_distribution")["x"].to_numpy()
-    if not len(inside):
+    allowed = grid.filter("in_distribution")
+    inside = allowed.filter(pl.col("x") != pl.col("y")) if (allowed["x"] != allowed["y"]).any() else allowed
+    if inside.is_empty():
         raise InputError("the grid has no pair within the training range; widen evaluate.grid")
-    return int(inside.min()), int(inside.max())
+    return int(inside["x"].to_numpy().min()), int(inside["x"].to_numpy().max())
 
 
 def by_distance(grid: pl.DataFrame) -> pl.DataFrame:
     """Compute the accuracy by region and by Chebyshev distance from the training range.
 
     The distance is that of X or Y, whichever is farther out: 0 inside, elsewhere in bins of :data:`BIN`. The
-    last bin ends where the grid does.
-
-    Returns:
-        One row per region and bin with a program: region, first, last (distances of the bin), then the
-        columns of :func:`summary` from pairs to gap_high, without chance.
+    last bin ends where the grid does. There is a row per region and bin with a program: region, first, last
+    (distances of the bin), then :data:`_COUNTS`.
     """
     low, high = training_range(grid)
     values = grid["x"].to_numpy()

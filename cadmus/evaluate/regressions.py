@@ -25,10 +25,7 @@ class Regressions:
     Features are standardized, then whitened by S + 1, where S is their within-class covariance; this takes a
     quarter of the steps. The objective is scikit-learn's after ``StandardScaler``: the mean cross-entropy
     plus the squared weights of the standardized features over 2 * C * programs. Intercepts are not penalized.
-
-    Args:
-        features_PND: float32, rows in random order.
-        counts_NK: number of programs of each class per row, float32; classes may be empty.
+    Both arguments are float32, the rows in random order; classes may be empty.
     """
 
     def __init__(self, features_PND: Tensor, counts_NK: Tensor) -> None:
@@ -47,12 +44,7 @@ class Regressions:
     def fit(
         self, inverse_regularisations: Sequence[float], steps: Sequence[int], minibatches: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Fit each regularization in turn, starting from the previous solution.
-
-        Args:
-            inverse_regularisations: values of C, ascending.
-            steps: Adam steps for each value of C.
-            minibatches: number of minibatches per epoch.
+        """Fit each value of C, ascending, starting from the previous solution.
 
         Yields:
             For each value of C, the weights of the original features, shape (P, D, K), and the intercepts,

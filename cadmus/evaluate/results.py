@@ -1,6 +1,6 @@
 """Result files: written by experiments, read by figures and tables."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -51,34 +51,32 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     Programs are resampled in clusters that are asked about the same thing; with a column seed, whose values
     tell the trainings apart, the seeds are resampled as well.
 
-    Args:
-        completions: from :func:`cadmus.evaluate.grading.grade`.
-        keys: columns to group by.
-
     Returns:
         The keys, policy, metric, programs, correct, accuracy, low, high; groups and policies in the order of
         the completions, metrics in that of :data:`METRICS`. A metric is absent where it is not defined.
     """
-    rows = []
-    for group, part in _groups(completions, keys):
+
+    def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
         for (policy,), graded in part.group_by(["policy"], maintain_order=True):
             metrics = [metric for metric in METRICS if not graded[metric].has_nulls()]
             correct, programs = by_cluster(graded, metrics)
-            low, high = bootstrap(correct, programs)
-            hits, n = correct.sum((0, 1)), len(graded)
-            for metric, of_metric, *interval in zip(metrics, hits, low, high, strict=True):
-                rows.append((*group, policy, metric, n, int(of_metric), of_metric / n, *map(float, interval)))
-    counts = {"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64}
-    return _frame(
-        rows, completions, keys, {**counts, **dict.fromkeys(("accuracy", "low", "high"), pl.Float64)}
+            n = len(graded)
+            for metric, hits, *interval in zip(
+                metrics, correct.sum((0, 1)), *bootstrap(correct, programs), strict=True
+            ):
+                yield policy, metric, n, int(hits), hits / n, *map(float, interval)
+
+    return by_group(
+        completions,
+        keys,
+        {"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64},
+        ("accuracy", "low", "high"),
+        accuracies,
     )
 
 
 def by_length(completions: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy by question and program length, in bins of :data:`BIN` lengths.
-
-    The keys are question, shortest and longest (bounds of the bin, in instructions).
-    """
+    """Compute the accuracy by question, shortest and longest: bounds of bins of :data:`BIN` lengths."""
     from cadmus.evaluate.questions import in_order
 
     length = pl.col("program").str.len_chars().cast(pl.Int64)
@@ -90,10 +88,7 @@ def by_length(completions: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
-    """Compute the accuracy of induction (complete_algorithm) by the number of examples in the prompt.
-
-    The key is examples, ascending.
-    """
+    """Compute the accuracy of induction (complete_algorithm) by ``examples``, their number in the prompt."""
     prompt = pl.col("program").str.head(pl.col("prompt_length"))
     examples = pl.sum_horizontal(prompt.str.count_matches(symbol, literal=True) for symbol in _CALLS)
     induction = completions.filter(question="complete_algorithm")
@@ -102,62 +97,53 @@ def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
 
 
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:
-    """Compute the gap between the model and the best baseline.
+    """Compute the gap between the model and the best baseline, which complete the same programs.
 
-    Args:
-        completions: of the model and the baselines, for the same programs.
-        keys: columns to group by.
-        metric: one of :data:`METRICS`; groups where it is not defined are left out.
+    Groups where the metric is not defined are left out.
 
     Returns:
         The keys, baseline (the best one, the first of equals), gap (accuracy of the model minus the
         baseline's), low, high: the 95% bootstrap interval, with the same resamples for both.
     """
-    rows = []
-    for group, part in _groups(completions, keys):
+
+    def gap(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
         graded = {policy: rest for (policy,), rest in part.group_by(["policy"], maintain_order=True)}
         model = graded.pop("model", None)
         if model is None or not graded or model[metric].has_nulls():
-            continue
+            return
         best = max(graded, key=lambda policy: graded[policy][metric].sum())
         if not model["asked"].equals(graded[best]["asked"]):
             raise ValueError(f"policy {best}: completed other programs than the model")
         both = model.with_columns(graded[best][metric].alias("baseline"))
         correct, programs = by_cluster(both, [metric, "baseline"])
         ours_solved, theirs_solved = correct.sum((0, 1))
-        gap = float(ours_solved - theirs_solved) / len(model)
-        rows.append((*group, best, gap, *gap_interval(correct, programs)))
-    fractions = dict.fromkeys(("gap", "low", "high"), pl.Float64)
-    return _frame(rows, completions, keys, {"baseline": pl.String, **fractions})
+        yield best, float(ours_solved - theirs_solved) / len(model), *gap_interval(correct, programs)
+
+    return by_group(completions, keys, {"baseline": pl.String}, ("gap", "low", "high"), gap)
 
 
 def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """Compute the mean loss per token.
-
-    Args:
-        losses: from ``cadmus evaluate loss``.
-        keys: columns to group by; none for all rows together.
+    """Compute the mean loss per token from the results of ``cadmus evaluate loss``.
 
     Returns:
         The keys, programs, tokens, loss (nats), low, high: the 95% bootstrap interval over programs.
     """
-    rows = []
-    for group, part in _groups(losses, keys):
+
+    def mean(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
         tokens = part["tokens"].to_numpy()
         total = part["loss"].to_numpy() * tokens
         low, high = np.quantile(resampled(total[None, :, None], tokens[None]), [0.025, 0.975])
         n = int(tokens.sum())
-        rows.append((*group, len(part), n, float(total.sum()) / n, float(low), float(high)))
-    columns = {"programs": pl.Int64, "tokens": pl.Int64}
-    return _frame(rows, losses, keys, {**columns, **dict.fromkeys(("loss", "low", "high"), pl.Float64)})
+        yield len(part), n, float(total.sum()) / n, float(low), float(high)
+
+    counts = {"programs": pl.Int64, "tokens": pl.Int64}
+    return by_group(losses, keys, counts, ("loss", "low", "high"), mean)
 
 
 def best_baseline(accuracies: pl.DataFrame, metric: str = "solved") -> pl.DataFrame:
     """Return the rows of the baseline with the highest accuracy over all rows: none without baselines.
 
-    Args:
-        accuracies: from :func:`accuracy_by`, of one question; null for absent baselines.
-        metric: one of :data:`METRICS`, whose rows are returned.
+    ``accuracies`` are those of one question from :func:`accuracy_by`, null for absent baselines.
     """
     present = pl.col("accuracy").is_not_null()
     of_baselines = accuracies.filter(pl.col("policy") != "model", present, metric=metric)
@@ -169,29 +155,27 @@ def best_baseline(accuracies: pl.DataFrame, metric: str = "solved") -> pl.DataFr
     return of_baselines.filter(pl.col("policy").is_in(best["policy"].head(1).implode()))
 
 
-def _groups(
-    completions: pl.DataFrame, keys: tuple[str, ...]
-) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
-    if not keys:
-        yield (), completions
-        return
-    yield from completions.group_by(keys, maintain_order=True)
-
-
-def _frame(
-    rows: list[tuple[Any, ...]], of: pl.DataFrame, keys: tuple[str, ...], columns: dict[str, Any]
+def by_group(
+    frame: pl.DataFrame,
+    keys: tuple[str, ...],
+    columns: dict[str, Any],
+    fractions: tuple[str, ...],
+    measure: Callable[[pl.DataFrame], Iterable[tuple[Any, ...]]],
 ) -> pl.DataFrame:
-    """Return rows of the keys, with their types in ``of``, and other columns."""
-    schema: dict[str, Any] = {**{key: of.schema[key] for key in keys}, **columns}
+    """Return the rows that ``measure`` gives for each group, with the keys before them.
+
+    They have ``columns``, names and types, and then ``fractions``, float64.
+    """
+    groups = frame.group_by(keys, maintain_order=True) if keys else [((), frame)]
+    rows = [(*group, *row) for group, part in groups for row in measure(part)]
+    schema = {key: frame.schema[key] for key in keys} | columns | dict.fromkeys(fractions, pl.Float64)
     return pl.DataFrame(rows, schema, orient="row")
 
 
 def by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the arguments of :func:`cadmus.evaluate.intervals.bootstrap` for some columns.
+    """Return the arguments of :func:`cadmus.evaluate.intervals.bootstrap` for columns of truth values.
 
-    Args:
-        graded: one row per program, clustered by the column asked and told apart by the column seed, if any.
-        columns: truth values or probabilities of being right.
+    There is one row per program, clustered by the column asked and told apart by the column seed, if any.
     """
     _, cluster = np.unique(graded["asked"].to_numpy().astype(str), return_inverse=True)
     seeds = graded["seed"].to_numpy() if "seed" in graded.columns else np.zeros(len(graded))
@@ -212,9 +196,7 @@ def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, s
 def read_results(path: Path | str, columns: Mapping[str, type]) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Read results, metrics of a training or a table of one's own: CSV, or JSON lines without a seal.
 
-    Args:
-        path: .parquet, .jsonl or .csv.
-        columns: names and types of the columns that it has at least; those of one's own table are cast.
+    It has at least ``columns``, names and types, to which a table of one's own is cast.
 
     Returns:
         The table, and the metadata of its file; empty for one's own.

@@ -57,10 +57,8 @@ def ask(subject: Subject, most: int) -> "list[Task]":
             f"{subject.dataset}: none of its {subject.config.evaluate.split} programs can be asked a "
             "question; sample more of them, or other templates"
         )
-    for task in tasks:
-        # The questions of the templates of Cadmus are tested; one of an added template may not fit it.
-        if task.name in QUESTIONS:
-            continue
+    # The questions of the templates of Cadmus are tested; one of an added template may not fit it.
+    for task in (task for task in tasks if task.name not in QUESTIONS):
         own = Completed.own(task.programs, task.prompt_length, subject.config.dataset)
         unsolved = np.flatnonzero(~task.question.solves(own))
         if len(unsolved):
@@ -87,10 +85,7 @@ def summary(results: "pl.DataFrame") -> "pl.DataFrame":
 
 
 ASKED = {
-    "policy": str,
-    "template": str,
-    "question": str,
-    "program": str,
+    **dict.fromkeys(("policy", "template", "question", "program"), str),
     "prompt_length": int,
     "asked": str,
 }
@@ -101,15 +96,8 @@ EXPERIMENT = Experiment(
     columns={
         **ASKED,
         "completion": str,
-        "ended": bool,
-        "uses_drop": bool,
-        "solved": bool,
-        "fits": bool,
-        "exact": bool,
-        "next_token": bool,
-        "verified": bool,
-        "seen": bool,
-        "training_programs": int,
+        **dict.fromkeys(("ended", "uses_drop", "solved", "fits", "exact", "next_token", "verified"), bool),
+        **{"seen": bool, "training_programs": int},
     },
     summary=summary,
     dataset=True,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from cadmus.errors import InputError
 from cadmus.experiments.completions import ask, grade_model
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
 from cadmus.tools import progress
 
 if TYPE_CHECKING:
@@ -60,17 +60,9 @@ def findings(results: "pl.DataFrame") -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        "step": int,
-        "tokens": int,
-        "flops": float,
-        "question": str,
-        "policy": str,
-        "metric": str,
-        "programs": int,
-        "correct": int,
-        "accuracy": float,
-        "low": float,
-        "high": float,
+        **{"step": int, "tokens": int, "flops": float},
+        **dict.fromkeys(("question", "policy", "metric"), str),
+        **{"programs": int, "correct": int, **ACCURACY},
     },
     findings=findings,
     dataset=True,

@@ -12,15 +12,9 @@ from cadmus.store import replacing_together
 
 
 def produce(name: str, results: list[Path], output: Path) -> list[Path]:
-    """Draw a figure, or render a table or a page, from result files.
+    """Draw a figure, or render a table or a page, from a file of each of its sources; return the files.
 
-    Args:
-        name: see :func:`cadmus.experiments.figures`.
-        results: a file of each of its sources; that of ``llm`` may be left out.
-        output: a directory, or the path of one of the files; the other formats go beside it.
-
-    Returns:
-        The files written: .pdf, .png and .csv (the data drawn), or .csv, .md and .tex, or .html.
+    The file of ``llm`` may be left out. ``output`` is a directory, or the path of one of the files.
     """
     if name not in figures():
         raise InputError(f"no figure, table or page {name!r}; {suggest(name, figures())}")
@@ -42,24 +36,19 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
     module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
     with replacing_together() as replaced:
         temporary = [replaced(path) for path in paths]
-        if figure.kind == "figure":
-            from cadmus.figures import style
+        with _drawing(results, own):
+            if figure.kind == "figure":
+                from cadmus.figures import style
 
-            with _drawing(results, own):
-                drawn, data = style.styled(module.draw)(*frames), module.data(*frames)
-                style.save(drawn, temporary[:2])
-            data.write_csv(temporary[2])
-        elif figure.kind == "table":
-            from cadmus.figures import tables
+                style.save(style.styled(module.draw)(*frames), temporary[:2])
+                module.data(*frames).write_csv(temporary[2])
+            elif figure.kind == "table":
+                from cadmus.figures import tables
 
-            with _drawing(results, own):
                 table = module.table(*frames)
-                data = module.data(*frames) if hasattr(module, "data") else table
-            tables.save(table, data, temporary)
-        else:
-            with _drawing(results, own):
-                page = module.page(*frames)
-            temporary[0].write_text(page, encoding="utf-8")
+                tables.save(table, module.data(*frames) if hasattr(module, "data") else table, temporary)
+            else:
+                temporary[0].write_text(module.page(*frames), encoding="utf-8")
     return paths
 
 
@@ -69,10 +58,8 @@ def _drawing(results: Sequence[Path], own: Sequence[Path]) -> Iterator[None]:
     try:
         with naming(", ".join(map(str, results))):
             yield
-    except InputError:
-        raise
     except Exception as error:
-        if not own:
+        if not own or isinstance(error, InputError | OSError):
             raise
         reason = next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
         raise InputError(f"{', '.join(map(str, own))}: cannot be drawn ({reason})") from None

@@ -1,7 +1,7 @@
 """The declaration of an experiment, and the trained model it is run on."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -13,64 +13,51 @@ if TYPE_CHECKING:
 
     from cadmus.programs import Samples
 
-TRAINED_ON = ("values", "eval_fraction")
-"""Fields of the section dataset that decide which programs a model was not trained on."""
+ACCURACY = {"accuracy": float, "low": float, "high": float}
+"""Columns of an accuracy and its 95% interval."""
 
 
 class Figure(NamedTuple):
-    """A figure, table or page drawn from result files alone.
-
-    Attributes:
-        name: file stem, and argument of ``cadmus figure``.
-        caption: for reports and papers.
-        kind: decides the formats that are written.
-        sources: results it is drawn from besides those of the experiment that declares it: ``metrics`` of the
-            training, or ``llm``, which exist only when the config names models.
-        module: defines functions of the results, one argument per source: ``draw`` and ``data`` (figures),
-            ``table`` and, for numbers, ``data`` (tables), or ``page``; by default ``cadmus.figures.NAME``.
-    """
+    """A figure, table or page drawn from result files alone."""
 
     name: str
+    """File stem, and argument of ``cadmus figure``."""
     caption: str
     kind: Literal["figure", "table", "page"] = "figure"
     sources: tuple[str, ...] = ()
+    """Results besides those of the experiment that declares it: ``metrics`` of the training, or ``llm``,
+    which exist only when the config names models."""
     module: str | None = None
+    """Defines functions of the results, one argument per source: ``draw`` and ``data`` (figures), ``table``
+    and, for numbers, ``data`` (tables), or ``page``; by default ``cadmus.figures.NAME``."""
 
 
 class Findings(NamedTuple):
-    """Findings that the command of an experiment prints.
-
-    Attributes:
-        title: what is in the table, lines of at most 100 characters.
-        table: a row per line, named by the first column; numbers with a fraction are printed in percent, but
-            those of a column ``loss`` as they are.
-    """
+    """Findings that the command of an experiment prints."""
 
     title: str
+    """What is in the table, lines of at most 100 characters."""
     table: "pl.DataFrame"
+    """A row per line, named by the first column; numbers with a fraction are printed in percent, but those
+    of a column ``loss`` as they are."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment; its settings are in :mod:`cadmus.config.evaluation`.
-
-    Attributes:
-        measure: asks the model and returns the results. Its docstring is the help of the command.
-        columns: names and types of the results.
-        figures: drawn from the results.
-        summary: accuracies or losses from the results, which the command prints and a study compares.
-        findings: what the command prints of results without a summary.
-        dataset: whether it reads the test split.
-        snapshots: whether it reads the snapshots of a training instead of one model.
-    """
+    """One experiment; its settings are in :mod:`cadmus.config.evaluation`."""
 
     measure: Callable[["Subject"], "pl.DataFrame"]
+    """Asks the model and returns the results. Its docstring is the help of the command."""
     columns: Mapping[str, type]
     figures: tuple[Figure, ...] = ()
     summary: Callable[["pl.DataFrame"], "pl.DataFrame"] | None = None
+    """Accuracies or losses from the results, which the command prints and a study compares."""
     findings: Callable[["pl.DataFrame"], Findings] | None = None
+    """What the command prints of results without a summary."""
     dataset: bool = False
+    """Whether it reads the test split."""
     snapshots: bool = False
+    """Whether it reads the snapshots of a training instead of one model."""
 
     def run(self, subject: "Subject") -> "pl.DataFrame":
         """Return the results."""
@@ -82,32 +69,45 @@ class Experiment:
         return results.cast(pl.Schema(self.columns))
 
 
-@dataclass(frozen=True)
 class Subject:
     """A trained model and the test programs it may be asked about.
 
     Programs that the model may have been trained on are refused, whoever asks.
 
-    Attributes:
-        config: data and settings.
-        directory: the export; with snapshots, the last of them.
+    Args:
+        experiment: its name.
+        directory: a model export or, for experiments that read them, the snapshots of a training.
+        config: by default that of the training, with default experiments.
         device: torch device.
         dataset: directory with the test split.
-        snapshots: exports of one training, in the order of their steps.
+        settings: other values of some fields of the section ``evaluate.EXPERIMENT``.
     """
 
-    config: Config
-    directory: Path
-    device: str = "cpu"
-    dataset: Path | None = None
-    snapshots: tuple[Path, ...] = ()
+    def __init__(
+        self,
+        experiment: str,
+        directory: Path,
+        config: Config | None = None,
+        device: str = "cpu",
+        dataset: Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        from cadmus.experiments import get
+        from cadmus.model import METADATA
+        from cadmus.model.export import trained_config
+        from cadmus.train.paths import find_snapshots
 
-    def with_settings(self, experiment: str, given: Mapping[str, Any]) -> "Subject":
-        """Return this subject with other values of some fields of the section ``evaluate.EXPERIMENT``."""
-        before = getattr(self.config.evaluate, experiment)
-        after = validate({**before.model_dump(), **given}, type(before), f"evaluate {experiment}")
-        evaluate = self.config.evaluate.model_copy(update={experiment: after})
-        return replace(self, config=self.config.model_copy(update={"evaluate": evaluate}))
+        self.snapshots = find_snapshots(directory) if get(experiment).snapshots else []
+        self.directory = self.snapshots[-1] if self.snapshots else directory
+        config = config or trained_config(self.directory)
+        if config is None:
+            raise InputError(f"{self.directory / METADATA}: config: missing; give the config of the training")
+        before = getattr(config.evaluate, experiment)
+        after = validate({**before.model_dump(), **(settings or {})}, type(before), f"evaluate {experiment}")
+        evaluate = config.evaluate.model_copy(update={experiment: after})
+        self.config = config.model_copy(update={"evaluate": evaluate})
+        self.device = device
+        self.dataset = dataset
 
     def model(self, directory: Path | None = None) -> Any:
         """Load the model, or the snapshot in ``directory``."""
@@ -116,7 +116,8 @@ class Subject:
 
         directory = directory or self.directory
         trained = read_metadata(directory).get("config", {}).get("dataset", {})
-        for key, ours in self.config.dataset.model_dump(include=set(TRAINED_ON)).items():
+        # These decide which programs a model was not trained on.
+        for key, ours in self.config.dataset.model_dump(include={"values", "eval_fraction"}).items():
             if trained.get(key, ours) != ours:
                 raise InputError(
                     f"{directory}: dataset.{key}: the model was trained with {trained[key]}, the config says "
@@ -125,7 +126,6 @@ class Subject:
         return Cadmus.load(directory, self.device, self.config.evaluate.batch_size)
 
     def dataset_directory(self) -> Path:
-        """Return the directory of the dataset."""
         if self.dataset is None:
             raise InputError("dataset: missing; name the directory of a dataset")
         return self.dataset
@@ -166,30 +166,3 @@ class Subject:
             **({} if self.dataset is None else {"data_digest": read_manifest(self.dataset)["digest"]}),
             "split": self.config.evaluate.split,
         }
-
-
-def load_subject(
-    experiment: Experiment,
-    directory: Path,
-    config: Config | None = None,
-    device: str = "cpu",
-    dataset: Path | None = None,
-) -> Subject:
-    """Return the subject of an experiment.
-
-    Args:
-        experiment: decides whether ``directory`` is a model export or the snapshots of a training.
-        directory: see above.
-        config: by default the one that the model was trained with, with default experiments.
-        device, dataset: see :class:`Subject`.
-    """
-    from cadmus.model import METADATA
-    from cadmus.model.export import trained_config
-    from cadmus.train.paths import find_snapshots
-
-    snapshots = tuple(find_snapshots(directory)) if experiment.snapshots else ()
-    export = snapshots[-1] if snapshots else directory
-    config = config or trained_config(export)
-    if config is None:
-        raise InputError(f"{export / METADATA}: config: missing; give the config of the training")
-    return Subject(config, export, device, dataset, snapshots)

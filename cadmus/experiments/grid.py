@@ -52,17 +52,13 @@ def measure(subject: Subject) -> "pl.DataFrame":
     counts |= dict(zip(LEARNED, _learned(dataset, config.seed, prompts, expected), strict=True))
     low, high = dataset.values.low, dataset.values.high
     inside = (low <= x) & (x <= high) & (low <= y) & (y <= high)
+    columns = {
+        name: None if chosen is None else np.bincount(pair[chosen], minlength=len(x))
+        for name, chosen in counts.items()
+    }
+    allowed = inside & ~excluded_pairs(dataset, x, y)
     return pl.DataFrame(
-        {
-            "x": x,
-            "y": y,
-            "programs": tested,
-            **{
-                name: None if chosen is None else np.bincount(pair[chosen], minlength=len(x))
-                for name, chosen in counts.items()
-            },
-            "in_distribution": inside & ~excluded_pairs(dataset, x, y),
-        },
+        {"x": x, "y": y, "programs": tested, **columns, "in_distribution": allowed},
         schema_overrides=dict.fromkeys(LEARNED, pl.Int64),
     ).with_columns(pl.when(pl.col("programs") > 0).then(pl.col(name)).alias(name) for name in counts)
 
@@ -70,10 +66,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
 def _learned(
     dataset: Dataset, seed: int, prompts: "Programs", expected: np.ndarray
 ) -> "list[np.ndarray | None]":
-    """Return which prompts each of :data:`cadmus.evaluate.regions.LEARNED` completes with the right token.
-
-    They are fitted to 50,000 training comparisons of the grid's form, fewer where rules exclude some.
-    """
+    """Return which prompts each of :data:`cadmus.evaluate.regions.LEARNED` completes with the right token."""
     from cadmus.evaluate.comparisons import HALF, training_comparisons
     from cadmus.evaluate.linear import Linear
     from cadmus.programs import TOKEN_OF_BYTE

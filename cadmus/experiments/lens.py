@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cadmus import isa
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
@@ -84,15 +84,8 @@ def findings(results: "pl.DataFrame") -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        "layer": int,
-        "token": int,
-        "programs": int,
-        "loss": float,
-        "agreeing": int,
-        "correct": int,
-        "accuracy": float,
-        "low": float,
-        "high": float,
+        **dict.fromkeys(("layer", "token", "programs"), int),
+        **{"loss": float, "agreeing": int, "correct": int, **ACCURACY},
     },
     findings=findings,
     figures=(

@@ -36,9 +36,8 @@ def measure(subject: Subject) -> "pl.DataFrame":
         for row, found in zip(rows, model.log_probabilities(programs.take(rows)), strict=True):
             following = [isa.TOKEN_ID[symbol] for symbol in completions[row] + isa.END]
             # The last instruction of the prompt predicts the first one of the completion.
-            losses[row] = -found[prompts[row] - 1 + np.arange(len(following)), following].mean(
-                dtype=np.float64
-            )
+            places = prompts[row] - 1 + np.arange(len(following))
+            losses[row] = -found[places, following].mean(dtype=np.float64)
     return pl.DataFrame(
         {
             "template": samples.template,

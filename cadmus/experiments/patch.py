@@ -34,7 +34,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     import polars as pl
 
     from cadmus.evaluate.comparisons import HALF, sample_comparisons
-    from cadmus.evaluate.intervals import wilson
+    from cadmus.evaluate.results import with_accuracy
     from cadmus.programs import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
@@ -70,14 +70,8 @@ def measure(subject: Subject) -> "pl.DataFrame":
             hits = (predicted == answers).sum(1).tolist()
             for outcome, count in zip(OUTCOMES, [*hits, len(program) - sum(hits)], strict=True):
                 rows.append((token, layer, outcome, len(program), count))
-    results = pl.DataFrame(rows, ["token", "layer", "outcome", "programs", "predicted"], orient="row")
-    pairs, predicted = results["programs"].to_numpy(), results["predicted"].to_numpy()
-    low, high = wilson(predicted, pairs)
-    shares = {"share": predicted / np.maximum(pairs, 1), "low": low, "high": high}
-    return results.with_columns(
-        pl.when(pl.col("programs") > 0).then(pl.Series(name, column)).alias(name)
-        for name, column in shares.items()
-    )
+    results = pl.DataFrame(rows, ["token", "layer", "outcome", "programs", "correct"], orient="row")
+    return with_accuracy(results).rename({"correct": "predicted", "accuracy": "share"})
 
 
 def findings(results: "pl.DataFrame") -> Findings:
@@ -101,14 +95,8 @@ def findings(results: "pl.DataFrame") -> Findings:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        "token": int,
-        "layer": int,
-        "outcome": str,
-        "programs": int,
-        "predicted": int,
-        "share": float,
-        "low": float,
-        "high": float,
+        **{"token": int, "layer": int, "outcome": str, "programs": int, "predicted": int},
+        **dict.fromkeys(("share", "low", "high"), float),
     },
     findings=findings,
     figures=(

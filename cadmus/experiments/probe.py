@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cadmus.config.evaluation import Probe
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from cadmus.programs import Programs
 
 Group = tuple[np.ndarray, np.ndarray | slice, np.ndarray]
-"""Tokens, their rows, and the programs of each class per row."""
 STATES_BYTES = 2 << 30
 """Memory for hidden states, of as many layers as fit, at least one."""
 STEPS = 200
@@ -90,12 +89,8 @@ def measure(subject: Subject) -> "pl.DataFrame":
 def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
     """Return the accuracy of the most frequent value given the instructions so far, the baseline.
 
-    The programs are all pairs of two of the expressions, equally frequent, and the comparator. A value is
-    independent of the other expression, and known once its own expression is complete.
-
-    Args:
-        halves: the expressions, n of one length.
-        values: theirs, int64, shape (n,).
+    The programs are all pairs of ``halves``, expressions of one length with ``values``, equally frequent, and
+    the comparator. A value is independent of the other expression, and known once its own is complete.
 
     Returns:
         For ``x`` and ``y`` the accuracy at each token: float64, shape (2 * length + 1,).
@@ -126,7 +121,7 @@ def score(
     Args:
         features: float32, shape (tokens, programs, width).
         classes: of each program, shape (programs,).
-        prefixes: as :func:`prefix_ids` gives them, shape (tokens, programs).
+        prefixes: from :func:`prefix_ids`.
         settings: sizes of the three parts, and the regularizations to choose from.
 
     Returns:
@@ -147,7 +142,8 @@ def score(
         tokens, rows, counts = group
         of_tokens = features[tokens]
         regressions = Regressions(of_tokens[:, rows], torch.from_numpy(counts).to(features.device))
-        fits = regressions.fit(settings.inverse_regularisation, steps, solver_batches(len(counts)))
+        minibatches = int(np.clip(len(counts) // SMALLEST_BATCH, 1, BATCHES))
+        fits = regressions.fit(settings.inverse_regularisation, steps, minibatches)
         for place, (weights, intercepts) in enumerate(fits):
             logits = torch.baddbmm(intercepts, of_tokens[:, fitted:], weights)
             right[place, tokens] = (logits.argmax(-1) == expected).cpu().numpy()
@@ -156,10 +152,8 @@ def score(
     in_parallel(fit, groups, features.device)
     on_validation, on_test = np.split(right, [settings.validation_programs], axis=2)
     best = on_validation.sum(2).argmax(0)
-    return (
-        on_test.sum(2)[best, np.arange(len(best))],
-        np.array(settings.inverse_regularisation)[best],
-    )
+    hits = on_test.sum(2)[best, np.arange(len(best))]
+    return hits, np.array(settings.inverse_regularisation)[best]
 
 
 def prefix_ids(programs: "Programs") -> np.ndarray:
@@ -213,11 +207,6 @@ def _states_by_layer(model: Any, programs: "Programs") -> Iterator[tuple[int, in
         first += len(held)
 
 
-def solver_batches(rows: int) -> int:
-    """Return the number of minibatches for so many rows."""
-    return int(np.clip(rows // SMALLEST_BATCH, 1, BATCHES))
-
-
 def findings(results: "pl.DataFrame") -> Findings:
     """Return the accuracy of the probes for both values by layer, where the comparator follows."""
     import polars as pl
@@ -241,16 +230,9 @@ EXPERIMENT = Experiment(
     measure=measure,
     columns={
         "target": str,
-        "layer": int,
-        "token": int,
-        "programs": int,
-        "correct": int,
-        "accuracy": float,
-        "low": float,
-        "high": float,
-        "majority": float,
-        "control": float,
-        "inverse_regularisation": float,
+        **dict.fromkeys(("layer", "token", "programs", "correct"), int),
+        **ACCURACY,
+        **dict.fromkeys(("majority", "control", "inverse_regularisation"), float),
     },
     findings=findings,
     figures=(

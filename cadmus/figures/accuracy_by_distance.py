@@ -16,11 +16,7 @@ _LINES = {
     "same_side": (style.ORANGE, "s"),
     "diagonal": (style.GREEN, "^"),
 }
-
-
-def data(grid: pl.DataFrame) -> pl.DataFrame:
-    """Return the accuracy by region and bin of distances."""
-    return by_distance(grid)
+data = by_distance
 
 
 def draw(grid: pl.DataFrame) -> Figure:

@@ -5,10 +5,7 @@ import polars as pl
 from cadmus.evaluate.results import METRICS, best_baseline, by_examples
 from cadmus.figures import tables
 
-
-def data(completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the accuracy of each policy by number of examples."""
-    return by_examples(completions)
+data = by_examples
 
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:

@@ -137,13 +137,6 @@ def _text(axes: Axes, rows: list[list[str]]) -> None:
     for number, cells in enumerate(rows):
         # Left edge of the first column, right edges of the others.
         for column, (cell, place) in enumerate(zip(cells, (0.08, 0.42, 0.62, 0.82, 0.92), strict=False)):
-            axes.text(
-                place,
-                1 - (number + 0.5) / len(rows),
-                cell,
-                transform=axes.transAxes,
-                ha="right" if column else "left",
-                va="center",
-                fontsize=7,
-                weight="normal" if number else "bold",
-            )
+            look: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "fontsize": 7}
+            look |= {"ha": "right" if column else "left", "weight": "normal" if number else "bold"}
+            axes.text(place, 1 - (number + 0.5) / len(rows), cell, **look)

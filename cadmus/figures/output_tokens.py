@@ -18,15 +18,8 @@ _MOST_LEVEL_TICKS = 4
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the accuracy of Cadmus inside the training range, of GPT-5 in the paper, and of the LLMs."""
-    gpt5 = pl.DataFrame(
-        {
-            "model": "GPT-5",
-            "symbols": "normal",
-            "max_output_tokens": reported.GPT5_OUTPUT_TOKENS,
-            "accuracy": reported.GPT5_ACCURACY,
-            "source": "reported",
-        }
-    )
+    place = {"max_output_tokens": reported.GPT5_OUTPUT_TOKENS, "accuracy": reported.GPT5_ACCURACY}
+    gpt5 = pl.DataFrame({"model": "GPT-5", "symbols": "normal", **place, "source": "reported"})
     parts = [_cadmus(grid), gpt5] + ([] if llm is None else [_llms(llm)])
     return pl.concat(parts, how="diagonal_relaxed")
 
@@ -58,17 +51,10 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         look = {"color": _COLORS[models.index(name) % len(_COLORS)], "marker": marker, "ls": ls}
         drawn = style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
         handles.append(drawn)
-    handles += axes.plot(
-        [reported.GPT5_OUTPUT_TOKENS],
-        [reported.GPT5_ACCURACY],
-        color=style.GREY,
-        marker="D",
-        mfc="white",
-        ls="none",
-        ms=5,
-        zorder=3,
-        label="GPT-5, normal symbols: reported in the paper, not run",
-    )
+    label = "GPT-5, normal symbols: reported in the paper, not run"
+    diamond: dict[str, Any] = {"marker": "D", "mfc": "white", "ls": "none", "ms": 5, "zorder": 3}
+    place = [reported.GPT5_OUTPUT_TOKENS], [reported.GPT5_ACCURACY]
+    handles += axes.plot(*place, color=style.GREY, label=label, **diamond)
     axes.set_xscale("log")
     if limits:
         ticks = sorted(limits)

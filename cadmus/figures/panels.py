@@ -41,12 +41,7 @@ SOLVED = (
 
 
 def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
-    """Return the rows that :func:`by_question` draws: solved programs of the model and of the best baseline.
-
-    Args:
-        results: columns question, policy, metric, programs, correct, accuracy, low, high and ``x``.
-        x: column to sort by, after question and policy.
-    """
+    """Return the rows that :func:`by_question` draws: solved programs of model and best baseline."""
     parts = [
         pl.concat([part.filter(policy=MODEL, metric="solved"), best_baseline(part)])
         for _, part in results.group_by(["question"], maintain_order=True)
@@ -59,15 +54,10 @@ def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
 def by_question(
     results: pl.DataFrame, x: str, label: str, error: bool = False, lines: Sequence[Line] = SOLVED
 ) -> Figure:
-    """Draw accuracies with intervals, one panel per question.
+    """Draw accuracies with intervals over column ``x``, one panel per question.
 
-    Args:
-        results: columns question, policy, metric, programs, accuracy, low, high and ``x``; points of fewer
-            than 20 programs are left out, and panels without two points.
-        x: column of the horizontal axis.
-        label: label of the horizontal axis, with its unit.
-        error: draw the error, 1 - accuracy, on a logarithmic axis, beside that of the paper.
-        lines: drawn in each panel; by default those of :func:`plotted`.
+    Points of fewer than 20 programs are left out, and panels without two points. With ``error``, the error,
+    1 - accuracy, is drawn on a logarithmic axis, beside that of the paper.
     """
     results = results.filter(pl.col("programs") >= _MARKED_FROM)
     shown = [
@@ -81,17 +71,9 @@ def by_question(
         of_question = results.filter(question=question)
         for line in lines:
             drawn = of_question.filter((pl.col("policy") == MODEL) == line.of_model, metric=line.metric)
-            style.line(
-                axes,
-                _errors(drawn) if error else drawn,
-                x,
-                "accuracy",
-                color=line.color,
-                marker=line.marker,
-                label=line.label,
-                ls=line.style,
-                band=line.band,
-            )
+            look = {"color": line.color, "marker": line.marker, "label": line.label, "ls": line.style}
+            shown_rows = _errors(drawn) if error else drawn
+            style.line(axes, shown_rows, x, "accuracy", band=line.band, **look)
         axes.set_title(title(question), fontsize=7)
         if error:
             template = QUESTIONS[question].template if question in QUESTIONS else question
@@ -135,11 +117,8 @@ def layer_map(
 ) -> AxesImage:
     """Draw a layer × token heat map, with lines between the two expressions and the comparator.
 
-    Args:
-        axes: axes to draw on.
-        rows: columns layer (from 0), token (from 1) and ``column`` (the value), one row per cell.
-        text: format of the values times ``factor``, printed if there are few layers.
-        look: ends and map of the colors, ``vmin``, ``vmax`` and ``cmap``.
+    There is one row per cell; layers count from 0, tokens from 1. Values times ``factor`` are printed in the
+    format ``text`` if there are few layers.
     """
     if rows.is_empty():
         style.not_tested(axes)

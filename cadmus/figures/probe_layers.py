@@ -29,15 +29,7 @@ def draw(probes: pl.DataFrame) -> Figure:
         image = panels.layer_map(axes, of_target, "accuracy", ".0f", 100, vmin=guess, vmax=1)
         axes.set_title(f"{target.upper()}, {'first' if target == 'x' else 'second'} expression")
     ticks = [guess, *(tick for tick in TICKS if tick > guess + 0.05)]
-    bar = style.colorbar(
-        figure,
-        image,
-        both,
-        format=style.PERCENT,
-        pad=0.01,
-        ticks=ticks,
-        extend="min" if below else "neither",
-        extendfrac=0.05,
-    )
+    look = {"format": style.PERCENT, "pad": 0.01, "ticks": ticks, "extendfrac": 0.05}
+    bar = style.colorbar(figure, image, both, extend="min" if below else "neither", **look)
     bar.set_label(f"accuracy; {style.PERCENT(guess)}: most frequent value")
     return figure

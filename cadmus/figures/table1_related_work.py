@@ -22,8 +22,8 @@ _HEADS = {
 def table() -> pl.DataFrame:
     """Return the rows of ``related_work.csv``.
 
-    Transformer: E encoder, D decoder. Values: I integers, F floats, L lists, S strings, T tokens, ASM
-        assembly.
+    Transformer: E encoder, D decoder. Values: I integers, F floats, L lists, S strings, T tokens, ASM for
+    assembly.
     """
     dated = pl.format("{} ({})", "work", "year")
     work = pl.when(pl.col("year").is_null()).then("work").otherwise(dated).alias("Work")

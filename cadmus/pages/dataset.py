@@ -28,7 +28,7 @@ NAME = "report.md"
 FOLDER = "report"
 ALL_TEMPLATES = "default"
 """The configuration of all templates; each template also has its own."""
-SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
+_SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 """Bounds of the hub's size categories, powers of ten."""
 MEANINGS = {
     "template": "the sub-problem",
@@ -123,7 +123,6 @@ def write_report(directory: Path | str) -> tuple[Path, ...]:
 
 
 def report(found: Survey) -> str:
-    """Return the report of a dataset."""
     manifest = found.manifest
     programs = int(found.counts["programs"].sum())
     parts = [
@@ -143,7 +142,14 @@ def report(found: Survey) -> str:
         "instructions.\n"
     )
     if OOD in manifest:
-        parts += ["## OOD rules\n", _rules_table(manifest)]
+        rows = []
+        for name, matched in manifest[OOD].items():
+            rule = manifest["dataset"][OOD][name]
+            kind = next(key for key in ("values", "length", "contains") if rule[key] is not None)
+            how = f" ({rule['compared']})" if kind == "values" else ""
+            found_in = [f"{title(template)} {count:,}" for template, count in matched.items() if count]
+            rows.append([name, f"`{kind}: {rule[kind]}`{how}", ", ".join(found_in)])
+        parts += ["## OOD rules\n", _table(["Rule", "Matches", "Matched candidates"], rows)]
     for name, caption in FIGURES.items():
         parts += [
             f"## {name.capitalize()}\n",
@@ -176,20 +182,7 @@ def _split_table(counts: pl.DataFrame, has_rules: bool) -> str:
     return _table(header, rows)
 
 
-def _rules_table(manifest: dict[str, Any]) -> str:
-    """Return each rule and the number of candidates that it matched, per template."""
-    rows = []
-    for name, matched in manifest[OOD].items():
-        rule = manifest["dataset"][OOD][name]
-        kind = next(key for key in ("values", "length", "contains") if rule[key] is not None)
-        how = f" ({rule['compared']})" if kind == "values" else ""
-        counts = ", ".join(f"{title(template)} {count:,}" for template, count in matched.items() if count)
-        rows.append([name, f"`{kind}: {rule[kind]}`{how}", counts])
-    return _table(["Rule", "Matches", "Matched candidates"], rows)
-
-
 def dataset_card(found: Survey) -> str:
-    """Return the card of a dataset."""
     manifest = found.manifest
     programs = found.counts.pivot("split", index="template", values="programs", maintain_order=True)
     templates, splits = programs["template"].to_list(), programs.columns[1:]
@@ -239,9 +232,8 @@ def dataset_card(found: Survey) -> str:
 
 
 def size_category(programs: int) -> str:
-    """Return the hub's size category of a number of programs."""
     above = max(0, len(str(programs)) - 3)
-    return f"{SIZES[above - 1]}<n<{SIZES[above]}" if above else f"n<{SIZES[0]}"
+    return f"{_SIZES[above - 1]}<n<{_SIZES[above]}" if above else f"n<{_SIZES[0]}"
 
 
 def _type(field: pa.Field) -> str:
@@ -250,20 +242,12 @@ def _type(field: pa.Field) -> str:
 
 
 def _config(name: str, files: str, splits: list[str]) -> dict[str, Any]:
-    """Return a configuration for the library ``datasets``."""
     paths = [{"split": split, "path": f"{split}/{files}.parquet"} for split in splits]
     return {"config_name": name, "data_files": paths}
 
 
 def _rules(manifest: dict[str, Any]) -> str:
-    """Return the rules as a section of the card."""
-    lines = [
-        "",
-        "## OOD rules",
-        "",
-        f"Programs that match one of these rules are only in the split `{OOD}`:",
-        "",
-    ]
+    lines = [f"\n## OOD rules\n\nPrograms that match one of these rules are only in the split `{OOD}`:\n"]
     for name, rule in manifest["dataset"][OOD].items():
         given = ", ".join(f"{key}: {value}" for key, value in rule.items() if value is not None)
         lines.append(f"- {name}: `{given}`, matched {sum(manifest[OOD][name].values()):,} candidates")
@@ -271,5 +255,4 @@ def _rules(manifest: dict[str, Any]) -> str:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
-    """Return a Markdown table of plain text."""
     return tables.markdown(header, [list(map(tables.escape, row)) for row in rows])

@@ -28,22 +28,19 @@ _REFUSALS = {
     403: "the token may not write there; use a token with write access, or another name",
     404: "no such user or organization, or the token cannot see it; check the name",
 }
-"""Problem and fix by HTTP status."""
 
 
 class Plan(NamedTuple):
-    """The files of an upload by their paths in the repository, for each branch of it.
-
-    ``main`` is the first branch; each snapshot of a model has another, for example ``step1000``.
-    """
+    """The files of an upload."""
 
     kind: Literal["model", "dataset"]
     name: str
     revisions: dict[str, dict[str, Path]]
+    """Files by their paths in the repository, for each branch: ``main``, and one per snapshot of a model, for
+    example ``step1000``."""
 
     @property
     def url(self) -> str:
-        """Address of the repository."""
         return f"{HfApi().endpoint}/{'datasets/' if self.kind == 'dataset' else ''}{self.name}"
 
 
@@ -97,7 +94,7 @@ def push(planned: Plan, private: bool = False, log: Callable[[str], None] = prin
 
 
 def _files(directory: Path) -> dict[str, Path]:
-    """Return the files of a directory but hidden ones, by their paths in it."""
+    """Return the files but hidden ones, by their paths in the directory."""
     found = {path.relative_to(directory).as_posix(): path for path in sorted(directory.rglob("*"))}
     shown = {name: path for name, path in found.items() if "/." not in f"/{name}"}
     for path in shown.values():

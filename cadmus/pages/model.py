@@ -18,7 +18,6 @@ from cadmus.model import METADATA
 from cadmus.model.export import read_metadata, trained_config, weights_digest
 from cadmus.pages import LICENSE, TAGS, card
 
-TASK = "text-generation"
 # Fields of the config section train that do not affect what is learned.
 OPERATIONAL = {"checkpoint_every", "keep_checkpoints", "snapshots", "micro_batch_size", "row_length"}
 
@@ -158,7 +157,7 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
         rest = title(row["question"]).partition(", ")[2]
         results.append(
             EvalResult(
-                task_type=TASK,
+                task_type="text-generation",
                 task_name="program completion",
                 # The Hub needs an identifier; the dataset's repository is unknown here.
                 dataset_type=f"cadmus-{config.name}",
@@ -174,7 +173,7 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
         model_name=f"cadmus-{config.name}",
         license=LICENSE,
         library_name="transformers",
-        pipeline_tag=TASK,
+        pipeline_tag="text-generation",
         tags=[*TAGS, "gpt_neox"],
         metrics=["accuracy", "exact_match"],
         eval_results=results,
@@ -182,7 +181,7 @@ def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> Mo
 
 
 def _last_loss(metrics: Path, last: int) -> str:
-    """Return a line with the mean loss of the last hundredth of a training of ``last`` steps."""
+    """Return the mean loss of the last hundredth of a training of ``last`` steps."""
     steps = read_results(metrics, experiments.columns("metrics"))[0].sort("step")
     if steps["step"][-1] != last:
         raise InputError(
@@ -194,6 +193,5 @@ def _last_loss(metrics: Path, last: int) -> str:
 
 
 def _listed(values: dict[str, Any]) -> str:
-    """Return a Markdown list."""
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
     return "\n".join(f"- {key.replace('_', ' ')}: {text}" for key, text in texts.items())

@@ -96,9 +96,8 @@ def instructions(survey: Survey) -> Figure:
     figure = Figure(figsize=(style.PAGE, 1.3 + 0.2 * len(templates)))
     axes = figure.subplots()
     smallest = share[share > 0].min()
-    image = axes.imshow(
-        np.where(share > 0, share, np.nan), norm=LogNorm(smallest, share.max()), aspect="auto"
-    )
+    shown = np.where(share > 0, share, np.nan)
+    image = axes.imshow(shown, norm=LogNorm(smallest, share.max()), aspect="auto")
     axes.set_yticks(range(len(templates)), list(map(title, templates)))
     axes.set_xticks(range(len(symbols)), symbols, family="monospace", fontsize=6)
     axes.tick_params(length=0)
@@ -123,9 +122,8 @@ def instructions(survey: Survey) -> Figure:
             arrowprops={"arrowstyle": "-", "color": style.GREY, "lw": 0.5, "shrinkA": 0, "shrinkB": 0},
         )
         start = end
-    bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=14)
+    bar = style.colorbar(figure, image, axes, pad=0.01, aspect=14)
     bar.ax.yaxis.set_major_formatter(style.EXACT_PERCENT)
-    bar.outline.set_visible(False)
     bar.set_label("fraction of the instructions")
     never = Patch(facecolor="white", edgecolor=style.GREY, lw=0.5, label="never used")
     figure.legend(handles=[never], loc="outside lower right")
@@ -150,7 +148,6 @@ def _steps(rows: pl.DataFrame, split: str, name: str) -> tuple[np.ndarray, np.nd
 def _panels(
     templates: Sequence[str], draw: Callable[[Axes, str], None], x: str, sharey: bool = False
 ) -> Figure:
-    """Draw one panel per template, with a shared legend."""
     columns = 3 if len(templates) > 4 else min(2, max(1, len(templates)))
     rows = -(-len(templates) // columns) or 1
     figure = Figure(figsize=(style.PAGE if columns > 1 else style.COLUMN, 0.5 + 1.35 * rows))

@@ -28,7 +28,6 @@ FATES = {
     "unfit": "incomplete",
 }
 """Titles of the fates of a candidate, the best first; fields of :class:`cadmus.dataset.sampler.Counts`."""
-
 _INT16 = 1 << 15
 
 
@@ -43,25 +42,19 @@ class Example(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """Statistics of a dataset.
-
-    Attributes:
-        manifest: the dataset's manifest.
-        size: bytes of all shards.
-        counts: columns split, template, programs, distinct, sampled, duplicates_kept and the ``FATES``.
-        lengths: columns split, template, length, programs.
-        values: columns split, template, variable (x or y), value, programs.
-        instructions: columns template, symbol, count and share over the training programs; every instruction
-            but the end, even unused ones.
-        examples: by template.
-    """
+    """Statistics of a dataset."""
 
     manifest: dict[str, Any]
     size: int
+    """Bytes of all shards."""
     counts: pl.DataFrame
+    """Columns split, template, programs, distinct, sampled, duplicates_kept and the :data:`FATES`."""
     lengths: pl.DataFrame
+    """Columns split, template, length, programs."""
     values: pl.DataFrame
+    """Columns split, template, variable (x or y), value, programs."""
     instructions: pl.DataFrame
+    """Columns template, symbol, count and share over the training programs, of unused instructions too."""
     examples: dict[str, list[Example]]
 
 

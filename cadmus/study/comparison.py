@@ -6,14 +6,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.config.study import LOSSES
-from cadmus.evaluate.intervals import (
-    as_text,
-    gap_as_text,
-    loss_as_text,
-    mean_interval,
-    percent,
-    programs_error,
-)
+from cadmus.evaluate import intervals
 from cadmus.evaluate.questions import title
 from cadmus.study.results import Results
 
@@ -35,9 +28,8 @@ def compare(results: Results) -> pl.DataFrame:
     """
     rows = []
     for metric in results.compare:
-        for (template,), part in results.rows.filter(metric=metric).group_by(
-            ["template"], maintain_order=True
-        ):
+        of_metric = results.rows.filter(metric=metric)
+        for (template,), part in of_metric.group_by(["template"], maintain_order=True):
             values: dict[str, dict[int, float]] = {}
             for variant, seed, value in part.select("variant", "seed", "value").iter_rows():
                 values.setdefault(variant, {})[seed] = value
@@ -45,7 +37,7 @@ def compare(results: Results) -> pl.DataFrame:
             baselines, errors = {}, {}
             for variant, baseline, accuracy, n in means.iter_rows():
                 baselines[variant] = baseline
-                errors[variant] = [] if metric in LOSSES else [programs_error(accuracy, n)]
+                errors[variant] = [] if metric in LOSSES else [intervals.programs_error(accuracy, n)]
             base = values.get(results.base, {})
             for variant, by_seed in values.items():
                 common = [] if variant == results.base else sorted(by_seed.keys() & base.keys())
@@ -58,7 +50,7 @@ def compare(results: Results) -> pl.DataFrame:
 
 def _interval(values: list[float], errors: list[float]) -> list[float | None]:
     """Return the mean and both bounds, null where they are unknown."""
-    bounds = mean_interval(np.array(values), *errors) if values else (np.nan,) * 3
+    bounds = intervals.mean_interval(np.array(values), *errors) if values else (np.nan,) * 3
     return [None if np.isnan(bound) else bound for bound in bounds]
 
 
@@ -80,7 +72,7 @@ def tables(results: Results) -> dict[str, pl.DataFrame]:
             row = {name: _cell(cells.get(name), name == results.base, is_loss) for name in variants}
             if not is_loss:
                 baseline = of_template["baseline"][0]
-                best = "" if baseline is None else percent(baseline)
+                best = "" if baseline is None else intervals.percent(baseline)
                 row = {"": title(str(template)), **row, "best baseline": best}
             rows.append(row)
         texts[str(metric)] = pl.DataFrame(rows)
@@ -93,8 +85,9 @@ def _cell(row: dict[str, Any] | None, is_base: bool, is_loss: bool) -> str:
     value, low, high = (row[name] for name in (_INTERVALS[:3] if is_base else _INTERVALS[3:]))
     if value is None:
         return "no common seed"
-    if is_loss and low is None:
-        return f"{value:.4f}" if is_base else f"{value:+.4f}"
     if is_loss:
-        return loss_as_text(value, low, high) if is_base else f"{value:+.4f} [{low:+.4f}, {high:+.4f}]"
-    return as_text(value, max(low, 0.0), min(high, 1.0)) if is_base else gap_as_text(value, low, high)
+        form = ".4f" if is_base else "+.4f"
+        return f"{value:{form}}" + ("" if low is None else f" [{low:{form}}, {high:{form}}]")
+    if is_base:
+        return intervals.as_text(value, max(low, 0.0), min(high, 1.0))
+    return intervals.gap_as_text(value, low, high)

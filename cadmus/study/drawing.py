@@ -18,10 +18,8 @@ def write_all(results: Path, directory: Path) -> list[Path]:
     study = read(results)
     has_law = bool(study.law_flops) and not study.missing
     texts = comparison.tables(study)
-    figures = {
-        factor: (style.styled(effects.draw)(study, factor), effects.data(study, factor))
-        for factor in study.factors
-    }
+    draw = style.styled(effects.draw)
+    figures = {factor: (draw(study, factor), effects.data(study, factor)) for factor in study.factors}
     with replacing_together() as replaced:
         comparison.compare(study).write_csv(replaced(directory / COMPARISON))
         for metric, text in texts.items():

@@ -24,24 +24,19 @@ LINE = 1.3
 """Runs whose FLOPs differ by less than this factor are on the same line of equal FLOPs."""
 _POSITIVE = np.array([True, True, False, True, False])
 _HUBER = 1e-3
-_SEED = 0
 
 
 class Law(NamedTuple):
-    """A fitted law."""
-
     coefficients: np.ndarray
     """E in nats, A, alpha, B and beta; shape (5,)"""
     cost: float
     """FLOPs per parameter and program"""
 
     def loss(self, parameters: np.ndarray, programs: np.ndarray) -> np.ndarray:
-        """Return the loss of models in nats."""
         floor, by_parameters, alpha, by_programs, beta = self.coefficients
         return floor + by_parameters * parameters**-alpha + by_programs * programs**-beta
 
     def optimal_parameters(self, flops: np.ndarray) -> np.ndarray:
-        """Return the number of parameters with the smallest loss at given FLOPs."""
         _, by_parameters, alpha, by_programs, beta = self.coefficients
         scale = (alpha * by_parameters / (beta * by_programs)) ** (1 / (alpha + beta))
         return scale * (flops / self.cost) ** (beta / (alpha + beta))
@@ -50,9 +45,8 @@ class Law(NamedTuple):
 def runs_of(results: Results) -> pl.DataFrame:
     """Return variant, seed, parameters, programs, flops and loss of each run, by the first loss compared."""
     metric = next(name for name in results.compare if name in LOSSES)
-    return results.rows.filter(metric=metric).select(
-        "variant", "seed", "parameters", "programs", "flops", loss="value"
-    )
+    columns = ("variant", "seed", "parameters", "programs", "flops")
+    return results.rows.filter(metric=metric).select(*columns, loss="value")
 
 
 def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
@@ -65,19 +59,13 @@ def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
     def residuals(given: np.ndarray) -> np.ndarray:
         # E, A and B by their logarithms are positive.
         floor, by_parameters, alpha, by_programs, beta = given
-        terms = (
-            np.full_like(loss, floor),
-            by_parameters - alpha * np.log(parameters),
-            by_programs - beta * np.log(programs),
-        )
-        return np.logaddexp.reduce(terms) - np.log(loss)
+        of_size = by_parameters - alpha * np.log(parameters)
+        of_programs = by_programs - beta * np.log(programs)
+        return np.logaddexp.reduce((np.full_like(loss, floor), of_size, of_programs)) - np.log(loss)
 
     starts = [
         (share * loss.min(), size, alpha, size, beta)
-        for share in (0.3, 0.9)
-        for size in (1.0, 100.0)
-        for alpha in (0.2, 0.6)
-        for beta in (0.2, 0.6)
+        for share, size, alpha, beta in itertools.product((0.3, 0.9), (1.0, 100.0), (0.2, 0.6), (0.2, 0.6))
     ]
     fits = [
         least_squares(
@@ -99,13 +87,13 @@ def resampled(runs: pl.DataFrame, law: Law) -> list[Law]:
 
     Variants rather than runs are drawn, so that the spread has what the form of the law misses.
     """
-    random = np.random.default_rng(_SEED)
+    random = np.random.default_rng(0)
     parts = runs.partition_by("variant", maintain_order=True)
     laws = []
     for _ in progress("law", range(RESAMPLES), unit="fit"):
-        drawn = random.integers(len(parts), size=len(parts))
+        drawn: list[int] = []
         while len(set(drawn)) < min(len(parts), LAW_VARIANTS):
-            drawn = random.integers(len(parts), size=len(parts))
+            drawn = random.integers(len(parts), size=len(parts)).tolist()
         laws.append(fit(pl.concat([parts[number] for number in drawn]), law))
     return laws
 

@@ -16,22 +16,15 @@ from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import read_results
 from cadmus.model.flops import parameter_count
 
+_MEASURED: dict[str, Any] = {
+    **dict.fromkeys(("experiment", "template", "metric"), pl.String),
+    **{"value": pl.Float64, "n": pl.Int64, "baseline": pl.Float64},
+}
 COLUMNS: dict[str, Any] = {
-    "study": pl.String,
-    "variant": pl.String,
-    "seed": pl.Int64,
-    "experiment": pl.String,
-    "template": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-    "n": pl.Int64,
-    "baseline": pl.Float64,
-    "parameters": pl.Int64,
-    "programs": pl.Int64,
-    "flops": pl.Float64,
-    "seconds": pl.Float64,
-    "directory": pl.String,
-    "config_digest": pl.String,
+    **{"study": pl.String, "variant": pl.String, "seed": pl.Int64},
+    **_MEASURED,
+    **{"parameters": pl.Int64, "programs": pl.Int64, "flops": pl.Float64, "seconds": pl.Float64},
+    **{"directory": pl.String, "config_digest": pl.String},
 }
 """Columns of the results.
 
@@ -55,41 +48,30 @@ class Missing(NamedTuple):
 
 
 class Results(NamedTuple):
-    """The results of a study.
-
-    Attributes:
-        rows: see :data:`COLUMNS`.
-        commit: of the code that collected them.
-        missing: runs without results.
-        name, question, base: of the study; base is the variant that the others are compared with.
-        compare: metrics to compare.
-        factors: those with several levels.
-        law_flops: FLOPs of a scaling law; none is fitted if empty.
-    """
+    """The results of a study."""
 
     rows: pl.DataFrame
+    """See :data:`COLUMNS`."""
     commit: str
+    """Of the code that collected them."""
     missing: list[Missing]
     name: str
     question: str
     base: str
+    """The variant that the others are compared with."""
     compare: list[str]
+    """Metrics to compare."""
     factors: list[str]
+    """Those with several levels."""
     law_flops: list[float]
+    """FLOPs of a scaling law; none is fitted if empty."""
 
 
 def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[Path] = ()) -> list[Missing]:
-    """Write the results of all finished runs to one Parquet file.
+    """Write the results of all finished runs to one Parquet file, and return the runs without results.
 
-    Args:
-        study: its runs.
-        results: directory of all results.
-        output: file to write.
-        elsewhere: files of this function, from other machines. A run that is not finished here is taken
-            from the first of them that has one of the same config with the same experiments.
-
-    Returns:
-        The runs without results.
+    A run that is not finished in the directory ``results`` is taken from the first file ``elsewhere``, of
+    this function on another machine, that has one of the same config with the same experiments.
     """
     found, missing = [], []
     others = [read(path).rows for path in elsewhere]
@@ -107,11 +89,8 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
             **{factor: level_text(run.levels[factor]) for factor in study.factors},
         }
         schema = {**COLUMNS, **dict.fromkeys(study.factors, pl.String)}
-        found.append(
-            rows.with_columns(**{name: pl.lit(value) for name, value in named.items()}).select(
-                pl.col(name).cast(kind) for name, kind in schema.items()
-            )
-        )
+        rows = rows.with_columns(**{name: pl.lit(value) for name, value in named.items()})
+        found.append(rows.select(pl.col(name).cast(kind) for name, kind in schema.items()))
     if not found:
         first = missing[0]
         raise InputError(
@@ -162,7 +141,6 @@ def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
 
 
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
-    """Return the rows of a finished run."""
     metrics = results / run.training / "training/metrics.jsonl"
     steps, _ = read_results(metrics, experiments.columns("metrics"))
     last = steps.tail(max(1, round(LAST * len(steps))))
@@ -180,7 +158,7 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
 
 
 def _rows_of(study: StudyRuns, run: Run, others: list[pl.DataFrame]) -> pl.DataFrame | None:
-    """Return the rows of a run from the results of other machines, or None if they have none."""
+    """Return the rows of a run from the results of other machines, if any."""
     wanted = [TRAINING, *study.study.experiments]
     for rows in others:
         found = rows.filter(pl.col("experiment").is_in(wanted), config_digest=digest(run.config.model_dump()))
@@ -198,9 +176,8 @@ def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
         loss, tokens, programs = (summary[name].to_numpy() for name in ("loss", "tokens", "programs"))
         return _measured(experiment, HELD_OUT_LOSS, np.average(loss, weights=tokens), programs.sum())
     if "region" in summary.columns:
-        found = summary.filter(pl.col("programs") > 0).with_columns(
-            template="region", metric=pl.lit("accuracy")
-        )
+        tested = summary.filter(pl.col("programs") > 0)
+        found = tested.with_columns(template="region", metric=pl.lit("accuracy"))
     else:
         if "k" in summary.columns:
             summary = summary.with_columns(metric=pl.format("{}@{}", "metric", "k"))
@@ -220,5 +197,4 @@ def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
 def _measured(experiment: str, metric: str, value: float, n: int) -> pl.DataFrame:
     """Return the row of a loss, which has no template and no baseline."""
     row = (experiment, "", metric, float(value), int(n), None)
-    names = ("experiment", "template", "metric", "value", "n", "baseline")
-    return pl.DataFrame([row], {name: COLUMNS[name] for name in names}, orient="row")
+    return pl.DataFrame([row], _MEASURED, orient="row")

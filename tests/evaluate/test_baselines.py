@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cadmus.config import Config, Dataset, load_config
-from cadmus.dataset.manifest import write_manifest
+from cadmus import pipeline
+from cadmus.config import Dataset, load_config
 from cadmus.dataset.reader import read_split
-from cadmus.dataset.shards import plan, write_shard
 from cadmus.evaluate import baselines
 from cadmus.evaluate.baselines import BASELINES, Learned, first_that_holds, grade_baselines
 from cadmus.evaluate.grading import Task, tasks_of
@@ -20,6 +19,7 @@ from cadmus.evaluate.ngrams import NGrams
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.programs import Programs, Samples
 from cadmus.vm.reference import run
+from tests.evaluate.samples import samples_of
 
 CONFIG = """
 name: tiny
@@ -35,24 +35,6 @@ train: {steps: 1}
 
 
 COMPARISONS = {"equality_comparator", "less_greater", "subroutines"}
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory) -> tuple[Config, Path]:
-    place = tmp_path_factory.mktemp("baselines")
-    (place / "config.yaml").write_text(CONFIG)
-    run = load_config(place / "config.yaml")
-    for shard in plan(run):
-        write_shard(run, place / "dataset", shard.template, shard.split, shard.number)
-    write_manifest(run, place / "dataset")
-    return run, place / "dataset"
-
-
-def samples_of(template: str, *programs: str, prompt_length: int | list[int]) -> Samples:
-    lengths = np.broadcast_to(np.array(prompt_length), len(programs))
-    return Samples(
-        Programs.from_strings(programs), lengths, template=np.full(len(programs), template, object)
-    )
 
 
 def learned(monkeypatch: pytest.MonkeyPatch, tasks: list[Task], *shards: Samples) -> Learned:
@@ -208,15 +190,11 @@ def test_the_linear_baseline_reads_tokens_by_place() -> None:
         assert fitted.complete(prompts).to_strings() == completions.to_strings()
     # Literals are all alike to the operators, and a prompt may be longer than those of training.
     assert fitted.complete(Programs.from_strings(["1" * 20 + "+1", "77"])).to_strings() == ["<", ">="]
-    parity = Programs.from_strings("=" if text[-1] in "02468" else "<" for text in texts)
-    digits = [i for i, text in enumerate(texts) if text[-1].isdigit()]
+    digits = prompts.take(np.flatnonzero([text[-1].isdigit() for text in texts]))
+    parity = ["=" if text[-1] in "02468" else "<" for text in digits.to_strings()]
     for operators_only, least, most in ((False, 1, 1), (True, 0.4, 0.7)):
-        fitted = Linear(prompts.take(np.array(digits)), parity.take(np.array(digits)), operators_only)
-        ours = fitted.complete(prompts.take(np.array(digits))).to_strings()
-        right = np.mean(
-            [a == b for a, b in zip(ours, parity.take(np.array(digits)).to_strings(), strict=True)]
-        )
-        assert least <= right <= most
+        ours = Linear(digits, Programs.from_strings(parity), operators_only).complete(digits).to_strings()
+        assert least <= np.mean(np.array(ours) == parity) <= most
 
 
 def test_answers_are_cut_off_at_the_maximum_length(monkeypatch) -> None:
@@ -228,25 +206,24 @@ def test_answers_are_cut_off_at_the_maximum_length(monkeypatch) -> None:
         assert graded.filter(policy=policy)["ended"].to_list() == [False, True]
 
 
-def test_learning_reads_the_training_split_alone(dataset, tmp_path) -> None:
-    run, directory = dataset
-    tasks = tasks_of(read_split(directory, "test"))
-    shutil.copytree(directory, tmp_path / "dataset")
-    for path in (tmp_path / "dataset").rglob("*.parquet"):
-        if path.parent.name != "train":
-            path.unlink()
-    learned = Learned(tmp_path / "dataset", tasks)
-    train = read_split(directory, "train")
+def test_learning_reads_the_training_split_alone(tmp_path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    run = load_config(tmp_path / "config.yaml")
+    pipeline.sample(run, tmp_path)
+    pipeline.dataset(run, tmp_path)
+    tasks = tasks_of(read_split(tmp_path, "test"))
+    for split in ("test", "validation"):
+        shutil.rmtree(tmp_path / split)
+    learned = Learned(tmp_path, tasks)
+    train = read_split(tmp_path, "train")
     programs = train.programs.to_strings()
     for task in tasks:
-        of = [i for i, template in enumerate(train.template) if template == task.question.template]
-        shard = train.take(np.array(of))
-        rows, lengths = task.question.cut(shard)
-        texts = [programs[of[row]][length:] for row, length in zip(rows, lengths, strict=True)]
+        of = np.flatnonzero(train.template == task.question.template)
+        cuts = [(programs[of[row]], at) for row, at in zip(*task.question.cut(train.take(of)), strict=True)]
+        texts = [program[at:] for program, at in cuts]
         counts = Counter(texts)
         assert [counts[text] for text in learned.frequent[task.name]] == sorted(counts.values(), reverse=True)
-        prompts = [programs[of[row]][:length] for row, length in zip(rows, lengths, strict=True)]
-        assert learned.prompts[task.name].to_strings() == prompts
+        assert learned.prompts[task.name].to_strings() == [program[:at] for program, at in cuts]
         assert learned.completions[task.name].to_strings() == texts
     expected = NGrams()
     expected.count(train.programs)

@@ -44,13 +44,11 @@ def test_a_small_space_is_exhausted() -> None:
 
 
 def test_the_same_seed_gives_the_same_grid() -> None:
-    first, second = (
-        comparisons.sample_per_pair(np.random.default_rng(3), np.array([1, 5]), np.array([1, 2]), 3, SHARE)[
-            0
-        ].to_strings()
-        for _ in range(2)
-    )
-    assert first == second
+    def drawn() -> list[str]:
+        x, y = np.array([1, 5]), np.array([1, 2])
+        return comparisons.sample_per_pair(np.random.default_rng(3), x, y, 3, SHARE)[0].to_strings()
+
+    assert drawn() == drawn()
 
 
 def test_comparisons_of_a_range_are_true_distinct_test_programs() -> None:
@@ -74,10 +72,8 @@ def test_a_range_with_too_few_comparisons_is_an_error() -> None:
 
 
 def test_training_comparisons_are_of_the_training_split_and_allowed() -> None:
-    values = {"low": -5, "high": 5}
-    dataset = Dataset.model_validate(
-        {"values": values, "eval_fraction": 0.2, "ood": {"five": {"values": [5]}}}
-    )
+    fields = {"values": {"low": -5, "high": 5}, "eval_fraction": 0.2, "ood": {"five": {"values": [5]}}}
+    dataset = Dataset.model_validate(fields)
     programs = training_comparisons(np.random.default_rng(0), 2_000, dataset)
     assert 500 < len(programs) < 1_600
     assert (split_of(programs, 0.2) == TRAIN).all()

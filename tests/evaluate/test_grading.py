@@ -1,6 +1,5 @@
 """Questions that programs are asked, and grades of completions."""
 
-import itertools
 import re
 
 import numpy as np
@@ -12,18 +11,12 @@ from cadmus.errors import InputError
 from cadmus.evaluate.grading import MODEL, Policy, Task, grade, tasks_of
 from cadmus.evaluate.questions import questions_of
 from cadmus.evaluate.results import METRICS, accuracy_by
-from cadmus.experiments.completions import ask
+from cadmus.experiments.completions import ASKED, ask
 from cadmus.programs import Programs, Samples
+from tests.evaluate.samples import samples_of
 from tests.experiments.subjects import subject_of
 
 DATASET = Dataset()
-
-
-def samples_of(template: str, *programs: str, prompt_length: int | list[int]) -> Samples:
-    lengths = np.broadcast_to(np.array(prompt_length), len(programs))
-    return Samples(
-        Programs.from_strings(programs), lengths, template=np.full(len(programs), template, object)
-    )
 
 
 def answers(completions: dict[tuple[str, str] | str, str | None]) -> Policy:
@@ -48,24 +41,6 @@ def counts(completions: pl.DataFrame, question: str) -> dict[str, int]:
     return dict(rows.select("metric", "correct").iter_rows())
 
 
-def test_accuracy_is_one_minus_the_error_rate() -> None:
-    rng = np.random.default_rng(0)
-    pairs = list(itertools.islice(itertools.product("0123456789", "123456789"), 60))
-    programs = [f"{a}{b}+{b}>" if a != "0" else f"0{b}+{b}=" for a, b in pairs]
-    wrong = set(rng.choice(60, 21, replace=False).tolist())
-    completions = graded(
-        samples_of("basic_math", *programs, prompt_length=4),
-        {program[:4]: "<" if i in wrong else program[4:] for i, program in enumerate(programs)},
-    )
-    assert counts(completions, "basic_math") == dict.fromkeys(
-        ["solved", "exact", "next_token", "verified"], 39
-    )
-    results = accuracy_by(completions, "question")
-    assert results["programs"].to_list() == [60] * 4
-    assert results["accuracy"].to_list() == [0.65] * 4
-    assert results["low"][0] < 0.65 < results["high"][0]
-
-
 def test_metrics_differ_by_completion() -> None:
     programs = {
         "34+7=": ("34+7", "="),  # the original
@@ -77,18 +52,7 @@ def test_metrics_differ_by_completion() -> None:
         "34+1>": ("34+1", ""),  # ends at once: 7 and 1 are both true
     }
     completions = graded(samples_of("basic_math", *programs, prompt_length=4), dict(programs.values()))
-    assert completions.columns == [
-        "policy",
-        "template",
-        "question",
-        "program",
-        "prompt_length",
-        "asked",
-        "completion",
-        "ended",
-        "uses_drop",
-        *METRICS,
-    ]
+    assert completions.columns == [*ASKED, "completion", "ended", "uses_drop", *METRICS]
     assert completions["program"].to_list() == list(programs)
     assert completions["asked"].to_list() == [" ".join(sorted(["34+", text[3]])) for text in programs]
     assert completions["prompt_length"].to_list() == [4] * 7
@@ -98,13 +62,8 @@ def test_metrics_differ_by_completion() -> None:
     for column, name in (("policy", MODEL), ("template", "basic_math"), ("question", "basic_math")):
         assert completions[column].to_list() == [name] * 7
     right = {metric: [i for i, value in enumerate(completions[metric]) if value] for metric in METRICS}
-    assert right == {
-        "solved": [0],
-        "fits": [],
-        "exact": [0],
-        "next_token": [0, 2],
-        "verified": [0, 1, 2, 6],
-    }
+    expected = {"solved": [0], "fits": [], "exact": [0], "next_token": [0, 2], "verified": [0, 1, 2, 6]}
+    assert right == expected
     assert completions["fits"].null_count() == 7
 
 
@@ -123,14 +82,6 @@ def test_the_next_token_may_be_the_end() -> None:
 
 def test_fits_is_a_metric_of_induction_only() -> None:
     induction = samples_of("complete_algorithm", r"2f4=3f6=1f2=\2*;", prompt_length=12)
-    completions = graded(induction, {"2f4=3f6=1f2=": r"\2*9n;"})
-    assert counts(completions, "complete_algorithm") == {
-        "solved": 0,
-        "fits": 1,
-        "exact": 0,
-        "next_token": 1,
-        "verified": 1,
-    }
     both = grade(
         [*tasks_of(samples_of("basic_math", "34+7=", prompt_length=4)), *tasks_of(induction)],
         answers({"2f4=3f6=1f2=": r"\2*;", "34+7": "="}),
@@ -142,12 +93,8 @@ def test_fits_is_a_metric_of_induction_only() -> None:
 
 
 def test_a_limit_takes_the_first_programs_of_each_template() -> None:
-    samples = Samples.concat(
-        [
-            samples_of("less_greater", "34+8<", "34+6>", prompt_length=4),
-            samples_of("basic_math", "34+7=", "34+9<", prompt_length=4),
-        ]
-    )
+    less = samples_of("less_greater", "34+8<", "34+6>", prompt_length=4)
+    samples = Samples.concat([less, samples_of("basic_math", "34+7=", "34+9<", prompt_length=4)])
     tasks = tasks_of(samples, 1)
     assert [(task.name, task.programs.to_strings()) for task in tasks] == [
         ("basic_math", ["34+7="]),
@@ -165,15 +112,8 @@ def test_equality_is_asked_twice() -> None:
     ]
     results = graded(samples, {program[:10]: "=", program[:5]: "39*="})
     assert counts(results, "equality") == {"solved": 1, "exact": 0, "next_token": 0, "verified": 1}
-    assert counts(results, "equality_comparator") == {
-        "solved": 1,
-        "exact": 1,
-        "next_token": 1,
-        "verified": 1,
-    }
-    # Another true comparison is not an equality.
-    results = graded(samples, {program[:10]: "=", program[:5]: "9>"})
-    assert counts(results, "equality") == {"solved": 0, "exact": 0, "next_token": 0, "verified": 1}
+    everything = dict.fromkeys(("solved", "exact", "next_token", "verified"), 1)
+    assert counts(results, "equality_comparator") == everything
 
 
 def test_subroutines_are_asked_one_question_by_their_form() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cadmus import isa
 from cadmus.evaluate import ngrams
 from cadmus.evaluate.ngrams import NGrams
-from cadmus.programs import BYTE_OF_TOKEN, Programs
+from cadmus.programs import Programs
 
 SYMBOLS = "".join(isa.BY_SYMBOL)
 
@@ -52,10 +52,6 @@ class Plain:
             text += token
 
 
-def test_tokens_are_in_the_order_of_the_instruction_set() -> None:
-    assert BYTE_OF_TOKEN.tobytes().decode("ascii") == SYMBOLS
-
-
 def test_the_longest_context_that_was_seen_decides() -> None:
     model = counted("12+3=", "12+3=", "12+4>", "92+5<5<")
     assert complete(model, "12+", "12+4", "92+") == [("3=", True), (">", True), ("5<5<", True)]
@@ -65,12 +61,6 @@ def test_the_longest_context_that_was_seen_decides() -> None:
     assert complete(model, "", "9") == [("12+3=", True), ("2+5<5<", True)]
     # Nothing seen: the most frequent token is the end, which is before 2 of equal counts.
     assert complete(model, "7") == [("", True)]
-
-
-def test_of_equals_the_first_token_is_taken() -> None:
-    model = counted("1=", "1<", "1>")
-    assert complete(model, "1") == [("<", True)]
-    assert complete(counted("1", "1="), "1") == [("", True)]
 
 
 def test_completions_stop_at_the_greatest_length() -> None:

@@ -1,11 +1,19 @@
-"""Result files."""
+"""Result files, and accuracies by question, program length and number of examples."""
 
 import numpy as np
 import polars as pl
 import pytest
 
 from cadmus.errors import InputError
-from cadmus.evaluate.results import METRICS, accuracy_by, gaps_by, read_results, write_results
+from cadmus.evaluate.results import (
+    METRICS,
+    accuracy_by,
+    by_examples,
+    by_length,
+    gaps_by,
+    read_results,
+    write_results,
+)
 
 LOSS = {"step": int, "loss": float}
 
@@ -79,15 +87,9 @@ def test_accuracies_are_in_the_order_of_the_completions() -> None:
         for metric in defined[question]
     ]
     solved = results.filter(metric="solved")
-    assert solved.select("programs", "correct", "accuracy").rows() == [
-        (4, 1, 0.25),
-        (4, 0, 0.0),
-        (4, 3, 0.75),
-        (4, 4, 1.0),
-    ]
-    assert (
-        solved.filter(pl.col("low") <= pl.col("accuracy"), pl.col("accuracy") <= pl.col("high")).height == 4
-    )
+    assert solved["correct"].to_list() == [1, 0, 3, 4]
+    assert solved["accuracy"].to_list() == [0.25, 0, 0.75, 1]
+    assert solved["accuracy"].is_between(solved["low"], solved["high"]).all()
     assert (solved["high"] > solved["low"]).all()
     total = accuracy_by(graded)
     assert total.columns == ["policy", "metric", "programs", "correct", "accuracy", "low", "high"]
@@ -182,3 +184,55 @@ def test_a_table_of_ones_own_is_cast_to_the_declared_types(tmp_path):
     path.write_text("program,programs,accuracy,solved\n34,2.0,1,true\n12,,,\n")
     columns = {"program": str, "programs": int, "accuracy": float, "solved": bool}
     assert read_results(path, columns)[0].rows() == [("34", 2, 1.0, True), ("12", None, None, None)]
+
+
+def by_text(question: str, *programs: tuple[str, int, bool], policy: str = "model") -> pl.DataFrame:
+    """Return completions of programs with their prompt lengths, solved or not."""
+    texts, lengths, right = zip(*programs, strict=True)
+    given = completions(question, policy, list(right), list(texts))
+    return given.with_columns(program=pl.col("asked"), prompt_length=pl.Series(lengths))
+
+
+def test_lengths_are_in_bins_of_four():
+    math = by_text("basic_math", ("12<", 2, True), ("12+2>", 4, True), ("1234567<", 7, False))
+    results = by_length(math).filter(metric="solved")
+    assert results.select("question", "shortest", "longest", "programs", "correct").rows() == [
+        ("basic_math", 1, 4, 1, 1),
+        ("basic_math", 5, 8, 2, 1),
+    ]
+
+
+def test_questions_are_in_the_order_of_table_3_then_bins_then_policies():
+    long, short = ("12+2>", 4, True), ("12<", 2, True)
+    given = pl.concat(
+        by_text(question, *programs, policy=policy)
+        for policy in ("model", "constant")
+        for question, programs in (
+            ("modular_sum", (long, short)),
+            ("equality_comparator", (long,)),
+            ("equality", (long, short)),
+        )
+    )
+    results = by_length(given).filter(metric="solved")
+    assert results.select("question", "shortest", "policy").rows() == [
+        (question, shortest, policy)
+        for question, bins in (("equality", (1, 5)), ("equality_comparator", (5,)), ("modular_sum", (1, 5)))
+        for shortest in bins
+        for policy in ("model", "constant")
+    ]
+
+
+def test_an_example_is_a_call_in_the_prompt():
+    r"""Calls inside the definition and in other templates do not count."""
+    programs = [
+        (r"2f4=3f6=1f2=\2*;", 12, True),
+        (r"u3b4bf!u1b2b3bfu2bf!\L2>;", 20, False),
+        (r"u2b3bt3F5=12F3=21F3=\+;", 18, True),
+        (r"u2b3bmu4b6bY1f2=\E5<Rf2*;", 16, True),
+    ]
+    others = by_text("subroutines", ("1f2=", 1, True))
+    results = by_examples(pl.concat([by_text("complete_algorithm", *programs), others]))
+    for metric in ("solved", "fits"):
+        found = results.filter(metric=metric).select("examples", "programs", "correct").rows()
+        assert found == [(2, 1, 1), (3, 3, 2)]
+    assert by_examples(others).is_empty()

@@ -8,22 +8,19 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 
-from cadmus import config, experiments
+from cadmus import config, experiments, pipeline
 from cadmus.cli.experiments import evaluate
 from cadmus.cli.main import cadmus
 from cadmus.config import load_config
-from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.reader import read_split
-from cadmus.dataset.shards import plan, write_shard
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.criteria import second_expressions
 from cadmus.evaluate.regions import REGIONS
 from cadmus.evaluate.results import accuracy_by
-from cadmus.model import WEIGHTS
+from cadmus.experiments.patch import OUTCOMES
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
-from cadmus.programs import Programs
 from cadmus.train.paths import step_path
 
 CONFIG = """
@@ -56,9 +53,8 @@ def place(tmp_path_factory) -> Path:
         counts = {"steps": step, "programs": 64 * step, "tokens": 1000 * step, "flops": 1e9 * step}
         noted = {"config": run.model_dump(), **counts}
         save_export(GPT(run.model), step_path(place / "snapshots", step), noted)
-    for shard in plan(run):
-        write_shard(run, place / "dataset", shard.template, shard.split, shard.number)
-    write_manifest(run, place / "dataset")
+    pipeline.sample(run, place / "dataset")
+    pipeline.dataset(run, place / "dataset")
     return place
 
 
@@ -102,19 +98,11 @@ def test_experiments_write_results_and_provenance(place, tmp_path, command: str,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
 
 
-def test_training_programs_come_from_the_manifest(place, tmp_path) -> None:
-    invoke(place, "completions", tmp_path / "a.parquet")
-    results = pl.read_parquet(tmp_path / "a.parquet")
-    assert set(results["training_programs"]) == {40}
-    assert dict(results.group_by("template").len().rows()) == {
-        "equality": 8 * 28 + 7 * 30,
-        "less_greater": 7 * 30,
-    }
-
-
 def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path) -> None:
     invoke(place, "completions", tmp_path / "a.parquet")
     results = pl.read_parquet(tmp_path / "a.parquet")
+    # Training programs come from the manifest.
+    assert set(results["training_programs"]) == {40}
     assert results["policy"].unique(maintain_order=True).to_list() == ["model", *BASELINES]
     shared = ["template", "question", "program", "prompt_length", "asked", "seen", "training_programs"]
     comparisons = ["equality_comparator", "less_greater"]
@@ -123,14 +111,14 @@ def test_the_model_and_the_baselines_complete_the_same_programs(place, tmp_path)
         asked = results.filter(~pl.col("question").is_in(absent.get(policy, [])), policy="model")
         assert of_policy.select(shared).equals(asked.select(shared))
     train = read_split(place / "dataset", "train")
-    programs = zip(train.template.tolist(), train.programs.to_strings(), strict=True)
-    by_template: dict[str, set[str]] = {}
-    for template, program in programs:
-        start = second_expressions(Programs.from_strings([program])).item()
-        pair = sorted([program[:start], program[start:-1]])
-        by_template.setdefault(template, set()).add(" ".join(pair))
-    seen = [row["asked"] in by_template[row["template"]] for row in results.iter_rows(named=True)]
-    assert results["seen"].to_list() == seen
+    starts = second_expressions(train.programs).tolist()
+    trained = {
+        (template, " ".join(sorted([program[:start], program[start:-1]])))
+        for template, program, start in zip(train.template, train.programs.to_strings(), starts, strict=True)
+    }
+    assert results["seen"].to_list() == [
+        pair in trained for pair in results.select("template", "asked").rows()
+    ]
 
 
 @pytest.mark.parametrize("command", experiments.NAMES)
@@ -173,11 +161,7 @@ def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, r
     ("command", "rows", "columns"),
     [
         ("lens", 2, ["loss", "agreement", "accuracy", "comparator_accuracy"]),
-        (
-            "patch",
-            2,
-            [f"{value}_{outcome}" for value in "xy" for outcome in ("own", "hybrid", "donor", "other")],
-        ),
+        ("patch", 2, [f"{value}_{outcome}" for value in "xy" for outcome in OUTCOMES]),
         ("probe", 2, ["x", "x_control", "y", "y_control"]),
         ("curve", 3, ["step_1", "step_2", "best_baseline"]),
     ],
@@ -198,14 +182,6 @@ def test_findings_are_printed_as_a_table_or_json(place, tmp_path, command, rows,
         assert found[1]["loss"] == pytest.approx(results["loss"].mean())
         assert found[1]["accuracy"] == results["correct"].sum() / 330
         assert found[1]["comparator_accuracy"] == results.filter(token=10)["accuracy"].item()
-
-
-@pytest.mark.parametrize("command", ["completions", "curve"])
-def test_programs_that_cannot_be_asked_are_an_error(place, tmp_path, command: str, monkeypatch) -> None:
-    monkeypatch.setattr("cadmus.evaluate.grading.tasks_of", lambda samples, limit: [])
-    refused = invoke(place, command, tmp_path / "a.parquet")
-    assert isinstance(refused.exception, InputError)
-    assert "none of its test programs can be asked a question" in str(refused.exception)
 
 
 def test_samples_do_not_depend_on_the_batch_size(place, tmp_path) -> None:
@@ -229,31 +205,57 @@ def test_options_replace_the_settings_of_the_config(place, tmp_path) -> None:
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
+@pytest.fixture(scope="module")
+def others(place, tmp_path_factory) -> Path:
+    """Return a directory with configs, models and a dataset that do not fit the others."""
+    others = tmp_path_factory.mktemp("others")
+    for name, old, new in (
+        ("grid", "low: -1, high: 1", "low: 900, high: 901"),
+        ("short", "max_length: 24", "max_length: 10"),
+        ("split", "max_length: 24", "max_length: 24\n  eval_fraction: 0.2"),
+    ):
+        (others / f"{name}.yaml").write_text(CONFIG.replace(old, new))
+    split, run = load_config(others / "split.yaml"), load_config(place / "config.yaml")
+    pipeline.sample(split, others / "dataset")
+    pipeline.dataset(split, others / "dataset")
+    save_export(GPT(run.model), others / "model", {"config": split.model_dump()})
+    save_export(GPT(run.model), step_path(others / "snapshots", 1), {"config": run.model_dump()})
+    return others
+
+
 @pytest.mark.parametrize(
-    ("command", "option", "value", "message"),
+    ("command", "replaced", "message"),
     [
-        (
-            "pass_at_k",
-            "samples",
-            "0",
-            "evaluate pass_at_k: samples: must be greater than or equal to 1, got '0'",
-        ),
-        ("pass_at_k", "samples", "2.5", "evaluate pass_at_k: samples: must be a valid integer, got '2.5'"),
-        ("pass_at_k", "temperature", "0", "evaluate pass_at_k: temperature: must be greater than 0, got '0'"),
-        ("pass_at_k", "temperature", "nan", "evaluate pass_at_k: temperature: must be a finite number"),
+        ("pass_at_k", {"samples": "0"}, "pass_at_k: samples: must be greater than or equal to 1, got '0'"),
+        ("pass_at_k", {"samples": "2.5"}, "pass_at_k: samples: must be a valid integer, got '2.5'"),
+        ("pass_at_k", {"temperature": "0"}, "pass_at_k: temperature: must be greater than 0, got '0'"),
+        ("pass_at_k", {"temperature": "nan"}, "pass_at_k: temperature: must be a finite number"),
+        ("grid", {"programs-per-pixel": "-1"}, "grid: programs_per_pixel: must be greater than or equal to"),
+        ("grid", {"config": "grid.yaml"}, "no test program compares values from 900 to 901"),
         (
             "grid",
-            "programs-per-pixel",
-            "-1",
-            "evaluate grid: programs_per_pixel: must be greater than or equal to 1",
+            {"model": "model"},
+            "eval_fraction: the model was trained with 0.2, the config says 0.05",
         ),
+        ("completions", {"config": "short.yaml"}, "has a program of 11 instructions; the config allows"),
+        ("completions", {"dataset": "dataset"}, "belong to the training split at dataset.eval_fraction 0.05"),
+        ("curve", {"dataset": "dataset"}, "of its test programs, such as"),
+        ("curve", {"snapshots": "snapshots"}, "meta.json: steps: missing; give the snapshots of a training"),
     ],
 )
-def test_an_invalid_option_is_an_error(place, tmp_path, command, option, value, message) -> None:
-    refused = invoke(place, command, tmp_path / "a.parquet", **{option: value})
-    assert isinstance(refused.exception, InputError)
+def test_what_does_not_fit_is_an_error(place, others, tmp_path, command, replaced, message) -> None:
+    given = {name: others / value if (others / value).exists() else value for name, value in replaced.items()}
+    refused = invoke(place, command, tmp_path / "a.parquet", **given)
+    assert isinstance(refused.exception, InputError), refused.output
     assert message in str(refused.exception)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["completions", "curve"])
+def test_programs_that_cannot_be_asked_are_an_error(place, tmp_path, command: str, monkeypatch) -> None:
+    monkeypatch.setattr("cadmus.evaluate.grading.tasks_of", lambda samples, limit: [])
+    refused = invoke(place, command, tmp_path / "a.parquet")
+    assert "none of its test programs can be asked a question" in str(refused.exception)
 
 
 def test_pass_at_k_prints_the_largest_k(place, tmp_path) -> None:
@@ -267,61 +269,13 @@ def test_pass_at_k_prints_the_largest_k(place, tmp_path) -> None:
 def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
     assert invoke(place, "curve", tmp_path / "a.parquet").exit_code == 0
     curve = pl.read_parquet(tmp_path / "a.parquet")
-    assert curve.select("step", "tokens", "flops").unique(maintain_order=True).rows() == [
-        (1, 1000, 1e9),
-        (2, 2000, 2e9),
-    ]
+    steps = curve.select("step", "tokens", "flops").unique(maintain_order=True)
+    assert steps.rows() == [(1, 1000, 1e9), (2, 2000, 2e9)]
     # Each snapshot has the accuracy that `cadmus evaluate completions` finds for it.
     last = step_path(place / "snapshots", 2)
     assert invoke(place, "completions", tmp_path / "b.parquet", model=last).exit_code == 0
     of_last = curve.filter(pl.col("step") == 2).drop("step", "tokens", "flops")
     assert of_last.equals(accuracy_by(pl.read_parquet(tmp_path / "b.parquet"), "question"))
-
-
-def test_a_snapshot_without_training_metadata_is_an_error(place, tmp_path) -> None:
-    run = load_config(place / "config.yaml")
-    save_export(GPT(run.model), step_path(tmp_path / "snapshots", 1), {"config": run.model_dump()})
-    refused = invoke(place, "curve", tmp_path / "a.parquet", snapshots=tmp_path / "snapshots")
-    assert isinstance(refused.exception, InputError)
-    assert "meta.json: steps: missing; give the snapshots of a training" in str(refused.exception)
-
-
-def test_a_truncated_model_is_an_error(place, tmp_path) -> None:
-    broken = tmp_path / "model"
-    broken.mkdir()
-    for path in (place / "model").iterdir():
-        data = path.read_bytes()
-        (broken / path.name).write_bytes(data[: len(data) // 2] if path.name == WEIGHTS else data)
-    result = invoke(place, "grid", tmp_path / "a.parquet", model=broken)
-    assert isinstance(result.exception, InputError)
-    assert not (tmp_path / "a.parquet").exists()
-
-
-def test_a_model_of_another_split_is_an_error(place, tmp_path) -> None:
-    run = load_config(place / "config.yaml")
-    values = run.model_dump()
-    values["dataset"]["eval_fraction"] = 0.2
-    save_export(GPT(run.model), tmp_path / "model", {"config": values})
-    refused = invoke(place, "grid", tmp_path / "a.parquet", model=tmp_path / "model")
-    assert isinstance(refused.exception, InputError)
-    assert "dataset.eval_fraction: the model was trained with 0.2, the config says 0.05" in str(
-        refused.exception
-    )
-
-
-def test_a_dataset_with_possible_training_programs_is_an_error(place, tmp_path) -> None:
-    (tmp_path / "other.yaml").write_text(
-        CONFIG.replace("max_length: 24", "max_length: 24\n  eval_fraction: 0.2")
-    )
-    other = load_config(tmp_path / "other.yaml")
-    for shard in plan(other):
-        write_shard(other, tmp_path / "dataset", shard.template, shard.split, shard.number)
-    write_manifest(other, tmp_path / "dataset")
-    for command in ("completions", "curve"):
-        refused = invoke(place, command, tmp_path / "a.parquet", dataset=tmp_path / "dataset")
-        assert isinstance(refused.exception, InputError)
-        assert "of its test programs" in str(refused.exception)
-        assert "belong to the training split at dataset.eval_fraction 0.05" in str(refused.exception)
 
 
 def test_the_default_config_is_the_model_s_with_default_experiments(place, tmp_path) -> None:
@@ -330,41 +284,21 @@ def test_the_default_config_is_the_model_s_with_default_experiments(place, tmp_p
     run = config.parse_config(values, "of the model")
     options = ["--model", str(step_path(place / "snapshots", 1)), "--output", str(tmp_path / "a.parquet")]
     assert CliRunner().invoke(cadmus, ["evaluate", "lens", *options]).exit_code == 0
-    assert pl.read_parquet(tmp_path / "a.parquet")["programs"].unique().to_list() == [
-        run.evaluate.lens.programs
-    ]
-    assert pl.read_parquet_metadata(tmp_path / "a.parquet")["config_digest"] == config.digest(
-        run.model_dump()
-    )
+    assert set(pl.read_parquet(tmp_path / "a.parquet")["programs"]) == {run.evaluate.lens.programs}
+    metadata = pl.read_parquet_metadata(tmp_path / "a.parquet")
+    assert metadata["config_digest"] == config.digest(run.model_dump())
     options[1] = str(place / "model")
     refused = CliRunner().invoke(cadmus, ["evaluate", "lens", *options])
     assert "meta.json: config: missing; give the config of the training" in str(refused.exception)
 
 
-def test_training_on_the_dataset_of_another_config_is_an_error(place, tmp_path) -> None:
-    other = tmp_path / "other.yaml"
-    other.write_text(CONFIG.replace("max_length: 24", "max_length: 25"))
-    options = {"config": other, "dataset": place / "dataset"}
+def test_training_on_the_dataset_of_another_config_is_an_error(place, others, tmp_path) -> None:
+    options = {"config": others / "split.yaml", "dataset": place / "dataset"}
     options |= {name: tmp_path / name for name in ("checkpoints", "output", "metrics")}
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     refused = CliRunner().invoke(cadmus, ["train", *arguments])
-    assert isinstance(refused.exception, InputError)
     assert "sampled with another seed or section dataset" in str(refused.exception)
-    assert list(tmp_path.iterdir()) == [other]
-
-
-def test_a_mismatched_config_is_an_error(place, tmp_path) -> None:
-    (tmp_path / "grid.yaml").write_text(CONFIG.replace("low: -1, high: 1", "low: 900, high: 901"))
-    (tmp_path / "short.yaml").write_text(CONFIG.replace("max_length: 24", "max_length: 10"))
-    for command, message in (
-        ("grid", "no test program compares values from 900 to 901"),
-        ("completions", "has a program of 11 instructions; the config allows dataset.max_length 10"),
-    ):
-        path = tmp_path / ("grid.yaml" if command == "grid" else "short.yaml")
-        refused = invoke(place, command, tmp_path / "a.parquet", config=path)
-        assert isinstance(refused.exception, InputError), refused.output
-        assert message in str(refused.exception)
-    assert not (tmp_path / "a.parquet").exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_number_of_programs_has_a_short_option() -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
+from cadmus import pipeline
 from cadmus.config import load_config, parse_config
-from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan, write_shard
 from tests.checkout import ROOT
 
 VALUES = {
@@ -23,9 +22,8 @@ VALUES = {
 
 
 def write(config, directory):
-    for shard in plan(config):
-        write_shard(config, directory, shard.template, shard.split, shard.number)
-    write_manifest(config, directory)
+    pipeline.sample(config, directory)
+    pipeline.dataset(config, directory)
     return directory
 
 

@@ -1,5 +1,6 @@
 """The scaling law of a study, fitted to losses that follow a known law."""
 
+import itertools
 import json
 
 import numpy as np
@@ -21,22 +22,14 @@ def study_runs(deviation=0.001):
     """Return runs of four sizes on three lines of equal FLOPs, with three seeds."""
     random = np.random.default_rng(1)
     rows = []
-    for flops in FLOPS:
-        for parameters in (2e4, 1e5, 5e5, 2.5e6):
-            programs = flops / (TRUE.cost * parameters)
-            loss = TRUE.loss(np.array([parameters]), np.array([programs])).item()
-            rows += [
-                {
-                    "variant": f"{parameters:.2g} at {flops:.2g}",
-                    "seed": seed,
-                    "parameters": parameters,
-                    "programs": programs,
-                    "flops": flops,
-                    "loss": loss * np.exp(deviation * random.standard_normal()),
-                }
-                for seed in range(3)
-            ]
-    return pl.DataFrame(rows)
+    for flops, parameters in itertools.product(FLOPS, (2e4, 1e5, 5e5, 2.5e6)):
+        programs = flops / (TRUE.cost * parameters)
+        loss = TRUE.loss(np.array([parameters]), np.array([programs])).item()
+        for seed in range(3):
+            noisy = loss * np.exp(deviation * random.standard_normal())
+            rows.append((f"{parameters:.2g} at {flops:.2g}", seed, parameters, programs, flops, noisy))
+    columns = ["variant", "seed", "parameters", "programs", "flops", "loss"]
+    return pl.DataFrame(rows, columns, orient="row")
 
 
 def test_the_law_is_recovered(monkeypatch):
@@ -88,9 +81,8 @@ VALUES = {
 def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
     monkeypatch.setattr(law, "RESAMPLES", 3)
     path = tmp_path / "sizes.yaml"
-    path.write_text(
-        json.dumps({**VALUES, "study": {**VALUES["study"], "experiments": [], "compare": ["loss"]}})
-    )
+    losses = {**VALUES["study"], "experiments": [], "compare": ["loss"]}
+    path.write_text(json.dumps({**VALUES, "study": losses}))
     study = load_study(path)
     for run in study.runs:
         (tmp_path / run.dataset / "dataset").mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cadmus import experiments
 from cadmus.cli.study import study as command
-from cadmus.config.evaluation import Completions, Evaluate, Grid, Loss, PassAtK
+from cadmus.config.evaluation import Evaluate, PassAtK
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import programs_error
@@ -69,20 +69,9 @@ def completions(solved, programs=40):
 def grid(correct):
     x, y = (axis.ravel() for axis in np.meshgrid(np.arange(-21, 22), np.arange(-21, 22)))
     inside = (abs(x) <= 20) & (abs(y) <= 20)
-    counts = {
-        name: np.zeros(len(x), np.int64) for name in ("less", "equal", "greater", "operators", "linear")
-    }
-    right = np.where(inside, correct, 0)
-    return pl.DataFrame(
-        {
-            "x": x,
-            "y": y,
-            "programs": np.full(len(x), 10),
-            "correct": right,
-            **counts,
-            "in_distribution": inside,
-        }
-    )
+    frame = pl.DataFrame({"x": x, "y": y, "correct": np.where(inside, correct, 0), "in_distribution": inside})
+    others = dict.fromkeys(("less", "equal", "greater", "operators", "linear"), 0)
+    return frame.with_columns(programs=10, **others).select(list(experiments.columns("grid")))
 
 
 @pytest.fixture
@@ -95,17 +84,8 @@ def results(tmp_path, config):
         (directory / run.dataset / "dataset/manifest.json").write_text("{}")
         training, evaluation = directory / run.training, directory / run.evaluation
         (training / "training").mkdir(parents=True)
-        steps = [
-            {
-                "step": step,
-                "loss": 2.0,
-                "completion_loss": 1.0 - accuracy,
-                "programs": 8 * step,
-                "flops": 1e9 * step,
-                "seconds": 60.0,
-            }
-            for step in range(1, 61)
-        ]
+        losses = {"loss": 2.0, "completion_loss": 1.0 - accuracy, "seconds": 60.0}
+        steps = [{"step": k, "programs": 8 * k, "flops": 1e9 * k, **losses} for k in range(1, 61)]
         (training / "training/metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
         (evaluation / "experiments").mkdir(parents=True)
         write_results(completions(accuracy), evaluation / "experiments/completions.parquet", {})
@@ -129,19 +109,16 @@ def test_the_results_are_tidy(config, collected):
     assert (row["flops"], row["seconds"], row["programs"]) == (60e9, 60.0, 480)
     assert row["parameters"] == parameter_count(study.runs[-1].config.model)
     assert row["directory"] == study.runs[-2].training
-    (row,) = found.rows.filter(
-        variant="base, steps=10", seed=0, experiment="grid", template="inside"
-    ).to_dicts()
-    assert row["value"] == 0.9
+    of_grid = found.rows.filter(variant="base, steps=10", seed=0, experiment="grid", template="inside")
+    assert of_grid["value"].to_list() == [0.9]
     losses = found.rows.filter(metric="completion_loss", seed=2)
     assert losses["value"].round(6).unique().sort().to_list() == [0.2, 0.4]
     assert losses["n"].unique().to_list() == [6]
 
 
 def test_a_study_compares_the_loss_on_test_programs(config, results, tmp_path):
-    config.write_text(
-        TEXT.replace("experiments: [", "experiments: [loss, ").replace("[completion_loss,", "[held_out_loss,")
-    )
+    text = TEXT.replace("experiments: [", "experiments: [loss, ")
+    config.write_text(text.replace("[completion_loss,", "[held_out_loss,"))
     study = load_study(config)
     for run in study.runs:
         path = results / run.evaluation / "experiments/loss.parquet"
@@ -154,12 +131,10 @@ def test_a_study_compares_the_loss_on_test_programs(config, results, tmp_path):
     (row,) = found.rows.filter(metric="held_out_loss", variant="tied, steps=20", seed=2).to_dicts()
     assert (row["experiment"], row["template"], row["n"]) == ("loss", "", 2)
     assert row["value"] == pytest.approx(0.2)
-    assert (
-        tables(found)["held_out_loss"].columns == found.rows["variant"].unique(maintain_order=True).to_list()
-    )
+    variants = found.rows["variant"].unique(maintain_order=True).to_list()
+    assert tables(found)["held_out_loss"].columns == variants
     publish(tmp_path / "study.parquet", tmp_path)
-    page = (tmp_path / "docs/findings/demo.md").read_text()
-    assert "held out loss of test programs in nats" in page
+    assert "held out loss of test programs in nats" in (tmp_path / "docs/findings/demo.md").read_text()
 
 
 def test_the_comparison_pairs_seeds(collected):
@@ -224,9 +199,8 @@ def test_missing_runs_are_named_and_the_others_compared(config, results, tmp_pat
 
 
 def test_no_finished_run_is_an_error(config, tmp_path):
-    with pytest.raises(
-        InputError, match="demo: no run is finished; base, steps=10, seed 0: manifest: did not"
-    ):
+    message = "demo: no run is finished; base, steps=10, seed 0: manifest: did not"
+    with pytest.raises(InputError, match=message):
         collect(load_study(config), tmp_path / "nothing", tmp_path / "study.parquet")
 
 
@@ -293,16 +267,16 @@ def test_the_table_has_the_base_and_differences_to_it(collected):
 
 
 @pytest.mark.parametrize(
-    ("settings", "measured"),
+    ("name", "measured"),
     [
-        (Completions(), samples.completions),
-        (Loss(), samples.losses),
-        (PassAtK(samples=8), samples.samples),
-        (Grid(), samples.grid),
+        ("completions", samples.completions),
+        ("loss", samples.losses),
+        ("pass_at_k", samples.samples),
+        ("grid", samples.grid),
     ],
 )
-def test_the_settings_of_an_experiment_name_the_metrics_of_its_summary(settings, measured):
-    name = next(name for name, default in Evaluate() if type(default) is type(settings))
+def test_the_settings_of_an_experiment_name_the_metrics_of_its_summary(name, measured):
+    settings = getattr(Evaluate(pass_at_k=PassAtK(samples=8)), name)
     assert set(summarized(name, measured())["metric"]) == set(settings.metrics)
 
 
@@ -315,8 +289,8 @@ def test_a_metric_that_no_run_has_is_an_error(config, results, tmp_path):
 
 
 def test_experiments_without_a_summary_name_no_metrics():
-    with_metrics = [name for name in experiments.NAMES if getattr(Evaluate(), name).metrics]
-    assert with_metrics == [name for name in experiments.NAMES if experiments.get(name).summary]
+    for name in experiments.NAMES:
+        assert bool(getattr(Evaluate(), name).metrics) == bool(experiments.get(name).summary)
 
 
 def test_the_commands(config, results, tmp_path):
