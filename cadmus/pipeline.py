@@ -106,8 +106,7 @@ def evaluate(
     from cadmus.experiments.experiment import load_subject
 
     declared = experiments.get(experiment)
-    data = None if dataset is None else Path(dataset)
-    subject = load_subject(declared, Path(model), config, device, data)
+    subject = load_subject(declared, Path(model), config, device, Path(dataset) if dataset else None)
     subject = subject.with_settings(experiment, settings or {})
     results = declared.run(subject)
     write_results(results, Path(output), subject.metadata())

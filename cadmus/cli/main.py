@@ -45,7 +45,7 @@ SECTIONS = {
         "study": Entry("study", "figures", "Compare runs that differ in some fields of a config."),
     },
     "Large language models": {
-        "llm": Entry("llm", "llm", "Ask large language models about the comparison grid."),
+        "llm": Entry("llm", "llm", "Ask large language models about the comparison grid.")
     },
     "Single steps of the workflow, rarely typed": {
         "shard": Entry("dataset", "sample", "Sample one shard of the dataset in DIRECTORY."),
