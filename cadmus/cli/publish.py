@@ -65,15 +65,12 @@ def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes:
     if yes:
         hub.push(planned, private, echo)
         return
-    sizes = [
-        (path, revision, file.stat().st_size)
-        for revision, files in planned.revisions.items()
-        for path, file in files.items()
-    ]
-    echo_table(
-        [("file", "revision", "bytes"), *((path, revision, f"{size:,}") for path, revision, size in sizes)]
-    )
-    echo(
-        f"\n{len(sizes)} files, {sum(size for _, _, size in sizes) / 1e6:,.1f} MB, would go to the "
-        f"{planned.kind} {planned.url}\nNothing was uploaded; --yes uploads."
-    )
+    rows, total = [("file", "revision", "bytes")], 0
+    for revision, files in planned.revisions.items():
+        for path, file in files.items():
+            size = file.stat().st_size
+            rows.append((path, revision, f"{size:,}"))
+            total += size
+    echo_table(rows)
+    echo(f"\n{len(rows) - 1} files, {total / 1e6:,.1f} MB, would go to the {planned.kind} {planned.url}")
+    echo("Nothing was uploaded; --yes uploads.")

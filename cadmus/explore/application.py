@@ -43,13 +43,7 @@ MAX_VALUES = 50_000
 
 
 def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
-    """Return the server of a model's page.
-
-    Args:
-        model: the model.
-        name: the name to show.
-        config: the config of its training, if known; samples are of the test split of its dataset.
-    """
+    """Return the server of a model's page; samples are of the test split, with the training's ``config``."""
     dataset = config.dataset if config else Dataset()
     fitting = threading.Lock()
     fitted: list[References] = []
@@ -74,15 +68,8 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
         with fitting:
             if not fitted:
                 fitted.append(fit(model, config))
-        found = fitted[0]
-        return {
-            "programs": found.programs,
-            "bigrams": packed(found.bigrams),
-            "layer": found.layer,
-            "supervised": found.supervised,
-            "accuracy": found.accuracy,
-            "majority": found.majority,
-        }
+        shown = ("programs", "layer", "supervised", "accuracy", "majority")
+        return {"bigrams": packed(fitted[0].bigrams)} | {name: getattr(fitted[0], name) for name in shown}
 
     def sample(template: str = "", **others: str) -> dict[str, Any]:
         return {"program": random.choice(stock(template)) + isa.END}
@@ -109,39 +96,24 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
     def file(request: Request) -> Response:
         return FileResponse(PAGE / FILES[request.url.path], headers=HEADERS)
 
-    answers = {
-        "machine": machine,
-        "references": references,
-        "sample": sample,
-        "inspect": inspected,
-        "attention": attention,
-        "complete": complete,
-    }
-    return application(
-        [
-            *(Route(path, file) for path in FILES),
-            *(Route(f"/api/{path}", answering(answer)) for path, answer in answers.items()),
-        ]
-    )
+    answers = {"machine": machine, "references": references, "sample": sample}
+    answers |= {"inspect": inspected, "attention": attention, "complete": complete}
+    api = [Route(f"/api/{path}", answering(answer)) for path, answer in answers.items()]
+    return application([*(Route(path, file) for path in FILES), *api])
 
 
 def inspect(
     model: Cadmus, text: str, calls: bool = False, references: References | None = None
 ) -> dict[str, Any]:
-    """Execute a program and read it with a model.
+    """Execute a program, with or without its end ``.``, and read it with a model.
 
-    Args:
-        model: the model.
-        text: a program, with or without its end ``.``.
-        calls: also list the steps inside calls, before the instruction that calls.
-        references: also return what their probe reads.
+    ``calls`` lists the steps inside calls as well, before the instruction that calls.
 
     Returns:
-        program (without the end), ended (True if the text had the end), true, outputs (as
-        :func:`cadmus.vm.reference.plain` writes them), steps (of each executed instruction: its place from 0,
-        the number of calls around it and the stack after it), read (what the probe reads, or None) and lens,
-        the probability that each instruction comes next at each layer (0 is the embedding, the last is the
-        model's output), shape (layers + 1, tokens, 65).
+        program (without the end), ended (True if the text had the end), true, outputs, steps (of each
+        executed instruction: its place from 0, the number of calls around it and the stack after it), read
+        (what the probe of ``references`` reads) and lens, the probability that each instruction comes next at
+        each layer (0 is the embedding, the last is the model's output), shape (layers + 1, tokens, 65).
     """
     program = read(text)
     steps = reference.trace(program, calls=calls)

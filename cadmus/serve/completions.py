@@ -239,11 +239,9 @@ def _choices(
     """Return the choices of a response, and the number of tokens decoded for them."""
     tables: list[np.ndarray] | list[None] = [None] * len(prompts)
     if asked.logprobs is not None:
-        programs = [
-            prompt.removesuffix(isa.END) + text
-            for prompt, (text, _) in zip(prompts, completions, strict=True)
-        ]
-        tables = model.log_probabilities(Programs.from_strings(programs))
+        whole = zip(prompts, completions, strict=True)
+        programs = Programs.from_strings(prompt.removesuffix(isa.END) + text for prompt, (text, _) in whole)
+        tables = model.log_probabilities(programs)
     choices, decoded = [], 0
     for index, (prompt, (text, ended), table) in enumerate(zip(prompts, completions, tables, strict=True)):
         tokens = text + isa.END * ended

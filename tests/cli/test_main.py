@@ -11,14 +11,17 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from cadmus import isa
 from cadmus.cli.main import COMMANDS as ENTRIES
 from cadmus.cli.main import SECTIONS, cadmus, main
 from cadmus.cli.options import MODEL
+from cadmus.config import load_config
 from cadmus.model import DEFAULT_MODEL
 from tests.cli.terminal import ROOT, Terminal
+from tests.config.quick import QUICK
 
 
 def walk(command: click.Command, path: str = "cadmus") -> Iterator[tuple[str, click.Command]]:
@@ -115,6 +118,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["plan", "config/quik.yaml"], "No such file or directory; did you mean 'config/quick.yaml'?"),
         (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "no config 'nope'; there are h200, laptop, "),
+        (["config", "show", "quik"], "no config 'quik'; did you mean 'quick'?"),
         (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
         (["figure", "comparison_gird"], "'comparison_gird'; did you mean 'comparison_grid'?"),
@@ -236,9 +240,9 @@ def test_sample_json_has_the_prompts() -> None:
         assert row["program"] == row["prompt"] + ("<" if row["x"] < row["y"] else ">")
 
 
-def test_config_show_json_is_the_config() -> None:
-    import yaml
-
-    arguments = ["config", "show", "config/quick.yaml"]
-    shown = CliRunner().invoke(cadmus, [*arguments, "--json"]).stdout
-    assert json.loads(shown) == yaml.safe_load(CliRunner().invoke(cadmus, arguments).stdout)
+def test_config_show_is_the_config_with_its_defaults() -> None:
+    shown = CliRunner().invoke(cadmus, ["config", "show", "quick", "--json"]).stdout
+    assert json.loads(shown) == load_config(QUICK).model_dump()
+    assert yaml.safe_load(CliRunner().invoke(cadmus, ["config", "show", str(QUICK)]).stdout) == json.loads(
+        shown
+    )
