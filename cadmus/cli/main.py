@@ -35,7 +35,7 @@ SECTIONS = {
         "evaluate": Entry("experiments", "model", "Run an experiment on a trained model."),
         "figure": Entry("experiments", "figures", "Draw the figure, table or page NAME from results alone."),
         "serve": Entry("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
-        "push": Entry("publish", "model", "Upload a model or dataset to the Hugging Face Hub."),
+        "push": Entry("files", "model", "Upload a model or dataset to the Hugging Face Hub."),
     },
     "Training": {
         "config": Entry("configs", "sample", "Show a config with its defaults."),
@@ -47,10 +47,14 @@ SECTIONS = {
         "llm": Entry("llm", "llm", "Ask large language models about the comparison grid.")
     },
     "Single steps of the workflow, rarely typed": {
-        "shard": Entry("dataset", "sample", "Sample one shard of the dataset in DIRECTORY."),
-        "manifest": Entry("dataset", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
-        "report": Entry("dataset", "figures", "Write report, figures and card of the dataset in DIRECTORY."),
-        "card": Entry("publish", "model", "Write the model card of the export in MODEL."),
+        "shard": Entry("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
+        "manifest": Entry(
+            "artifacts", "sample", "Check the shards in DIRECTORY and write its manifest.json."
+        ),
+        "report": Entry(
+            "artifacts", "figures", "Write report, figures and card of the dataset in DIRECTORY."
+        ),
+        "card": Entry("files", "model", "Write the model card of the export in MODEL."),
     },
 }
 """Commands by the headings of `cadmus --help`."""

@@ -36,6 +36,7 @@ HEADERS = {
     # A cached page of an older version would send outdated requests.
     "Cache-Control": "no-cache",
 }
+SHOWN = ("symbol", "name", "effect", "meaning")
 STOCK = 256
 """Programs sampled per template at its first request."""
 MAX_VALUES = 50_000
@@ -58,10 +59,7 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
             "model": {"name": name, "parameters": parameters, **model.sizes.model_dump()},
             "max_length": model.max_length,
             "templates": list(TEMPLATES),
-            "instructions": [
-                {"symbol": row.symbol, "name": row.name, "effect": row.effect, "meaning": row.meaning}
-                for row in isa.INSTRUCTIONS
-            ],
+            "instructions": [{key: getattr(row, key) for key in SHOWN} for row in isa.INSTRUCTIONS],
         }
 
     def references(**others: str) -> dict[str, Any]:
