@@ -44,16 +44,12 @@ SECTIONS = {
         "study": Entry("configs", "figures", "Compare runs that differ in some fields of a config."),
     },
     "Large language models": {
-        "llm": Entry("llm", "llm", "Ask large language models about the comparison grid.")
+        "llm": Entry("llm", "llm", "Ask large language models about the comparison grid."),
     },
     "Single steps of the workflow, rarely typed": {
         "shard": Entry("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
-        "manifest": Entry(
-            "artifacts", "sample", "Check the shards in DIRECTORY and write its manifest.json."
-        ),
-        "report": Entry(
-            "artifacts", "figures", "Write report, figures and card of the dataset in DIRECTORY."
-        ),
+        "manifest": Entry("files", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
+        "report": Entry("files", "figures", "Write report, figures and card of the dataset in DIRECTORY."),
         "card": Entry("files", "model", "Write the model card of the export in MODEL."),
     },
 }
