@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import count, islice, repeat
+from itertools import chain, count, islice, repeat
 from operator import add
 from typing import Any, NamedTuple, overload
 
@@ -18,6 +18,8 @@ from cadmus.evaluate.questions import Question, questions_of
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
 
+Section = Dataset | Mapping[str, Any] | None
+"""The section ``dataset`` of a config, some of its fields, or None for the defaults."""
 CHUNK = 2048
 """Tasks per random stream of :func:`tasks`; changing it changes every task."""
 _BATCHES = 64
@@ -27,59 +29,40 @@ _INSTRUCTIONS = isa.BY_SYMBOL.keys() - {isa.END}
 
 
 class Task(NamedTuple):
-    """A program that is asked a question: one item of :func:`tasks`.
-
-    Attributes:
-        prompt: the program up to where its question begins; a model continues it.
-        reference: the rest of the program, without the end ``.``; one of the right completions.
-        template: the template of the program.
-        split: the split of the program.
-        question: a question of docs/grading.md, such as ``equality_comparator``.
-    """
+    """A program that is asked a question: one item of :func:`tasks`."""
 
     prompt: str
+    """The program up to where its question begins; a model continues it."""
     reference: str
+    """The rest of the program, without the end ``.``; one of the right completions."""
     template: str
     split: str
     question: str
+    """A question of docs/grading.md, such as ``equality_comparator``."""
 
 
 class Reason(StrEnum):
     """Why a completion is solved or not."""
 
-    SOLVED = "solved"
-    """It answers the question."""
-    FITS = "fits"
-    """Induction: it fits the examples of the prompt, but is another function than the reference."""
-    UNANSWERED = "unanswered"
-    """The program is true, but the completion does not answer the question."""
-    NOT_ENDED = "not_ended"
-    """It was cut off before its end."""
-    DROPS = "drops"
-    """It drops a value (``_``)."""
-    FALSE = "false"
-    """The program is not true."""
-    UNKNOWN_SYMBOL = "unknown_symbol"
-    """A character is not an instruction."""
-    AFTER_END = "after_end"
-    """Text follows the end ``.``."""
-    TOO_LONG = "too_long"
-    """The program is longer than ``dataset.max_length``."""
-    BAD_TASK = "bad_task"
-    """Prompt and reference are not a program that can be asked the question."""
+    SOLVED = "solved"  # It answers the question.
+    FITS = "fits"  # Induction: it fits the examples of the prompt; the reference is another function.
+    UNANSWERED = "unanswered"  # The program is true, but the completion does not answer the question.
+    NOT_ENDED = "not_ended"  # It was cut off before its end.
+    DROPS = "drops"  # It drops a value (`_`).
+    FALSE = "false"  # The program is not true.
+    UNKNOWN_SYMBOL = "unknown_symbol"  # A character is not an instruction.
+    AFTER_END = "after_end"  # Text follows the end `.`.
+    TOO_LONG = "too_long"  # The program is longer than `dataset.max_length`.
+    BAD_TASK = "bad_task"  # Prompt and reference are not a program that can be asked the question.
 
 
 class Verdict(NamedTuple):
-    """The grade of a completion. It is truthy if the completion is solved.
-
-    Attributes:
-        solved: the headline metric of docs/grading.md, and the reward for training.
-        verified: the lenient metric: the program is true, and the completion ended and drops nothing.
-        reason: why.
-    """
+    """The grade of a completion. It is truthy if the completion is solved."""
 
     solved: bool
+    """The headline metric of docs/grading.md, and the reward for training."""
     verified: bool
+    """The lenient metric: the program is true, and the completion ended and drops nothing."""
     reason: Reason
 
     def __bool__(self) -> bool:
@@ -92,12 +75,7 @@ _VERDICTS = {reason: Verdict(reason is Reason.SOLVED, reason in _VERIFIED, reaso
 
 
 def sample(
-    template: str,
-    n: int,
-    *,
-    seed: int = 1,
-    split: str = "train",
-    dataset: Dataset | Mapping[str, Any] | None = None,
+    template: str, n: int, *, seed: int = 1, split: str = "train", dataset: Section = None
 ) -> list[str]:
     """Sample ``n`` true programs of a template, as ``cadmus sample`` prints them.
 
@@ -124,7 +102,7 @@ def tasks(
     question: str | None = None,
     seed: int = 1,
     start: int = 0,
-    dataset: Dataset | Mapping[str, Any] | None = None,
+    dataset: Section = None,
 ) -> Iterator[Task]:
     """Yield programs of a template as tasks, without end.
 
@@ -149,28 +127,15 @@ def tasks(
     questions = questions_of(template)
     if name not in questions:
         raise InputError(f"{template} has no question {name!r}; {suggest(name, questions)}")
-
-    def endless() -> Iterator[Task]:
-        first, skipped = divmod(start, CHUNK)
-        for number in count(first):
-            chunk = _chunk(section, seed_of(seed, "tasks"), template, split, name, number)
-            yield from islice(chunk, skipped if number == first else 0, None)
-
-    return endless()
+    first, skipped = divmod(start, CHUNK)
+    chunks = (_chunk(section, seed_of(seed, "tasks"), template, split, name, each) for each in count(first))
+    return islice(chain.from_iterable(chunks), skipped, None)
 
 
 @overload
 def verify(  # type: ignore[overload-overlap]
-    prompt: str,
-    completion: str,
-    reference: str,
-    question: str,
-    *,
-    ended: bool = ...,
-    dataset: Dataset | Mapping[str, Any] | None = ...,
+    prompt: str, completion: str, reference: str, question: str, *, ended: bool = ..., dataset: Section = ...
 ) -> Verdict: ...
-
-
 @overload
 def verify(
     prompt: Sequence[str],
@@ -179,10 +144,8 @@ def verify(
     question: str | Sequence[str],
     *,
     ended: bool | Sequence[bool] = ...,
-    dataset: Dataset | Mapping[str, Any] | None = ...,
+    dataset: Section = ...,
 ) -> list[Verdict]: ...
-
-
 def verify(
     prompt: str | Sequence[str],
     completion: str | Sequence[str],
@@ -190,7 +153,7 @@ def verify(
     question: str | Sequence[str],
     *,
     ended: bool | Sequence[bool] = True,
-    dataset: Dataset | Mapping[str, Any] | None = None,
+    dataset: Section = None,
 ) -> Verdict | list[Verdict]:
     """Grade completions of tasks exactly as ``cadmus evaluate completions`` does.
 
@@ -281,7 +244,6 @@ def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: 
 
 
 def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, number: int) -> Iterator[Task]:
-    """Yield the tasks of a chunk."""
     source = sampler.Sampler(dataset, seed, template, split, number)
     cut = questions_of(template)[name].cut
     left = CHUNK
@@ -290,21 +252,18 @@ def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, nu
         rows, prompt_length = (column[:left] for column in cut(samples))
         left -= len(rows)
         if left == CHUNK and source.counts.sampled == _BATCHES * sampler.BATCH:
-            raise InputError(
-                f"{template}: {_BATCHES} batches of candidates have no {split} prompt of {name}; change "
-                f"dataset.templates.{template}, dataset.values, dataset.max_length or dataset.ood"
-            )
+            problem = f"{_BATCHES} batches of candidates have no {split} prompt of {name}"
+            fix = f"change dataset.templates.{template}, dataset.values, dataset.max_length or dataset.ood"
+            raise InputError(f"{template}: {problem}; {fix}")
         programs = samples.programs.take(rows)
         prompts = programs.prefixes(prompt_length).to_strings()
         references = programs.suffixes(prompt_length).to_strings()
         yield from map(Task, prompts, references, repeat(template), repeat(split), repeat(name))
 
 
-def _section(dataset: Dataset | Mapping[str, Any] | None) -> Dataset:
-    if dataset is None:
-        return _DEFAULTS
+def _section(dataset: Section) -> Dataset:
     values = dict(dataset) if isinstance(dataset, Mapping) else dataset
-    return validate(values, Dataset, "dataset")
+    return _DEFAULTS if values is None else validate(values, Dataset, "dataset")
 
 
 def _check_counts(**counts: int) -> None:

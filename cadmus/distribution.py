@@ -20,12 +20,10 @@ class MissingExtraError(InputError, ImportError):
 
 
 def missing_extra(error: ModuleNotFoundError, feature: str, extra: str) -> ImportError:
-    """Return the error of a feature whose import failed, with the command that installs its extra.
-
-    A missing module of Cadmus itself is a defect, so its error is returned unchanged.
-    """
+    """Return the error of a feature whose import failed, with the command that installs its extra."""
     package = str(error.name).partition(".")[0]
     if package == "cadmus":
+        # A missing module of Cadmus itself is a defect.
         return error
     install = f"pip install '{NAME}[{extra}]'"
     return MissingExtraError(f"{feature} needs {package}, which is not installed; {install}")

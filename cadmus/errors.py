@@ -43,12 +43,7 @@ class Defect(CadmusError):
 
 @contextmanager
 def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
-    """Report in one line that a file cannot be read, whatever error a library raises for its contents.
-
-    Args:
-        path: the file.
-        fix: ends the message, such as "write it again".
-    """
+    """Report in one line that a file cannot be read, whatever error a library raises; ``fix`` ends it."""
     fix = f"; {fix}" if fix else ""
     try:
         yield

@@ -11,9 +11,8 @@ Each step reads what the one before has written, and a config decides all of the
     evaluate("completions", "run/model", "run/completions.parquet", "run/dataset")
     draw("table3_accuracy", ["run/completions.parquet"], "run/figures")
 
-The commands ``cadmus shard``, ``manifest``, ``train``, ``evaluate`` and ``figure`` do the same. The workflow
-starts them in parallel, on one machine or many, and gets the same files. A package that takes long to import
-is imported by the step that needs it: the job of a shard needs no PyTorch.
+The commands ``cadmus shard``, ``manifest``, ``train``, ``evaluate`` and ``figure`` do the same; the workflow
+starts them in parallel. The step that needs a slow package imports it: the job of a shard needs no PyTorch.
 """
 
 import os

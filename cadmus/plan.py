@@ -32,7 +32,6 @@ from cadmus.tools import progress, seed_of
 from cadmus.train.paths import snapshot_steps
 
 DEVICES = TABLES / "devices.yaml"
-"""Table of this checkout."""
 SAMPLE = 8_192
 """Candidates sampled per template to measure the length of its programs."""
 RANKS = "ranks"
@@ -99,14 +98,8 @@ class AverageProgram(NamedTuple):
 class Plan:
     """The size of a run; ``tokens`` and everything derived from it are estimates from a sample.
 
-    Attributes:
-        programs, tokens: one epoch of the training set.
-        shards, dataset_bytes: number and size of the dataset's files, all splits.
-        gpus: number of GPUs, one per rank; ``auto`` counts as one.
-        trained_programs, trained_tokens, epochs: over all steps.
-        disk_bytes: the most that each kind of file takes.
-        memory_bytes: host memory of the training on one node, on two cores if it has no GPUs.
-        estimates: time and cost for every device and count that divides the batch.
+    ``programs`` and ``tokens`` are of one epoch, ``trained_...`` of all steps, ``shards`` of all splits.
+    ``disk_bytes`` is the most that each kind of file takes, ``memory_bytes`` that of the host of one node.
     """
 
     name: str
@@ -131,14 +124,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """The size of a study; what several runs share counts once.
-
-    Attributes:
-        experiments: on each model.
-        disk_bytes: of all files, at most.
-        memory_bytes: of the largest training.
-        estimates: of all trainings one after another, for the devices that suit all of them.
-    """
+    """The size of a study; what several runs share counts once, and trainings run one after another."""
 
     name: str
     variants: int
@@ -169,7 +155,6 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
     flops += 4 / 3 * training_flops(model, sampled * average.tokens, sampled * average.pairs)
     files = shards.plan(config)
     dataset_bytes = round(sum(shard.rows for shard in files) * average.bytes)
-    export = BYTES_FP32 * parameters
     return Plan(
         name=config.name,
         parameters=parameters,
@@ -190,8 +175,8 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
             "dataset": dataset_bytes,
             # One more than is kept: the next is written before the oldest is removed.
             "checkpoints": (train.keep_checkpoints + 1) * checkpoint_bytes(config),
-            "snapshots": len(snapshot_steps(train)) * export,
-            "export": export,
+            "snapshots": len(snapshot_steps(train)) * BYTES_FP32 * parameters,
+            "export": BYTES_FP32 * parameters,
         },
         memory_bytes=training_memory(0 if train.ranks == "auto" else gpus, CORES, programs),
         estimates=tuple(
@@ -243,8 +228,7 @@ def _average_program(seed: int, dataset_json: str) -> AverageProgram:
     counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
     used = [name for name in TEMPLATES if counts[name]]
     averages = [_sampled(seed, dataset, name) for name in progress("sample", used, unit="template")]
-    weights = [counts[name] for name in used]
-    return AverageProgram(*np.average(averages, axis=0, weights=weights).tolist())
+    return AverageProgram(*np.average(averages, axis=0, weights=[counts[name] for name in used]).tolist())
 
 
 def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:
@@ -259,10 +243,8 @@ def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:
     drawn = templates.TEMPLATES[name](draw, SAMPLE)
     short = drawn.programs.lengths <= dataset.max_length
     if not short.any():
-        raise InputError(
-            f"dataset.templates.{name}: all of {SAMPLE} candidates have more than dataset.max_length "
-            f"{dataset.max_length} instructions; raise it"
-        )
+        problem = f"all of {SAMPLE} candidates have more than dataset.max_length {dataset.max_length}"
+        raise InputError(f"dataset.templates.{name}: {problem} instructions; raise it")
     true = short & verdicts(drawn.programs)
     drawn = drawn.take(np.flatnonzero(true if true.any() else short))
     columns = {"program": drawn.programs.to_arrow(), "prompt_length": drawn.prompt_length}
@@ -271,17 +253,17 @@ def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:
     shard = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), shard, compression="zstd")
     tokens = drawn.programs.lengths + 1
-    return AverageProgram(
-        tokens=tokens.mean(),
-        pairs=causal_pairs(tokens).mean(),
-        bytes=shard.getvalue().size / len(drawn.programs),
-    )
+    return AverageProgram(tokens.mean(), causal_pairs(tokens).mean(), shard.getvalue().size / len(tokens))
 
 
 def plan_study(study: StudyRuns, devices: Path = DEVICES) -> StudyPlan:
     """Estimate a study: the sum of its datasets and trainings."""
     trainings = {run.training: run for run in study.runs}
     planned = [plan(run.config, devices) for run in trainings.values()]
+    by_device = defaultdict(list)
+    for training in planned:
+        for estimate in training.estimates:
+            by_device[estimate.device, estimate.count].append(estimate)
     return StudyPlan(
         name=study.name,
         variants=len({run.variant for run in study.runs}),
@@ -292,21 +274,14 @@ def plan_study(study: StudyRuns, devices: Path = DEVICES) -> StudyPlan:
         flops=sum(training.flops for training in planned),
         disk_bytes=_study_disk(study.runs),
         memory_bytes=max(training.memory_bytes for training in planned),
-        estimates=tuple(_totals(planned)),
+        estimates=tuple(_total(each) for each in by_device.values() if len(each) == len(planned)),
     )
 
 
-def _totals(planned: list[Plan]) -> Iterable[Estimate]:
-    """Yield the sum of the estimates of each device that suits all trainings."""
-    by_device = defaultdict(list)
-    for training in planned:
-        for estimate in training.estimates:
-            by_device[estimate.device, estimate.count].append(estimate)
-    for each in by_device.values():
-        if len(each) == len(planned):
-            hours = sum(estimate.hours for estimate in each)
-            mfu = sum(estimate.mfu * estimate.hours for estimate in each) / hours
-            yield replace(each[0], hours=hours, usd=sum(estimate.usd for estimate in each), mfu=mfu)
+def _total(trainings: list[Estimate]) -> Estimate:
+    hours = sum(each.hours for each in trainings)
+    mfu = sum(each.mfu * each.hours for each in trainings) / hours
+    return replace(trainings[0], hours=hours, usd=sum(each.usd for each in trainings), mfu=mfu)
 
 
 def check_disk(study: StudyRuns, results: Path) -> None:
@@ -316,10 +291,8 @@ def check_disk(study: StudyRuns, results: Path) -> None:
     missing = [run for run in study.runs if not (results / run.training / "model").exists()]
     needed = _study_disk(missing, [run.dataset for run in missing if (results / run.dataset).exists()])
     if needed > free:
-        raise InputError(
-            f"study {study.name}: needs at most {needed / 1e9:.1f} GB of disk, {place} has {free / 1e9:.1f} "
-            "GB free; use fewer variants or seeds, or a smaller dataset"
-        )
+        problem = f"needs at most {needed / 1e9:.1f} GB of disk, {place} has {free / 1e9:.1f} GB free"
+        raise InputError(f"study {study.name}: {problem}; use fewer variants or seeds, or a smaller dataset")
 
 
 def _study_disk(runs: Iterable[Run], finished_datasets: Iterable[str] = ()) -> int:

@@ -35,8 +35,7 @@ from cadmus.vm.reference import show
 if TYPE_CHECKING:
     from cadmus.model.inference import Cadmus
 
-TRIES, TEMPERATURE, SEED = 100, 1.0, 0
-"""Defaults of the options."""
+TRIES = 100
 
 
 @program_command()
@@ -67,10 +66,10 @@ TRIES, TEMPERATURE, SEED = 100, 1.0, 0
     "--temperature",
     type=click.FloatRange(0, min_open=True),
     metavar="T",
-    help=f"Sample with the logits divided by T; {TEMPERATURE:g} by default.",
+    help="Sample with the logits divided by T; 1 by default.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0), metavar="SEED", help=f"Random seed of the samples; {SEED} by default."
+    "--seed", type=click.IntRange(0), metavar="SEED", help="Random seed of the samples; 0 by default."
 )
 @click.option(
     "--verified",
@@ -131,22 +130,21 @@ def complete(
 
     def check(prefix: str) -> str:
         if len(isa.check_prefix(prefix)) > limit:
-            most = f"{limit} (--max-length)"
-            if limit == model.max_length:
-                most = f"{limit} ({GENERATION_CONFIG} of the model); --max-length allows more"
+            own = f"({GENERATION_CONFIG} of the model); --max-length allows more"
+            most = f"{limit} {own if limit == model.max_length else '(--max-length)'}"
             given = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
             raise InputError(f"{given}, a program at most {most}")
         return prefix
 
     count = samples or (TRIES if verified else 1)
-    temperature = (temperature or TEMPERATURE) if random else 0.0
-    drawing: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or SEED}
+    temperature = (temperature or 1.0) if random else 0.0
     in_lines = not as_json and (many or (count > 1 and not verified))
     asked = unverified = 0
     for prefixes in input_programs(check, max(1, AT_ONCE // (samples or 1))) if many else [[check(prefix)]]:
+        drawing: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
         drawing["first"] = asked * count
-        found: Iterator[tuple[Completion, int | None]]
         asked += len(prefixes)
+        found: Iterator[tuple[Completion, int | None]]
         if verified:
             found = completing.complete_verified(model, prefixes, limit, **drawing)
         else:
@@ -155,8 +153,7 @@ def complete(
         while part := list(islice(found, 1 if verified else AT_ONCE)):
             unverified += sum(verified and not completion.verified for completion, _ in part)
             if in_lines:
-                for each in part:
-                    click.echo(_as_line(*each))
+                click.echo("\n".join(_as_line(*each) for each in part))
                 continue
             steps = completing.log_probabilities(model, [completion for completion, _ in part])
             for each, of_each in zip(part, steps, strict=True):
@@ -190,25 +187,17 @@ def _likeliest(log_probabilities: np.ndarray, count: int) -> list[list[tuple[str
 
 
 def _as_line(completion: Completion, tries: int | None) -> str:
-    line = f"{completion.prefix}{completion.written} {verdict(completion.result)}"
-    if tries is None:
-        return line
-    return f"{line} {tries if completion.verified else '-'}"
+    shown = "" if tries is None else f" {tries if completion.verified else '-'}"
+    return f"{completion.prefix}{completion.written} {verdict(completion.result)}{shown}"
 
 
 def _as_json(completion: Completion, tries: int | None, steps: list[list[tuple[str, float]]]) -> str:
-    answer = {
-        "prefix": completion.prefix,
-        "completion": completion.text,
-        "ended": completion.ended,
-        **as_object(completion.program, completion.result),
-        **({} if tries is None else {"verified": completion.verified, "tries": tries}),
-        "steps": [
-            [{"instruction": symbol, "probability": round(value, 6)} for symbol, value in step]
-            for step in steps
-        ],
-    }
-    return json.dumps(answer)
+    answer = {"prefix": completion.prefix, "completion": completion.text, "ended": completion.ended}
+    answer |= as_object(completion.program, completion.result)
+    if tries is not None:
+        answer |= {"verified": completion.verified, "tries": tries}
+    rows = [[{"instruction": name, "probability": round(value, 6)} for name, value in step] for step in steps]
+    return json.dumps(answer | {"steps": rows})
 
 
 def _as_text(completion: Completion, tries: int | None, steps: list[list[tuple[str, float]]]) -> str:

@@ -18,6 +18,7 @@ from cadmus.cli.options import (
     echo,
     echo_table,
     usable_device,
+    with_options,
 )
 from cadmus.config import Evaluate, load_config
 from cadmus.errors import InputError, suggest
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
 
 SHORT = ("programs", "programs_per_pixel")
 """Settings whose option is also -n."""
-
-
-SUBJECTS = {
-    "model": "Exported model: a directory, or the name of a shipped one.",
-    "snapshots": "Directory with the snapshots of a training.",
-}
 
 
 class _Experiments(click.Group):
@@ -63,7 +58,9 @@ def evaluate() -> None:
 def _command(name: str) -> click.Command:
     """Return the command of an experiment, with an option for each number of its settings."""
     experiment = experiments.get(name)
-    kind = "snapshots" if experiment.snapshots else "model"
+    subject, subject_help = "--model", "Exported model: a directory, or the name of a shipped one."
+    if experiment.snapshots:
+        subject, subject_help = "--snapshots", "Directory with the snapshots of a training."
 
     def run(directory: Path, output: Path, device: str | None, as_json: bool, **given: Any) -> None:
         check_results_path(output)
@@ -78,11 +75,11 @@ def _command(name: str) -> click.Command:
 
     options = [
         click.option(
-            f"--{kind}",
+            subject,
             "directory",
             type=DIRECTORY if experiment.snapshots else MODEL,
             required=True,
-            help=SUBJECTS[kind],
+            help=subject_help,
         ),
         click.option(
             "--config",
@@ -94,26 +91,20 @@ def _command(name: str) -> click.Command:
         click.option("--json", "as_json", is_flag=True, help="Print a JSON list."),
     ]
     if experiment.dataset:
-        text = "Dataset with the test split."
-        options.append(click.option("--dataset", type=DIRECTORY, required=True, help=text))
+        options.append(
+            click.option("--dataset", type=DIRECTORY, required=True, help="Dataset with the test split.")
+        )
     for key, field in type(getattr(Evaluate(), name)).model_fields.items():
         if field.annotation in (int, float):
             text = " ".join((field.description or "").split())
-            options.append(
-                click.option(
-                    *["-n"] * (key in SHORT),
-                    f"--{key.replace('_', '-')}",
-                    key,
-                    metavar="N" if field.annotation is int else "NUMBER",
-                    help=f"{text[:1].upper()}{text[1:]}; by default that of the config.",
-                )
-            )
-    for option in reversed(options):
-        run = option(run)
-    arguments = f"--{kind} {'DIR' if experiment.snapshots else 'laptop'} --output {name}.parquet"
+            text = f"{text[:1].upper()}{text[1:]}; by default that of the config."
+            names = [*["-n"] * (key in SHORT), f"--{key.replace('_', '-')}", key]
+            metavar = "N" if field.annotation is int else "NUMBER"
+            options.append(click.option(*names, metavar=metavar, help=text))
+    arguments = f"{subject} {'DIR' if experiment.snapshots else 'laptop'} --output {name}.parquet"
     example = f"cadmus evaluate {name} {arguments}{' --dataset DIR' * experiment.dataset}"
     text = inspect.cleandoc(experiment.measure.__doc__ or "")
-    return click.command(name, help=f"{text}\n\n\b\nExample:\n  {example}")(run)
+    return click.command(name, help=f"{text}\n\n\b\nExample:\n  {example}")(with_options(options, run))
 
 
 class _Figure(click.Command):
@@ -171,10 +162,9 @@ def _print_findings(findings: "Findings", as_json: bool) -> None:
             return f"{value:,}"
         return f"{value:.2f}" if column == "loss" else percent(value)
 
+    rows = ([cell(*named) for named in row.items()] for row in findings.table.iter_rows(named=True))
     click.echo(f"{findings.title}\n")
-    rows = findings.table.iter_rows(named=True)
-    header = [column.replace("_", " ") for column in findings.table.columns]
-    echo_table([header, *([cell(*named) for named in row.items()] for row in rows)])
+    echo_table([[column.replace("_", " ") for column in findings.table.columns], *rows])
 
 
 def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:

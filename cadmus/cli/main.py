@@ -2,7 +2,6 @@
 
 import signal
 import sys
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
@@ -36,25 +35,25 @@ SECTIONS = {
         "evaluate": Entry("experiments", "model", "Run an experiment on a trained model."),
         "figure": Entry("experiments", "figures", "Draw the figure, table or page NAME from results alone."),
         "serve": Entry("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
-        "push": Entry("publish", "model", "Upload a model or dataset to the Hugging Face Hub."),
+        "push": Entry("files", "model", "Upload a model or dataset to the Hugging Face Hub."),
     },
     "Training": {
-        "config": Entry("config", "sample", "Show a config with its defaults."),
+        "config": Entry("configs", "sample", "Show a config with its defaults."),
         "plan": Entry("plan", "sample", "Estimate compute, time and cost of a run before it starts."),
         "train": Entry("train", "train", "Train a model on a dataset and export it."),
-        "study": Entry("study", "figures", "Compare runs that differ in some fields of a config."),
+        "study": Entry("configs", "figures", "Compare runs that differ in some fields of a config."),
     },
     "Large language models": {
         "llm": Entry("llm", "llm", "Ask large language models about the comparison grid."),
     },
     "Single steps of the workflow, rarely typed": {
-        "shard": Entry("dataset", "sample", "Sample one shard of the dataset in DIRECTORY."),
-        "manifest": Entry("dataset", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
-        "report": Entry("dataset", "figures", "Write report, figures and card of the dataset in DIRECTORY."),
-        "card": Entry("publish", "model", "Write the model card of the export in MODEL."),
+        "shard": Entry("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
+        "manifest": Entry("files", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
+        "report": Entry("files", "figures", "Write report, figures and card of the dataset in DIRECTORY."),
+        "card": Entry("files", "model", "Write the model card of the export in MODEL."),
     },
 }
-"""Commands by the headings of `cadmus --help`; those that people rarely type come last."""
+"""Commands by the headings of `cadmus --help`."""
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
@@ -87,21 +86,19 @@ class _Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Click's own imports all commands.
-        names = [name for name in COMMANDS if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=COMMANDS[name].help) for name in names]
+        items = [CompletionItem(name, help=entry.help) for name, entry in COMMANDS.items()]
+        found = [item for item in items if item.value.startswith(incomplete)]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
 def _print_versions(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from importlib.metadata import PackageNotFoundError, version
         from platform import python_version
 
-        torch = "not installed"
-        with suppress(PackageNotFoundError):
-            torch = version("torch")
+        from cadmus.store import versions
+
         click.echo(f"{NAME} {VERSION} (instruction set {isa.digest()})")
-        click.echo(f"Python {python_version()}, torch {torch}")
+        click.echo(f"Python {python_version()}, torch {versions().get('torch', 'not installed')}")
         ctx.exit()
 
 

@@ -14,9 +14,6 @@ from cadmus.isa import without_spaces
 from cadmus.model import DEFAULT_MODEL
 from cadmus.tables import plain
 
-CHUNK = 1 << 16
-"""Bytes read from standard input at once, as many as a pipe holds."""
-
 
 class _ConfigFile(click.Path):
     """A config file, or the name of a shipped config."""
@@ -48,17 +45,16 @@ class _ProgramCommand(click.Command):
     """A command whose argument may begin with ``-``; only a lone ``-h`` is an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        given = ["--help"] if args == ["-h"] else list(args)
+        given = ["--help"] if args == ["-h"] else args
         _, more, _ = self.make_parser(ctx).parse_args(list(given))
         if not more or ctx.resilient_parsing:
-            return super().parse_args(ctx, given)
+            return super().parse_args(ctx, list(given))
         # There is more than one argument; one of them may be a mistyped option.
         known = {name for param in self.get_params(ctx) for name in param.opts}
         for word in args:
             if word.startswith("--") and word != "--" and word.partition("=")[0] not in known:
                 raise click.NoSuchOption(word, possibilities=known, ctx=ctx)
-        (argument,) = (param for param in self.params if isinstance(param, click.Argument))
-        name = argument.human_readable_name
+        (name,) = (param.human_readable_name for param in self.params if isinstance(param, click.Argument))
         raise click.UsageError(f"{' '.join(args)}: {name} is one argument; quote it", ctx)
 
 
@@ -95,6 +91,13 @@ device_option = click.option(
 )
 
 
+def with_options(
+    options: Sequence[Callable[[Callable[..., None]], Callable[..., None]]], command: Callable[..., None]
+) -> Callable[..., None]:
+    """Decorate a command with a list of options, the first on top."""
+    return functools.reduce(lambda inner, option: option(inner), reversed(options), command)
+
+
 def usable_device(device: str | None) -> str:
     """Return the named device or, if None, the GPU if there is one."""
     import torch
@@ -113,18 +116,16 @@ def check_results_path(output: Path) -> None:
     from cadmus.store import check_writable
 
     if output.suffix != ".parquet":
-        name = f"{output.stem}.parquet"
-        raise InputError(f"--output {output}: not a .parquet file; choose a name such as {name}")
+        fix = f"choose a name such as {output.stem}.parquet"
+        raise InputError(f"--output {output}: not a .parquet file; {fix}")
     check_writable(output)
 
 
 def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]]:
-    """Yield the lines of standard input, without their spaces, in batches.
+    """Yield the lines of standard input, without their spaces, in batches of at most ``most``.
 
-    Args:
-        check: returns a line if it is valid. The lines before an invalid one are yielded first; the error has
-            the line number added.
-        most: lines in a batch; it has fewer if no more are there, so that each is answered as it arrives.
+    A batch is smaller if no more lines are there, so that each is answered as it arrives. ``check`` returns a
+    valid line; the lines before an invalid one are yielded before its error, which names its number.
     """
     number = 0
     for lines in _batches(most):
@@ -144,8 +145,8 @@ def _batches(most: int) -> Iterator[list[bytes]]:
     if sys.stdin is None:
         raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
     rest = b""
-    # Returns what is there; waits only if nothing is.
-    while chunk := sys.stdin.buffer.read1(CHUNK):  # type: ignore[union-attr]
+    # Returns what is there, at most what a pipe holds; waits only if nothing is.
+    while chunk := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
         *lines, rest = (rest + chunk).split(b"\n")
         for start in range(0, len(lines), most):
             yield lines[start : start + most]
@@ -155,9 +156,7 @@ def _batches(most: int) -> Iterator[list[bytes]]:
 
 def color_mode() -> bool | None:
     """Return whether to print colors: set by NO_COLOR or FORCE_COLOR, else None for terminals only."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return True if os.environ.get("FORCE_COLOR") else None
+    return False if os.environ.get("NO_COLOR") else True if os.environ.get("FORCE_COLOR") else None
 
 
 def print_error(message: str) -> None:

@@ -69,7 +69,6 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
 
 
 def _size(plan: Plan) -> dict[str, str]:
-    """Return lines about a run by their titles."""
     sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan.disk_bytes.items())
     where = "2 CPU cores" if plan.ranks == "auto" else f"{plan.gpus} GPU{'s' * (plan.gpus > 1)}"
     return {
@@ -85,7 +84,6 @@ def _size(plan: Plan) -> dict[str, str]:
 
 
 def _study_size(plan: StudyPlan) -> dict[str, str]:
-    """Return lines about a study by their titles."""
     counts = {name: getattr(plan, f"{name}s") for name in ("variant", "seed", "dataset", "training")}
     listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
     return {
@@ -103,7 +101,7 @@ def _row(each: Estimate) -> tuple[str, ...]:
 
 
 def _cheapest(plan: Plan, gpus: list[Estimate]) -> str:
-    """Compare the configured number of GPUs with the cheapest in one line."""
+    """Compare the configured number of GPUs with the cheapest."""
     cheapest = min(gpus, key=lambda each: (each.usd, each.count))
     text = f"{cheapest.count} × {cheapest.device}"
     configured = next((each for each in gpus if each.count == plan.gpus), cheapest)

@@ -4,6 +4,7 @@
 """
 
 import difflib
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from cadmus.cli.options import (
     input_programs,
     json_option,
     program_command,
+    with_options,
 )
 from cadmus.errors import InputError
 from cadmus.vm import reference
@@ -123,7 +125,7 @@ def isa_command(instruction: str | None, form: str | None) -> None:
 
         click.echo(manual(), nl=False)
     elif form == "json":
-        rows = [_as_dict(row) for row in isa.INSTRUCTIONS]
+        rows = list(map(_as_dict, isa.INSTRUCTIONS))
         table = {"digest": isa.digest(), "limits": isa.LIMITS, "instructions": rows}
         click.echo(json.dumps(table, indent=2, ensure_ascii=False))
     else:
@@ -132,12 +134,9 @@ def isa_command(instruction: str | None, form: str | None) -> None:
 
 
 def _explain(given: str, form: str | None) -> None:
-    """Print the instruction with a symbol or a name."""
     row = isa.BY_SYMBOL.get(given) or isa.BY_NAME.get(given)
     if row is None and given.startswith("--"):
-        raise click.NoSuchOption(
-            given, possibilities=["--json", "--markdown"], ctx=click.get_current_context()
-        )
+        raise click.NoSuchOption(given, None, ["--json", "--markdown"], click.get_current_context())
     if row is None:
         close = difflib.get_close_matches(given, isa.BY_NAME, 1)
         hint = f"did you mean {close[0]!r}?" if close else "`cadmus isa` lists all"
@@ -164,41 +163,17 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 
 def _sampling_options(number: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator with the options of :func:`_sampled`; ``number`` is the default of -n."""
+    option, count = functools.partial(click.option, show_default=True), click.IntRange(0, MOST)
+    seed_help = "Random seed; decides which programs."
+    split_help = "train, validation, test, or ood if the config has rules."
+    config_help = "Config with other ranges and lengths: a file or a name."
     options = [
-        click.option(
-            "-n",
-            "--programs",
-            "n",
-            default=number,
-            show_default=True,
-            type=click.IntRange(0, MOST),
-            metavar="N",
-            help="Number of programs.",
-        ),
-        click.option(
-            "--seed",
-            default=1,
-            show_default=True,
-            type=click.IntRange(0),
-            metavar="SEED",
-            help="Random seed; decides which programs.",
-        ),
-        click.option(
-            "--split",
-            default="train",
-            show_default=True,
-            metavar="SPLIT",
-            help="train, validation, test, or ood if the config has rules.",
-        ),
-        click.option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name."),
+        option("-n", "--programs", "n", default=number, type=count, metavar="N", help="Number of programs."),
+        option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help=seed_help),
+        option("--split", default="train", metavar="SPLIT", help=split_help),
+        option("--config", type=CONFIG, help=config_help),
     ]
-
-    def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorated
+    return functools.partial(with_options, options)
 
 
 def _sampled(template: str, n: int, seed: int, split: str, config: Path | None) -> "Samples":
@@ -230,9 +205,8 @@ def sample(template: str, as_json: bool, **options: Any) -> None:
     if not as_json:
         click.echo("".join(f"{program}\n" for program in programs), nl=False)
         return
-    values = (
-        [None] * len(samples) if column is None else column.tolist() for column in (samples.x, samples.y)
-    )
+    unknown = [None] * len(samples)
+    values = (unknown if column is None else column.tolist() for column in (samples.x, samples.y))
     for program, length, x, y in zip(programs, samples.prompt_length.tolist(), *values, strict=True):
         row = {"template": template, "program": program, "prompt": program[:length], "x": x, "y": y}
         click.echo(json.dumps(row))

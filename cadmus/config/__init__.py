@@ -1,11 +1,13 @@
-"""Configuration of a run: one module per section, ``loading`` for the files."""
+"""Configuration of a run: one module per section, ``loading`` for the whole and its files."""
 
 from cadmus.config.dataset import OOD, SPLITS, Dataset, OODRule, Values
 from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Section
 from cadmus.config.loading import (
     TABLES,
+    Config,
     as_yaml,
+    digest,
     extended,
     find_config,
     load_config,
@@ -14,7 +16,6 @@ from cadmus.config.loading import (
     read_yaml,
     validate,
 )
-from cadmus.config.schema import Config, digest
 from cadmus.config.templates import (
     LONGEST_PROGRAM,
     OPERATORS,
@@ -24,35 +25,3 @@ from cadmus.config.templates import (
     Templates,
 )
 from cadmus.config.training import RECIPES, Model, StateLabels, Train
-
-__all__ = [
-    "LONGEST_PROGRAM",
-    "OOD",
-    "OPERATORS",
-    "RECIPES",
-    "SPLITS",
-    "TABLES",
-    "TEMPLATES",
-    "TEMPLATE_OF",
-    "Config",
-    "Dataset",
-    "Evaluate",
-    "ExpressionTemplate",
-    "Llm",
-    "Model",
-    "OODRule",
-    "Section",
-    "StateLabels",
-    "Templates",
-    "Train",
-    "Values",
-    "as_yaml",
-    "digest",
-    "extended",
-    "find_config",
-    "load_config",
-    "parse_config",
-    "read_model",
-    "read_yaml",
-    "validate",
-]

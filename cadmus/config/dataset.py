@@ -99,9 +99,8 @@ class OODRule(Section):
             raise ValueError("compared: needs values; remove it")
         for template in self.templates or []:
             if self.values is not None and template not in COMPARING:
-                raise ValueError(
-                    f"templates: {template} does not compare numbers; use {', '.join(COMPARING)}"
-                )
+                fix = f"use {', '.join(COMPARING)}"
+                raise ValueError(f"templates: {template} does not compare numbers; {fix}")
         return self
 
 
@@ -131,21 +130,14 @@ class Dataset(Section):
     def _check(self) -> "Dataset":
         most = max(self.validation, self.test, *(getattr(self.templates, name).train for name in TEMPLATES))
         if most > MOST_SHARDS * self.shard_size:
-            raise ValueError(
-                f"shard_size: {self.shard_size} splits {most} programs into more than {MOST_SHARDS} shards; "
-                f"set at least {-(-most // MOST_SHARDS)}"
-            )
+            problem = f"{self.shard_size} splits {most} programs into more than {MOST_SHARDS} shards"
+            raise ValueError(f"shard_size: {problem}; set at least {-(-most // MOST_SHARDS)}")
         return self
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Splits of the dataset."""
         return (*SPLITS, OOD) if self.ood else SPLITS
 
     def rules_for(self, template: str) -> dict[str, OODRule]:
         """Return the OOD rules of a template, by name."""
-        return {
-            name: rule
-            for name, rule in self.ood.items()
-            if rule.templates is None or template in rule.templates
-        }
+        return {name: rule for name, rule in self.ood.items() if template in (rule.templates or TEMPLATES)}

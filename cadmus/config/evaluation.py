@@ -30,7 +30,7 @@ class Settings(Section):
 
     @property
     def metrics(self) -> list[str]:
-        """Metrics in the summary of the experiment, which studies compare; none without a summary."""
+        """Metrics in the summary of the experiment, which studies compare."""
         return list(self.summary)
 
 

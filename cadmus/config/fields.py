@@ -14,11 +14,7 @@ class Section(BaseModel):
     """A mapping with known keys; the docstring below a field is its documentation."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        validate_default=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
 
@@ -36,22 +32,22 @@ def _number(value: Any) -> Any:
 
 
 def check_order(interval: list[int]) -> list[int]:
-    """Return ``[low, high]``, or raise ValueError if low is above high."""
+    """Return ``[low, high]`` if low is not above high."""
     if interval[0] > interval[1]:
         raise ValueError(f"low {interval[0]} is above high {interval[1]}")
     return interval
 
 
 def check_distinct(values: list[Any]) -> list[Any]:
-    """Return the values, or raise ValueError if one is there twice."""
-    twice = next((value for value in values if values.count(value) > 1), None)
-    if twice is not None:
-        raise ValueError(f"duplicate {twice!r}")
+    """Return the values if none is there twice."""
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"duplicate {value!r}")
     return values
 
 
 def check_ascending(values: list[float]) -> list[float]:
-    """Return the values, or raise ValueError unless each is larger than the one before."""
+    """Return the values if each is larger than the one before."""
     if any(a >= b for a, b in itertools.pairwise(values)):
         raise ValueError(f"must be ascending, got {values}")
     return values

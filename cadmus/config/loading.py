@@ -1,14 +1,24 @@
-"""Read YAML files into pydantic models, with errors of one line: `FILE: FIELD: problem; fix`."""
+"""The whole of a config, and its YAML files: read into pydantic models, with errors of one line.
 
+An error is `FILE: FIELD: problem; fix`. ``python -m dev.docs config`` writes the JSON schema of a config and
+``config/README.md`` from the docstrings of the sections.
+"""
+
+import hashlib
+import json
 import re
 import reprlib
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from cadmus.config.schema import Config
+from cadmus.config.dataset import Dataset
+from cadmus.config.evaluation import Evaluate, Llm
+from cadmus.config.fields import Count, RunName, Section
+from cadmus.config.templates import TEMPLATES
+from cadmus.config.training import Model, Train
 from cadmus.distribution import DATA
 from cadmus.errors import InputError, naming, reading, suggest
 
@@ -24,6 +34,56 @@ LONGEST_INTEGER = 100
 """Digits of an integer in a YAML file."""
 UNWANTED = re.compile("[\0-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 """Control characters and halves of surrogate pairs, which YAML can escape."""
+
+
+class Config(Section):
+    """One run: its name, scale and data."""
+
+    name: RunName
+    """name of the run; results are in results/<name>"""
+    seed: Count = 1
+    """seed of all random choices"""
+    dataset: Dataset
+    model: Model
+    train: Train
+    evaluate: Evaluate = Evaluate()
+    llm: Llm = Llm()
+
+    @model_validator(mode="after")
+    def _check(self) -> "Config":
+        if not any(getattr(self.dataset.templates, name).train for name in TEMPLATES):
+            raise ValueError("dataset.templates: no template has train programs; set train of at least one")
+        needed = self.dataset.max_length + 1
+        if (self.train.row_length or needed) < needed:
+            program = f"dataset.max_length {self.dataset.max_length} and the end token"
+            problem = f"{self.train.row_length} is too short for {program}"
+            raise ValueError(f"train.row_length: {problem}; set at least {needed}")
+        layer, layers = self.train.state_layer, self.model.layers
+        if layer is not None and layer > layers:
+            raise ValueError(f"train.state_layer: must be at most model.layers {layers}, got {layer}")
+        if self.evaluate.split not in self.dataset.splits:
+            raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
+        most = self.evaluate.grid.programs_per_pixel
+        for field in ("programs_per_pair", "grid_programs_per_pair"):
+            given = getattr(self.llm, field)
+            if given > most:
+                wanted = f"must be at most evaluate.grid.programs_per_pixel {most}"
+                raise ValueError(f"llm.{field}: {wanted}, got {given}")
+        return self
+
+    def dataset_digest(self) -> str:
+        """Return 16 hexadecimal digits of everything that decides which programs are sampled.
+
+        Renamed fields count under their first name, the serialization alias, and OOD rules only if there
+        are any, so that a dataset keeps its digest.
+        """
+        unused = set() if self.dataset.ood else {"ood", "ood_programs"}
+        return digest({"seed": self.seed, "dataset": self.dataset.model_dump(exclude=unused, by_alias=True)})
+
+
+def digest(value: Any) -> str:
+    """Return 16 hexadecimal digits of the hash of a JSON-serializable value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def load_config(path: Path | str) -> Config:

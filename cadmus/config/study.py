@@ -11,8 +11,7 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
 from cadmus.config.fields import Above0, Count, Section, check_distinct, known
-from cadmus.config.loading import extended, merged, parse_config, read_yaml, validate
-from cadmus.config.schema import Config, digest
+from cadmus.config.loading import Config, digest, extended, merged, parse_config, read_yaml, validate
 from cadmus.errors import InputError, suggest
 
 STUDY = "study"
@@ -70,26 +69,17 @@ class Study(Section):
         if runs > MOST_RUNS:
             raise ValueError(f"describes {runs:,} runs; at most {MOST_RUNS:,} are allowed")
         if self.law_flops and (variants < LAW_VARIANTS or not set(LOSSES) & set(self.compare)):
-            raise ValueError(
-                f"law_flops: a law needs {LAW_VARIANTS} variants, got {variants}, and one of "
-                f"{', '.join(LOSSES)} in compare"
-            )
+            needed = f"{LAW_VARIANTS} variants, got {variants}, and one of {', '.join(LOSSES)} in compare"
+            raise ValueError(f"law_flops: a law needs {needed}")
         return self
 
 
 class Run(NamedTuple):
-    """A run of a study.
-
-    Attributes:
-        variant: name, without the seed.
-        levels: of each factor.
-        seed: ``train.seed``.
-        config: with all defaults.
-        dataset, training, evaluation: directories in results/, named by what decides their content.
-    """
+    """A run of a study; its directories in results/ are named by what decides their content."""
 
     variant: str
     levels: dict[str, Any]
+    """by the names of the factors"""
     seed: int
     config: Config
     dataset: str
@@ -136,14 +126,13 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
 
     The values have no defaults yet: a variant may change what decides them, such as ``train.recipe``.
     """
-    source_of_study = f"{source}: {STUDY}"
-    study = validate(values[STUDY], Study, source_of_study)
+    study = validate(values[STUDY], Study, f"{source}: {STUDY}")
     rest = {key: value for key, value in values.items() if key != STUDY}
     name = parse_config(rest, source).name
     runs: list[Run] = []
     variants: dict[str, str] = {}  # names, by the evaluation of their last seed
     for variant, levels, changes in _variants(study):
-        place = f"{source_of_study}: {variant}"
+        place = f"{source}: {STUDY}: {variant}"
         if variant in variants.values():
             raise InputError(f"{place}: is named twice; remove one")
         for key in ("name", "extends", STUDY):
@@ -155,20 +144,24 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
             raise InputError(f"{place}: train.seed: list the seeds in {STUDY}.seeds")
         for seed in study.seeds:
             config = parse_config(merged(changed, {"train": {"seed": seed}}), place)
-            runs.append(_run(variant, levels, seed, config))
+            data = config.dataset_digest()
+            trained = {"dataset": data, **config.model_dump(include={"model", "train"})}
+            evaluated = {**trained, **config.model_dump(include={"evaluate"})}
+            names = f"dataset-{data}", f"training-{digest(trained)}", f"evaluation-{digest(evaluated)}"
+            runs.append(Run(variant, levels, seed, config, *(f"{SHARED}/{name}" for name in names)))
         known = variants.setdefault(runs[-1].evaluation, variant)
         if known != variant:
             raise InputError(f"{place}: is the same as {known}; remove one, or change another field")
     if study.base is not None and study.base not in variants.values():
         hint = suggest(study.base, sorted(variants.values()))
-        raise InputError(f"{source_of_study}: base: no variant {study.base!r}; {hint}")
+        raise InputError(f"{source}: {STUDY}: base: no variant {study.base!r}; {hint}")
     metrics = list(TRAINING_LOSSES)
     for run in runs:
         metrics += [name for each in study.experiments for name in getattr(run.config.evaluate, each).metrics]
     for metric in study.compare:
         if metric not in metrics:
             hint = suggest(metric, dict.fromkeys(metrics))
-            raise InputError(f"{source_of_study}: compare: no metric {metric!r}; {hint}")
+            raise InputError(f"{source}: {STUDY}: compare: no metric {metric!r}; {hint}")
     return StudyRuns(name, study, tuple(runs))
 
 
@@ -196,19 +189,3 @@ def _variants(study: Study) -> Iterator[tuple[str, dict[str, Any], dict[str, Any
 def level_text(level: Any) -> str:
     """Return a level of a factor as text."""
     return level if isinstance(level, str) else json.dumps(level)
-
-
-def _run(variant: str, levels: dict[str, Any], seed: int, config: Config) -> Run:
-    """Return a run whose directories are named by the digests of what decides their content."""
-    data = config.dataset_digest()
-    trained = {"dataset": data, **config.model_dump(include={"model", "train"})}
-    evaluated = {**trained, **config.model_dump(include={"evaluate"})}
-    return Run(
-        variant,
-        levels,
-        seed,
-        config,
-        dataset=f"{SHARED}/dataset-{data}",
-        training=f"{SHARED}/training-{digest(trained)}",
-        evaluation=f"{SHARED}/evaluation-{digest(evaluated)}",
-    )

@@ -55,9 +55,8 @@ class ExpressionTemplate(Template):
         if len(set(lengths)) < len(lengths):
             raise ValueError(f"expression_lengths: duplicate length in {lengths}; use length_weights")
         if weights is not None and len(weights) != len(lengths):
-            raise ValueError(
-                f"length_weights: must have one weight per length in {lengths}, got {len(weights)} weights"
-            )
+            wanted = f"must have one weight per length in {lengths}"
+            raise ValueError(f"length_weights: {wanted}, got {len(weights)} weights")
         return self
 
 

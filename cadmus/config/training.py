@@ -204,11 +204,8 @@ class Train(Section):
     @model_validator(mode="before")
     @classmethod
     def _apply_recipe(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
         # An unknown recipe gets its error after this.
-        recipe = str(given.get("recipe", "fast"))
-        return {**RECIPES.get(recipe, {}), **given}
+        return RECIPES.get(str(given.get("recipe", "fast")), {}) | given if isinstance(given, dict) else given
 
     @model_validator(mode="after")
     def _check(self) -> "Train":
@@ -219,25 +216,21 @@ class Train(Section):
         if self.verdict.fraction and prompts % ranks:
             raise ValueError(f"verdict.prompts: must be a multiple of ranks {ranks}, got {prompts}")
         if not self.divides(ranks):
-            raise ValueError(
-                f"micro_batch_size: must divide the {self.batch_size // ranks} programs of a rank, "
-                f"got {self.micro_batch_size}"
-            )
+            wanted = f"must divide the {self.batch_size // ranks} programs of a rank"
+            raise ValueError(f"micro_batch_size: {wanted}, got {self.micro_batch_size}")
         if self.optimizer == "muon":
             if self.matrix_learning_rate is None:
                 raise ValueError("matrix_learning_rate: the optimizer muon needs one")
             if self.clip:
-                raise ValueError(
-                    f"clip: muon does not learn with clipping (docs/log.md); set 0, got {self.clip:g}"
-                )
+                problem = "muon does not learn with clipping (docs/log.md)"
+                raise ValueError(f"clip: {problem}; set 0, got {self.clip:g}")
             if self.zero_stage != 1:
                 raise ValueError(f"zero_stage: the optimizer muon needs stage 1, got {self.zero_stage}")
         if self.repeated.fraction and self.order != "mixed":
             raise ValueError(f"repeated.fraction: needs order mixed, got {self.order}")
         if self.verdict.fraction and self.zero_stage == 3:
-            raise ValueError(
-                "zero_stage: training against the verdict needs stage 1 or 2, whose ranks have all weights"
-            )
+            needed = "needs stage 1 or 2, whose ranks have all weights"
+            raise ValueError(f"zero_stage: training against the verdict {needed}")
         return self
 
     @property

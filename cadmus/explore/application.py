@@ -36,6 +36,7 @@ HEADERS = {
     # A cached page of an older version would send outdated requests.
     "Cache-Control": "no-cache",
 }
+SHOWN = ("symbol", "name", "effect", "meaning")
 STOCK = 256
 """Programs sampled per template at its first request."""
 MAX_VALUES = 50_000
@@ -43,13 +44,7 @@ MAX_VALUES = 50_000
 
 
 def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
-    """Return the server of a model's page.
-
-    Args:
-        model: the model.
-        name: the name to show.
-        config: the config of its training, if known; samples are of the test split of its dataset.
-    """
+    """Return the server of a model's page; samples are of the test split, with the training's ``config``."""
     dataset = config.dataset if config else Dataset()
     fitting = threading.Lock()
     fitted: list[References] = []
@@ -64,25 +59,15 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
             "model": {"name": name, "parameters": parameters, **model.sizes.model_dump()},
             "max_length": model.max_length,
             "templates": list(TEMPLATES),
-            "instructions": [
-                {"symbol": row.symbol, "name": row.name, "effect": row.effect, "meaning": row.meaning}
-                for row in isa.INSTRUCTIONS
-            ],
+            "instructions": [{key: getattr(row, key) for key in SHOWN} for row in isa.INSTRUCTIONS],
         }
 
     def references(**others: str) -> dict[str, Any]:
         with fitting:
             if not fitted:
                 fitted.append(fit(model, config))
-        found = fitted[0]
-        return {
-            "programs": found.programs,
-            "bigrams": packed(found.bigrams),
-            "layer": found.layer,
-            "supervised": found.supervised,
-            "accuracy": found.accuracy,
-            "majority": found.majority,
-        }
+        shown = ("programs", "layer", "supervised", "accuracy", "majority")
+        return {"bigrams": packed(fitted[0].bigrams)} | {name: getattr(fitted[0], name) for name in shown}
 
     def sample(template: str = "", **others: str) -> dict[str, Any]:
         return {"program": random.choice(stock(template)) + isa.END}
@@ -109,39 +94,24 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
     def file(request: Request) -> Response:
         return FileResponse(PAGE / FILES[request.url.path], headers=HEADERS)
 
-    answers = {
-        "machine": machine,
-        "references": references,
-        "sample": sample,
-        "inspect": inspected,
-        "attention": attention,
-        "complete": complete,
-    }
-    return application(
-        [
-            *(Route(path, file) for path in FILES),
-            *(Route(f"/api/{path}", answering(answer)) for path, answer in answers.items()),
-        ]
-    )
+    answers = {"machine": machine, "references": references, "sample": sample}
+    answers |= {"inspect": inspected, "attention": attention, "complete": complete}
+    api = [Route(f"/api/{path}", answering(answer)) for path, answer in answers.items()]
+    return application([*(Route(path, file) for path in FILES), *api])
 
 
 def inspect(
     model: Cadmus, text: str, calls: bool = False, references: References | None = None
 ) -> dict[str, Any]:
-    """Execute a program and read it with a model.
+    """Execute a program, with or without its end ``.``, and read it with a model.
 
-    Args:
-        model: the model.
-        text: a program, with or without its end ``.``.
-        calls: also list the steps inside calls, before the instruction that calls.
-        references: also return what their probe reads.
+    ``calls`` lists the steps inside calls as well, before the instruction that calls.
 
     Returns:
-        program (without the end), ended (True if the text had the end), true, outputs (as
-        :func:`cadmus.vm.reference.plain` writes them), steps (of each executed instruction: its place from 0,
-        the number of calls around it and the stack after it), read (what the probe reads, or None) and lens,
-        the probability that each instruction comes next at each layer (0 is the embedding, the last is the
-        model's output), shape (layers + 1, tokens, 65).
+        program (without the end), ended (True if the text had the end), true, outputs, steps (of each
+        executed instruction: its place from 0, the number of calls around it and the stack after it), read
+        (what the probe of ``references`` reads) and lens, the probability that each instruction comes next at
+        each layer (0 is the embedding, the last is the model's output), shape (layers + 1, tokens, 65).
     """
     program = read(text)
     steps = reference.trace(program, calls=calls)

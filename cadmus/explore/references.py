@@ -31,22 +31,14 @@ STEPS, BATCHES = 200, 20
 class References:
     """The bigrams, and a logistic regression from the output of a block to the label of the top of the stack.
 
-    The labels are those of :mod:`cadmus.train.labels`: of what the program up to a token leaves.
-
-    Attributes:
-        programs: number of programs whose bigrams are counted.
-        bigrams: how often each instruction follows each instruction, as a fraction; the end included.
-            float64, shape (65, 65); a row of 0 for an instruction that nothing follows.
-        layer: the block, from 1.
-        supervised: the block was trained to predict the label.
-        accuracy: fraction of the scored tokens whose label is the most likely one.
-        majority: fraction of the scored tokens with the most frequent label of the fitted ones.
+    The labels are those of :mod:`cadmus.train.labels`: of what the program up to a token leaves. ``accuracy``
+    is the fraction of scored tokens with the most likely label, ``majority`` with the most frequent one.
     """
 
     programs: int
-    bigrams: np.ndarray
-    layer: int
-    supervised: bool
+    bigrams: np.ndarray  # How often each instruction follows each, as a fraction; shape (65, 65).
+    layer: int  # From 1.
+    supervised: bool  # The block was trained to predict the label.
     weights_DK: torch.Tensor
     intercepts_K: torch.Tensor
     accuracy: float

@@ -210,8 +210,8 @@ async def _decode(
 ) -> list[tuple[str, bool]]:
     """Return the instructions after each prompt, and whether the model ended the program after them.
 
-    There are at most ``max_tokens`` tokens, the end included. After ``max_length`` instructions the model
-    gets one more token, for the end. Any other instruction there cuts the program off.
+    The end is one of the ``max_tokens``. After ``max_length`` instructions the model gets one more token, for
+    the end; any other instruction there cuts the program off.
     """
     if max_tokens == 0:
         return [("", False)] * len(prompts)
@@ -238,11 +238,9 @@ def _choices(
     """Return the choices of a response, and the number of tokens decoded for them."""
     tables: list[np.ndarray] | list[None] = [None] * len(prompts)
     if asked.logprobs is not None:
-        programs = [
-            prompt.removesuffix(isa.END) + text
-            for prompt, (text, _) in zip(prompts, completions, strict=True)
-        ]
-        tables = model.log_probabilities(Programs.from_strings(programs))
+        whole = zip(prompts, completions, strict=True)
+        programs = Programs.from_strings(prompt.removesuffix(isa.END) + text for prompt, (text, _) in whole)
+        tables = model.log_probabilities(programs)
     choices, decoded = [], 0
     for index, (prompt, (text, ended), table) in enumerate(zip(prompts, completions, tables, strict=True)):
         tokens = text + isa.END * ended
@@ -278,10 +276,7 @@ def _logprobs(tokens: str, start: int, table: np.ndarray, top: int) -> dict[str,
             continue
         shown = dict.fromkeys([*order[place].tolist(), isa.TOKEN_ID[symbol]])
         tops.append({isa.INSTRUCTIONS[token].symbol: float(table[place, token]) for token in shown})
-    values = [top and top[symbol] for top, symbol in zip(tops, tokens[start:], strict=True)]
-    return {
-        "tokens": list(tokens[start:]),
-        "token_logprobs": values,
-        "top_logprobs": tops,
-        "text_offset": list(range(len(values))),
-    }
+    symbols = list(tokens[start:])
+    values = [top and top[symbol] for top, symbol in zip(tops, symbols, strict=True)]
+    offsets = list(range(len(symbols)))
+    return {"tokens": symbols, "token_logprobs": values, "top_logprobs": tops, "text_offset": offsets}

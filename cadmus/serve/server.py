@@ -1,7 +1,7 @@
 """The HTTP server of ``cadmus serve`` and ``cadmus explore``.
 
 Neither asks for a password. A web page of another site must not reach them through the user's browser:
-Starlette refuses a foreign Host header (DNS rebinding), and :class:`CrossSiteMiddleware` refuses requests
+Starlette refuses a foreign Host header (DNS rebinding), and :func:`without_cross_site` refuses requests
 that the browser marks as cross-site. Starlette limits the size of a body, and uvicorn the number of
 connections. Errors have OpenAI's format.
 """
@@ -45,20 +45,18 @@ class ApiError(HTTPException):
         self.param, self.code = param, code
 
 
-class CrossSiteMiddleware:
-    """Refuses requests that a page of another site makes a browser send, images and links included.
+def without_cross_site(app: ASGIApp) -> ASGIApp:
+    """Refuse requests that a page of another site makes a browser send, images and links included.
 
     Browsers say so in Sec-Fetch-Site. Those before 2023 only send Origin, and not with every request.
     """
+    refusal = PlainTextResponse("requests from pages of other sites are refused", 403)
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        refused = scope["type"] == "http" and _is_cross_site(Headers(scope=scope))
+        await (refusal if refused else app)(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app
-        if scope["type"] == "http" and _is_cross_site(Headers(scope=scope)):
-            app = PlainTextResponse("requests from pages of other sites are refused", 403)
-        await app(scope, receive, send)
+    return guarded
 
 
 def _is_cross_site(headers: Headers) -> bool:
@@ -80,7 +78,7 @@ def application(routes: Sequence[BaseRoute], hosts: Iterable[str] = ()) -> Starl
         routes=routes,
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL, *hosts]),
-            Middleware(CrossSiteMiddleware),
+            Middleware(without_cross_site),
         ],
         exception_handlers=dict.fromkeys((HTTPException, InputError, ClientDisconnect, Exception), _error),
         max_body_size=MAX_BYTES,

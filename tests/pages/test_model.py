@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from huggingface_hub import ModelCard
 
 from cadmus import isa
-from cadmus.cli.publish import card as command
+from cadmus.cli.files import card as command
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.evaluate.results import write_results

@@ -37,19 +37,12 @@ def client(model):
 def port(export):
     """Port of the command in a process of its own, stopped with Ctrl-C."""
     command = [sys.executable, "-m", "cadmus", "serve", "--model", export, "--port", "0", "--device", "cpu"]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**environment_of(ROOT), "OMP_NUM_THREADS": "1"},
-    ) as process:
+    environment, pipe = {**environment_of(ROOT), "OMP_NUM_THREADS": "1"}, subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT, env=environment) as process:
         try:
             line = process.stdout.readline()
-            found = re.fullmatch(
-                rf"{NAME} is served at http://127\.0\.0\.1:(\d+)/v1 \(Ctrl-C stops\)\n", line
-            )
+            announced = rf"{NAME} is served at http://127\.0\.0\.1:(\d+)/v1 \(Ctrl-C stops\)\n"
+            found = re.fullmatch(announced, line)
             assert found, (line, process.stderr.read())
             yield int(found[1])
             process.send_signal(signal.SIGINT)

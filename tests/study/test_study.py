@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cadmus import experiments
-from cadmus.cli.study import study as command
+from cadmus.cli.configs import study as command
 from cadmus.config.evaluation import Evaluate, PassAtK
 from cadmus.config.study import load_study
 from cadmus.errors import InputError

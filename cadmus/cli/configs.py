@@ -1,11 +1,47 @@
-"""``cadmus study``."""
+"""``cadmus config`` and ``cadmus study``."""
 
+import json
 from pathlib import Path
 
 import click
+import yaml
 
-from cadmus.cli.options import CONFIG, DIRECTORY, PATH, check_results_path, echo, echo_table
-from cadmus.config.study import load_study
+from cadmus.cli.options import CONFIG, DIRECTORY, PATH, check_results_path, echo, echo_table, json_option
+from cadmus.config import extended, load_config, read_yaml
+from cadmus.config.study import is_study, load_study
+
+
+@click.group()
+def config() -> None:
+    """Show a config with its defaults.
+
+    \b
+    Example:
+      cadmus config show quick
+    """
+
+
+@config.command()
+@click.argument("file", type=CONFIG)
+@json_option
+def show(file: Path, as_json: bool) -> None:
+    """Validate FILE and print it with all defaults.
+
+    FILE is a path, or the name of a config such as quick. A study is printed without defaults, as they may
+    differ between its runs.
+
+    \b
+    Examples:
+      cadmus config show laptop
+      cadmus config show laptop --json | jq .train.steps
+    """
+    if is_study(file):
+        load_study(file)
+        values = extended(read_yaml(file), file)
+    else:
+        values = load_config(file).model_dump()
+    text = json.dumps(values, indent=2) if as_json else yaml.safe_dump(values, sort_keys=False)
+    click.echo(text.rstrip("\n"))
 
 
 @click.group()
