@@ -15,7 +15,7 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def main() -> None:
     start = time.perf_counter()
     for chunk, program in enumerate(fuzz(given.programs, given.seed, given.jobs)):
         if program is not None:
-            shortest = shrink(program, lambda text: reference.run(text) != run_compiled([text])[0])
+            shortest = shrink(program)
             print(f"the VMs disagree on a program of chunk {chunk} of seed {given.seed}:")
             print(f"  program    {program}")
             print(f"  shortest   {shortest}")
@@ -99,17 +99,22 @@ def run_compiled(programs: list[str]) -> list[Result]:
     return list(map(Result, compiled.outputs(batch), compiled.verdicts(batch).tolist()))
 
 
-def shrink(program: str, fails: Callable[[str], bool]) -> str:
-    """Delete pieces, from halves to single instructions, until deleting any one lets the failure go."""
+def agree(program: str) -> bool:
+    """Return True if both VMs give the same results."""
+    return [reference.run(program)] == run_compiled([program])
+
+
+def shrink(program: str) -> str:
+    """Delete pieces, from halves to single instructions, as long as the VMs still disagree."""
     size = max(len(program) // 2, 1)
     while True:
         before, start = program, 0
         while start < len(program):
             shorter = program[:start] + program[start + size :]
-            if fails(shorter):
-                program = shorter
-            else:
+            if agree(shorter):
                 start += size
+            else:
+                program = shorter
         if size > 1:
             size //= 2
         elif program == before:

@@ -108,8 +108,8 @@ def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
         "cadmus_gflop_per_second": round(rate / 1e9),
         "cadmus_share_of_matmul": round(rate / peak, 3),
     }
-    for other in sorted({"transformers_fp32", "transformers_bf16"} & seconds.keys(), reverse=True):
-        facts[f"cadmus_over_{other}"] = round(seconds[other] / seconds["cadmus"], 2)
+    others = [name for name in seconds if name.startswith("transformers")]
+    facts |= {f"cadmus_over_{name}": round(seconds[name] / seconds["cadmus"], 2) for name in others}
     table = {
         name: {
             "tokens_per_second": round(batch.token_count / seconds[name]),
