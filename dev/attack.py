@@ -11,7 +11,7 @@ python -m dev.attack equality
 import argparse
 import re
 from collections.abc import Iterable
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 
@@ -33,8 +33,8 @@ _SLICES = [
     *(f"{{{i}:{j}}}" for i, j in product(range(-6, -2), ("", -1))),
 ]
 """Pieces of the prompt from which the search composes policies."""
-_SCREENS = ((16, 8_192), (128, 512))
-"""Programs on which constants are executed, and constants that go on to the next of these screens."""
+_CHUNK = 200_000
+"""Constants that are executed at a time."""
 _GRADED = 100
 """Programs on which the search grades policies."""
 _BEAM, _EDITS = 24, 200
@@ -81,20 +81,23 @@ def search(task: Task, longest: int, rounds: int) -> list[str]:
 def best_constant(task: Task, dataset: Dataset, longest: int) -> str:
     """Search all constants of at most ``longest`` instructions for the one that solves most programs.
 
-    All are executed after a few prompts; those that make most of them true are graded.
+    All are executed after a few prompts; those that make most of them true go on, and are graded at last.
     """
-    (few, most), *later = _SCREENS
+    texts = ("".join(text) for n in range(longest + 1) for text in product(_SYMBOLS, repeat=n))
     found: list[tuple[int, str]] = []
-    for texts in _constants(longest):
-        fits = [text for text in texts if task.question.form.fullmatch(text)]
-        found += zip(_true(fits, _some(task, few)), fits, strict=True)
-        found = sorted(found, key=lambda item: (-item[0], len(item[1])))[:most]
+    while chunk := list(islice(texts, _CHUNK)):
+        fits = [text for text in chunk if task.question.form.fullmatch(text)]
+        found += zip(_true(fits, _some(task, 16)), fits, strict=True)
+        found = sorted(found, key=lambda item: (-item[0], len(item[1])))[:8_192]
     kept = [text for true, text in found if true] or [""]
-    for few, most in later:
-        order = np.argsort([-true for true in _true(kept, _some(task, few))], kind="stable")
-        kept = [kept[k] for k in order[:most]]
+    kept = _first(kept, _true(kept, _some(task, 128)), 512)
     solved = solved_by(kept, _some(task, _GRADED), dataset).sum(1)
-    return best((kept[k] for k in np.argsort(-solved, kind="stable")[:_BEAM]), task, dataset)
+    return best(_first(kept, solved, _BEAM), task, dataset)
+
+
+def _first(texts: list[str], scores: list[int] | np.ndarray, most: int) -> list[str]:
+    """Return the ``most`` texts with the highest scores; of equals the first."""
+    return [texts[k] for k in np.argsort(-np.asarray(scores), kind="stable")[:most]]
 
 
 def _true(texts: list[str], task: Task) -> list[int]:
@@ -102,16 +105,11 @@ def _true(texts: list[str], task: Task) -> list[int]:
     n = len(task.programs)
     row, of = np.divmod(np.arange(len(texts) * n), n)
     programs = join(task.prompts.take(of), Programs.from_strings(texts).take(row))
-    counts: list[int] = verdicts(programs).reshape(len(texts), n).sum(1).tolist()
-    return counts
+    return verdicts(programs).reshape(len(texts), n).sum(1).tolist()
 
 
 def best_copy(task: Task, dataset: Dataset, rounds: int, seed: int = 1) -> str:
-    """Search for the policy that solves most programs, from those of ``attacks.tsv`` by random edits.
-
-    In each round, instructions and pieces of the prompt are inserted, replaced and removed, and the best
-    policies are kept.
-    """
+    """Search for the policy that solves most programs, from those of ``attacks.tsv`` by random edits."""
     rng = np.random.default_rng(seed)
     few = _some(task, _GRADED)
     symbols = sorted(set("".join(few.programs.suffixes(few.prompt_length).to_strings())))
@@ -119,10 +117,9 @@ def best_copy(task: Task, dataset: Dataset, rounds: int, seed: int = 1) -> str:
     for _ in range(rounds):
         edited = [edit for policy in kept for edit in _edits(policy, symbols, rng)]
         listed = list(dict.fromkeys([*kept, *edited]))
-        solved = solved_by(listed, few, dataset).sum(1)
         # Of equals the shorter, which more prompts have room for.
-        order = np.lexsort(([len(policy) for policy in listed], -solved))
-        kept = [listed[k] for k in order[:_BEAM]]
+        listed.sort(key=len)
+        kept = _first(listed, solved_by(listed, few, dataset).sum(1), _BEAM)
     return best([*kept, *known], task, dataset)
 
 
@@ -130,17 +127,6 @@ def _some(task: Task, most: int) -> Task:
     """Return a task with ``most`` of the programs, spread evenly."""
     rows = np.unique(np.linspace(0, len(task.programs) - 1, most).astype(np.int64))
     return task._replace(programs=task.programs.take(rows), prompt_length=task.prompt_length[rows])
-
-
-def _constants(longest: int) -> Iterable[list[str]]:
-    """Yield all texts of at most ``longest`` instructions."""
-    yield [
-        "".join(text) for length in range(min(longest, 3) + 1) for text in product(_SYMBOLS, repeat=length)
-    ]
-    for length in range(4, longest + 1):
-        rest = ["".join(text) for text in product(_SYMBOLS, repeat=3)]
-        for first in product(_SYMBOLS, repeat=length - 3):
-            yield ["".join(first) + text for text in rest]
 
 
 def _edits(policy: str, symbols: list[str], rng: np.random.Generator) -> Iterable[str]:

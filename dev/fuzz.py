@@ -15,8 +15,7 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -46,14 +45,6 @@ _TOP = _INSIDE + 2 * _BUILDING + "fghFGmwl" * 2 + "mwl" * 2
 _BODY = _INSIDE + _BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
 
 
-class Disagreement(NamedTuple):
-    """A program on which the VMs differ, and the shortest found by deleting instructions from it."""
-
-    chunk: int
-    program: str
-    shortest: str
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--programs", type=int, default=1_000_000, help="number of programs")
@@ -61,14 +52,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=cores(), help="number of processes")
     given = parser.parse_args()
     start = time.perf_counter()
-    found = fuzz(given.programs, given.seed, given.jobs)
-    if found is not None:
-        print(f"the VMs disagree on a program of chunk {found.chunk} of seed {given.seed}:")
-        print(f"  program    {found.program}")
-        print(f"  shortest   {found.shortest}")
-        print(f"  reference  {_shown(reference.run(found.shortest))}")
-        print(f"  compiled   {_shown(run_compiled([found.shortest])[0])}")
-        sys.exit(1)
+    for chunk, program in enumerate(fuzz(given.programs, given.seed, given.jobs)):
+        if program is not None:
+            shortest = shrink(program)
+            print(f"the VMs disagree on a program of chunk {chunk} of seed {given.seed}:")
+            print(f"  program    {program}")
+            print(f"  shortest   {shortest}")
+            print(f"  reference  {_shown(reference.run(shortest))}")
+            print(f"  compiled   {_shown(run_compiled([shortest])[0])}")
+            sys.exit(1)
     seconds = time.perf_counter() - start
     rate = f"{seconds:.1f} s, {given.programs / seconds:,.0f} programs/s"
     print(f"the VMs agree on {given.programs:,} programs of seed {given.seed}: {rate}")
@@ -78,32 +70,22 @@ def _shown(result: Result) -> str:
     return f"{' '.join(map(show, result.outputs)) or 'nothing'}, {'true' if result.true else 'false'}"
 
 
-def fuzz(programs: int, seed: int, jobs: int) -> Disagreement | None:
-    """Run programs on both VMs; return the disagreement in the first chunk that has one, or None."""
-    counts = [min(CHUNK, programs - start) for start in range(0, programs, CHUNK)]
-    tasks = [(seed, chunk, count) for chunk, count in enumerate(counts)]
+def fuzz(programs: int, seed: int, jobs: int) -> Iterator[str | None]:
+    """Run programs on both VMs; yield a program of each chunk on which they disagree, or None."""
+    starts = range(0, programs, CHUNK)
+    tasks = [(seed, chunk, min(CHUNK, programs - start)) for chunk, start in enumerate(starts)]
     # Without reference cycles, collecting them wastes a tenth of the time.
-    with (
-        multiprocessing.get_context("spawn").Pool(min(jobs, len(tasks)), gc.disable) as pool,
-        progress("fuzz", total=programs, unit="program") as bar,
-    ):
-        for count, disagreement in zip(counts, pool.imap(try_chunk, tasks), strict=True):
-            if disagreement is not None:
-                return disagreement
-            bar.update(count)
-    return None
+    with multiprocessing.get_context("spawn").Pool(min(jobs, len(tasks)), gc.disable) as pool:
+        yield from progress("fuzz", pool.imap(try_chunk, tasks), total=len(tasks), unit="chunk")
 
 
-def try_chunk(task: tuple[int, int, int]) -> Disagreement | None:
-    """Compare the VMs on the first programs of a chunk: (seed, chunk, number of programs)."""
+def try_chunk(task: tuple[int, int, int]) -> str | None:
+    """Return the first program of a chunk, (seed, number, programs), on which the VMs disagree."""
     seed, chunk, count = task
     try:
         programs = programs_of(seed, chunk)[:count]
-        for program, result in zip(programs, run_compiled(programs), strict=True):
-            if reference.run(program) != result:
-                shortest = shrink(program, lambda text: reference.run(text) != run_compiled([text])[0])
-                return Disagreement(chunk, program, shortest)
-        return None
+        pairs = zip(programs, run_compiled(programs), strict=True)
+        return next((program for program, result in pairs if reference.run(program) != result), None)
     except Exception as error:
         raise RuntimeError(f"a VM fails on a program of chunk {chunk} of seed {seed}") from error
 
@@ -117,21 +99,22 @@ def run_compiled(programs: list[str]) -> list[Result]:
     return list(map(Result, compiled.outputs(batch), compiled.verdicts(batch).tolist()))
 
 
-def shrink(program: str, fails: Callable[[str], bool]) -> str:
-    """Delete pieces of ``program``, from halves to single instructions, as long as it still fails.
+def agree(program: str) -> bool:
+    """Return True if both VMs give the same results."""
+    return [reference.run(program)] == run_compiled([program])
 
-    Returns:
-        A failing program that no longer fails without any one of its instructions.
-    """
+
+def shrink(program: str) -> str:
+    """Delete pieces, from halves to single instructions, as long as the VMs still disagree."""
     size = max(len(program) // 2, 1)
     while True:
         before, start = program, 0
         while start < len(program):
             shorter = program[:start] + program[start + size :]
-            if fails(shorter):
-                program = shorter
-            else:
+            if agree(shorter):
                 start += size
+            else:
+                program = shorter
         if size > 1:
             size //= 2
         elif program == before:
@@ -157,7 +140,7 @@ def programs_of(seed: int, chunk: int) -> list[str]:
 
 
 def _lengths(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Draw lengths, mostly up to 12, one in 50 up to 80."""
+    # Mostly up to 12, one in 50 up to 80.
     return rng.integers(0, np.where(rng.random(n) < 0.02, 81, 13))
 
 
@@ -193,42 +176,31 @@ def _spending(rng: random.Random, n: int) -> list[str]:
     A few suffice: each takes the reference VM as long as a hundred others.
     """
     calls = ["f_3", "g_1", "ER", "9Im_2", "3I0l_1", "5Iw_", "f", "E", "5F"]
-    programs = []
-    for _ in range(n):
-        bodies = (
-            "".join(rng.choices([*calls, "~" * rng.randint(0, 300)], k=rng.randint(1, 5))) for _ in range(2)
-        )
-        top = "".join(rng.choices("5I1fgFm", k=rng.randint(0, 8)))
-        programs.append("".join(f"\\{body};" for body in bodies) + top + "9I5mf")
-    return programs
+
+    def body() -> str:
+        return "".join(rng.choices([*calls, "~" * rng.randint(0, 300)], k=rng.randint(1, 5)))
+
+    def top() -> str:
+        return "".join(rng.choices("5I1fgFm", k=rng.randint(0, 8)))
+
+    return [f"\\{body()};\\{body()};{top()}9I5mf" for _ in range(n)]
 
 
 def _mutated(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
     """Mutate candidates of the templates: delete, insert, replace, swap and double pieces."""
     draw = Draw(numbers, Dataset())
     share = -(-n // (4 * len(TEMPLATES)))
-    originals = [
-        program for template in TEMPLATES.values() for program in template(draw, share).programs.to_strings()
-    ]
+    originals = [text for made in TEMPLATES.values() for text in made(draw, share).programs.to_strings()]
     return [_mutate(rng, rng.choice(originals)) for _ in range(n)]
 
 
 def _mutate(rng: random.Random, program: str) -> str:
     for _ in range(rng.choice((1, 1, 2, 3))):
         start, middle, stop = sorted(int(rng.random() * (len(program) + 1)) for _ in range(3))
-        before, after = program[:start], program[stop:]
         first, second = program[start:middle], program[middle:stop]
-        edit = rng.random()
-        if edit < 0.2:
-            program = before + second + after
-        elif edit < 0.4:
-            program = before + first + "".join(rng.choices(ALL, k=rng.choice((1, 1, 2, 4)))) + second + after
-        elif edit < 0.6:
-            program = program[:start] + rng.choice(ALL) + program[start + 1 :]
-        elif edit < 0.8:
-            program = before + second + first + after
-        else:
-            program = before + first + first + second + after
+        new = "".join(rng.choices(ALL, k=rng.choice((1, 1, 2, 4))))
+        edits = (second, first + new + second, new + second, second + first, first + first + second)
+        program = program[:start] + rng.choice(edits) + program[stop:]
     return program
 
 

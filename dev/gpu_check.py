@@ -10,6 +10,7 @@ The training parts also run on CPUs, where tests/dev/test_gpu_check.py tests the
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -17,10 +18,13 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import torch
 import yaml
 
@@ -28,7 +32,11 @@ from cadmus import config
 from cadmus.dataset.manifest import write_manifest
 from cadmus.dataset.shards import plan, write_shard
 from cadmus.model.flops import training_flops
+from cadmus.programs import Samples
 from cadmus.store import commit, versions, write_text
+from cadmus.templates.random import random_programs
+from cadmus.train.paths import RunPaths
+from cadmus.train.ranks import missing_for_compiler
 from dev.measure import ROOT, Facts, kill_tree
 
 STEPS = 60
@@ -43,6 +51,8 @@ ACCURACY_NOISE = 0.005
 SECONDS = 240
 """Time limit of a process."""
 
+LAUNCH = re.compile(r"cu(da)?Launch(?!.*HostFunc)")
+WAIT = re.compile(r"cuda(Stream|Event)Synchronize")
 Part = Callable[[Path, int], tuple[Facts, str]]
 """Called with an empty directory and the number of ranks; returns facts and a verdict or raises Failed."""
 
@@ -53,21 +63,16 @@ class Failed(Exception):
 
 def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Record the installed software and the GPUs."""
-    from cadmus.train import ranks as training_ranks
-
-    # In a process of its own: this one must not hold a GPU.
-    names = (
-        "import torch; print(*map(torch.cuda.get_device_name, range(torch.cuda.device_count())), sep='\\n')"
-    )
-    gpus = _run([sys.executable, "-c", names]).splitlines()
-    driver = _run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]).split("\n")[0]
+    # Not through PyTorch: this process must not hold a GPU.
+    found = _run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    gpus, (driver, *_) = zip(*(line.split(", ") for line in found.splitlines()), strict=True)
     facts = {
         "gpus": gpus,
         "driver": driver,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
         "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-        "missing_for_compiler": training_ranks.missing_for_compiler(),
+        "missing_for_compiler": missing_for_compiler(),
         "versions": versions(),
     }
     if facts["missing_for_compiler"]:
@@ -83,19 +88,15 @@ def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 def steps(directory: Path, ranks: int, path: Path = ROOT / "config/h200.yaml") -> tuple[Facts, str]:
     """Measure training steps of the ``h200`` model on random programs, eager and compiled."""
-    facts = {}
-    for compiled in (False, True):
-        name = "compiled" if compiled else "eager"
-        facts[name] = train_steps(directory / name, path, ranks, compiled)
-    eager, compiled_ms = facts["eager"]["ms_per_step"], facts["compiled"]["ms_per_step"]
-    waits = facts["compiled"]["synchronizations_per_step"]
+    eager = train_steps(directory / "eager", path, ranks, False)
+    compiled = train_steps(directory / "compiled", path, ranks, True)
     verdict = (
-        f"{compiled_ms:.1f} ms a step compiled, {eager:.1f} eager; "
-        f"{facts['compiled']['tokens_per_second']:,.0f} tokens/s, "
-        f"{facts['compiled']['tflops_per_gpu']:.0f} TFLOPS per GPU; {waits:.1f} waits a step; "
-        f"checkpoint {facts['compiled']['checkpoint_seconds']:.1f} s"
+        f"{compiled['ms_per_step']:.1f} ms a step compiled, {eager['ms_per_step']:.1f} eager; "
+        f"{compiled['tokens_per_second']:,.0f} tokens/s, {compiled['tflops_per_gpu']:.0f} TFLOPS per GPU; "
+        f"{compiled['synchronizations_per_step']:.1f} waits a step; "
+        f"checkpoint {compiled['checkpoint_seconds']:.1f} s"
     )
-    return facts, verdict
+    return {"eager": eager, "compiled": compiled}, verdict
 
 
 def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Facts:
@@ -110,16 +111,12 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
     rank = [sys.executable, "-m", "dev.gpu_check", "--train", str(directory)]
     launch = f"import sys; from cadmus.train.ranks import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
     _run([sys.executable, "-c", launch])
-    facts: Facts = json.loads((directory / "facts.json").read_text())
-    return facts
+    return json.loads((directory / "facts.json").read_text())
 
 
 def train_and_measure(directory: Path) -> None:
     """Train as one of the ranks of :func:`train_steps`."""
-    from cadmus.programs import Samples
-    from cadmus.templates.random import random_programs
     from cadmus.train import checkpoint, loop
-    from cadmus.train.paths import RunPaths
 
     run = config.load_config(directory / "config.yaml")
     programs = random_programs(50_000, 4, 38)
@@ -165,32 +162,17 @@ def _facts(run: config.Config, directory: Path, profiler: Any, measured: Facts) 
         "tokens_per_second": tokens / seconds,
         # Without attention, a small fraction in programs this short.
         "tflops_per_gpu": training_flops(run.model, tokens, 0) / seconds / measured["ranks"] / 1e12,
-        "kernels_per_step": sum(
-            count
-            for name, count in events.items()
-            if name.startswith(("cudaLaunch", "cuLaunch")) and "HostFunc" not in name
-        ),
+        "kernels_per_step": sum(events[name] for name in events if LAUNCH.match(name)),
         # The profiler itself synchronizes the device when it stops.
-        "synchronizations_per_step": sum(
-            events.get(name, 0) for name in ("cudaStreamSynchronize", "cudaEventSynchronize")
-        ),
+        "synchronizations_per_step": sum(events[name] for name in events if WAIT.fullmatch(name)),
         "scalar_reads_per_step": events.get("aten::_local_scalar_dense", 0),
         "loss": records[-1]["loss"],
         "gpu_gib": torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0,
     }
 
 
-def bench_h200(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """Measure training implementations on the ``h200`` model."""
-    return _bench(directory, "h200", 512)
-
-
-def bench_paper(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """Measure training implementations on the ``paper`` model."""
-    return _bench(directory, "paper", 256)
-
-
-def _bench(directory: Path, name: str, programs: int) -> tuple[Facts, str]:
+def bench(directory: Path, ranks: int, *, name: str, programs: int) -> tuple[Facts, str]:
+    """Measure training implementations on the model of a config."""
     output = directory / "bench.json"
     command = [sys.executable, "-m", "dev.bench", "train", f"--config=config/{name}.yaml"]
     _run([*command, f"--programs={programs}", f"--output={output}"])
@@ -207,8 +189,6 @@ def _bench(directory: Path, name: str, programs: int) -> tuple[Facts, str]:
 
 def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Check the grid accuracy of the shipped model against the published one."""
-    import polars as pl
-
     start = time.perf_counter()
     output = directory / "grid.parquet"
     command = ["evaluate", "grid", "--model", "models/laptop", "--output", str(output)]
@@ -229,12 +209,8 @@ def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
 def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yaml") -> tuple[Facts, str]:
     """Check that losses match for one rank, for all ranks, and for all ranks resumed with one."""
     values = yaml.safe_load(path.read_text())
-    values["train"] = {
-        "recipe": "paper",
-        "steps": STEPS,
-        "batch_size": 32 * ranks,
-        "checkpoint_every": STEPS,
-    }
+    length = {"steps": STEPS, "batch_size": 32 * ranks, "checkpoint_every": STEPS}
+    values["train"] = {"recipe": "paper", **length}
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
     run, dataset = config.load_config(directory / "config.yaml"), directory / "dataset"
     for shard in plan(run):
@@ -255,10 +231,8 @@ def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yam
     found = {"one": losses("one", 1), "all": losses("all", ranks)}
     _interrupt(command("resumed", ranks), directory / "resumed" / "metrics.partial.jsonl")
     found["all, then one"] = losses("resumed", 1)
-    apart = {
-        name: max(abs(a - b) for a, b in zip(found["one"], other, strict=True))
-        for name, other in found.items()
-    }
+    one = np.array(found["one"])
+    apart = {name: float(np.abs(other - one).max()) for name, other in found.items()}
     facts = {"losses": found, "largest_difference": apart}
     verdict = (
         f"losses of {ranks} ranks are within {apart['all']:.4f} of one's, "
@@ -273,8 +247,8 @@ ONE_GPU = {
     "environment": environment,
     "equality": equality,
     "steps": steps,
-    "bench h200": bench_h200,
-    "bench paper": bench_paper,
+    "bench h200": partial(bench, name="h200", programs=512),
+    "bench paper": partial(bench, name="paper", programs=256),
     "grid": grid,
 }
 SEVERAL_GPUS = {"environment": environment, "ranks agree": ranks_agree, "steps": steps}
@@ -310,8 +284,8 @@ def check(parts: dict[str, Part], ranks: int, output: Path) -> bool:
             except Failed as error:
                 result = {"ok": False, "verdict": error.args[0], "said": error.args[1:]}
             except Exception as error:
-                result = {"ok": False, "verdict": f"{type(error).__name__}: {error}"}
-                result["said"] = traceback.format_exc().splitlines()[-50:]
+                said = traceback.format_exc().splitlines()[-50:]
+                result = {"ok": False, "verdict": f"{type(error).__name__}: {error}", "said": said}
         report["parts"][name] = {**result, "seconds_taken": round(time.monotonic() - start, 1)}
         print(f"{'ok' if result['ok'] else 'FAILED':<8}{name:<14}{result['verdict']}", flush=True)
         write_text(output, json.dumps(report, indent=2) + "\n")
@@ -348,7 +322,7 @@ def _run(command: list[str], seconds: float = SECONDS) -> str:
     if process.returncode:
         lines = (errors + output).strip().splitlines()
         told = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-1:]
-        raise Failed(f"{' '.join(command[1:4])}: {'; '.join(told) or process.returncode}", lines[-50:])
+        raise Failed(f"{' '.join(command[1:4])}: {'; '.join(told) or process.returncode}", *lines[-50:])
     return output.strip()
 
 

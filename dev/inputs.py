@@ -22,7 +22,6 @@ import sys
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,7 +60,7 @@ study:
 GRID = "evaluate grid --model model --config config.yaml --output out.parquet"
 COMPLETIONS = "evaluate completions --model model --dataset dataset --config config.yaml --output out.parquet"
 COMPLETE = "complete 34+ --model model --json"
-CONFIGS = {
+COMMANDS = {
     "config.yaml": (
         "config show config.yaml --json",
         "plan config.yaml",
@@ -71,8 +70,6 @@ CONFIGS = {
         GRID,
     ),
     "study.yaml": ("config show study.yaml", "study runs study.yaml --results studies"),
-}
-SEALED = {
     "dataset/manifest.json": (COMPLETIONS, "report dataset"),
     "dataset/*/equality-0000.parquet": (COMPLETIONS, "report dataset"),
     "model/meta.json": (COMPLETE, GRID),
@@ -80,6 +77,7 @@ SEALED = {
     "grid.parquet": ("figure comparison_grid --output drawn --results grid.parquet",),
     "completions.parquet": ("figure table3_accuracy --output drawn --results completions.parquet",),
 }
+"""Commands that read a file, by the path of the file."""
 OTHER = ("run 34+7= --trace", "run u1b2b --json", "isa --json", "figure table2_instructions --output drawn")
 """More commands whose arguments are changed."""
 VALUES = (
@@ -89,70 +87,24 @@ VALUES = (
 )
 """Text that replaces a value in YAML."""
 WORDS = (
-    *(
-        "",
-        "-",
-        "--",
-        "0",
-        "-1",
-        "1.5",
-        "1e999",
-        "nan",
-        "9" * 30,
-        "9" * 5_000,
-        "٣",
-        "é\u202e\x1b[31m",
-        "\udcff",
-    ),
-    *(".", "..", "no/such/path", "config.yaml", "model", "dataset", "grid.parquet", "a" * 300, "a" * 5_000),
+    *("", "-", "--", "0", "-1", "1.5", "1e999", "nan", "9" * 30, "9" * 5_000),
+    *("٣", "é\u202e\x1b[31m", "\udcff", "a" * 300, "a" * 5_000),
+    *(".", "..", "no/such/path", "config.yaml", "model", "dataset", "grid.parquet"),
     *("--help", "--unknown", "--json", "--output", "--seed=-3", "x.parquet"),
 )
 """Words of a command line; no absolute path, so that a mutant stays in its directory."""
-Files = dict[str, str]
-"""Digest of each file of a directory, by path."""
-
-
-class Mutant(NamedTuple):
-    """A command on a damaged file or, without one, with changed arguments; and how it broke the promise."""
-
-    number: int
-    file: str
-    change: str
-    words: list[str]
-    outcome: str
-    problems: list[str]
 
 
 class Ended(NamedTuple):
-    """How a command ended, and the files that it changed."""
+    """How a command ended, and the digests of the files that it changed."""
 
     status: object
     stdout: str
     stderr: str
-    changed: Files
+    changed: dict[str, str]
 
 
-class Hang(BaseException):
-    """A command takes too long."""
-
-
-def fuzz(directory: Path, seed: int, numbers: range) -> Iterator[Mutant]:
-    """Yield mutants in order; ``directory`` keeps those with problems."""
-    os.environ |= {"CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg", "NO_COLOR": "1"}
-    valid = directory / "valid"
-    valid.mkdir()
-    with chdir(valid), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        _build()
-    for number in progress("mutants", numbers):
-        work = directory / str(number)
-        shutil.copytree(valid, work)
-        mutant = _mutant(number, random.Random(f"mutant {seed} {number}"), valid, work)
-        if not mutant.problems:
-            shutil.rmtree(work)
-        yield mutant
-
-
-def _build() -> None:
+def build() -> None:
     """Write small valid inputs of every command to the working directory."""
     Path("config.yaml").write_text(CONFIG)
     Path("study.yaml").write_text(STUDY)
@@ -166,35 +118,41 @@ def _build() -> None:
             Path("out.parquet").rename(f"{line.split()[1]}.parquet")
 
 
-def _mutant(number: int, rng: random.Random, valid: Path, work: Path) -> Mutant:
-    every = sum((*CONFIGS.values(), *SEALED.values()), OTHER)
-    door = rng.choice((CONFIGS, SEALED, {"": every}))
-    pattern = rng.choice(list(door))
-    line = rng.choice(door[pattern])
-    file, words = "", line.split()
-    if pattern:
-        path = rng.choice(sorted(work.glob(pattern)))
-        file = path.relative_to(work).as_posix()
-        change = (change_yaml if door is CONFIGS and rng.random() < 0.8 else change_bytes)(path, rng)
-    else:
-        words = change_arguments(words, rng)
+def try_mutant(rng: random.Random, valid: Path, work: Path) -> tuple[bool, list[str], str]:
+    """Run a command on a damaged copy of the valid inputs, in ``work``.
+
+    Returns:
+        Whether the command refuses its input, how it breaks the promise, and what was changed.
+    """
+    shutil.copytree(valid, work)
+    door = rng.choice(("configs", "sealed", "arguments"))
+    file = ""
+    if door == "arguments":
+        lines = [line for lines in (*COMMANDS.values(), OTHER) for line in lines]
+        words = change_arguments(rng.choice(lines).split(), rng)
         change = "arguments"
+    else:
+        pattern = rng.choice([name for name in COMMANDS if name.endswith(".yaml") == (door == "configs")])
+        path = rng.choice(sorted(work.glob(pattern)))
+        words = rng.choice(COMMANDS[pattern]).split()
+        file = path.relative_to(work).as_posix()
+        change = (change_yaml if door == "configs" and rng.random() < 0.8 else change_bytes)(path, rng)
     ended = run(words, work)
     problems = find_problems(file, ended)
-    if door is SEALED and ended.status == 0:
+    if door == "sealed" and ended.status == 0:
         undamaged = work.with_name("undamaged")
         shutil.copytree(valid, undamaged)
         if ended != run(words, undamaged):
             problems.append("exits with 0 and another result for a damaged file")
         shutil.rmtree(undamaged)
-    return Mutant(number, file, change, words, "refused" if ended.status else "valid", problems)
+    return bool(ended.status), problems, f"cadmus {ascii(' '.join(words))[:300]}\n  {file}: {change}"
 
 
 def run(words: list[str], work: Path) -> Ended:
     """Run the command line in this process and the directory ``work``."""
 
     def hang(*_: object) -> None:
-        raise Hang(f"takes longer than {SECONDS} s")
+        sys.exit(f"takes longer than {SECONDS} s")
 
     before, out, err = files_of(work), io.StringIO(), io.StringIO()
     sys.argv, sys.stdin = ["cadmus", *words], io.StringIO("34+7=\n")
@@ -239,7 +197,7 @@ def find_problems(file: str, ended: Ended) -> list[str]:
     return problems
 
 
-def files_of(directory: Path) -> Files:
+def files_of(directory: Path) -> dict[str, str]:
     """Return the digest of each file below a directory; PDFs have a date."""
     return {
         path.relative_to(directory).as_posix(): "link" if path.is_symlink() else digest_of(path)
@@ -249,33 +207,25 @@ def files_of(directory: Path) -> Files:
 
 
 def change_yaml(path: Path, rng: random.Random) -> str:
-    """Change one place of a config; return a description."""
+    """Replace, delete or rename a field of a config; return a description."""
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    parent, key = rng.choice(list(_places(tree)))
+    places: list[tuple[dict[str, Any], str]] = [(tree, key) for key in tree]
+    for parent, key in places:
+        if isinstance(parent[key], dict):
+            places += [(parent[key], below) for below in parent[key]]
+    parent, key = rng.choice(places)
     value = rng.choice(VALUES)
-    edits: dict[str, Callable[[], Any]] = {
-        "replaced": lambda: parent.update({key: "@value@"}),
-        "deleted": lambda: parent.pop(key),
-        "renamed": lambda: parent.update({f"{key}s": parent.pop(key)}),
-        "wrapped": lambda: parent.update({key: [parent[key]]}),
-        "text": lambda: parent.update({key: str(parent[key])}),
-    }
-    edit = rng.choice([*edits, "replaced", "replaced"])
-    edits[edit]()
+    edit = rng.choice(("replaced", "replaced", "deleted", "renamed"))
+    before = parent.pop(key)
+    if edit != "deleted":
+        parent |= {key: "@value@"} if edit == "replaced" else {f"{key}s": before}
     text = yaml.safe_dump(tree, sort_keys=False, default_flow_style=None)
     path.write_text(text.replace("'@value@'", value), encoding="utf-8")
     return f"{key}: {edit} {ascii(value)[:60] if edit == 'replaced' else ''}"
 
 
-def _places(tree: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield each mapping in a tree with each of its keys."""
-    for key, value in tree.items() if isinstance(tree, dict) else ():
-        yield tree, key
-        yield from _places(value)
-
-
 def change_bytes(path: Path, rng: random.Random) -> str:
-    """Change the bytes of a file, or what is in its place; return a description."""
+    """Change the bytes of a file, or put something else in its place; return a description."""
     content = path.read_bytes()
     place = rng.randrange(len(content))
     before, after = content[:place], content[place:]
@@ -285,13 +235,9 @@ def change_bytes(path: Path, rng: random.Random) -> str:
         "inserted": before + rng.randbytes(8) + after,
         "deleted": before + after[8:],
         "empty": b"",
-        "twice": content * 2,
-        "zeros": bytes(len(content)),
         "UTF-16": content.decode("latin-1").encode("utf-16"),
-        "a directory": b"",
-        "a broken link": b"",
     }
-    edit = rng.choice([*edits, "flipped", "flipped"])
+    edit = rng.choice((*edits, "flipped", "flipped", "a directory", "a broken link"))
     path.unlink()
     if edit == "a directory":
         path.mkdir()
@@ -311,7 +257,7 @@ def change_arguments(words: list[str], rng: random.Random) -> list[str]:
     options = [name for param in command.params for name in param.opts if name.startswith("-")]
     place, other = rng.randrange(len(words) + 1), rng.choice(WORDS)
     start, end = words[:place], words[place:]
-    option = rng.choice(options) if options else "--help"
+    option = rng.choice(options or ["--help"])
     return [*start, *rng.choice(([other, *end[1:]], end[1:], [other, *end], [option, other, *end]))]
 
 
@@ -321,13 +267,21 @@ def command() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the mutants")
     parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
     given = parser.parse_args()
+    os.environ |= {"CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg", "NO_COLOR": "1"}
     directory = Path(tempfile.mkdtemp(prefix="inputs-"))
+    valid = directory / "valid"
+    valid.mkdir()
+    with chdir(valid), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        build()
     counts: Counter[str] = Counter()
-    for mutant in fuzz(directory, given.seed, range(given.first, given.first + given.mutants)):
-        counts["failed" if mutant.problems else mutant.outcome] += 1
-        if mutant.problems or given.mutants == 1:
-            print(f"mutant {mutant.number}: {mutant.outcome}: cadmus {ascii(' '.join(mutant.words))[:300]}")
-            print(f"  {mutant.file}: {mutant.change}", *mutant.problems, sep="\n  ", flush=True)
+    for number in progress("mutants", range(given.first, given.first + given.mutants)):
+        work = directory / str(number)
+        refused, problems, described = try_mutant(random.Random(f"mutant {given.seed} {number}"), valid, work)
+        counts["failed" if problems else "refused" if refused else "valid"] += 1
+        if problems or given.mutants == 1:
+            print(f"mutant {number}: {described}", *problems, sep="\n  ", flush=True)
+        if not problems:
+            shutil.rmtree(work)
     print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     if counts["failed"]:
         sys.exit(f"see {directory}; repeat one with --seed {given.seed} --first NUMBER --mutants 1")

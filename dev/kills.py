@@ -56,10 +56,10 @@ def survive(config: Path, targets: list[str], kills: int, seed: int, directory: 
     draws = random.Random(seed)
     workflow = Workflow(config, targets)
     whole = directory / "whole"
-    workflow.finish(whole)
+    workflow.run(whole)
     # Nothing is left to do.
-    start = measure.seconds_of(lambda: workflow.finish(whole))
-    counts = {"everything": 0, "jobs": 0}
+    start = measure.seconds_of(lambda: workflow.run(whole))
+    done = {"everything": 0, "jobs": 0}
     runs, files, different = 0, 0, []
     with progress("kills", total=kills) as bar:
         while bar.n < kills and not different:
@@ -67,16 +67,15 @@ def survive(config: Path, targets: list[str], kills: int, seed: int, directory: 
             killed = directory / f"killed-{runs}"
             while bar.n < kills:
                 kind = "jobs" if bar.n % 2 else "everything"
-                if workflow.killed(killed, draws.uniform(0, STARTS * start), kind, draws):
+                if workflow.run(killed, draws.uniform(0, STARTS * start), draws if kind == "jobs" else None):
                     break
-                counts[kind] += 1
-                bar.n += 1
-                bar.refresh()
-            workflow.finish(killed)
+                done[kind] += 1
+                bar.update()
+            workflow.run(killed)
             files, different = difference(whole / "results", killed / "results")
             shutil.rmtree(killed)
-    named = {"kills": sum(counts.values()), "seed": seed, "config": config.name, "targets": targets}
-    return {**named, **counts, "runs": runs, "files": files, "different": different}
+    named = {"kills": sum(done.values()), "seed": seed, "config": config.name, "targets": targets}
+    return {**named, **done, "runs": runs, "files": files, "different": different}
 
 
 class Workflow:
@@ -89,33 +88,30 @@ class Workflow:
         ]
         self.targets = ["--", *targets] if targets else []
 
-    def finish(self, directory: Path) -> None:
-        """Run the workflow to its end."""
-        self._unlock(directory)
-        with self._started(directory) as process:
-            _check(process.wait(), directory)
+    def run(self, directory: Path, seconds: float | None = None, draws: random.Random | None = None) -> bool:
+        """Run the workflow; after some seconds kill it or, with ``draws``, one process of a job.
 
-    def killed(self, directory: Path, seconds: float, kind: str, draws: random.Random) -> bool:
-        """Run the workflow and kill it, or one process of a job; True if it ended before."""
-        self._unlock(directory)
+        Returns:
+            Whether it came to its end.
+        """
+        if any((directory / ".snakemake/locks").glob("*")):
+            with self._started(directory, "--unlock") as process:
+                process.wait()
         with self._started(directory) as process:
             try:
-                _check(process.wait(seconds), directory)
-                return True
+                code = process.wait(seconds)
             except subprocess.TimeoutExpired:
-                jobs = psutil.Process(process.pid).children(recursive=True) if kind == "jobs" else []
-                if jobs:
+                jobs = psutil.Process(process.pid).children(recursive=True)
+                if draws and jobs:
                     with suppress(psutil.NoSuchProcess):
                         draws.choice(jobs).kill()
                     # Snakemake finishes the other jobs.
                     process.wait()
                 return False
-
-    def _unlock(self, directory: Path) -> None:
-        locks = directory / ".snakemake/locks"
-        if locks.is_dir() and any(locks.iterdir()):
-            with self._started(directory, "--unlock") as process:
-                process.wait()
+        if code:
+            log = (directory / "snakemake.log").read_text(errors="replace")
+            raise RuntimeError(f"Snakemake ended with exit code {code}:\n{log[-2000:]}")
+        return True
 
     @contextmanager
     def _started(self, directory: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -138,12 +134,6 @@ class Workflow:
             kill_tree(process)
 
 
-def _check(code: int, directory: Path) -> None:
-    if code:
-        text = (directory / "snakemake.log").read_text(errors="replace")
-        raise RuntimeError(f"{directory}: Snakemake ended with exit code {code}:\n{text[-2000:]}")
-
-
 def difference(one: Path, other: Path) -> tuple[int, list[str]]:
     """Compare two directories of results, clocks aside.
 
@@ -156,30 +146,25 @@ def difference(one: Path, other: Path) -> tuple[int, list[str]]:
     )
     different = first.keys() ^ second.keys()
     for name in first.keys() & second.keys():
-        if not TIMED & set(Path(name).parts) and _without_clocks(first[name]) != _without_clocks(
-            second[name]
-        ):
+        if TIMED.isdisjoint(Path(name).parts) and _timeless(first[name]) != _timeless(second[name]):
             different.add(name)
     return len(first), sorted(different)
 
 
-def _without_clocks(path: Path) -> object:
+def _timeless(path: Path) -> object:
     """Return the contents of a file, without the fields that depend on the speed of the machine."""
     data = path.read_bytes()
     if path.suffix in (".json", ".jsonl"):
-        lines = [data] if path.suffix == ".json" else data.splitlines()
-        return [_fields(json.loads(line)) for line in lines]
+        values = map(json.loads, data.splitlines() if path.suffix == ".jsonl" else [data])
+        # The seal changes with the times.
+        left_out = {*CLOCKS, "cadmus"}
+        return [
+            {name: of[name] for name in of.keys() - left_out} if isinstance(of, dict) else of for of in values
+        ]
     if path.name == "README.md":
         # The card of a model says how long and how fast it was trained.
         return re.sub(rb"[\d.,e+-]+ (s on|tokens/s|FLOP/s)", rb"\1", data)
     return data
-
-
-def _fields(record: object) -> object:
-    if not isinstance(record, dict):
-        return record
-    # The seal changes with the times.
-    return {name: value for name, value in record.items() if name not in (*CLOCKS, "cadmus")}
 
 
 if __name__ == "__main__":

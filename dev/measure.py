@@ -3,13 +3,12 @@
 import argparse
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,8 @@ def report(result: Facts, output: Path | None) -> None:
 
     Paths in the checkout are relative to it, and those in the environment begin with its name.
     """
-    machine = {"commit": commit(), "cores": cores(), "processor": processor()}
+    processor = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    machine = {"commit": commit(), "cores": cores(), "processor": processor[1] if processor else ""}
     text = json.dumps(machine | result, indent=1) + "\n"
     text = text.replace(f"{ROOT}/", "").replace(sys.prefix, Path(sys.prefix).name)
     if output:
@@ -62,16 +62,10 @@ def report(result: Facts, output: Path | None) -> None:
     print(text, end="")
 
 
-def processor() -> str:
-    """Return the name of the processor."""
-    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return found[1] if found else platform.processor()
-
-
 def kill_tree(process: subprocess.Popen[Any]) -> None:
     """Kill a process, all that it started, and the rest of its session if it leads one, and wait."""
     found: set[psutil.Process] = set()
-    while new := _tree(process.pid) - found:
+    while new := set(_tree(process.pid)) - found:
         for each in new:
             with suppress(psutil.NoSuchProcess):
                 # A stopped process starts no other one.
@@ -84,15 +78,8 @@ def kill_tree(process: subprocess.Popen[Any]) -> None:
     psutil.wait_procs(found)
 
 
-def _tree(leader: int) -> set[psutil.Process]:
-    found = {each for each in psutil.process_iter() if _session(each.pid) == leader}
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(leader)
-        found |= {process, *process.children(recursive=True)}
-    return found
-
-
-def _session(pid: int) -> int:
-    with suppress(ProcessLookupError, PermissionError):
-        return os.getsid(pid)
-    return 0
+def _tree(pid: int) -> Iterator[psutil.Process]:
+    for each in psutil.process_iter():
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(each.pid) == pid or pid in (each.pid, *(above.pid for above in each.parents())):
+                yield each

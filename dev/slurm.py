@@ -1,9 +1,8 @@
 """Run the workflow on a SLURM cluster of this machine (`make slurm-test`), as root on Debian or Ubuntu.
 
 The config tests/slurm.yaml runs once locally and once through workflow/profiles/slurm. There a job is
-cancelled, the training is preempted and reaches its time limit, and the controller is down for a while. The
-training then runs a third time, on two nodes, and is interrupted. All outputs are compared with the local
-run; the result is a JSON file.
+cancelled, and the training is preempted and reaches its time limit. The training then runs a third time, on
+two nodes, and is interrupted. All outputs are compared with the local run; the result is a JSON file.
 """
 
 import json
@@ -21,17 +20,13 @@ from typing import Any
 from dev import measure
 from dev.kills import difference
 from dev.measure import Facts, kill_tree
-from dev.slurm_cluster import SlurmCluster, ask, wait_for
+from dev.slurm_cluster import ask, slurm_cluster, wait_for
 from tests.checkout import copy_checkout, environment_of
 
-CONFIGS = ("tests/tiny.yaml", "tests/slurm.yaml")
-"""Config files; the second overrides fields of the first."""
 PROFILE = "workflow/profiles/slurm"
 RESULTS = Path("results/slurm")
 # Poll more often than on a shared cluster.
 CLUSTER = ("--profile", PROFILE, "--slurm-init-seconds-before-status-checks", "5", "--latency-wait", "30")
-AWAY_SECONDS = 25
-"""Downtime of the controller, longer than a status query retries."""
 
 
 def main() -> None:
@@ -47,13 +42,17 @@ def main() -> None:
     shutil.rmtree(directory)
 
 
+def say(line: str) -> None:
+    print(f"slurm-test: {time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
 def run(directory: Path) -> Facts:
-    """Run the workflow locally and on the cluster, and compare the outputs."""
-    started = time.monotonic()
+    """Run the workflow on the cluster and locally, and compare the outputs."""
     local, cluster, nodes = (copy_checkout(directory / name) for name in ("local", "cluster", "nodes"))
-    with SlurmCluster() as slurm:
+    started = time.monotonic()
+    with slurm_cluster():
         say("cluster run")
-        events = disturbed(slurm, cluster)
+        events = disturbed(cluster)
         say("training on two nodes")
         shutil.copytree(cluster / RESULTS, nodes / RESULTS)
         events["two_nodes"] = train_on_two_nodes(nodes)
@@ -61,7 +60,7 @@ def run(directory: Path) -> Facts:
     say("local run")
     started = time.monotonic()
     with Snakemake(local, "--cores", "2") as snakemake:
-        snakemake.finish(1800)
+        snakemake.finish()
     seconds["local"] = round(time.monotonic() - started)
     files, different = difference(local / RESULTS, cluster / RESULTS)
     models = [(place / RESULTS / "model/model.safetensors").read_bytes() for place in (local, nodes)]
@@ -69,25 +68,22 @@ def run(directory: Path) -> Facts:
     return {**result, "files": files, "different": different, "two_nodes_same_model": models[0] == models[1]}
 
 
-def say(line: str) -> None:
-    print(f"slurm-test: {time.strftime('%H:%M:%S')} {line}", flush=True)
-
-
 class Snakemake:
-    """Process of Snakemake on :data:`CONFIGS` in a copy of the checkout, with its output in a file."""
+    """Process of Snakemake on tests/slurm.yaml in a copy of the checkout, with its output in a file."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory, self.log = directory, directory / "snakemake.log"
         environment = environment_of(directory)
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-        with self.log.open("wb") as output:
+        command = ["snakemake", "--configfile", "tests/tiny.yaml", "tests/slurm.yaml", *options]
+        with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                ["snakemake", "--configfile", *CONFIGS, *options],
+                command,
                 cwd=directory,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                stdout=log,
+                stderr=log,
             )
 
     def __enter__(self) -> "Snakemake":
@@ -96,35 +92,28 @@ class Snakemake:
     def __exit__(self, *error: object) -> None:
         kill_tree(self.process)
 
-    def text(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")
+    def finish(self) -> None:
+        if self.process.wait(1800):
+            raise RuntimeError(f"Snakemake failed: see {self.log}")
 
     def jobs(self, name: str) -> list[str]:
         """Return the SLURM job ids of a rule or group, in order of submission."""
-        return re.findall(rf"SLURM jobid (\d+) \(log: \S*/(?:rule|group)_{name}/", self.text())
+        return re.findall(rf"SLURM jobid (\d+) \(log: \S*/(?:rule|group)_{name}/", self.log.read_text())
 
-    def running(self, name: str, seconds: float) -> str:
+    def running(self, name: str) -> str:
         """Wait for a running job of a rule or group and return its id."""
+        self.wait(lambda: "RUNNING" in map(state, self.jobs(name)), f"a job of {name}")
+        return next(job for job in self.jobs(name) if state(job) == "RUNNING")
 
-        def found() -> list[str]:
-            return [job for job in self.jobs(name) if state(job) == "RUNNING"]
-
-        self.wait(found, seconds, f"a job of {name}")
-        return found()[0]
-
-    def finish(self, seconds: float) -> None:
-        if self.process.wait(seconds):
-            raise RuntimeError(f"Snakemake failed: {self.log}\n{self.text()[-4000:]}")
-
-    def wait(self, condition: Callable[[], Any], seconds: float, what: str) -> None:
+    def wait(self, condition: Callable[[], Any], what: str) -> None:
         """Wait until ``condition()`` is true, while Snakemake runs."""
 
         def met() -> bool:
             if self.process.poll() is not None:
-                raise RuntimeError(f"Snakemake ended before {what}: {self.log}\n{self.text()[-4000:]}")
+                raise RuntimeError(f"Snakemake ended before {what}: see {self.log}")
             return bool(condition())
 
-        wait_for(met, seconds, what)
+        wait_for(met, 600, what)
 
     def wait_for_steps(self, more: int) -> None:
         """Wait until the training has made some more steps."""
@@ -132,11 +121,10 @@ class Snakemake:
 
         def last() -> int:
             lines = path.read_text().splitlines() if path.is_file() else []
-            steps = [json.loads(line)["step"] for line in lines if line.endswith("}")]
-            return steps[-1] if steps else 0
+            return max((json.loads(line)["step"] for line in lines if line.endswith("}")), default=0)
 
         step = last() + more
-        self.wait(lambda: last() >= step, 600, f"step {step} of the training")
+        self.wait(lambda: last() >= step, f"step {step} of the training")
 
     def wait_for_resumption(self, times: int) -> Facts:
         """Wait until the training resumes for the ``times``-th time, where it stopped; return the steps."""
@@ -147,7 +135,7 @@ class Snakemake:
             return re.findall(text, log.read_text(encoding="utf-8", errors="replace"))
 
         resuming = r"resuming after step (\d+)"
-        self.wait(lambda: len(found(resuming)) == times, 300, "the training to resume")
+        self.wait(lambda: len(found(resuming)) == times, "the training to resume")
         stopped, resumed = found(r"stopped by a signal after step (\d+)"), found(resuming)
         say(f"the training stopped after step {stopped[-1]} and resumed after step {resumed[-1]}")
         if stopped != resumed or len(found("put back in the queue")) != times:
@@ -155,58 +143,42 @@ class Snakemake:
         return {"stopped_after_step": int(stopped[-1]), "resumed_after_step": int(resumed[-1])}
 
 
-def disturbed(slurm: SlurmCluster, directory: Path) -> Facts:
-    """Run the workflow through the profile, with disturbances."""
+def disturbed(directory: Path) -> Facts:
+    """Run the workflow through the profile, cancel a job of shards, and stop the training twice."""
     started = time.monotonic()
     with Snakemake(directory, *CLUSTER) as snakemake:
-        events = {
-            "cancelled": cancel_a_job(snakemake),
-            "preempted": preempt_the_training(snakemake),
-            "time_limit": reach_the_time_limit(snakemake),
-            "controller_away_seconds": AWAY_SECONDS,
-        }
-        snakemake.running("experiment", 600)
-        say("the controller is down")
-        slurm.stop_controller()
-        time.sleep(AWAY_SECONDS)
-        slurm.start_controller()
-        say("the controller is up again")
-        snakemake.finish(1800)
-        jobs = set(re.findall(r"SLURM jobid (\d+)", snakemake.text()))
-    return {"run_seconds": round(time.monotonic() - started), "jobs": len(jobs), **events}
+        cancelled = snakemake.running("shards_shard")
+        before = len(snakemake.jobs("shards_shard"))
+        subprocess.run(["scancel", cancelled], check=True)
+        say(f"cancelled shard job {cancelled}")
+        snakemake.wait(lambda: len(snakemake.jobs("shards_shard")) > before, "the job to be submitted again")
+        again = snakemake.jobs("shards_shard")[-1]
 
+        snakemake.wait_for_steps(100)
+        (job,) = snakemake.jobs("train")
+        options = ("--parsable", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null")
+        urgent = ask("sbatch", *options, "--wrap=sleep 5")
+        say(f"job {urgent} preempts training job {job}")
+        snakemake.wait(lambda: state(urgent) == "COMPLETED", "the job of higher priority")
+        preempted = snakemake.wait_for_resumption(1)
 
-def cancel_a_job(snakemake: Snakemake) -> Facts:
-    """Cancel a job of shards; Snakemake submits it again."""
-    job = snakemake.running("shards_shard", 120)
-    before = len(snakemake.jobs("shards_shard"))
-    subprocess.run(["scancel", job], check=True)
-    say(f"cancelled shard job {job}")
-    snakemake.wait(lambda: len(snakemake.jobs("shards_shard")) > before, 300, "the job to be submitted again")
-    return {"job": job, "again": snakemake.jobs("shards_shard")[-1]}
+        snakemake.wait_for_steps(100)
+        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=5"], check=True)
+        say(f"training job {job} reaches its time limit of five minutes")
+        # The job keeps the limit when it restarts.
+        snakemake.wait(lambda: state(job) == "PENDING", "the training to be requeued")
+        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=1440"], check=True)
+        time_limit = snakemake.wait_for_resumption(2)
 
-
-def preempt_the_training(snakemake: Snakemake) -> Facts:
-    """Run a job of higher priority on all nodes; the training saves a checkpoint and resumes after it."""
-    snakemake.wait_for_steps(100)
-    (job,) = snakemake.jobs("train")
-    options = ("--parsable", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null")
-    urgent = ask("sbatch", *options, "--wrap=sleep 5")
-    say(f"job {urgent} preempts training job {job}")
-    snakemake.wait(lambda: state(urgent) == "COMPLETED", 300, "the job of higher priority")
-    return {"job": job, **snakemake.wait_for_resumption(1)}
-
-
-def reach_the_time_limit(snakemake: Snakemake) -> Facts:
-    """Lower the time limit to five minutes; the training saves a checkpoint and resumes."""
-    (job,) = snakemake.jobs("train")
-    snakemake.wait_for_steps(100)
-    subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=5"], check=True)
-    say(f"training job {job} reaches its time limit")
-    # The job keeps the limit when it restarts.
-    snakemake.wait(lambda: state(job) == "PENDING", 120, "the training to be requeued")
-    subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=1440"], check=True)
-    return {"job": job, **snakemake.wait_for_resumption(2)}
+        snakemake.finish()
+        jobs = set(re.findall(r"SLURM jobid (\d+)", snakemake.log.read_text()))
+    return {
+        "run_seconds": round(time.monotonic() - started),
+        "jobs": len(jobs),
+        "cancelled": {"job": cancelled, "again": again},
+        "preempted": {"job": job, **preempted},
+        "time_limit": {"job": job, **time_limit},
+    }
 
 
 def train_on_two_nodes(directory: Path) -> Facts:
@@ -222,13 +194,13 @@ def train_on_two_nodes(directory: Path) -> Facts:
     # Keep the copied dataset.
     options = ["--rerun-triggers", "input", "--", str(RESULTS / "model/meta.json")]
     with Snakemake(directory, *CLUSTER, *options) as snakemake:
-        job = snakemake.running("train", 120)
+        job = snakemake.running("train")
         nodes = ask("squeue", "--noheader", "--format=%D %N", f"--jobs={job}")
         snakemake.wait_for_steps(100)
         subprocess.run(["scancel", "--signal=TERM", job], check=True)
         say(f"interrupted training job {job} on two nodes")
         stopped = snakemake.wait_for_resumption(1)
-        snakemake.finish(900)
+        snakemake.finish()
     if nodes != "2 node[1-2]":
         raise RuntimeError(f"the training ran on {nodes}")
     return {"job": job, "nodes": nodes, "seconds": round(time.monotonic() - started), **stopped}

@@ -14,115 +14,84 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dev.measure import kill_tree
 
-PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
-CONFIGURATION = Path("/etc/slurm")
-"""The default directory: within a job, the executor plugin drops SLURM_CONF."""
+# The default directory: within a job, the executor plugin drops SLURM_CONF.
+CONFIGURATION, GRES = Path("/etc/slurm/slurm.conf"), Path("/etc/slurm/gres.conf")
 MARK = "# Written by dev/slurm_cluster.py of Cadmus, which removes it at the end.\n"
-NODES = ("node1", "node2")
 GPUS = 8
 """GPUs per node."""
 REQUEUE_SECONDS = 10
 """Delay before a requeued job may restart; two minutes by default."""
 
 
-class SlurmCluster:
-    """Context manager that starts the daemons, with all their files in ``directory``, and stops them."""
-
-    def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="slurm-"))
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def __enter__(self) -> "SlurmCluster":
-        if os.geteuid():
-            sys.exit("slurm-test: SLURM daemons need root; run it as root or in a container")
-        for name in ("slurm.conf", "gres.conf"):
-            path = CONFIGURATION / name
-            if path.exists() and not path.read_text().startswith(MARK):
-                sys.exit(f"slurm-test: {path}: belongs to another cluster; run it on a machine without SLURM")
-        install()
-        try:
-            self._start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def _start(self) -> None:
-        munge = self.directory / "munge"
-        munge.mkdir(mode=0o700)
-        (munge / "key").write_bytes(secrets.token_bytes(128))
-        (munge / "key").chmod(0o400)
-        # All users need access to the socket.
-        self.directory.chmod(0o755)
-        munge.chmod(0o755)
-        for number in range(GPUS):
-            os.mknod(self.directory / f"gpu{number}", 0o666 | 0o020000, os.makedev(1, 3))
-        for name in ("state", *(f"spool-{node}" for node in NODES)):
-            (self.directory / name).mkdir()
-        CONFIGURATION.mkdir(exist_ok=True)
-        values = {"host": socket.gethostname(), "gpus": GPUS, "requeue_seconds": REQUEUE_SECONDS}
-        template = Path(__file__).with_name("slurm.conf").read_text()
-        text = template.format(directory=self.directory, **values)
-        (CONFIGURATION / "slurm.conf").write_text(MARK + text)
-        (CONFIGURATION / "gres.conf").write_text(
-            f"{MARK}Name=gpu Type=h100 File={self.directory}/gpu[0-{GPUS - 1}]\n"
-        )
-        places = {"key-file": "key", "socket": "socket", "pid-file": "pid", "seed-file": "seed"}
-        options = [f"--{option}={munge / name}" for option, name in places.items()]
-        self._run("munged", "--foreground", f"--log-file={munge / 'log'}", *options)
-        self.start_controller()
-        for node in NODES:
-            self._run("slurmd", "-D", "-N", node, name=node)
+@contextmanager
+def slurm_cluster() -> Iterator[Path]:
+    """Run the daemons, with all their files in the directory that is yielded, which stays after a failure."""
+    if os.geteuid():
+        sys.exit("slurm-test: SLURM daemons need root; run it as root or in a container")
+    for path in (CONFIGURATION, GRES):
+        if path.exists() and not path.read_text().startswith(MARK):
+            sys.exit(f"slurm-test: {path} belongs to another cluster; use a machine without SLURM")
+    if not all(map(shutil.which, ("slurmctld", "slurmd", "srun", "munged"))):
+        # Debian would start the daemons; without a configuration they fail.
+        packages = ("slurmctld", "slurmd", "slurm-client", "munge")
+        install = ("apt-get", "install", "--yes", "--no-install-recommends", *packages)
+        subprocess.run(install, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=True)
+    directory = Path(tempfile.mkdtemp(prefix="slurm-"))
+    print(f"slurm-test: logs of the daemons in {directory}", flush=True)
+    daemons: list[subprocess.Popen[bytes]] = []
+    try:
+        for name, command in _configured(directory).items():
+            with (directory / f"{name}.out").open("wb") as output:
+                daemons.append(
+                    subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+                )
         wait_for(lambda: ask("sinfo", "--noheader", "--format=%t %D") == "idle 2", 60, "the nodes to be idle")
-
-    def _run(self, *command: str, name: str | None = None) -> None:
-        name = name or command[0]
-        with (self.directory / f"{name}.out").open("ab") as output:
-            self.processes[name] = subprocess.Popen(
-                command, stdout=output, stderr=output, start_new_session=True
-            )
-
-    def start_controller(self) -> None:
-        self._run("slurmctld", "-D")
-
-    def stop_controller(self) -> None:
-        stop(self.processes.pop("slurmctld"))
-
-    def __exit__(self, *error: object) -> None:
-        if "slurmctld" in self.processes:
+        yield directory
+    finally:
+        if len(daemons) > 1:
             subprocess.run(["scancel", "--user=root"], check=False)
             with suppress(TimeoutError):
                 wait_for(lambda: not ask("squeue", "--noheader"), 60, "the jobs to end")
-        for name in sorted(self.processes, key=lambda name: name == "munged"):
-            stop(self.processes[name])
-        for name in ("slurm.conf", "gres.conf"):
-            path = CONFIGURATION / name
-            if path.exists() and path.read_text().startswith(MARK):
-                path.unlink()
-        if error and error[0] not in (None, SystemExit):
-            print(f"slurm-test: see the daemon logs in {self.directory}", file=sys.stderr)
-        else:
-            shutil.rmtree(self.directory)
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                daemon.wait(20)
+            kill_tree(daemon)
+        for path in (CONFIGURATION, GRES):
+            path.unlink(missing_ok=True)
+    shutil.rmtree(directory)
 
 
-def install() -> None:
-    """Install SLURM from the distribution if it is missing, without starting it."""
-    if all(shutil.which(name) for name in ("slurmctld", "slurmd", "srun", "munged")):
-        return
-    if not shutil.which("apt-get"):
-        sys.exit(f"slurm-test: needs {', '.join(PACKAGES)}, or apt-get to install them")
-    command = ["apt-get", "install", "--yes", "--no-install-recommends", *PACKAGES]
-    print(f"slurm-test: {' '.join(command)}", flush=True)
-    done = subprocess.run(
-        command, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, capture_output=True, text=True
-    )
-    if done.returncode:
-        sys.exit(f"slurm-test: {done.stderr.strip().splitlines()[-1]}; try `apt-get update`")
+def _configured(directory: Path) -> dict[str, list[str]]:
+    """Write what the daemons read and return their commands."""
+    munge = directory / "munge"
+    for path in (munge, directory / "state", directory / "spool-node1", directory / "spool-node2"):
+        path.mkdir()
+    (munge / "key").write_bytes(secrets.token_bytes(128))
+    (munge / "key").chmod(0o400)
+    # All users need access to the socket.
+    directory.chmod(0o755)
+    munge.chmod(0o755)
+    for number in range(GPUS):
+        os.mknod(directory / f"gpu{number}", 0o666 | 0o020000, os.makedev(1, 3))
+    values = {"host": socket.gethostname(), "gpus": GPUS, "requeue_seconds": REQUEUE_SECONDS}
+    template = Path(__file__).with_name("slurm.conf").read_text()
+    CONFIGURATION.parent.mkdir(exist_ok=True)
+    CONFIGURATION.write_text(MARK + template.format(directory=directory, **values))
+    GRES.write_text(f"{MARK}Name=gpu Type=h100 File={directory}/gpu[0-{GPUS - 1}]\n")
+    files = {"log-file": "log", "key-file": "key", "socket": "socket", "pid-file": "pid", "seed-file": "seed"}
+    return {
+        "munged": ["munged", "--foreground", *(f"--{name}={munge / file}" for name, file in files.items())],
+        "slurmctld": ["slurmctld", "-D"],
+        "node1": ["slurmd", "-D", "-N", "node1"],
+        "node2": ["slurmd", "-D", "-N", "node2"],
+    }
 
 
 def ask(*command: str) -> str:
@@ -131,7 +100,6 @@ def ask(*command: str) -> str:
 
 
 def wait_for(condition, seconds: float, what: str) -> None:
-    """Wait until ``condition()`` is true, for some seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -139,15 +107,8 @@ def wait_for(condition, seconds: float, what: str) -> None:
         time.sleep(0.2)
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(20)
-    kill_tree(process)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    with SlurmCluster() as cluster, suppress(KeyboardInterrupt):
-        print(f"SLURM cluster is running, Ctrl-C stops it; logs in {cluster.directory}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with slurm_cluster(), suppress(KeyboardInterrupt):
+        print("SLURM cluster is running, Ctrl-C stops it", flush=True)
         signal.pause()

@@ -43,11 +43,11 @@ STARTS = 15
 
 
 def vm() -> Facts:
-    """Measure both VMs on one core, on the same programs; compilation is not included.
+    """Measure both VMs on one core; the reference VM runs the first hundredth of the programs.
 
-    The reference VM runs the first hundredth of the programs. ``number`` and ``mixture`` count instructions
-    per second: programs uniform over digits, arithmetic and comparisons, or over all instructions but the
-    end. ``candidates`` counts programs per second: two expressions of five instructions and a comparator.
+    ``number`` and ``mixture`` count instructions per second: programs uniform over digits, arithmetic and
+    comparisons, or over all instructions but the end. ``candidates`` counts programs per second: two
+    expressions of five instructions and a comparator.
     """
     half = (DIGITS, DIGITS, ARITHMETIC, DIGITS, ARITHMETIC, DIGITS, DIGITS, DIGITS, ARITHMETIC, ARITHMETIC)
     number = _uniform([DIGITS + ARITHMETIC + COMPARISONS] * PROGRAM_LENGTH, PROGRAMS)
@@ -95,10 +95,7 @@ def _vm_rates(many: Programs, units: int) -> Facts:
 
 
 def templates() -> Facts:
-    """Measure the true programs per second of each template on one core, medians over shards.
-
-    Programs count if they were executed and kept: true, of the training split and no duplicates.
-    """
+    """Measure the true programs of the training split, without duplicates, per second and core."""
     rows: dict[str, Facts] = {}
     for template in progress("templates", TEMPLATES, unit="template"):
         # The first call prepares what a process needs once.
@@ -119,8 +116,7 @@ def templates() -> Facts:
 def batches(programs: int = TRAINING_SET) -> Facts:
     """Measure the preparation of batches; the first of an epoch includes the permutation of the epoch.
 
-    Args:
-        programs: programs of the training set; each takes 40 bytes of memory.
+    Each program of the training set takes 40 bytes of memory.
     """
     block = random_programs(min(programs, DISTINCT), 4, 38)
     copies = -(-programs // DISTINCT)

@@ -27,18 +27,14 @@ def decode(model: Path = SHIPPED) -> Facts:
     drawn = [sample(config.Dataset(), 0, template, "test", 0, EACH) for template in TEMPLATES]
     prompts = stack([of.programs.prefixes(of.prompt_length.astype(np.int64)) for of in drawn])
     generate = _transformers(model, prompts, max_length)
-    found: dict[str, list[str]] = {}
 
-    def complete() -> None:
+    def complete() -> list[str]:
         completions, ended = ours.complete(prompts, max_length)
         texts = zip(completions.to_strings(), ended, strict=True)
-        found["cadmus"] = [text + isa.END * bool(end) for text, end in texts]
+        return [text + isa.END * bool(end) for text, end in texts]
 
-    def complete_with_transformers() -> None:
-        found["transformers"] = generate()
-
-    seconds = median_seconds({"cadmus": complete, "transformers": complete_with_transformers}, REPEATS)
-    same = [a == b for a, b in zip(found["cadmus"], found["transformers"], strict=True)]
+    seconds = median_seconds({"cadmus": complete, "transformers": generate}, REPEATS)
+    same = [a == b for a, b in zip(complete(), generate(), strict=True)]
     facts = {
         "parameters": sum(parameter.numel() for parameter in ours.model.parameters()),
         "programs": len(prompts),

@@ -31,7 +31,7 @@ from cadmus.dataset.sampler import sample
 from cadmus.model.export import transformers_config
 from cadmus.model.flops import causal_pairs, parameter_count, training_flops
 from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
-from cadmus.programs import Programs, stack
+from cadmus.programs import stack
 from cadmus.templates import TEMPLATES
 from cadmus.tools import progress
 from cadmus.train import engine
@@ -47,11 +47,7 @@ ROW_LENGTHS = (64, 128)
 REPEATS = 15
 MATMUL, PRODUCTS = 1024, 50
 """Size of the matrices whose product measures the peak rate of the machine, and products per step."""
-NEEDED = ("products", "cadmus")
-"""The benchmark fails without these."""
 Step = Callable[[], object]
-Way = tuple[PackedBatch, Callable[[], Step]]
-"""The programs of a step, and a function that builds the model and returns the step."""
 
 
 def forms(device: torch.device) -> dict[str, Callable[[configs.Model], GPT]]:
@@ -70,31 +66,31 @@ def _compiled(attend: Any, sizes: configs.Model) -> GPT:
 
 
 def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
-    """Measure steps; FLOPs are those of the model for the tokens of the programs.
-
-    Args:
-        config: of the model and the templates; by default :data:`SIZES` and the default templates.
-        programs: per step.
-    """
+    """Measure steps of a model, :data:`SIZES` by default; FLOPs are those for the tokens of the programs."""
     run = configs.load_config(config) if config else None
     sizes, dataset = (run.model, run.dataset) if run else (SIZES, configs.Dataset())
-    drawn = _programs(dataset, programs)
+    each = -(-programs // len(TEMPLATES))
+    drawn = stack([sample(dataset, 0, template, "train", 0, each).programs for template in TEMPLATES])
+    drawn = drawn.take(np.random.default_rng(0).permutation(len(drawn))[:programs])
     longest = int(drawn.lengths.max()) + 1
+    rows = {length: pack_batch(drawn, np.ones(programs), max(length, longest)) for length in ROW_LENGTHS}
+    packed = rows[ROW_LENGTHS[0]]
     device = engine.start_process()
     try:
         given = engine.with_precision(configs.Train(recipe="paper", steps=1, batch_size=programs), device)
         dtype = torch.bfloat16 if given.precision == "bf16" else torch.float32
-        rows = {length: pack_batch(drawn, np.ones(programs), max(length, longest)) for length in ROW_LENGTHS}
-        packed = rows[ROW_LENGTHS[0]]
-        ways: dict[str, Way] = {"cadmus": (packed, partial(_engine_step, sizes, device, packed, given))}
+        products, product_flops = _products(device, dtype)
+        starts = {"products": lambda: products, "cadmus": partial(_engine_step, sizes, device, packed, given)}
+        batches = {"cadmus": packed}
         for length, batch in rows.items():
             for name, form in forms(device).items():
-                ways[f"{name}_{length}"] = batch, partial(_step, form, sizes, device, batch, dtype)
+                batches[f"{name}_{length}"] = batch
+                starts[f"{name}_{length}"] = partial(_step, form, sizes, device, batch, dtype)
         for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
-            step = partial(_transformers_step, sizes, device, packed, kind == "bf16")
-            ways[f"transformers_{kind}"] = packed, step
-        products, product_flops = _products(device, dtype)
-        starts = {"products": lambda: products} | {name: start for name, (_, start) in ways.items()}
+            batches[f"transformers_{kind}"] = packed
+            starts[f"transformers_{kind}"] = partial(
+                _transformers_step, sizes, device, packed, kind == "bf16"
+            )
         seconds = _seconds(starts, device)
     finally:
         engine.stop_process()
@@ -112,26 +108,18 @@ def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
         "cadmus_gflop_per_second": round(rate / 1e9),
         "cadmus_share_of_matmul": round(rate / peak, 3),
     }
-    for other in ("transformers_fp32", "transformers_bf16"):
-        if other in seconds:
-            facts[f"cadmus_over_{other}"] = round(seconds[other] / seconds["cadmus"], 2)
+    others = [name for name in seconds if name.startswith("transformers")]
+    facts |= {f"cadmus_over_{name}": round(seconds[name] / seconds["cadmus"], 2) for name in others}
     table = {
         name: {
             "tokens_per_second": round(batch.token_count / seconds[name]),
             "programs_per_second": round(programs / seconds[name]),
             "fill": round(batch.token_count / batch.tokens.numel(), 3),
         }
-        for name, (batch, _) in ways.items()
+        for name, batch in batches.items()
         if name in seconds
     }
     return flat(facts, table)
-
-
-def _programs(dataset: configs.Dataset, count: int) -> Programs:
-    """Return ``count`` true programs, the same number of each template, shuffled."""
-    each = -(-count // len(TEMPLATES))
-    drawn = [sample(dataset, 0, template, "train", 0, each).programs for template in TEMPLATES]
-    return stack(drawn).take(np.random.default_rng(0).permutation(each * len(TEMPLATES))[:count])
 
 
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -208,23 +196,29 @@ def _products(device: torch.device, dtype: torch.dtype) -> tuple[Step, float]:
 
 def _seconds(starts: dict[str, Callable[[], Step]], device: torch.device) -> dict[str, float]:
     """Return the median seconds of a step of each way that does not fail."""
-    groups = {"all ways": list(starts)} if device.type == "cpu" else {name: [name] for name in starts}
+    groups = [list(starts)] if device.type == "cpu" else [[name] for name in starts]
     taken: dict[str, list[float]] = {}
-    for title, names in groups.items():
-        # No other variable keeps a step, so dropping it frees its memory.
-        steps = {name: step for name in names if (step := _attempt(name, starts[name])) is not None}
-        for repeat in progress(title, range(REPEATS + 1), unit="repeats"):
-            for name in list(steps):
-                seconds = _attempt(name, partial(_time, steps[name], device))
-                if seconds is None:
-                    del steps[name]
+    for names in groups:
+        steps: dict[str, Step] = {}
+        for repeat in progress("train", range(REPEATS + 2), unit="repeats"):
+            for name in names:
+                try:
+                    if repeat == 0:
+                        steps[name] = starts[name]()
+                    elif name in steps:
+                        taken.setdefault(name, []).append(_time(steps[name], device))
+                except (RuntimeError, ImportError) as error:
+                    # Out-of-memory errors are RuntimeErrors.
+                    reason = textwrap.shorten(str(error), 200) or type(error).__name__
+                    print(f"bench train: {name}: {reason}", file=sys.stderr)
+                    steps.pop(name, None)
                     taken.pop(name, None)
-                    _free_memory()
-                elif repeat:
-                    taken.setdefault(name, []).append(seconds)
+        # No other variable keeps a step, but DeepSpeed's engine is in a reference cycle.
         steps.clear()
-        _free_memory()
-    return {name: statistics.median(times) for name, times in taken.items()}
+        gc.collect()
+        torch.cuda.empty_cache()
+    # The first time includes what a process needs once.
+    return {name: statistics.median(times[1:]) for name, times in taken.items()}
 
 
 def _time(step: Step, device: torch.device) -> float:
@@ -237,22 +231,3 @@ def _time(step: Step, device: torch.device) -> float:
 
     whole()
     return seconds_of(whole)
-
-
-def _attempt(name: str, action: Callable[[], Any]) -> Any:
-    """Return the result of an action; if it fails, print one line and return None."""
-    try:
-        return action()
-    except (RuntimeError, ImportError) as error:
-        # Out-of-memory errors are RuntimeErrors.
-        reason = textwrap.shorten(str(error), 200) or type(error).__name__
-    if name in NEEDED:
-        raise SystemExit(f"bench train: {name}: {reason}; if memory is short, reduce --programs")
-    print(f"bench train: {name}: {reason}", file=sys.stderr)
-    return None
-
-
-def _free_memory() -> None:
-    # DeepSpeed's engine is in a reference cycle.
-    gc.collect()
-    torch.cuda.empty_cache()

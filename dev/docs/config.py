@@ -26,11 +26,8 @@ def schema() -> str:
     """Return the JSON schema of a config file, for editors and other tools."""
     described = Config.model_json_schema()
     # Resolved on loading, so not a field.
-    described["properties"]["extends"] = {
-        "description": EXTENDS_MEANING,
-        "title": "Extends",
-        "type": "string",
-    }
+    extends = {"description": EXTENDS_MEANING, "title": "Extends", "type": "string"}
+    described["properties"]["extends"] = extends
     of_study = Study.model_json_schema()
     described["$defs"] |= of_study.pop("$defs", {})
     described["properties"][STUDY] = of_study
@@ -81,25 +78,19 @@ def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:
     rows, below = [], []
     for name, field in section.model_fields.items():
         place = f"{path}.{name}" if path else name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        if isinstance(field.annotation, type(BaseModel)):
             below.append((place, field.annotation))
         else:
             meaning = " ".join((field.description or "").split())
             rows.append([f"`{name}`", _type(field), _default(field), meaning])
-            values = _values(field.annotation)
-            if isinstance(values, type) and issubclass(values, BaseModel):
-                below.append((f"{place}.NAME", values))
+            values = get_args(field.annotation)[-1:] if get_origin(field.annotation) is dict else ()
+            below += [(f"{place}.NAME", of) for of in values if isinstance(of, type(BaseModel))]
     parts.append(f"## `{path}`\n" if path else "## Top level\n")
     parts.append(inspect.cleandoc(section.__doc__ or "") + "\n")
     if rows:
         parts.append(markdown(["field", "type", "default", "meaning"], rows))
     for place, annotation in below:
         _describe(place, annotation, parts)
-
-
-def _values(annotation: Any) -> Any:
-    """Return the type of the values of a mapping; None for another type."""
-    return get_args(annotation)[-1] if get_origin(annotation) is dict else None
 
 
 def _type(field: FieldInfo) -> str:
@@ -125,12 +116,9 @@ def _name(annotation: Any) -> str:
     if origin is dict:
         values = get_origin(arguments[-1]) or arguments[-1]
         return {dict: "mappings by name", Annotated: "lists by name"}.get(values, "sections by name")
-    return {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}[
-        annotation
-    ]
+    names = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}
+    return names[annotation]
 
 
 def _default(field: FieldInfo) -> str:
-    if field.default is PydanticUndefined:
-        return "required"
-    return f"`{json.dumps(field.default)}`"
+    return "required" if field.default is PydanticUndefined else f"`{json.dumps(field.default)}`"

@@ -39,11 +39,8 @@ FILES = (
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
 OPTIONAL = (
-    *(
-        f"figures/{name}{suffix}"
-        for name in ("accuracy_by_compute", "output_tokens")
-        for suffix in (".png", ".csv")
-    ),
+    *(f"figures/accuracy_by_compute{suffix}" for suffix in (".png", ".csv")),
+    *(f"figures/output_tokens{suffix}" for suffix in (".png", ".csv")),
     "figures/training_curve.png",
 )
 """Files that a run may lack. The data of the training curve have a row per step and are left out."""
@@ -95,18 +92,13 @@ def with_results(published: Path, root: Path) -> str:
         "the paper does not say what its accuracies count."
     )
     image = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
-    parts = [
-        *_below(published),
-        _summary(published),
-        f"{_origin(published)} {end}",
-        image,
-        _grid(published),
-    ]
+    origin = f"{_origin(published)} {end}"
+    parts = [*_below(published), _summary(published), origin, image, _grid(published)]
     return with_generated(root / "README.md", "\n\n".join(parts))
 
 
 def _below(published: Path) -> list[str]:
-    """Return the sentence on questions below the best baseline, if there are any."""
+    # Questions below the best baseline.
     sentence = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
     return [sentence] if sentence else []
 

@@ -29,16 +29,9 @@ QUESTIONS = (
 )
 """One of each template whose next token is determined: all but random."""
 COLUMNS = {
-    "date": pl.String,
-    "commit": pl.String,
-    "change": pl.String,
+    **dict.fromkeys(("date", "commit", "change"), pl.String),
     "seeds": pl.Int64,
-    "flops": pl.Float64,
-    "seconds": pl.Float64,
-    "next_token": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "baseline": pl.Float64,
+    **dict.fromkeys(("flops", "seconds", "next_token", "low", "high", "baseline"), pl.Float64),
     "reached": pl.Boolean,
     **dict.fromkeys(QUESTIONS, pl.Float64),
 }
@@ -48,13 +41,7 @@ RECORDS = "docs/results/speedrun.csv"
 
 
 def add_record(results: Path, change: str, root: Path) -> None:
-    """Add a row to the records of a checkout and write their page.
-
-    Args:
-        results: those of a study with one variant, on the validation split.
-        change: what is new since the last row.
-        root: the checkout.
-    """
+    """Add the results of a study with one variant, on the validation split, and write the page."""
     study = read(results)
     asked = study.rows.filter(metric="next_token").filter(pl.col("template").is_in(QUESTIONS))
     by_seed = asked.group_by("seed").agg(pl.col("value").mean(), pl.len(), pl.col("flops", "seconds").first())
@@ -106,11 +93,8 @@ def tables(rows: list[dict[str, Any]]) -> str:
             for row in rows
         ],
     )
-    by_question = markdown(
-        ["commit", *map(title, QUESTIONS)],
-        [
-            [escape(str(row["commit"])[:7]), *(f"{100 * row[question]:.1f}" for question in QUESTIONS)]
-            for row in rows
-        ],
-    )
+    accuracies = [
+        [escape(str(row["commit"])[:7]), *(f"{100 * row[name]:.1f}" for name in QUESTIONS)] for row in rows
+    ]
+    by_question = markdown(["commit", *map(title, QUESTIONS)], accuracies)
     return f"{table}\nBy question, in percent:\n\n{by_question}"

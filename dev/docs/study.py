@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -30,29 +31,25 @@ def publish(results: Path, root: Path) -> None:
     page = root / f"docs/findings/{study.name}.md"
     text = None if page.is_file() else f"# {escape(study.question)}\n\n{BEGIN}\n{END}\n"
     directory = root / "docs/results/studies" / study.name
+    figures = [*study.factors, LAW_FIGURE] if study.law_flops else study.factors
+    made = [COMPARISON, LAW] if study.law_flops else [COMPARISON]
+    made += [f"figures/{figure}{suffix}" for figure in figures for suffix in (".png", ".csv")]
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
         write_all(results, drawn)
         block = with_generated(page, _block(study, drawn), text)
         directory.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(results, directory / _FILE)
-        for name in _published(study):
+        for name in made:
             shutil.copyfile(drawn / name, directory / Path(name).name)
     write_text(page, block)
-
-
-def _published(study: Results) -> list[str]:
-    figures = [*study.factors, *([LAW_FIGURE] if study.law_flops else [])]
-    tables = [COMPARISON, *([LAW] if study.law_flops else [])]
-    return [*tables, *(f"figures/{figure}{suffix}" for figure in figures for suffix in (".png", ".csv"))]
 
 
 def _block(study: Results, drawn: Path) -> str:
     """Return the part of the page that is written from the results and from the tables in ``drawn``."""
     files = f"../results/studies/{study.name}"
-    runs = study.rows.unique(["variant", "seed"], maintain_order=True)
     trainings = study.rows.unique("directory")
-    seeds = runs["seed"].n_unique()
+    seeds = study.rows["seed"].n_unique()
     parts = []
     if study.law_flops:
         parts += [
@@ -76,12 +73,11 @@ def _block(study: Results, drawn: Path) -> str:
 
 
 def _caption(study: Results, seeds: int) -> str:
-    losses = [name for name in study.compare if name in LOSSES]
     shown = _metric(study).replace("_", " ")
     loss = ""
-    if losses:
-        of = "test programs" if losses[0] == HELD_OUT_LOSS else "the last tenth of the steps"
-        loss = f" {losses[0].replace('_', ' ')} of {of} in nats,"
+    for name in [name for name in study.compare if name in LOSSES][:1]:
+        of = "test programs" if name == HELD_OUT_LOSS else "the last tenth of the steps"
+        loss = f" {name.replace('_', ' ')} of {of} in nats,"
     return (
         f"Means over {seeds} seeds:{loss} {shown} in percent. {escape(study.base)} has its mean, the others "
         "the difference to it over the same seeds, in percentage points. ± is the half-width of the 95% "
@@ -107,28 +103,19 @@ def summary(study: Results) -> str:
         cells = {(row["metric"], row["template"]): row for row in shown.filter(variant=variant).to_dicts()}
         rows.append([escape(variant), *(_cell(cells.get(column)) for column in columns)])
     baselines = {(row["metric"], row["template"]): row["baseline"] for row in shown.to_dicts()}
-    rows.append(
-        [
-            "best baseline",
-            *("" if baselines[column] is None else f"{100 * baselines[column]:.1f}" for column in columns),
-        ]
-    )
-    return markdown(["", *map(escape, titles)], rows)
+    best = ["" if baselines[column] is None else f"{100 * baselines[column]:.1f}" for column in columns]
+    return markdown(["", *map(escape, titles)], [*rows, ["best baseline", *best]])
 
 
-def _cell(row: dict[str, object] | None) -> str:
+def _cell(row: dict[str, Any] | None) -> str:
     if row is None:
         return "–"
-    is_loss = row["metric"] in LOSSES
-    scale, digits = (1, 4) if is_loss else (100, 1)
+    scale, digits = (1, 4) if row["metric"] in LOSSES else (100, 1)
     is_base = row["difference"] is None
-    prefix = "" if is_base else "difference_"
-    mean, low, high = (
-        row[name] for name in ("mean" if is_base else "difference", f"{prefix}low", f"{prefix}high")
-    )
-    assert isinstance(mean, float)
+    names = ("mean", "low", "high") if is_base else ("difference", "difference_low", "difference_high")
+    mean, low, high = (row[name] for name in names)
     text = f"{scale * mean:{'' if is_base else '+'}.{digits}f}"
-    if not isinstance(low, float) or not isinstance(high, float):
+    if low is None or high is None:
         return text
     text += f" ± {max(scale * (high - low) / 2, 0.1**digits):.{digits}f}"
     return f"**{text}**" if not is_base and low * high > 0 else text
@@ -147,13 +134,9 @@ def _law_text(table: pl.DataFrame, study: Results, files: str) -> str:
         )
         return "{} [{}, {}]".format(*parts)
 
+    digits = {"parameters": None, "programs": None, "loss": 3}
     optimal = [
-        [
-            f"{amount:.2g}",
-            cell("parameters", amount, None),
-            cell("programs", amount, None),
-            cell("loss", amount, 3),
-        ]
+        [f"{amount:.2g}", *(cell(name, amount, given) for name, given in digits.items())]
         for amount in study.law_flops
     ]
     exponent, low, high = rows["exponent"]
