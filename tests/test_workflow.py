@@ -367,7 +367,7 @@ def test_an_interrupted_training_resumes(checkout, results):
     command[command.index("results/stopped/model/meta.json")] = "results/stopped/experiments/grid.parquet"
     failed = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
     assert failed.returncode == 1
-    assert "cadmus: error: results/stopped/model/meta.json: not valid JSON" in failed.stderr
+    assert "cadmus: error: results/stopped/model/meta.json: not sealed" in failed.stderr
     assert "Missing" not in failed.stderr.split("Error in rule experiment")[1]
 
 

@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 
 from cadmus import isa
 from cadmus.config import OOD, TEMPLATES, Config
-from cadmus.dataset.sampler import Sampler, check_names
-from cadmus.dataset.splits import hashes
 from cadmus.errors import InputError, reading
 from cadmus.programs import Programs, Samples
 from cadmus.store import check_readable, replacing
@@ -80,6 +78,10 @@ def write_shard(config: Config, directory: Path, template: str, split: str, numb
 
     The shards of the template and split with lower numbers must exist: their programs count as duplicates.
     """
+    # They import numba, which lists of shards do without, as in `cadmus plan` and Snakemake.
+    from cadmus.dataset.sampler import Sampler, check_names
+    from cadmus.dataset.splits import hashes
+
     check_names(config.dataset, template, split)
     shards = [shard for shard in plan(config) if shard[:2] == (template, split)]
     if number >= len(shards):

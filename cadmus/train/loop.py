@@ -206,7 +206,7 @@ class Training:
         for objective in self.objectives:
             size = len(objective.sums)
             found = objective.metrics(sums[:size], batch)
-            metrics |= found | {"flops": metrics["flops"] + found.get("flops", 0)}
+            metrics |= found | {"flops": metrics["flops"] + found.get("flops", 0.0)}
             sums = sums[size:]
         return metrics, stopped > 0
 
