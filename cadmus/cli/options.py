@@ -104,8 +104,9 @@ def usable_device(device: str | None) -> str:
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        # Read back, as the device meta makes tensors without values.
+        torch.zeros(1, device=device).tolist()
+    except (RuntimeError, AssertionError, ModuleNotFoundError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"--device {device}: not available ({reason}); cpu always is") from None
     return device

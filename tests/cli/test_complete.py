@@ -181,7 +181,8 @@ def test_spaces_are_ignored(export):
 
 
 def test_a_device_that_is_not_available_is_an_error(export):
-    assert "--device nowhere: not available" in refused("1", "--model", export, "--device", "nowhere")
+    for device in ("nowhere", "meta", "privateuseone"):
+        assert f"--device {device}: not available" in refused("1", "--model", export, "--device", device)
     assert invoke("1", "--model", export, "--device", "cpu") == invoke("1", "--model", export)
 
 
