@@ -7,7 +7,7 @@ once, on reading. What does not fit it is damaged, edited or foreign, and the er
 again. Behind the door no code checks these values once more.
 
 JSON files have the header as their first key, JSON lines in their first line and Parquet files as an entry
-of their metadata. A directory is sealed by its JSON file, which lists the digests of the files beside it:
+of their metadata. A directory is sealed by its JSON file, which lists the digests of the files next to it:
 ``meta.json`` those of a model or a checkpoint, ``manifest.json`` those of the shards of a dataset.
 """
 
@@ -52,7 +52,7 @@ _BLANK = b"0" * 64
 
 @contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` and move it there if the block ends without an error.
+    """Yield a temporary path next to ``path`` and move it there if the block ends without an error.
 
     The next writer of ``path`` replaces what a killed one left. A character device such as ``/dev/null`` is
     yielded itself; links and other special files are refused.
@@ -115,7 +115,7 @@ def write_lines(path: Path | str, kind: str, records: list[dict[str, Any]]) -> N
 
 
 def write_parquet(path: Path | str, kind: str, frame: "pl.DataFrame", metadata: dict[str, str]) -> None:
-    """Write a sealed Parquet file, with ``metadata`` beside its header."""
+    """Write a sealed Parquet file, with ``metadata`` next to its header."""
     buffer = io.BytesIO()
     frame.write_parquet(buffer, compression="zstd", metadata={**metadata, HEADER: json.dumps(_header(kind))})
     _write(path, buffer.getvalue())

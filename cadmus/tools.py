@@ -78,7 +78,7 @@ def has_gpu() -> bool:
 def sources_of(*modules: str) -> tuple[Path, ...]:
     """Return the source files of modules and of all Cadmus modules that they import, sorted.
 
-    They include data files beside a module whose names it contains.
+    They include data files next to a module whose names it contains.
     """
     found: dict[str, set[Path]] = {}
     pending = list(modules)

@@ -144,7 +144,7 @@ def _describe(
         described[split][template] = {
             "programs": sum(file["rows"] for file in of_key),
             "distinct": different,
-            # In their order; without OOD rules there is no count of ood.
+            # In their order; without OOD rules, ood is not counted.
             **{name: sum(count[name] for count in counts) for name in vars(Counts()) if name in counts[0]},
         }
     return described

@@ -68,7 +68,7 @@ Answers = tuple[Programs, np.ndarray]
 
 
 class Learned:
-    """What the baselines know, from one pass over a training set.
+    """Statistics that the baselines use, from one pass over a training set.
 
     ``ngrams`` are those of all programs. ``frequent`` has the 10,000 most frequent completions of each
     question, ``prompts`` and ``completions`` are those of its first 50,000 training programs, and ``seen`` is

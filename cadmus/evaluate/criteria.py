@@ -60,7 +60,7 @@ class Completed:
     completions: Programs
     """n completions, without the end."""
     ended: np.ndarray
-    """Whether the completion ended by itself: bool, shape (n,)."""
+    """True where the completion ended by itself: bool, shape (n,)."""
     dataset: Dataset
     """Distribution of the fresh inputs."""
 

@@ -116,7 +116,7 @@ class Question:
     form: re.Pattern[str] = criteria.ANSWER
     """Pattern of all completions that can solve it."""
     open: bool = False
-    """Whether a prompt has many right answers. If it has one, executing completions until one is true gives
+    """True if a prompt has many right answers. If it has one, executing completions until one is true gives
     the answer away."""
     fits: Callable[[Completed], np.ndarray] | None = None
     """For induction, returns the completions that fit the examples of the prompt: bool, shape (n,)."""

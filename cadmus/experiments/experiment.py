@@ -36,7 +36,7 @@ class Findings(NamedTuple):
     """Findings that the command of an experiment prints."""
 
     title: str
-    """What is in the table, lines of at most 100 characters."""
+    """Description of the table, lines of at most 100 characters."""
     table: "pl.DataFrame"
     """A row per line, named by the first column; numbers with a fraction are printed in percent, but those
     of a column ``loss`` as they are."""
@@ -53,11 +53,11 @@ class Experiment:
     summary: Callable[["pl.DataFrame"], "pl.DataFrame"] | None = None
     """Accuracies or losses from the results, which the command prints and a study compares."""
     findings: Callable[["pl.DataFrame"], Findings] | None = None
-    """What the command prints of results without a summary."""
+    """Table that the command prints of results without a summary."""
     dataset: bool = False
-    """Whether it reads the test split."""
+    """True if it reads the test split."""
     snapshots: bool = False
-    """Whether it reads the snapshots of a training instead of one model."""
+    """True if it reads the snapshots of a training instead of one model."""
 
     def run(self, subject: "Subject") -> "pl.DataFrame":
         """Return the results."""

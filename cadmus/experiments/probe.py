@@ -1,7 +1,7 @@
 """Probes: logistic regressions on the hidden states of test comparisons (the paper's probe figure).
 
 If a linear map reads a value from the hidden state of a token, the model has computed the value there. A
-probe could also learn the task itself, so its accuracy is read beside two others: of the most frequent value
+probe could also learn the task itself, so its accuracy is compared with two others: of the most frequent value
 given the instructions so far (majority), and of a probe for permuted values (control).
 
 The programs are ``expression expression comparator``, 5 + 5 + 1 instructions, uniform over all pairs of

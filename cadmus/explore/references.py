@@ -1,4 +1,4 @@
-"""References beside the model: a bigram baseline, and a linear probe for the top of the stack.
+"""References to compare the model with: a bigram baseline, and a linear probe for the top of the stack.
 
 Both are fitted to programs of the test split, with the templates in the proportions of the training set. This
 takes seconds, so the page asks for them after its first program.

@@ -57,7 +57,7 @@ def by_question(
     """Draw accuracies with intervals over column ``x``, one panel per question.
 
     Points of fewer than 20 programs are left out, and panels without two points. With ``error``, the error,
-    1 - accuracy, is drawn on a logarithmic axis, beside that of the paper.
+    1 - accuracy, is drawn on a logarithmic axis, with that of the paper.
     """
     results = results.filter(pl.col("programs") >= _MARKED_FROM)
     shown = [

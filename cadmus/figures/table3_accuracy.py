@@ -1,4 +1,4 @@
-"""Table 3: accuracy on each sub-problem beside baselines and the paper."""
+"""Table 3: accuracy on each sub-problem, with baselines and the paper."""
 
 import polars as pl
 

@@ -43,7 +43,7 @@ class Completion:
 
     @property
     def written(self) -> str:
-        """What the model wrote, its end included."""
+        """The text that the model wrote, its end included."""
         return self.text + isa.END * self.ended
 
     @cached_property

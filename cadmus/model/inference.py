@@ -51,7 +51,7 @@ class Cadmus:
     """A trained model for inference.
 
     Programs are :class:`cadmus.programs.Programs` or strings, without the end ``.``.  All methods raise
-    ValueError for an empty program, a string that is no program, and lengths that differ where they may not.
+    ValueError for an empty program, an invalid program, and lengths that differ where they may not.
 
     Attributes:
         model, sizes, device: the network, its sizes and its device.

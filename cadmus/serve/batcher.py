@@ -18,7 +18,7 @@ from cadmus.programs import Programs, stack
 AT_ONCE = 64
 """Maximum number of requests in a batch."""
 Completed = tuple[Programs, np.ndarray]
-"""What :meth:`Cadmus.complete` returns: completions, and whether each of them ended."""
+"""The result of :meth:`Cadmus.complete`: completions, and whether each of them ended."""
 
 
 class _Job(NamedTuple):

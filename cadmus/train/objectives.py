@@ -1,4 +1,4 @@
-"""What a training step minimizes: objectives, each a term of the loss.
+"""Objectives of a training step, each a term of the loss.
 
 The step (:meth:`cadmus.train.loop.Training.train_step`) treats all of them alike. It calls
 :meth:`~Objective.start` first, :meth:`~Objective.loss` for every micro-batch, and at the end
@@ -23,7 +23,7 @@ _DECAY = 0.95
 
 
 class Outputs(NamedTuple):
-    """What a model makes of a micro-batch, in fp32."""
+    """Outputs of a model for a micro-batch, in fp32."""
 
     losses: Tensor
     """Shape (R * L,), the cross-entropy of each target, 0 where there is none."""
