@@ -1,8 +1,8 @@
 """Probes: logistic regressions on the hidden states of test comparisons (the paper's probe figure).
 
 If a linear map reads a value from the hidden state of a token, the model has computed the value there. A
-probe could also learn the task itself, so its accuracy is compared with two others: of the most frequent value
-given the instructions so far (majority), and of a probe for permuted values (control).
+probe could also learn the task itself, so its accuracy is compared with two others: that of the most
+frequent value given the instructions so far (majority), and that of a probe for permuted values (control).
 
 The programs are ``expression expression comparator``, 5 + 5 + 1 instructions, uniform over all pairs of
 five-instruction expressions with a value in the training range, as in the paper. For each of the two values,
