@@ -1,4 +1,4 @@
-"""Tables as text for the terminal, as Markdown and as LaTeX."""
+"""Tables as text for the terminal and as Markdown."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,25 +6,6 @@ from collections.abc import Iterable, Sequence
 from cadmus.errors import printable
 
 Row = Sequence[str]
-
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "→": r"$\rightarrow$",
-        "≠": r"$\neq$",
-        "·": r"$\cdot$",
-        "✓": r"$\checkmark$",
-        "–": "--",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        "[": "{[}",
-        "]": "{]}",
-        **{symbol: f"\\{symbol}" for symbol in "&%$#_{}"},
-    }
-)
 
 # Not every reader of Markdown takes a backslash before the brackets of HTML.
 _MARKDOWN = str.maketrans(
@@ -52,17 +33,6 @@ def markdown(header: Row, rows: Iterable[Row]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def latex(header: Row, rows: Iterable[Row]) -> str:
-    """Return a LaTeX ``tabular`` with booktabs rules, ending in a newline.
-
-    Cells are plain text, or code if they start with a backtick.
-    """
-    titles, *lines = (f" {' & '.join(map(_latex, line))} \\\\" for line in [header, *rows])
-    begin = f"\\begin{{tabular}}{{{'l' * len(header)}}}"
-    parts = [begin, r"\toprule", titles, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}"]
-    return "".join(f"{part}\n" for part in parts)
-
-
 def code(text: str) -> str:
     """Return a Markdown cell with ``text`` as code; a bar needs escaping even there."""
     return f"`{text}`".replace("|", "\\|")
@@ -72,9 +42,3 @@ def escape(text: str) -> str:
     """Return Markdown for plain text; if it starts with a backtick, the parts between backticks are code."""
     parts = re.split("`([^`]*)`", text) if text.startswith("`") else [text]
     return "".join(code(part) if index % 2 else part.translate(_MARKDOWN) for index, part in enumerate(parts))
-
-
-def _latex(cell: str) -> str:
-    if cell.startswith("`"):
-        return rf"\texttt{{{cell.strip('`').translate(_LATEX)}}}"
-    return cell.translate(_LATEX)

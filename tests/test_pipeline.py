@@ -24,5 +24,5 @@ def test_five_calls_go_from_a_config_to_a_figure(tmp_path):
     completions = pipeline.evaluate("completions", model, results, data, settings={"programs": 10})
     assert pl.read_parquet(results).equals(completions)
     drawn = pipeline.draw("table3_accuracy", [results], tmp_path / "figures")
-    assert [path.name for path in drawn] == [f"table3_accuracy{end}" for end in (".csv", ".md", ".tex")]
+    assert [path.name for path in drawn] == [f"table3_accuracy{end}" for end in (".csv", ".md")]
     assert "equality" in drawn[0].read_text(encoding="utf-8").lower()

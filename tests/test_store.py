@@ -24,10 +24,10 @@ from cadmus.dataset.shards import Shard, plan, write, write_shard
 from cadmus.distribution import VERSION
 from cadmus.errors import InputError
 from cadmus.evaluate.results import read_results, write_results
-from cadmus.figures import style, tables
+from cadmus.figures import style
 from cadmus.model.export import load_export, save_export
 from cadmus.model.gpt import GPT
-from cadmus.store import check_writable, replacing, replacing_together
+from cadmus.store import check_writable, replacing, replacing_together, write_text
 from tests.checkout import ROOT
 
 CONFIG = load_config(Path(__file__).parent / "tiny.yaml")
@@ -175,7 +175,7 @@ WRITERS = {
     "numbers.parquet": lambda path: write_results(pl.DataFrame({"x": range(100)}), path, {}),
     "figure.pdf": lambda path: style.save(Figure(), [path]),
     "figure.png": lambda path: style.save(Figure(), [path]),
-    "table.md": lambda path: tables.save(*[pl.DataFrame({"x": ["text" * 100]})] * 2, [path]),
+    "table.md": lambda path: write_text(path, "text" * 100),
     "model": lambda path: save_export(GPT(SIZES), path, {}),
 }
 

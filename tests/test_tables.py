@@ -1,6 +1,6 @@
 """The table renderer."""
 
-from cadmus.tables import code, escape, latex, markdown, plain
+from cadmus.tables import code, escape, markdown, plain
 
 HEADER = ["name", "rate"]
 ROWS = [["a|b", "5 %"], ["`|`", "1.50"]]
@@ -22,16 +22,6 @@ def test_markup_is_escaped() -> None:
     assert escape("<b>a & b") == "&lt;b&gt;a &amp; b"
     assert escape("`<a>` <b>`") == "`<a>` &lt;b&gt;\\`"
     assert code("a_b|c") == escape("`a_b|c`") == "`a_b\\|c`"
-    assert latex(HEADER, ROWS).splitlines() == [
-        r"\begin{tabular}{ll}",
-        r"\toprule",
-        " name & rate \\\\",
-        r"\midrule",
-        " a\\textbar{}b & 5 \\% \\\\",
-        " \\texttt{\\textbar{}} & 1.50 \\\\",
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:

@@ -135,7 +135,7 @@ def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
 def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
     """Draw the figure, table or page NAME from results alone.
 
-    A figure is written as .pdf, .png and .csv, a table as .csv, .md and .tex, and a page as .html.
+    A figure is written as .pdf, .png and .csv, a table as .csv and .md, and a page as .html.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NAMES = EXPERIMENTS
 """Every experiment, in the order in which documents list them."""
-FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md", ".tex"), "page": (".html",)}
+FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md"), "page": (".html",)}
 """Suffixes of the files of each kind of figure."""
 
 

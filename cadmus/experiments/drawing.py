@@ -46,7 +46,9 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
                 from cadmus.figures import tables
 
                 table = module.table(*frames)
-                tables.save(table, module.data(*frames) if hasattr(module, "data") else table, temporary)
+                numbers = module.data(*frames) if hasattr(module, "data") else table
+                numbers.write_csv(temporary[0])
+                temporary[1].write_text(tables.render(table), encoding="utf-8")
             else:
                 temporary[0].write_text(module.page(*frames), encoding="utf-8")
     return paths

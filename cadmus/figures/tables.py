@@ -1,22 +1,19 @@
 """Tables of figures and reports, given as data frames of strings."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
-from cadmus.store import write_text
-from cadmus.tables import escape, latex, markdown, plain
+from cadmus.tables import escape, markdown, plain
 
 
-def render(table: pl.DataFrame) -> tuple[str, str]:
-    """Return a table as Markdown and as LaTeX; cells between backticks are code in both."""
-    rows = table.rows()
-    cells = [[escape(cell) for cell in row] for row in rows]
-    return markdown([escape(name) for name in table.columns], cells), latex(table.columns, rows)
+def render(table: pl.DataFrame) -> str:
+    """Return a table as Markdown; cells between backticks are code."""
+    names, *rows = ([escape(cell) for cell in row] for row in (table.columns, *table.rows()))
+    return markdown(names, rows)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -45,11 +42,3 @@ def baseline(policy: str | None, accuracy: float) -> str:
 def best_accuracy(best: pl.DataFrame) -> str:
     """Return the accuracy and the name of a best baseline: "none" without baselines."""
     return "none" if best.is_empty() else baseline(best["policy"][0], best["accuracy"][0])
-
-
-def save(table: pl.DataFrame, data: pl.DataFrame, paths: Sequence[Path]) -> None:
-    """Write a table of text as .md or .tex and its unrounded ``data`` as .csv, by the suffix of each path."""
-    text, tex = render(table)
-    texts = {".csv": data.write_csv(), ".md": text, ".tex": tex}
-    for path in paths:
-        write_text(path, texts[path.suffix])

@@ -145,7 +145,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         ),
         below=f"{below}\n\n" if below else "",
         baselines=", ".join(name.lower() for name in BASELINES.values()),
-        accuracy=tables.render(table3_accuracy.table(graded))[0].strip(),
+        accuracy=tables.render(table3_accuracy.table(graded)).strip(),
     )
     return card(_front_matter(config, graded, origin.get("split")), text)
 

@@ -17,6 +17,6 @@ def files_of(factors: list[str], metrics: list[str], law: bool = False) -> list[
         PAGE,
         COMPARISON,
         *([LAW] if law else []),
-        *(f"tables/{metric}{suffix}" for metric in metrics for suffix in (".md", ".tex")),
+        *(f"tables/{metric}.md" for metric in metrics),
         *(f"figures/{figure}{suffix}" for figure in figures for suffix in (".pdf", ".png", ".csv")),
     ]

@@ -23,8 +23,7 @@ def write_all(results: Path, directory: Path) -> list[Path]:
     with replacing_together() as replaced:
         comparison.compare(study).write_csv(replaced(directory / COMPARISON))
         for metric, text in texts.items():
-            paths = [replaced(directory / f"tables/{metric}{suffix}") for suffix in (".md", ".tex")]
-            tables.save(text, text, paths)
+            replaced(directory / f"tables/{metric}.md").write_text(tables.render(text), encoding="utf-8")
         if has_law:
             runs = law.runs_of(study)
             fitted = law.fit(runs)

@@ -278,13 +278,10 @@ def test_figures_are_valid_and_reproducible(name: str, drawn) -> None:
 @pytest.mark.parametrize("name", of_kind("table"))
 def test_tables_are_complete_and_reproducible(name: str, drawn) -> None:
     first = drawn(name)
-    assert [path.suffix for path in first] == [".csv", ".md", ".tex"]
+    assert [path.suffix for path in first] == [".csv", ".md"]
     assert len(pl.read_csv(first[0], infer_schema=False)) > 0
     markdown = first[1].read_text(encoding="utf-8").splitlines()
     assert len({line.replace("\\|", "").count("|") for line in markdown}) == 1
-    latex = first[2].read_text(encoding="utf-8")
-    assert latex.count(r"\\") == len(markdown) - 1
-    assert latex.isascii()
 
 
 def test_pages_are_reproducible(drawn) -> None:
@@ -456,13 +453,10 @@ def test_any_error_while_drawing_a_table_of_ones_own_names_it(tmp_path, monkeypa
         produce("training_curve", [tmp_path / "ours.parquet"], tmp_path)
 
 
-def test_special_characters_are_escaped_in_latex_and_markdown() -> None:
-    markdown, latex = tables.render(pl.DataFrame({"a_b": ["`|`", "x|y", "`\\`", "5 % → c"]}))
+def test_special_characters_are_escaped_in_markdown() -> None:
+    markdown = tables.render(pl.DataFrame({"a_b": ["`|`", "x|y", "`\\`", "5 % → c"]}))
     cells = [line.removeprefix("| ").removesuffix(" |") for line in markdown.splitlines()]
     assert cells == [r"a\_b", "---", r"`\|`", r"x\|y", r"`\`", "5 % → c"]
-    assert r"a\_b \\" in latex
-    assert r"\texttt{\textbar{}} \\" in latex
-    assert r"5 \% $\rightarrow$ c" in latex
 
 
 def test_output_tokens_says_if_no_llm_was_run(tmp_path) -> None:

@@ -37,7 +37,6 @@ use rule figure as table with:
             labels={"table": "{figure}"},
         ),
         markdown="results/{run}/tables/{figure}.md",
-        latex="results/{run}/tables/{figure}.tex",
     log:
         "results/{run}/logs/table-{figure}.log",
 
