@@ -3,9 +3,10 @@
 import inspect
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import polars as pl
 
 from cadmus import experiments, pipeline
 from cadmus.cli.options import (
@@ -22,11 +23,10 @@ from cadmus.cli.options import (
 )
 from cadmus.config import Evaluate, load_config
 from cadmus.errors import InputError, suggest
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from cadmus.experiments.experiment import Findings
+from cadmus.evaluate.intervals import as_text, loss_as_text, percent
+from cadmus.evaluate.regions import REGIONS
+from cadmus.evaluate.results import best_baseline
+from cadmus.experiments.experiment import Findings
 
 SHORT = ("programs", "programs_per_pixel")
 """Settings whose option is also -n."""
@@ -146,9 +146,8 @@ def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
         echo(path)
 
 
-def _print_findings(findings: "Findings", as_json: bool) -> None:
+def _print_findings(findings: Findings, as_json: bool) -> None:
     """Print findings as text, or their table as JSON."""
-    from cadmus.evaluate.intervals import percent
     from cadmus.evaluate.questions import title
 
     if as_json:
@@ -167,14 +166,9 @@ def _print_findings(findings: "Findings", as_json: bool) -> None:
     echo_table([[column.replace("_", " ") for column in findings.table.columns], *rows])
 
 
-def _print(accuracies: "pl.DataFrame", as_json: bool) -> None:
+def _print(accuracies: pl.DataFrame, as_json: bool) -> None:
     """Print accuracies or losses: a line each, named by the first column; of pass@k the largest k."""
-    import polars as pl
-
-    from cadmus.evaluate.intervals import as_text, loss_as_text, percent
     from cadmus.evaluate.questions import title
-    from cadmus.evaluate.regions import REGIONS
-    from cadmus.evaluate.results import best_baseline
 
     if as_json:
         click.echo(json.dumps(accuracies.to_dicts(), indent=2))

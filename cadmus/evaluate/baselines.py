@@ -18,11 +18,11 @@ from cadmus.dataset.manifest import read_manifest
 from cadmus.dataset.reader import stream_split
 from cadmus.evaluate import attacks
 from cadmus.evaluate.criteria import comparator
-from cadmus.evaluate.grading import Task, grade
+from cadmus.evaluate.grading import Policy, Task, grade
 from cadmus.evaluate.ngrams import NGrams
 from cadmus.evaluate.questions import things_asked
 from cadmus.programs import Programs, Samples, join, stack
-from cadmus.tools import progress
+from cadmus.tools import generator, progress
 from cadmus.vm.compiled import verdicts
 
 BASELINES = {
@@ -62,6 +62,10 @@ _COUNTED = 200_000
 """Distinct completions of a question that are counted; of more, the rarer half is dropped, for memory."""
 _AT_ONCE = 1 << 18
 """Candidates that are executed at a time."""
+BASELINE_OF_SAMPLES = "training_completion"
+"""Name of the baseline of pass@k, see :func:`training_completions`."""
+_DRAWN_FROM = 100_000
+"""Maximum number of training programs from which it draws."""
 
 Answers = tuple[Programs, np.ndarray]
 """Completions, and whether each ended: bool, shape (n,)."""
@@ -123,6 +127,31 @@ def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl
             if answers is not None:
                 graded.append(grade([task], lambda *_, found=answers: found, name, dataset))
     return pl.concat(graded)
+
+
+def training_completions(directory: Path, tasks: list[Task], seed: int) -> Policy:
+    """Return the baseline: a policy that draws the completion of a training program of the same question.
+
+    Programs are drawn from the first shard of each template.
+    """
+    found: dict[str, Programs] = {}
+    for template in dict.fromkeys(task.question.template for task in tasks):
+        shard = next(stream_split(directory, "train", [template]))
+        shard = shard.take(np.arange(min(len(shard), _DRAWN_FROM)))
+        for task in tasks:
+            if task.question.template == template:
+                rows, prompt_length = task.question.cut(shard)
+                # Of a few random programs, none may have a prompt that is not true yet.
+                rest = shard.programs.take(rows).suffixes(prompt_length)
+                found[task.name] = rest if len(rest) else Programs.from_strings([""])
+
+    def complete(question: str, prompts: Programs) -> tuple[Programs, np.ndarray]:
+        drawn = generator(seed, BASELINE_OF_SAMPLES, question).integers(
+            len(found[question]), size=len(prompts)
+        )
+        return found[question].take(drawn), np.ones(len(prompts), np.bool_)
+
+    return complete
 
 
 def _constant(task: Task, learned: Learned, dataset: Dataset) -> Answers:

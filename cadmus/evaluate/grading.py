@@ -99,3 +99,37 @@ def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.
             )
         )
     return pl.concat(graded)
+
+
+def grade_samples(
+    tasks: list[Task], policy: Policy, name: str, dataset: Dataset, samples: int
+) -> pl.DataFrame:
+    """Sample completions of each program, grade them and count.
+
+    The policy samples one completion per prompt, and gets each prompt ``samples`` times in a row.
+
+    Returns:
+        One row per program: the columns of :func:`cadmus.evaluate.grading.grade` from policy to asked;
+        samples; how many of them are solved, verified and fits (null where it is not defined);
+        distinct_solved, different completions among the solved ones; and mean_length of the completions, in
+        instructions without the end.
+    """
+    repeated = [
+        task._replace(
+            programs=task.programs.take(np.repeat(np.arange(len(task.programs)), samples)),
+            prompt_length=np.repeat(task.prompt_length, samples),
+        )
+        for task in tasks
+    ]
+    graded = grade(repeated, policy, name, dataset)
+    identity = ("policy", "template", "question", "program", "prompt_length", "asked")
+    defined = pl.col("fits").is_not_null().all()
+    counted = graded.group_by(pl.int_range(pl.len()) // samples, maintain_order=True).agg(
+        pl.col(identity).first(),
+        pl.len().cast(pl.Int64).alias("samples"),
+        pl.col("solved", "verified").sum(),
+        pl.when(defined).then(pl.col("fits").sum()).alias("fits"),
+        pl.col("completion").filter("solved").n_unique().alias("distinct_solved"),
+        pl.col("completion").str.len_chars().mean().alias("mean_length"),
+    )
+    return counted.drop(counted.columns[0])

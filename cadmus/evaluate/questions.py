@@ -6,7 +6,7 @@ subject. A test program is a near-duplicate if a training program of its templat
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -218,11 +218,12 @@ def title(question: str) -> str:
     return ", ".join(part.replace("_", " ") for part in (template, rest) if part)
 
 
-def in_order(questions: Iterable[str]) -> "pl.Enum":
-    """Return a column type that sorts questions as in Table 3, with those of added templates last."""
+def in_order(results: "pl.DataFrame", *by: "str | pl.Expr") -> "pl.DataFrame":
+    """Sort rows by question as in Table 3, with those of added templates last, then by other columns."""
     import polars as pl
 
-    return pl.Enum(list(dict.fromkeys([*QUESTIONS, *questions])))
+    known = pl.Enum(list(dict.fromkeys([*QUESTIONS, *results["question"]])))
+    return results.sort(pl.col("question").cast(known), *by, maintain_order=True)
 
 
 def definitions() -> list[list[str]]:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from cadmus import isa, store
+from cadmus.config.evaluation import budgets
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
 
@@ -21,6 +22,8 @@ METRICS = {
 }
 """Metrics, which are columns of :func:`cadmus.evaluate.grading.grade`, and their titles in tables."""
 
+COUNTS = ("solved", "verified", "fits")
+"""Metrics that :func:`cadmus.evaluate.grading.grade_samples` counts."""
 BIN = 4
 """Lengths per bin."""
 _CALLS = [
@@ -82,9 +85,7 @@ def by_length(completions: pl.DataFrame) -> pl.DataFrame:
     length = pl.col("program").str.len_chars().cast(pl.Int64)
     shortest = (length - 1) // BIN * BIN + 1
     binned = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
-    results = accuracy_by(binned, "question", "shortest", "longest")
-    question = pl.col("question").cast(in_order(completions["question"]))
-    return results.sort(question, "shortest", maintain_order=True)
+    return in_order(accuracy_by(binned, "question", "shortest", "longest"), "shortest")
 
 
 def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
@@ -138,6 +139,69 @@ def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
     counts = {"programs": pl.Int64, "tokens": pl.Int64}
     return by_group(losses, keys, counts, ("loss", "low", "high"), mean)
+
+
+def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
+    """Return pass@k of each question and policy by each metric, with clustered bootstrap intervals.
+
+    Returns:
+        question, policy, metric, k, programs, correct (their expected number), accuracy, low, high; questions
+        and policies in the order of the results. Metrics are :data:`COUNTS`; ``first_verified``, the first
+        verified one of k samples exists and is solved; and ``greedy_solved``, the same for all k. A metric is
+        absent where it is not defined.
+    """
+
+    def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
+        columns = _by_program(part)
+        named = {f"{metric}@{k}": column for (metric, k), column in columns.items()}
+        correct, programs = by_cluster(part.with_columns(**named), list(named))
+        for ((metric, k), column), *interval in zip(
+            columns.items(), *bootstrap(correct, programs), strict=True
+        ):
+            hits = float(column.sum())
+            yield metric, k, len(part), hits, hits / len(part), *map(float, interval)
+
+    return by_group(
+        samples,
+        ("question", "policy"),
+        {"metric": pl.String, "k": pl.Int64, "programs": pl.Int64},
+        ("correct", "accuracy", "low", "high"),
+        accuracies,
+    )
+
+
+def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
+    """Return the probability of each program to be right, by metric and k: float64, shape (programs,)."""
+    samples = part["samples"].to_numpy()
+    ks = budgets(int(samples.min()))
+    found = {
+        metric: pass_at_k(samples, part[metric].to_numpy(), ks[-1])
+        for metric in COUNTS
+        if not part[metric].has_nulls()
+    }
+    # The first verified one of k samples is any of the verified ones, each with the same probability.
+    share = part["solved"].to_numpy() / np.maximum(part["verified"].to_numpy(), 1)
+    found["first_verified"] = found["verified"] * share[:, None]
+    if not part["greedy_solved"].has_nulls():
+        greedy = part["greedy_solved"].to_numpy().astype(np.float64)
+        found["greedy_solved"] = np.repeat(greedy[:, None], ks[-1], axis=1)
+    return {(metric, k): at_k[:, k - 1] for metric, at_k in found.items() for k in ks}
+
+
+def pass_at_k(samples: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
+    """Return the unbiased estimate of pass@k for each program and k = 1, ..., ``most``.
+
+    It is 1 - C(n - c, k) / C(n, k) for n samples, c of them right, both int64 of shape (programs,): float64,
+    shape (programs, most).
+    """
+    if (samples < most).any():
+        raise ValueError(f"pass@{most} needs at least {most} samples, got {samples.min()}")
+    if ((right < 0) | (right > samples)).any():
+        raise ValueError("right samples must be between 0 and all samples")
+    drawn = np.arange(most)
+    # A product of factors of at most 1; the binomial coefficients would overflow.
+    factors = np.maximum((samples - right)[:, None] - drawn, 0) / (samples[:, None] - drawn)
+    return 1 - np.cumprod(factors, axis=1)
 
 
 def best_baseline(accuracies: pl.DataFrame, metric: str = "solved") -> pl.DataFrame:

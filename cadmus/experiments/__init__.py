@@ -7,28 +7,38 @@ the Snakemake job, and the figures follow. ``docs/experiments.md`` adds one.
 
 import functools
 import importlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from cadmus.config.evaluation import EXPERIMENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cadmus.experiments.experiment import Experiment, Figure
+from cadmus.experiments.experiment import Experiment, Figure
 
 NAMES = EXPERIMENTS
 """Every experiment, in the order in which documents list them."""
 FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md"), "page": (".html",)}
 """Suffixes of the files of each kind of figure."""
+OTHERS = (
+    Figure(
+        "training_curve",
+        "Training loss over all tokens and over the tokens of completions; dark lines are running means.",
+        sources=("metrics",),
+    ),
+    Figure("table1_related_work", "Related work (the paper's Table 1).", "table"),
+    Figure(
+        "table2_instructions",
+        "Instructions of the comparison and their alternate symbols (the paper's Table 2).",
+        "table",
+    ),
+)
+"""Figures and tables that are drawn from no experiment."""
 
 
 @functools.cache
-def get(name: str) -> "Experiment":
+def get(name: str) -> Experiment:
     """Return the declaration of the experiment called ``name``."""
     return importlib.import_module(f"cadmus.experiments.{name}").EXPERIMENT
 
 
-def columns(source: str) -> "Mapping[str, type]":
+def columns(source: str) -> Mapping[str, type]:
     """Return names and types of the columns of an experiment, of ``metrics`` or of ``llm``."""
     if source == "metrics":
         return importlib.import_module("cadmus.train.metrics").COLUMNS
@@ -38,24 +48,9 @@ def columns(source: str) -> "Mapping[str, type]":
 
 
 @functools.cache
-def figures() -> dict[str, "Figure"]:
+def figures() -> dict[str, Figure]:
     """Return every figure, table and page by name: those of the experiments, then the others."""
-    from cadmus.experiments.experiment import Figure
-
-    others = (
-        Figure(
-            "training_curve",
-            "Training loss over all tokens and over the tokens of completions; dark lines are running means.",
-            sources=("metrics",),
-        ),
-        Figure("table1_related_work", "Related work (the paper's Table 1).", "table"),
-        Figure(
-            "table2_instructions",
-            "Instructions of the comparison and their alternate symbols (the paper's Table 2).",
-            "table",
-        ),
-    )
-    of_experiments = [
+    declared = [
         figure._replace(sources=(name, *figure.sources)) for name in NAMES for figure in get(name).figures
     ]
-    return {figure.name: figure for figure in (*of_experiments, *others)}
+    return {figure.name: figure for figure in (*declared, *OTHERS)}

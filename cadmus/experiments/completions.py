@@ -2,51 +2,44 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+
 from cadmus.config import Dataset
 from cadmus.errors import InputError
+from cadmus.evaluate.results import accuracy_by
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from cadmus.evaluate.grading import Task
 
 
-def measure(subject: Subject) -> "pl.DataFrame":
+def measure(subject: Subject) -> pl.DataFrame:
     """Complete test programs and grade them by execution.
 
     The baselines are graded as well.
 
     Table 3, accuracy by length and by examples, and the page of failures are drawn from the results.
     """
-    import polars as pl
-
     from cadmus.dataset.manifest import read_manifest
     from cadmus.evaluate.baselines import Learned, grade_baselines
 
     dataset = subject.config.dataset
     tasks = ask(subject, subject.config.evaluate.completions.programs)
-    trained = read_manifest(subject.dataset_directory())["splits"]["train"]
+    splits = read_manifest(subject.dataset_directory())["splits"]
+    trained = {template: counts["programs"] for template, counts in splits["train"].items()}
     graded = grade_model(subject.model(), tasks, dataset)
     learned = Learned(subject.dataset_directory(), tasks)
     completions = pl.concat([graded, grade_baselines(tasks, learned, dataset)])
-    seen = pl.DataFrame(
-        [(name, asked, True) for name, found in learned.seen.items() for asked in sorted(found)],
-        {"question": pl.String, "asked": pl.String, "seen": pl.Boolean},
-        orient="row",
-    )
-    return completions.join(seen, ["question", "asked"], "left", maintain_order="left").with_columns(
-        pl.col("seen").fill_null(False),
-        pl.col("template")
-        .replace_strict({name: counts["programs"] for name, counts in trained.items()}, return_dtype=pl.Int64)
-        .alias("training_programs"),
+    asked = completions.select("question", "asked").iter_rows()
+    return completions.with_columns(
+        pl.Series("seen", [thing in learned.seen[name] for name, thing in asked]),
+        pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
     )
 
 
 def ask(subject: Subject, most: int) -> "list[Task]":
     """Return the questions that at most ``most`` test programs per template are asked."""
-    import numpy as np
-
     from cadmus.evaluate.criteria import Completed
     from cadmus.evaluate.grading import tasks_of
     from cadmus.evaluate.questions import QUESTIONS
@@ -70,18 +63,11 @@ def ask(subject: Subject, most: int) -> "list[Task]":
     return tasks
 
 
-def grade_model(model: Any, tasks: "list[Task]", dataset: Dataset) -> "pl.DataFrame":
+def grade_model(model: Any, tasks: "list[Task]", dataset: Dataset) -> pl.DataFrame:
     """Complete programs greedily and grade them, see :func:`cadmus.evaluate.grading.grade`."""
     from cadmus.evaluate.grading import MODEL, grade
 
     return grade(tasks, lambda _, prompts: model.complete(prompts, dataset.max_length), MODEL, dataset)
-
-
-def summary(results: "pl.DataFrame") -> "pl.DataFrame":
-    """Return the accuracy of each policy on each question, by every metric."""
-    from cadmus.evaluate.results import accuracy_by
-
-    return accuracy_by(results, "question")
 
 
 ASKED = {
@@ -99,7 +85,7 @@ EXPERIMENT = Experiment(
         **dict.fromkeys(("ended", "uses_drop", "solved", "fits", "exact", "next_token", "verified"), bool),
         **{"seen": bool, "training_programs": int},
     },
-    summary=summary,
+    summary=lambda results: accuracy_by(results, "question"),
     dataset=True,
     figures=(
         Figure(

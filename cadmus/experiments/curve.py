@@ -1,26 +1,21 @@
 """Accuracy on each sub-problem against training compute."""
 
-from typing import TYPE_CHECKING
+import polars as pl
 
 from cadmus.errors import InputError
+from cadmus.evaluate.results import accuracy_by, best_baseline
 from cadmus.experiments.completions import ask, grade_model
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.model import METADATA
 from cadmus.tools import progress
 
-if TYPE_CHECKING:
-    import polars as pl
 
-
-def measure(subject: Subject) -> "pl.DataFrame":
+def measure(subject: Subject) -> pl.DataFrame:
     """Accuracy of each snapshot of a training, by training compute.
 
     The baselines are those of `cadmus evaluate completions`.
     """
-    import polars as pl
-
     from cadmus.evaluate.baselines import Learned, grade_baselines
-    from cadmus.evaluate.results import accuracy_by
-    from cadmus.model import METADATA
     from cadmus.model.export import read_metadata
 
     dataset = subject.config.dataset
@@ -29,22 +24,18 @@ def measure(subject: Subject) -> "pl.DataFrame":
     rows = []
     for path in progress("snapshots", subject.snapshots):
         metadata = read_metadata(path)
-        missing = [key for key in ("steps", "tokens", "flops") if key not in metadata]
-        if missing:
-            raise InputError(f"{path / METADATA}: {missing[0]}: missing; give the snapshots of a training")
-        compute = {"step": metadata["steps"], "tokens": metadata["tokens"], "flops": metadata["flops"]}
+        for key in ("steps", "tokens", "flops"):
+            if key not in metadata:
+                raise InputError(f"{path / METADATA}: {key}: missing; give the snapshots of a training")
         completions = pl.concat([grade_model(subject.model(path), tasks, dataset), baselines])
-        graded = accuracy_by(completions, "question")
-        rows.append(graded.select(*(pl.lit(value).alias(name) for name, value in compute.items()), pl.all()))
-    return pl.concat(rows)
+        compute = {"step": metadata["steps"], "tokens": metadata["tokens"], "flops": metadata["flops"]}
+        rows.append(accuracy_by(completions, "question").with_columns(**compute))
+    # Large numbers of tokens have another type.
+    return pl.concat(rows, how="vertical_relaxed").select(list(EXPERIMENT.columns))
 
 
-def findings(results: "pl.DataFrame") -> Findings:
+def findings(results: pl.DataFrame) -> Findings:
     """Return the accuracy of each snapshot and of the best baseline on each question."""
-    import polars as pl
-
-    from cadmus.evaluate.results import best_baseline
-
     solved = results.filter(metric="solved")
     table = solved.filter(policy="model").pivot("step", index="question", values="accuracy")
     last = solved.filter(pl.col("step") == solved["step"].max())

@@ -3,15 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import polars as pl
 
 from cadmus.config import Config, digest, validate
 from cadmus.errors import Defect, InputError
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from cadmus.programs import Samples
+from cadmus.model import METADATA
+from cadmus.programs import Samples
+from cadmus.train.paths import find_snapshots
 
 ACCURACY = {"accuracy": float, "low": float, "high": float}
 """Columns of an accuracy and its 95% interval."""
@@ -37,7 +38,7 @@ class Findings(NamedTuple):
 
     title: str
     """Description of the table, lines of at most 100 characters."""
-    table: "pl.DataFrame"
+    table: pl.DataFrame
     """A row per line, named by the first column; numbers with a fraction are printed in percent, but those
     of a column ``loss`` as they are."""
 
@@ -46,23 +47,21 @@ class Findings(NamedTuple):
 class Experiment:
     """One experiment; its settings are in :mod:`cadmus.config.evaluation`."""
 
-    measure: Callable[["Subject"], "pl.DataFrame"]
+    measure: Callable[["Subject"], pl.DataFrame]
     """Asks the model and returns the results. Its docstring is the help of the command."""
     columns: Mapping[str, type]
     figures: tuple[Figure, ...] = ()
-    summary: Callable[["pl.DataFrame"], "pl.DataFrame"] | None = None
+    summary: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     """Accuracies or losses from the results, which the command prints and a study compares."""
-    findings: Callable[["pl.DataFrame"], Findings] | None = None
+    findings: Callable[[pl.DataFrame], Findings] | None = None
     """Table that the command prints of results without a summary."""
     dataset: bool = False
     """True if it reads the test split."""
     snapshots: bool = False
     """True if it reads the snapshots of a training instead of one model."""
 
-    def run(self, subject: "Subject") -> "pl.DataFrame":
+    def run(self, subject: "Subject") -> pl.DataFrame:
         """Return the results."""
-        import polars as pl
-
         results = self.measure(subject)
         if results.columns != list(self.columns):
             raise Defect(f"the results have the columns {results.columns}, declared are {list(self.columns)}")
@@ -93,9 +92,7 @@ class Subject:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         from cadmus.experiments import get
-        from cadmus.model import METADATA
         from cadmus.model.export import trained_config
-        from cadmus.train.paths import find_snapshots
 
         self.snapshots = find_snapshots(directory) if get(experiment).snapshots else []
         self.directory = self.snapshots[-1] if self.snapshots else directory
@@ -130,10 +127,8 @@ class Subject:
             raise InputError("dataset: missing; name the directory of a dataset")
         return self.dataset
 
-    def test_programs(self) -> "Samples":
+    def test_programs(self) -> Samples:
         """Read the split ``evaluate.split`` of the dataset."""
-        import numpy as np
-
         from cadmus.dataset.reader import read_split
         from cadmus.dataset.splits import TRAIN, split_of
 

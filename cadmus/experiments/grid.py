@@ -1,36 +1,28 @@
 """Comparison grid: accuracy at the comparator for every pair of values (the paper's heat map over X and
 Y)."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
 from cadmus.config import Dataset
+from cadmus.dataset.ood import excluded_pairs
 from cadmus.errors import InputError
+from cadmus.evaluate.regions import LEARNED, PREDICTIONS, summary
 from cadmus.experiments.experiment import Experiment, Figure, Subject
-from cadmus.tools import progress
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from cadmus.programs import Programs
+from cadmus.programs import TOKEN_OF_BYTE, Programs
+from cadmus.tools import generator, progress
 
 _PROGRAMS_AT_ONCE = 8_192
 _TRAINING_PROGRAMS = 50_000
 
 
-def measure(subject: Subject) -> "pl.DataFrame":
+def measure(subject: Subject) -> pl.DataFrame:
     """Accuracy at the comparator for every pair of values (X, Y).
 
     The model reads the two expressions of a test program. It is correct if its most likely next token, of all
     65, is the comparator that holds.
     """
-    import polars as pl
-
-    from cadmus.dataset.ood import excluded_pairs
     from cadmus.evaluate.comparisons import HALF, grid_programs
-    from cadmus.evaluate.regions import LEARNED, PREDICTIONS
-    from cadmus.programs import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
     config, dataset, model = subject.config, subject.config.dataset, subject.model()
@@ -51,26 +43,21 @@ def measure(subject: Subject) -> "pl.DataFrame":
     counts |= {name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()}
     counts |= dict(zip(LEARNED, _learned(dataset, config.seed, prompts, expected), strict=True))
     low, high = dataset.values.low, dataset.values.high
-    inside = (low <= x) & (x <= high) & (low <= y) & (y <= high)
+    allowed = (low <= x) & (x <= high) & (low <= y) & (y <= high) & ~excluded_pairs(dataset, x, y)
     columns = {
         name: None if chosen is None else np.bincount(pair[chosen], minlength=len(x))
         for name, chosen in counts.items()
     }
-    allowed = inside & ~excluded_pairs(dataset, x, y)
     return pl.DataFrame(
         {"x": x, "y": y, "programs": tested, **columns, "in_distribution": allowed},
         schema_overrides=dict.fromkeys(LEARNED, pl.Int64),
     ).with_columns(pl.when(pl.col("programs") > 0).then(pl.col(name)).alias(name) for name in counts)
 
 
-def _learned(
-    dataset: Dataset, seed: int, prompts: "Programs", expected: np.ndarray
-) -> "list[np.ndarray | None]":
+def _learned(dataset: Dataset, seed: int, prompts: Programs, expected: np.ndarray) -> list[np.ndarray | None]:
     """Return which prompts each of :data:`cadmus.evaluate.regions.LEARNED` completes with the right token."""
     from cadmus.evaluate.comparisons import HALF, training_comparisons
     from cadmus.evaluate.linear import Linear
-    from cadmus.programs import TOKEN_OF_BYTE
-    from cadmus.tools import generator
 
     programs = training_comparisons(generator(seed, "grid baselines"), _TRAINING_PROGRAMS, dataset)
     if not len(programs):
@@ -79,13 +66,6 @@ def _learned(
     given, answers = programs.prefixes(cut), programs.suffixes(cut)
     fitted = (Linear(given, answers, operators_only) for operators_only in (True, False))
     return [TOKEN_OF_BYTE[each.complete(prompts).data] == expected for each in fitted]
-
-
-def summary(results: "pl.DataFrame") -> "pl.DataFrame":
-    """Return the accuracy by region."""
-    from cadmus.evaluate import regions
-
-    return regions.summary(results)
 
 
 EXPERIMENT = Experiment(

@@ -5,28 +5,22 @@ LayerNorm and the output matrix. The layer from which the loss falls is where th
 instruction. The programs are those of the probes: two five-instruction expressions and their comparator.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
 from cadmus import isa
+from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.programs import TOKEN_OF_BYTE
 from cadmus.tools import generator, progress
 
-if TYPE_CHECKING:
-    import polars as pl
 
-
-def measure(subject: Subject) -> "pl.DataFrame":
+def measure(subject: Subject) -> pl.DataFrame:
     """Logit lens: next instruction predicted at every layer.
 
     The output of each layer goes through the final LayerNorm and the output matrix, as if it were the last.
     """
-    import polars as pl
-
     from cadmus.evaluate.comparisons import sample_comparisons
-    from cadmus.evaluate.results import with_accuracy
-    from cadmus.programs import TOKEN_OF_BYTE
 
     config, n = subject.config, subject.config.evaluate.lens.programs
     rng = generator(config.seed, "lens")
@@ -61,10 +55,8 @@ def measure(subject: Subject) -> "pl.DataFrame":
     )
 
 
-def findings(results: "pl.DataFrame") -> Findings:
+def findings(results: pl.DataFrame) -> Findings:
     """Return loss, agreement and accuracy by layer."""
-    import polars as pl
-
     from cadmus.evaluate.comparisons import HALF
 
     programs = pl.col("programs").sum()

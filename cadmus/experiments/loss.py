@@ -1,27 +1,22 @@
 """Loss on the completions of test programs."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
 from cadmus import isa
+from cadmus.evaluate.results import loss_by
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 from cadmus.tools import progress
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _PROGRAMS_AT_ONCE = 2_048
 
 
-def measure(subject: Subject) -> "pl.DataFrame":
+def measure(subject: Subject) -> pl.DataFrame:
     """Loss on the completions of test programs.
 
     The mean over the tokens of a completion, its end included, in nats. The training reports the same loss
     as completion_loss.
     """
-    import polars as pl
-
     samples = subject.test_programs()
     templates = np.asarray(samples.template)
     most = subject.config.evaluate.loss.programs
@@ -50,17 +45,10 @@ def measure(subject: Subject) -> "pl.DataFrame":
     )
 
 
-def summary(results: "pl.DataFrame") -> "pl.DataFrame":
-    """Return the loss by template."""
-    from cadmus.evaluate.results import loss_by
-
-    return loss_by(results, "template")
-
-
 EXPERIMENT = Experiment(
     measure=measure,
     columns={"template": str, "program": str, "prompt_length": int, "tokens": int, "loss": float},
-    summary=summary,
+    summary=lambda results: loss_by(results, "template"),
     dataset=True,
     figures=(
         Figure(

@@ -1,34 +1,29 @@
 """pass@k: completions of test programs sampled several times, graded by execution."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import polars as pl
 
+from cadmus.evaluate.results import accuracy_at_k
 from cadmus.experiments.completions import ASKED, ask, grade_model
 from cadmus.experiments.experiment import Experiment, Figure, Subject
-
-if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-
-    from cadmus.programs import Programs
+from cadmus.programs import Programs
+from cadmus.tools import seed_of
 
 
-def measure(subject: Subject) -> "pl.DataFrame":
+def measure(subject: Subject) -> pl.DataFrame:
     """solved@k and verified@k of sampled completions.
 
     The probability that at least one of k samples is solved or verified, estimated without bias from all n.
     The baseline draws completions of random training programs. The greedy completion is graded as well.
     """
-    import polars as pl
-
-    from cadmus.evaluate.grading import MODEL
-    from cadmus.evaluate.pass_at_k import BASELINE, grade_samples, training_completions
-    from cadmus.tools import seed_of
+    from cadmus.evaluate.baselines import BASELINE_OF_SAMPLES, training_completions
+    from cadmus.evaluate.grading import MODEL, grade_samples
 
     config, model = subject.config, subject.model()
     dataset, settings = config.dataset, config.evaluate.pass_at_k
     tasks = ask(subject, settings.programs)
 
-    def sample(question: str, prompts: "Programs") -> "tuple[Programs, np.ndarray]":
+    def sample(question: str, prompts: Programs) -> tuple[Programs, np.ndarray]:
         seed = seed_of(config.seed, "pass_at_k", question)
         return model.complete(prompts, dataset.max_length, temperature=settings.temperature, seed=seed)
 
@@ -36,16 +31,9 @@ def measure(subject: Subject) -> "pl.DataFrame":
     baseline = training_completions(subject.dataset_directory(), tasks, config.seed)
     sampled, drawn = (
         grade_samples(tasks, policy, name, dataset, settings.samples)
-        for name, policy in ((MODEL, sample), (BASELINE, baseline))
+        for name, policy in ((MODEL, sample), (BASELINE_OF_SAMPLES, baseline))
     )
     return pl.concat([sampled.with_columns(greedy), drawn], how="diagonal")
-
-
-def summary(results: "pl.DataFrame") -> "pl.DataFrame":
-    """Return pass@k of each question and policy, by every metric."""
-    from cadmus.evaluate.pass_at_k import accuracy_at_k
-
-    return accuracy_at_k(results)
 
 
 EXPERIMENT = Experiment(
@@ -55,7 +43,7 @@ EXPERIMENT = Experiment(
         **dict.fromkeys(("samples", "solved", "verified", "fits", "distinct_solved"), int),
         **{"mean_length": float, "greedy_solved": bool},
     },
-    summary=summary,
+    summary=accuracy_at_k,
     dataset=True,
     figures=(
         Figure(

@@ -7,16 +7,14 @@ one for the donor's value and the program's other value (the hybrid). Pairs are 
 of the program, the donor and the hybrid differ.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
 from cadmus.errors import InputError
+from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.programs import TOKEN_OF_BYTE
 from cadmus.tools import generator, progress
-
-if TYPE_CHECKING:
-    import polars as pl
 
 OUTCOMES = ("own", "hybrid", "donor", "other")
 """Whose comparator is predicted: that of the program, the hybrid, the donor, or none of these."""
@@ -25,17 +23,13 @@ DRAWN_PER_PAIR = 10
 _PAIRS_AT_ONCE = 1 << 20
 
 
-def measure(subject: Subject) -> "pl.DataFrame":
+def measure(subject: Subject) -> pl.DataFrame:
     """Activation patching at the end of an expression.
 
     The hidden state of a program is replaced by that of another one, the donor. The results count how often
     the model then predicts the comparator of the program, of the donor, or of one value from each.
     """
-    import polars as pl
-
     from cadmus.evaluate.comparisons import HALF, sample_comparisons
-    from cadmus.evaluate.results import with_accuracy
-    from cadmus.programs import TOKEN_OF_BYTE
     from cadmus.templates.draw import comparator
 
     config, model = subject.config, subject.model()
@@ -74,7 +68,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     return with_accuracy(results).rename({"correct": "predicted", "accuracy": "share"})
 
 
-def findings(results: "pl.DataFrame") -> Findings:
+def findings(results: pl.DataFrame) -> Findings:
     """Return the fraction of pairs with each outcome by layer, for both tokens."""
     from cadmus.evaluate.comparisons import HALF
 

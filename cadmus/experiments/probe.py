@@ -15,16 +15,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from cadmus.config.evaluation import Probe
+from cadmus.evaluate.results import with_accuracy
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
+from cadmus.programs import Programs
 from cadmus.tools import generator, progress
 
 if TYPE_CHECKING:
-    import polars as pl
     from torch import Tensor
-
-    from cadmus.programs import Programs
 
 Group = tuple[np.ndarray, np.ndarray | slice, np.ndarray]
 STATES_BYTES = 2 << 30
@@ -36,16 +36,14 @@ BATCHES = 20
 SMALLEST_BATCH = 100
 
 
-def measure(subject: Subject) -> "pl.DataFrame":
+def measure(subject: Subject) -> pl.DataFrame:
     """Linear probes for X and Y at every layer and token.
 
     A probe is a logistic regression from the hidden state to the value.
     """
-    import polars as pl
     import torch
 
     from cadmus.evaluate.comparisons import HALF, sample_comparisons
-    from cadmus.evaluate.results import with_accuracy
     from cadmus.templates.expressions import short_expressions
 
     config, model = subject.config, subject.model()
@@ -86,7 +84,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     return results.sort("target", "layer", "token")
 
 
-def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
+def majority(halves: Programs, values: np.ndarray) -> dict[str, np.ndarray]:
     """Return the accuracy of the most frequent value given the instructions so far, the baseline.
 
     The programs are all pairs of ``halves``, expressions of one length with ``values``, equally frequent, and
@@ -95,8 +93,6 @@ def majority(halves: "Programs", values: np.ndarray) -> dict[str, np.ndarray]:
     Returns:
         For ``x`` and ``y`` the accuracy at each token: float64, shape (2 * length + 1,).
     """
-    import polars as pl
-
     length = int(halves.lengths[0])
     table = pl.DataFrame({"half": pl.from_arrow(halves.to_arrow()), "value": values})
 
@@ -156,7 +152,7 @@ def score(
     return hits, np.array(settings.inverse_regularisation)[best]
 
 
-def prefix_ids(programs: "Programs") -> np.ndarray:
+def prefix_ids(programs: Programs) -> np.ndarray:
     """Return an ID of each program's prefix up to each token: int64, shape (tokens, programs).
 
     Programs with the same ID have the same hidden state at the token.
@@ -189,7 +185,7 @@ def _groups(prefixes: np.ndarray, classes: np.ndarray, known: int, threads: int)
         yield np.array([token]), rows[order], counts
 
 
-def _states_by_layer(model: Any, programs: "Programs") -> Iterator[tuple[int, int, np.ndarray]]:
+def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, int, np.ndarray]]:
     """Yield each layer, the number of layers, and its hidden states: float32, (tokens, programs, width)."""
     first, layers = 0, 1
     while first < layers:
@@ -207,10 +203,8 @@ def _states_by_layer(model: Any, programs: "Programs") -> Iterator[tuple[int, in
         first += len(held)
 
 
-def findings(results: "pl.DataFrame") -> Findings:
+def findings(results: pl.DataFrame) -> Findings:
     """Return the accuracy of the probes for both values by layer, where the comparator follows."""
-    import polars as pl
-
     from cadmus.evaluate.comparisons import HALF
 
     at_comparator = results.filter(token=2 * HALF)

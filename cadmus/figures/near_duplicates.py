@@ -11,9 +11,7 @@ from cadmus.figures import tables
 def data(completions: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracy of each policy by question and seen: 1 for near-duplicates, 0 for the others."""
     counted = completions.with_columns(pl.col("seen").cast(pl.Int64))
-    solved = accuracy_by(counted, "question", "seen").filter(metric="solved")
-    question = pl.col("question").cast(in_order(completions["question"]))
-    return solved.sort(question, "seen", maintain_order=True)
+    return in_order(accuracy_by(counted, "question", "seen").filter(metric="solved"), "seen")
 
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:

@@ -46,9 +46,7 @@ def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
         pl.concat([part.filter(policy=MODEL, metric="solved"), best_baseline(part)])
         for _, part in results.group_by(["question"], maintain_order=True)
     ]
-    shown = pl.concat(parts) if parts else results
-    question = pl.col("question").cast(in_order(results["question"]))
-    return shown.sort(question, pl.col("policy") != MODEL, x)
+    return in_order(pl.concat(parts) if parts else results, pl.col("policy") != MODEL, x)
 
 
 def by_question(

@@ -4,8 +4,8 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from cadmus.evaluate.pass_at_k import accuracy_at_k
 from cadmus.evaluate.questions import in_order
+from cadmus.evaluate.results import accuracy_at_k
 from cadmus.figures import panels, style
 
 _TICKS = 6
@@ -26,8 +26,7 @@ _LINES = (
 
 def data(samples: pl.DataFrame) -> pl.DataFrame:
     """Return pass@k by question, policy and metric."""
-    question = pl.col("question").cast(in_order(samples["question"]))
-    return accuracy_at_k(samples).sort(question, maintain_order=True)
+    return in_order(accuracy_at_k(samples))
 
 
 def draw(samples: pl.DataFrame) -> Figure:

@@ -50,7 +50,7 @@ def place(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     save_export(GPT(run.model), place / "model", {})
     for step in (1, 2):
-        counts = {"steps": step, "programs": 64 * step, "tokens": 1000 * step, "flops": 1e9 * step}
+        counts = {"steps": step, "programs": 64 * step, "tokens": 2 * 10**9 * step, "flops": 1e9 * step}
         noted = {"config": run.model_dump(), **counts}
         save_export(GPT(run.model), step_path(place / "snapshots", step), noted)
     pipeline.sample(run, place / "dataset")
@@ -270,7 +270,7 @@ def test_a_curve_evaluates_the_snapshots_in_order(place, tmp_path) -> None:
     assert invoke(place, "curve", tmp_path / "a.parquet").exit_code == 0
     curve = pl.read_parquet(tmp_path / "a.parquet")
     steps = curve.select("step", "tokens", "flops").unique(maintain_order=True)
-    assert steps.rows() == [(1, 1000, 1e9), (2, 2000, 2e9)]
+    assert steps.rows() == [(1, 2 * 10**9, 1e9), (2, 4 * 10**9, 2e9)]
     # Each snapshot has the accuracy that `cadmus evaluate completions` finds for it.
     last = step_path(place / "snapshots", 2)
     assert invoke(place, "completions", tmp_path / "b.parquet", model=last).exit_code == 0
