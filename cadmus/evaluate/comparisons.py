@@ -23,9 +23,7 @@ _PAIRS_AT_ONCE = 1 << 17
 def grid_programs(config: Config) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
     """Return the test programs of ``evaluate.grid``, the same for every model.
 
-    Returns:
-        x and y of every pair (int64, shape (pairs,)); the programs with their comparators, grouped by pair;
-        and the index of each program's pair (int64).
+    They are x and y of every pair, int64, shape (pairs,), and what :func:`sample_per_pair` returns.
     """
     grid = config.evaluate.grid
     axis = np.arange(grid.low, grid.high + 1)
@@ -39,9 +37,8 @@ def sample_per_pair(
 ) -> tuple[Programs, np.ndarray]:
     """Sample distinct true comparisons of the test split for each pair of values, int64, shape (pairs,).
 
-    Returns:
-        The programs, and the index of each program's pair (int64). A pair has fewer than
-        ``programs_per_pair``, or none, if no more exist.
+    Returns the programs, grouped by pair, and the index of each program's pair (int64). A pair has fewer than
+    ``programs_per_pair``, or none, if no more exist.
     """
     table = short_expressions(HALF)
     x_count, y_count = table.count(x), table.count(y)
@@ -50,8 +47,7 @@ def sample_per_pair(
     # Steps coprime to the size of a pair's space visit every program once.
     start = (rng.random(len(x)) * space).astype(np.int64)
     step = _coprime_near((space * rng.uniform(0.3, 0.7, len(x))).astype(np.int64), space)
-    walked = np.zeros(len(x), np.int64)
-    found = np.zeros(len(x), np.int64)
+    walked, found = np.zeros((2, len(x)), np.int64)
     stride = int(np.ceil(1.2 * programs_per_pair / eval_fraction))
     kept, owners = [Programs.from_strings([])], [np.empty(0, np.int64)]
     while len(open_pairs := np.flatnonzero((found < programs_per_pair) & (walked < space))):
@@ -82,10 +78,8 @@ def sample_comparisons(
 ) -> tuple[Programs, dict[str, np.ndarray]]:
     """Sample ``n`` distinct true comparisons of the test split, uniformly over all with both values in range.
 
-    The config field ``wanted_by`` sets ``n``, for the error message.
-
-    Returns:
-        The programs and their values x and y, int64, shape (n,).
+    The error message names the config field ``wanted_by``, which sets ``n``. Returns the programs and their
+    values x and y, int64, shape (n,).
     """
     values = dataset.values
     table = short_expressions(HALF)

@@ -65,12 +65,10 @@ def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
 def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.DataFrame:
     """Complete programs with the policy called ``name`` and grade the completions.
 
-    Induction draws fresh inputs from ``dataset``, the section of the config.
-
-    Returns:
-        One row per program: policy, template, question, program (the original, without its end),
-        prompt_length, asked (what the question is about, as text), completion (without its end), ended,
-        uses_drop, and the metrics; fits is null where it is not defined.
+    Induction draws fresh inputs from ``dataset``, the section of the config. Returns a row per program:
+    policy, template, question, program (the original, without its end), prompt_length, asked (what the
+    question is about, as text), completion (without its end), ended, uses_drop, and the metrics; fits is null
+    where it is not defined.
     """
     graded = []
     for task in progress(f"complete, {name}", tasks) if name == MODEL else tasks:
@@ -106,13 +104,10 @@ def grade_samples(
 ) -> pl.DataFrame:
     """Sample completions of each program, grade them and count.
 
-    The policy samples one completion per prompt, and gets each prompt ``samples`` times in a row.
-
-    Returns:
-        One row per program: the columns of :func:`cadmus.evaluate.grading.grade` from policy to asked;
-        samples; how many of them are solved, verified and fits (null where it is not defined);
-        distinct_solved, different completions among the solved ones; and mean_length of the completions, in
-        instructions without the end.
+    The policy samples one completion per prompt, and gets each prompt ``samples`` times in a row. Returns a
+    row per program: the columns of :func:`grade` from policy to asked; samples; how many of them are solved,
+    verified and fits (null where it is not defined); distinct_solved, different completions among the solved
+    ones; and mean_length of the completions, in instructions without the end.
     """
     repeated = [
         task._replace(

@@ -20,8 +20,7 @@ _WEIGHTS_AT_ONCE = 1 << 22
 def wilson(successes: np.ndarray | float, n: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of the Wilson 95% interval of the fraction ``successes / n``.
 
-    Arguments and results have the same shape; the results are float64. The interval is (0, 1) where ``n`` is
-    0.
+    Arguments and results have the same shape; the results are float64. The interval is (0, 1) where n is 0.
     """
     successes, n = np.asarray(successes, np.float64), np.asarray(n, np.float64)
     if np.any((successes < 0) | (successes > n)):
@@ -38,14 +37,9 @@ def wilson(successes: np.ndarray | float, n: np.ndarray | int) -> tuple[np.ndarr
 def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
     """Return accuracies of bootstrap resamples of the clusters and, independently, of the seeds.
 
-    The clusters drawn are the same for all measures, so that their differences are paired.
-
-    Args:
-        correct: number of correct programs, shape (seeds, clusters, measures).
-        programs: number of programs, shape (seeds, clusters).
-
-    Returns:
-        float64, shape (RESAMPLES, measures); NaN where a resample has no program.
+    The clusters drawn are the same for all measures, so that their differences are paired. Arguments are
+    counts: of correct programs, shape (seeds, clusters, measures), and of all, shape (seeds, clusters).
+    Returns float64, shape (RESAMPLES, measures); NaN where a resample has no program.
     """
     seeds, clusters, measures = correct.shape
     rng = np.random.default_rng(0)
@@ -66,8 +60,8 @@ def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
         return hits / counts[:, None]
 
 
-def bootstrap(correct: np.ndarray, programs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of the 95% percentile bootstrap interval of each measure: float64, shape (measures,).
+def bootstrap(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
+    """Return the bounds of the 95% bootstrap interval of each measure: float64, shape (2, measures).
 
     Where resamples do not differ, as when all programs are right, the interval is Wilson's over the clusters.
     Arguments are those of :func:`resampled`.
@@ -75,8 +69,7 @@ def bootstrap(correct: np.ndarray, programs: np.ndarray) -> tuple[np.ndarray, np
     low, high = np.nanquantile(resampled(correct, programs), [0.025, 0.975], axis=0)
     clusters = int((programs.sum(0) > 0).sum())
     fallback = wilson(clusters * correct.sum((0, 1)) / programs.sum(), clusters)
-    same = low == high
-    return np.where(same, fallback[0], low), np.where(same, fallback[1], high)
+    return np.where(low == high, fallback, [low, high])
 
 
 def gap_interval(correct: np.ndarray, programs: np.ndarray) -> tuple[float, float]:
@@ -88,8 +81,7 @@ def gap_interval(correct: np.ndarray, programs: np.ndarray) -> tuple[float, floa
     accuracies = resampled(correct, programs)
     low, high = np.nanquantile(accuracies[:, 0] - accuracies[:, 1], [0.025, 0.975])
     if np.nanmax(np.ptp(accuracies, axis=0)) == 0:
-        bounds = bootstrap(correct[..., :1], programs)
-        low, high = (bound[0] - correct[..., 1].sum() / programs.sum() for bound in bounds)
+        low, high = bootstrap(correct[..., :1], programs)[:, 0] - correct[..., 1].sum() / programs.sum()
     return float(low), float(high)
 
 
@@ -109,10 +101,8 @@ def mean_interval(values: np.ndarray, *errors: float) -> tuple[float, float, flo
     and more seeds do not reduce it. The squared half-width is that of Student's t over the seeds plus the
     squares of ``errors``, half-widths from :func:`programs_error`. Pass those of both variants for their
     difference. This ignores that the variants share programs, so it is conservative: which programs both
-    solve is not in the results of a study.
-
-    Returns:
-        Mean, low and high. Both bounds are NaN without errors if there is one seed or all values are equal.
+    solve is not in the results of a study. Both bounds are NaN without errors if there is one seed or all
+    values are equal.
     """
     from scipy.stats import t
 

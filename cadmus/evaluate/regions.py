@@ -43,10 +43,9 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
     best baseline of a region is one of :data:`LEARNED` or ``constant``, one comparator for the whole grid,
     the best in hindsight: no baseline sees the region.
 
-    Returns:
-        One row per region of :data:`REGIONS`, the last one only if a rule excludes pairs: region and the
-        columns of :data:`_COUNTS`, with chance before best_baseline. All but the counts and chance are null
-        in a region without a program.
+    There is a row per region of :data:`REGIONS`, the last one only if a rule excludes pairs: region, then
+    :data:`_COUNTS` with chance before best_baseline. All but the counts and chance are null in a region
+    without a program.
     """
     tested = _tested(grid)
     present = set(tested["region"])
@@ -99,7 +98,7 @@ def predicted(grid: pl.DataFrame) -> pl.DataFrame:
         pl.when(pl.col(column) == most).then(pl.lit(symbol)) for column, symbol in PREDICTIONS.items()
     ]
     name = pl.when(other > most).then(pl.lit("other")).otherwise(pl.coalesce(of_comparators))
-    return grid.with_columns(pl.when(pl.col("programs") > 0).then(name).alias("predicted"))
+    return grid.with_columns(predicted=pl.when(pl.col("programs") > 0).then(name))
 
 
 def _tested(grid: pl.DataFrame) -> pl.DataFrame:
@@ -134,12 +133,10 @@ def _measured(pairs: pl.DataFrame) -> tuple[Any, ...]:
         return 0, 0, 0, *[None] * 8
     present = [name for name in ("constant", *LEARNED) if not pairs[name].has_nulls()]
     name = max(present, key=lambda policy: int(pairs[policy].sum()))
-    programs, correct, baseline = (
-        pairs[column].to_numpy().astype(np.float64) for column in ("programs", "correct", name)
-    )
-    both, clusters = np.stack([correct, baseline], 1)[None], programs[None]
-    low, high = (float(bound[0]) for bound in bootstrap(both[..., :1], clusters))
-    n = programs.sum()
-    accuracy, best = float(correct.sum() / n), float(baseline.sum() / n)
-    counts = len(pairs), int(n), int(correct.sum())
-    return *counts, accuracy, low, high, name, best, accuracy - best, *gap_interval(both, clusters)
+    both = pairs.select("correct", name).to_numpy().astype(np.float64)[None]
+    programs = pairs["programs"].to_numpy()[None]
+    low, high = bootstrap(both[..., :1], programs)[:, 0].tolist()
+    n = int(programs.sum())
+    accuracy, best = (both.sum((0, 1)) / n).tolist()
+    counts = len(pairs), n, int(both[..., 0].sum())
+    return *counts, accuracy, low, high, name, best, accuracy - best, *gap_interval(both, programs)

@@ -52,38 +52,29 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """Compute the accuracy of each policy by each metric, with bootstrap intervals.
 
     Programs are resampled in clusters that are asked about the same thing; with a column seed, whose values
-    tell the trainings apart, the seeds are resampled as well.
-
-    Returns:
-        The keys, policy, metric, programs, correct, accuracy, low, high; groups and policies in the order of
-        the completions, metrics in that of :data:`METRICS`. A metric is absent where it is not defined.
+    tell the trainings apart, the seeds are resampled as well. Returns the keys, policy, metric, programs,
+    correct, accuracy, low, high; groups and policies in the order of the completions, metrics in that of
+    :data:`METRICS`. A metric is absent where it is not defined.
     """
 
     def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
         for (policy,), graded in part.group_by(["policy"], maintain_order=True):
             metrics = [metric for metric in METRICS if not graded[metric].has_nulls()]
-            correct, programs = by_cluster(graded, metrics)
+            bounds = bootstrap(*by_cluster(graded, metrics))
             n = len(graded)
-            for metric, hits, *interval in zip(
-                metrics, correct.sum((0, 1)), *bootstrap(correct, programs), strict=True
-            ):
-                yield policy, metric, n, int(hits), hits / n, *map(float, interval)
+            for metric, *interval in zip(metrics, *bounds, strict=True):
+                hits = int(graded[metric].sum())
+                yield policy, metric, n, hits, hits / n, *map(float, interval)
 
-    return by_group(
-        completions,
-        keys,
-        {"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64},
-        ("accuracy", "low", "high"),
-        accuracies,
-    )
+    columns = {"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64}
+    return by_group(completions, keys, columns, ("accuracy", "low", "high"), accuracies)
 
 
 def by_length(completions: pl.DataFrame) -> pl.DataFrame:
     """Compute the accuracy by question, shortest and longest: bounds of bins of :data:`BIN` lengths."""
     from cadmus.evaluate.questions import in_order
 
-    length = pl.col("program").str.len_chars().cast(pl.Int64)
-    shortest = (length - 1) // BIN * BIN + 1
+    shortest = (pl.col("program").str.len_chars().cast(pl.Int64) - 1) // BIN * BIN + 1
     binned = completions.with_columns(shortest.alias("shortest"), (shortest + BIN - 1).alias("longest"))
     return in_order(accuracy_by(binned, "question", "shortest", "longest"), "shortest")
 
@@ -100,11 +91,9 @@ def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:
     """Compute the gap between the model and the best baseline, which complete the same programs.
 
-    Groups where the metric is not defined are left out.
-
-    Returns:
-        The keys, baseline (the best one, the first of equals), gap (accuracy of the model minus the
-        baseline's), low, high: the 95% bootstrap interval, with the same resamples for both.
+    Groups where the metric is not defined are left out. Returns the keys, baseline (the best one, the first
+    of equals), gap (accuracy of the model minus the baseline's), low, high: the 95% bootstrap interval, with
+    the same resamples for both.
     """
 
     def gap(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
@@ -126,8 +115,7 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
 def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """Compute the mean loss per token from the results of ``cadmus evaluate loss``.
 
-    Returns:
-        The keys, programs, tokens, loss (nats), low, high: the 95% bootstrap interval over programs.
+    Returns the keys, programs, tokens, loss (nats), low, high: the 95% bootstrap interval over programs.
     """
 
     def mean(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
@@ -144,30 +132,23 @@ def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
 def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
     """Return pass@k of each question and policy by each metric, with clustered bootstrap intervals.
 
-    Returns:
-        question, policy, metric, k, programs, correct (their expected number), accuracy, low, high; questions
-        and policies in the order of the results. Metrics are :data:`COUNTS`; ``first_verified``, the first
-        verified one of k samples exists and is solved; and ``greedy_solved``, the same for all k. A metric is
-        absent where it is not defined.
+    The columns are question, policy, metric, k, programs, correct (their expected number), accuracy, low,
+    high; questions and policies are in the order of the results. Metrics are :data:`COUNTS`;
+    ``first_verified``, the first verified one of k samples exists and is solved; and ``greedy_solved``, the
+    same for all k. A metric is absent where it is not defined.
     """
 
     def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
-        columns = _by_program(part)
-        named = {f"{metric}@{k}": column for (metric, k), column in columns.items()}
-        correct, programs = by_cluster(part.with_columns(**named), list(named))
-        for ((metric, k), column), *interval in zip(
-            columns.items(), *bootstrap(correct, programs), strict=True
-        ):
+        found = _by_program(part)
+        named = {f"{metric}@{k}": column for (metric, k), column in found.items()}
+        bounds = bootstrap(*by_cluster(part.with_columns(**named), list(named)))
+        for ((metric, k), column), *interval in zip(found.items(), *bounds, strict=True):
             hits = float(column.sum())
             yield metric, k, len(part), hits, hits / len(part), *map(float, interval)
 
-    return by_group(
-        samples,
-        ("question", "policy"),
-        {"metric": pl.String, "k": pl.Int64, "programs": pl.Int64},
-        ("correct", "accuracy", "low", "high"),
-        accuracies,
-    )
+    columns = {"metric": pl.String, "k": pl.Int64, "programs": pl.Int64}
+    fractions = ("correct", "accuracy", "low", "high")
+    return by_group(samples, ("question", "policy"), columns, fractions, accuracies)
 
 
 def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
@@ -211,12 +192,9 @@ def best_baseline(accuracies: pl.DataFrame, metric: str = "solved") -> pl.DataFr
     """
     present = pl.col("accuracy").is_not_null()
     of_baselines = accuracies.filter(pl.col("policy") != "model", present, metric=metric)
-    best = (
-        of_baselines.group_by("policy", maintain_order=True)
-        .agg((pl.col("correct").sum() / pl.col("programs").sum()).alias("accuracy"))
-        .sort("accuracy", descending=True, maintain_order=True)
-    )
-    return of_baselines.filter(pl.col("policy").is_in(best["policy"].head(1).implode()))
+    accuracy = (pl.col("correct").sum() / pl.col("programs").sum()).over("policy")
+    best = of_baselines.filter(accuracy == accuracy.max())
+    return best.filter(pl.col("policy") == pl.col("policy").first())
 
 
 def by_group(
@@ -260,10 +238,8 @@ def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, s
 def read_results(path: Path | str, columns: Mapping[str, type]) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Read results, metrics of a training or a table of one's own: CSV, or JSON lines without a seal.
 
-    It has at least ``columns``, names and types, to which a table of one's own is cast.
-
-    Returns:
-        The table, and the metadata of its file; empty for one's own.
+    It has at least ``columns``, names and types, to which a table of one's own is cast. Returns the table,
+    and the metadata of its file; empty for one's own.
     """
     kind = "metrics" if Path(path).suffix == ".jsonl" else "results"
     results, metadata = store.read_table(path, kind)

@@ -34,13 +34,14 @@ class Figure(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Findings that the command of an experiment prints."""
+    """Table that the command of an experiment prints, and its title of lines of at most 100 characters.
+
+    The first column names the rows. Numbers with a fraction are printed in percent, but those of a column
+    ``loss`` as they are.
+    """
 
     title: str
-    """Description of the table, lines of at most 100 characters."""
     table: pl.DataFrame
-    """A row per line, named by the first column; numbers with a fraction are printed in percent, but those
-    of a column ``loss`` as they are."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,10 @@ class Experiment:
 class Subject:
     """A trained model and the test programs it may be asked about.
 
-    Programs that the model may have been trained on are refused, whoever asks.
-
-    Args:
-        experiment: its name.
-        directory: a model export or, for experiments that read them, the snapshots of a training.
-        config: by default that of the training, with default experiments.
-        device: torch device.
-        dataset: directory with the test split.
-        settings: other values of some fields of the section ``evaluate.EXPERIMENT``.
+    Programs that the model may have been trained on are refused, whoever asks. ``directory`` is a model
+    export or, if the experiment reads them, has the snapshots of a training; ``dataset`` has the test split.
+    The config is by default that of the training, with default experiments; ``settings`` are other values of
+    some fields of its section ``evaluate.EXPERIMENT``.
     """
 
     def __init__(
@@ -103,8 +99,7 @@ class Subject:
         after = validate({**before.model_dump(), **(settings or {})}, type(before), f"evaluate {experiment}")
         evaluate = config.evaluate.model_copy(update={experiment: after})
         self.config = config.model_copy(update={"evaluate": evaluate})
-        self.device = device
-        self.dataset = dataset
+        self.device, self.dataset = device, dataset
 
     def model(self, directory: Path | None = None) -> Any:
         """Load the model, or the snapshot in ``directory``."""

@@ -1,5 +1,4 @@
-"""Comparison grid: accuracy at the comparator for every pair of values (the paper's heat map over X and
-Y)."""
+"""Comparison grid: accuracy at the comparator for every pair of values (the paper's heat map over X, Y)."""
 
 import numpy as np
 import polars as pl
@@ -41,7 +40,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     tested = np.bincount(pair, minlength=len(x))
     counts: dict[str, np.ndarray | None] = {"correct": predicted == expected}
     counts |= {name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()}
-    counts |= dict(zip(LEARNED, _learned(dataset, config.seed, prompts, expected), strict=True))
+    counts |= _learned(dataset, config.seed, prompts, expected)
     low, high = dataset.values.low, dataset.values.high
     allowed = (low <= x) & (x <= high) & (low <= y) & (y <= high) & ~excluded_pairs(dataset, x, y)
     columns = {
@@ -54,26 +53,26 @@ def measure(subject: Subject) -> pl.DataFrame:
     ).with_columns(pl.when(pl.col("programs") > 0).then(pl.col(name)).alias(name) for name in counts)
 
 
-def _learned(dataset: Dataset, seed: int, prompts: Programs, expected: np.ndarray) -> list[np.ndarray | None]:
-    """Return which prompts each of :data:`cadmus.evaluate.regions.LEARNED` completes with the right token."""
+def _learned(
+    dataset: Dataset, seed: int, prompts: Programs, expected: np.ndarray
+) -> dict[str, np.ndarray | None]:
+    """Return which prompts each learned baseline completes with the right token; None without programs."""
     from cadmus.evaluate.comparisons import HALF, training_comparisons
     from cadmus.evaluate.linear import Linear
 
     programs = training_comparisons(generator(seed, "grid baselines"), _TRAINING_PROGRAMS, dataset)
     if not len(programs):
-        return [None, None]
+        return dict.fromkeys(LEARNED)
     cut = np.full(len(programs), 2 * HALF)
     given, answers = programs.prefixes(cut), programs.suffixes(cut)
-    fitted = (Linear(given, answers, operators_only) for operators_only in (True, False))
-    return [TOKEN_OF_BYTE[each.complete(prompts).data] == expected for each in fitted]
+    fitted = {name: Linear(given, answers, name == "operators") for name in LEARNED}
+    return {name: TOKEN_OF_BYTE[each.complete(prompts).data] == expected for name, each in fitted.items()}
 
 
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        **dict.fromkeys(
-            ("x", "y", "programs", "correct", "less", "equal", "greater", "operators", "linear"), int
-        ),
+        **dict.fromkeys(("x", "y", "programs", "correct", *PREDICTIONS, *LEARNED), int),
         "in_distribution": bool,
     },
     summary=summary,

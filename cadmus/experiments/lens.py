@@ -48,8 +48,8 @@ def measure(subject: Subject) -> pl.DataFrame:
                 "token": positions.ravel() + 1,
                 "programs": np.full(loss.size, n),
                 "loss": loss.ravel() / n,
-                "agreeing": agreeing.ravel().astype(np.int64),
-                "correct": correct.ravel().astype(np.int64),
+                "agreeing": agreeing.ravel(),
+                "correct": correct.ravel(),
             }
         )
     )

@@ -90,8 +90,7 @@ def majority(halves: Programs, values: np.ndarray) -> dict[str, np.ndarray]:
     The programs are all pairs of ``halves``, expressions of one length with ``values``, equally frequent, and
     the comparator. A value is independent of the other expression, and known once its own is complete.
 
-    Returns:
-        For ``x`` and ``y`` the accuracy at each token: float64, shape (2 * length + 1,).
+    Returns ``x`` and ``y``, the accuracies at each token: float64, shape (2 * length + 1,).
     """
     length = int(halves.lengths[0])
     table = pl.DataFrame({"half": pl.from_arrow(halves.to_arrow()), "value": values})
@@ -114,14 +113,8 @@ def score(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit on the first programs, choose the regularization on the next and count the hits on the last.
 
-    Args:
-        features: float32, shape (tokens, programs, width).
-        classes: of each program, shape (programs,).
-        prefixes: from :func:`prefix_ids`.
-        settings: sizes of the three parts, and the regularizations to choose from.
-
-    Returns:
-        For each token the hits and the chosen regularization, the strongest of the best; shape (tokens,).
+    ``features`` are float32, shape (tokens, programs, width), and ``prefixes`` from :func:`prefix_ids`.
+    Returns the hits of each token and its regularization, the strongest of the best; shape (tokens,).
     """
     import torch
 
