@@ -25,34 +25,6 @@ from cadmus.programs import Programs, Samples, join, stack
 from cadmus.tools import generator, progress
 from cadmus.vm.compiled import verdicts
 
-BASELINES = {
-    "ends_at_once": "Ends at once",
-    "constant": "Constant",
-    "most_frequent": "Most frequent",
-    "ngram": "5-gram",
-    "copy": "Copy",
-    "operators": "Operators",
-    "linear": "Linear",
-    "lookup": "Lookup",
-}
-"""Baselines and their titles in tables:
-
-* ``ends_at_once`` completes every prompt with nothing;
-* ``constant`` completes it with the constant that solves most of its question's test programs: one
-  instruction or a text of ``attacks.tsv`` (:mod:`cadmus.evaluate.attacks`);
-* ``most_frequent`` with the most frequent completion of its question in the training set;
-* ``ngram`` with the likeliest instructions of a 5-gram model over the training programs;
-* ``copy`` with the policy of ``attacks.tsv`` that copies from the prompt and solves most test programs; not
-  where the answer is a comparator;
-* ``linear`` with the completion that a multinomial logistic regression on the tokens of the prompt by place
-  predicts (:mod:`cadmus.evaluate.linear`);
-* ``operators`` likewise, with all literals hidden; only where the answer is a comparator;
-* ``lookup`` with the first of the 10,000 most frequent completions of its question in the training set that
-  makes the program true in the form that is asked for, else with the most frequent. Only of open questions:
-  where one answer is right, the VM gives it away.
-
-A baseline is absent from a question without training programs from which it could learn.
-"""
 EXECUTING = "lookup"
 """The baseline that executes completions before it answers."""
 
@@ -121,9 +93,9 @@ def _most(counts: Counter[str], most: int) -> dict[str, int]:
 def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl.DataFrame:
     """Grade every baseline, see :func:`cadmus.evaluate.grading.grade`; no rows where it has no answers."""
     graded = []
-    for name in progress("grade baselines", list(BASELINES)):
+    for name, answer in progress("grade baselines", list(BASELINES.items())):
         for task in tasks:
-            answers = _ANSWERS[name](task, learned, dataset)
+            answers = answer(task, learned, dataset)
             if answers is not None:
                 graded.append(grade([task], lambda *_, found=answers: found, name, dataset))
     return pl.concat(graded)
@@ -233,7 +205,7 @@ def _within(task: Task, completions: Programs, dataset: Dataset) -> Answers:
     return completions.prefixes(np.minimum(lengths, room)), lengths <= room
 
 
-_ANSWERS: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
+BASELINES: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
     "ends_at_once": lambda task, _, dataset: _always("", task, dataset),
     "constant": _constant,
     "most_frequent": _most_frequent,
@@ -243,3 +215,21 @@ _ANSWERS: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
     "linear": _linear,
     "lookup": _lookup,
 }
+"""The baselines, which answer a task or None:
+
+* ``ends_at_once`` completes every prompt with nothing;
+* ``constant`` completes it with the constant that solves most of its question's test programs: one
+  instruction or a text of ``attacks.tsv`` (:mod:`cadmus.evaluate.attacks`);
+* ``most_frequent`` with the most frequent completion of its question in the training set;
+* ``ngram`` with the likeliest instructions of a 5-gram model over the training programs;
+* ``copy`` with the policy of ``attacks.tsv`` that copies from the prompt and solves most test programs; not
+  where the answer is a comparator;
+* ``linear`` with the completion that a multinomial logistic regression on the tokens of the prompt by place
+  predicts (:mod:`cadmus.evaluate.linear`);
+* ``operators`` likewise, with all literals hidden; only where the answer is a comparator;
+* ``lookup`` with the first of the 10,000 most frequent completions of its question in the training set that
+  makes the program true in the form that is asked for, else with the most frequent. Only of open questions:
+  where one answer is right, the VM gives it away.
+
+A baseline is absent from a question without training programs from which it could learn.
+"""

@@ -101,8 +101,7 @@ class Completed:
     @cached_property
     def exact(self) -> np.ndarray:
         """Completions that are those of the references: bool, shape (n,)."""
-        pairs = zip(self.texts, self.reference_texts, strict=True)
-        return _all(np.array([ours == theirs for ours, theirs in pairs], np.bool_), self.ended)
+        return _all(np.array(self.texts) == np.array(self.reference_texts), self.ended)
 
     @cached_property
     def next_token(self) -> np.ndarray:

@@ -46,9 +46,7 @@ class Regressions:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Fit each value of C, ascending, starting from the previous solution.
 
-        Yields:
-            For each value of C, the weights of the original features, shape (P, D, K), and the intercepts,
-            shape (P, 1, K).
+        Yields for each the weights of the original features, shape (P, D, K), and the intercepts, (P, 1, K).
         """
         regressions, rows, width = self._features_PND.shape
         weights_PDK = self._features_PND.new_zeros(regressions, width, self._counts_NK.shape[1])

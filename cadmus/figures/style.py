@@ -14,7 +14,7 @@ from matplotlib.colorbar import Colorbar
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from cadmus.store import replacing
 
@@ -27,7 +27,6 @@ BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"
 GREY = "#666666"
 PERCENT = PercentFormatter(1, decimals=0)
 EXACT_PERCENT = FuncFormatter(lambda fraction, _: f"{100 * fraction:g}%")
-THOUSANDS = StrMethodFormatter("{x:,.0f}")
 
 _METADATA = {".pdf": {"CreationDate": None, "Producer": None, "Creator": None}, ".png": {"Software": None}}
 
@@ -51,12 +50,10 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                 figure.savefig(temporary, metadata=_METADATA[path.suffix])
 
 
-def multiples(
-    figure: FigureBase, count: int, columns: int, sharex: bool = False, sharey: bool = False
-) -> np.ndarray:
+def multiples(figure: FigureBase, count: int, columns: int, **shared: bool) -> np.ndarray:
     """Return axes for ``count`` panels in rows of ``columns``: shape (rows, columns), the last ones empty."""
     rows = max(1, -(-count // columns))
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
+    grid = figure.subplots(rows, columns, squeeze=False, **shared)
     for axes in grid.flat[count:]:
         axes.set_axis_off()
     return grid

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from cadmus.evaluate.baselines import BASELINES, EXECUTING
+from cadmus.evaluate.baselines import EXECUTING
 from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.results import METRICS, accuracy_by, best_baseline, gaps_by
@@ -72,7 +72,7 @@ def below(results: pl.DataFrame) -> str:
         for row in found.iter_rows(named=True)
     ]
     sentence = f"The model is below the best baseline on {'; '.join(texts)}."
-    if any(text.endswith(f"({BASELINES[EXECUTING].lower()})") for text in texts):
+    if any(text.endswith(f"({EXECUTING})") for text in texts):
         sentence += " Lookup executes completions of the training set until the VM accepts one."
     return sentence
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import polars as pl
 
-from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
 from cadmus.tables import escape, markdown, plain
 
@@ -35,8 +34,12 @@ def gap(row: Mapping[str, Any]) -> str:
 
 
 def baseline(policy: str | None, accuracy: float) -> str:
-    """Return the accuracy of a baseline in percent, and its name; empty without a baseline."""
-    return "" if policy is None else f"{percent(accuracy)} ({BASELINES.get(policy, policy).lower()})"
+    """Return the accuracy of a baseline in percent, and its title; empty without a baseline."""
+    return "" if policy is None else f"{percent(accuracy)} ({title(policy)})"
+
+
+def title(policy: str) -> str:
+    return "5-gram" if policy == "ngram" else policy.replace("_", " ")
 
 
 def best_accuracy(best: pl.DataFrame) -> str:

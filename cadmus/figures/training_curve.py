@@ -34,7 +34,7 @@ def draw(metrics: pl.DataFrame) -> Figure:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.xaxis.set_major_formatter(style.THOUSANDS)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(True, axis="y")
     axes.set(xlabel="training step", ylabel="loss, nats per token")
     return figure

@@ -144,7 +144,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
             f"- *{name}*, the prompt ends {prompt}: {condition}." for name, prompt, condition in definitions()
         ),
         below=f"{below}\n\n" if below else "",
-        baselines=", ".join(name.lower() for name in BASELINES.values()),
+        baselines=", ".join(map(tables.title, BASELINES)),
         accuracy=tables.render(table3_accuracy.table(graded)).strip(),
     )
     return card(_front_matter(config, graded, origin.get("split")), text)
