@@ -58,9 +58,11 @@ def evaluate() -> None:
 def _command(name: str) -> click.Command:
     """Return the command of an experiment, with an option for each number of its settings."""
     experiment = experiments.get(name)
-    subject, subject_help = "--model", "Exported model: a directory, or the name of a shipped one."
+    subject, kind, value = "--model", MODEL, "laptop"
+    subject_help = "Exported model: a directory, or the name of a shipped one."
     if experiment.snapshots:
-        subject, subject_help = "--snapshots", "Directory with the snapshots of a training."
+        subject, kind, value = "--snapshots", DIRECTORY, "DIR"
+        subject_help = "Directory with the snapshots of a training."
 
     def run(directory: Path, output: Path, device: str | None, as_json: bool, **given: Any) -> None:
         check_results_path(output)
@@ -74,13 +76,7 @@ def _command(name: str) -> click.Command:
             _print_findings(experiment.findings(results), as_json)
 
     options = [
-        click.option(
-            subject,
-            "directory",
-            type=DIRECTORY if experiment.snapshots else MODEL,
-            required=True,
-            help=subject_help,
-        ),
+        click.option(subject, "directory", type=kind, required=True, help=subject_help),
         click.option(
             "--config",
             type=CONFIG,
@@ -101,10 +97,10 @@ def _command(name: str) -> click.Command:
             names = [*["-n"] * (key in SHORT), f"--{key.replace('_', '-')}", key]
             metavar = "N" if field.annotation is int else "NUMBER"
             options.append(click.option(*names, metavar=metavar, help=text))
-    arguments = f"{subject} {'DIR' if experiment.snapshots else 'laptop'} --output {name}.parquet"
-    example = f"cadmus evaluate {name} {arguments}{' --dataset DIR' * experiment.dataset}"
+    arguments = f"{subject} {value} --output {name}.parquet{' --dataset DIR' * experiment.dataset}"
     text = inspect.cleandoc(experiment.measure.__doc__ or "")
-    return click.command(name, help=f"{text}\n\n\b\nExample:\n  {example}")(with_options(options, run))
+    text += f"\n\n\b\nExample:\n  cadmus evaluate {name} {arguments}"
+    return click.command(name, help=text)(with_options(options, run))
 
 
 class _Figure(click.Command):

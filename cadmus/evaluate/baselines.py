@@ -118,10 +118,9 @@ def training_completions(directory: Path, tasks: list[Task], seed: int) -> Polic
                 found[task.name] = rest if len(rest) else Programs.from_strings([""])
 
     def complete(question: str, prompts: Programs) -> tuple[Programs, np.ndarray]:
-        drawn = generator(seed, BASELINE_OF_SAMPLES, question).integers(
-            len(found[question]), size=len(prompts)
-        )
-        return found[question].take(drawn), np.ones(len(prompts), np.bool_)
+        rng, completions = generator(seed, BASELINE_OF_SAMPLES, question), found[question]
+        drawn = completions.take(rng.integers(len(completions), size=len(prompts)))
+        return drawn, np.ones(len(prompts), np.bool_)
 
     return complete
 

@@ -84,27 +84,26 @@ def sample_comparisons(
     values = dataset.values
     table = short_expressions(HALF)
     first, stop = np.searchsorted(table.values, [values.low, values.high + 1])
+
+    def programs(pairs: np.ndarray) -> Programs:
+        return join(*map(table.programs.take, pairs), comparator(*table.values[pairs]))
+
     found = np.empty((2, 0), np.int64)
-    programs = Programs.from_strings([])
     grew = first < stop
-    while grew and len(programs) < n:
-        pair = rng.integers(first, stop, (2, _PAIRS_AT_ONCE))
-        x, y = table.values[pair]
-        drawn = join(*(table.programs.take(rows) for rows in pair), comparator(x, y))
-        rows = np.flatnonzero(split_of(drawn, dataset.eval_fraction) == TEST)
-        found = np.concatenate([found, pair[:, rows]], axis=1)
-        programs = stack([programs, drawn.take(rows)])
-        _, distinct = np.unique(found, axis=1, return_index=True)
-        distinct.sort()
-        grew = len(distinct) > len(programs) - len(rows)
-        found, programs = found[:, distinct], programs.take(distinct)
-    if len(programs) < n:
+    while grew and found.shape[1] < n:
+        pairs = rng.integers(first, stop, (2, _PAIRS_AT_ONCE))
+        in_test = split_of(programs(pairs), dataset.eval_fraction) == TEST
+        pairs = np.concatenate([found, pairs[:, in_test]], axis=1)
+        _, distinct = np.unique(pairs, axis=1, return_index=True)
+        grew = len(distinct) > found.shape[1]
+        found = pairs[:, np.sort(distinct)]
+    if found.shape[1] < n:
         raise InputError(
             f"{wanted_by}: needs {n} test comparisons with both values from {values.low} to {values.high}, "
-            f"but only {len(programs)} were found; ask for fewer or widen dataset.values"
+            f"but only {found.shape[1]} were found; ask for fewer or widen dataset.values"
         )
-    x, y = table.values[found[:, :n]]
-    return programs.take(np.arange(n)), {"x": x, "y": y}
+    found = found[:, :n]
+    return programs(found), dict(zip("xy", table.values[found], strict=True))
 
 
 def training_comparisons(rng: np.random.Generator, n: int, dataset: Dataset) -> Programs:

@@ -1,5 +1,6 @@
 """Accuracy and most frequent prediction at the comparator over X and Y, with the training range."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Patch, Rectangle
 
 from cadmus.evaluate.intervals import percent
-from cadmus.evaluate.regions import REGIONS, predicted, summary, training_range
+from cadmus.evaluate.regions import predicted, training_range
 from cadmus.evaluate.results import with_accuracy
-from cadmus.figures import reported, style, tables
+from cadmus.figures import grid_regions, style
 from cadmus.llm.outcomes import pixels
 
 _NO_PROGRAM: dict[str, Any] = {"facecolor": "#DDDDDD", "linewidth": 0}
@@ -53,8 +54,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             accuracy = f"{part['max_output_tokens'][0]:,} tokens: {percent(correct / programs)}"
             panels.append((f"{name}\n{accuracy}", with_accuracy(part)))
         else:
-            not_run.append(name)
-    lines = [*_regions(grid), *([f"not run: {name}"] for name in not_run)]
+            not_run.append([f"not run: {name}"])
+    tested = grid_regions.table(grid).filter(pl.col("Programs") != "0").drop("Programs", "Chance", "Gap")
+    lines = [["Cadmus by region", *tested.columns[1:]], *tested.rows(), *not_run]
     columns = min(len(panels), _COLUMNS_OF_PANELS)
     rows = -(-len(panels) // columns)
     heights = [0.85 + (3.2 if columns == 2 else 2.5) * rows, _ROW * len(lines)]
@@ -91,17 +93,6 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     return figure
 
 
-def _regions(grid: pl.DataFrame) -> list[list[str]]:
-    """Return the lines of text: accuracy by region, of the best baseline and in the paper."""
-    rows = [["Cadmus by region", "Pairs", "Accuracy", "Best baseline", "Paper"]]
-    for row in summary(grid).filter(pl.col("programs") > 0).iter_rows(named=True):
-        paper = reported.GRID.get(row["region"])
-        best = tables.baseline(row["best_baseline"], row["baseline"])
-        cells = [REGIONS[row["region"]], f"{row['pairs']:,}", tables.accuracy(row), best]
-        rows.append([*cells, "" if paper is None else percent(paper)])
-    return rows
-
-
 def _ends(pixels: pl.DataFrame) -> tuple[int, int]:
     ends = pixels.select("x", "y").to_numpy()
     return int(ends.min()), int(ends.max())
@@ -131,7 +122,7 @@ def _square(ends: tuple[int, int], **look: Any) -> Rectangle:
     return Rectangle((first - 0.5, first - 0.5), side, side, **{"fill": False, **look})
 
 
-def _text(axes: Axes, rows: list[list[str]]) -> None:
+def _text(axes: Axes, rows: Sequence[Sequence[str]]) -> None:
     """Write aligned columns of text into empty axes; the first row is the header."""
     axes.set_axis_off()
     for number, cells in enumerate(rows):

@@ -46,7 +46,7 @@ def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
         pl.concat([part.filter(policy=MODEL, metric="solved"), best_baseline(part)])
         for _, part in results.group_by(["question"], maintain_order=True)
     ]
-    return in_order(pl.concat(parts) if parts else results, pl.col("policy") != MODEL, x)
+    return in_order(pl.concat(parts), pl.col("policy") != MODEL, x)
 
 
 def by_question(
@@ -100,14 +100,14 @@ def _errors(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _error_axis(axes: Axes, paper: tuple[int, float] | None) -> None:
+def _error_axis(axes: Axes, paper: float | None) -> None:
     axes.set_yscale("log")
     axes.set_ylim(1e-3, 1.3)
     axes.yaxis.set_major_formatter(style.EXACT_PERCENT)
     axes.grid(True, axis="y")
     if paper:
         # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
-        axes.axhline(max(1 - paper[1], 0.005), color=style.ORANGE, lw=0.9, ls=":", label="paper, as reported")
+        axes.axhline(max(1 - paper, 0.005), color=style.ORANGE, lw=0.9, ls=":", label="paper, as reported")
 
 
 def layer_map(

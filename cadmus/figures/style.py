@@ -50,7 +50,7 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
                 figure.savefig(temporary, metadata=_METADATA[path.suffix])
 
 
-def multiples(figure: FigureBase, count: int, columns: int, **shared: bool) -> np.ndarray:
+def multiples(figure: FigureBase, count: int, columns: int, **shared: Any) -> np.ndarray:
     """Return axes for ``count`` panels in rows of ``columns``: shape (rows, columns), the last ones empty."""
     rows = max(1, -(-count // columns))
     grid = figure.subplots(rows, columns, squeeze=False, **shared)

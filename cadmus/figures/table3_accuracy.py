@@ -22,7 +22,6 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
         for metric in METRICS
     )
     trained = dict(completions.group_by("template").agg(pl.col("training_programs").max()).iter_rows())
-    paper = {name: accuracy for name, (_, accuracy) in reported.TABLE3.items()}
     accuracies = accuracy_by(completions, "template", "question")
     policies = accuracies.select(pl.col("policy").unique(maintain_order=True))
     asked_of_all = accuracies.select("template", "question", "metric").unique(maintain_order=True)
@@ -35,7 +34,7 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
             pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
             # The paper does not say what it counts; its accuracy is compared with one metric.
             pl.when(metric="solved")
-            .then(pl.col("template").replace_strict(paper, default=None, return_dtype=pl.Float64))
+            .then(pl.col("template").replace_strict(reported.TABLE3, default=None, return_dtype=pl.Float64))
             .alias("paper"),
         )
         .join(gaps, ["question", "policy", "metric"], "left", maintain_order="left")

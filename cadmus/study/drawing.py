@@ -78,10 +78,10 @@ def _page(results: Results, texts: Mapping[str, pl.DataFrame], figures: Mapping[
     missing = "".join(
         f"<li>{escape(run.variant)}, seed {run.seed}: {escape(run.reason)}</li>" for run in results.missing
     )
-    rows = [
-        (name, f"{of['flops'].mean():.3g}", f"{of['seconds'].mean():.0f}", " ".join(of["directory"]))
-        for (name,), of in runs.group_by(["variant"], maintain_order=True)
-    ]
+    costs = runs.group_by("variant", maintain_order=True).agg(
+        pl.col("flops", "seconds").mean(), pl.col("directory").str.join(" ")
+    )
+    rows = [(name, f"{flops:.3g}", f"{seconds:.0f}", places) for name, flops, seconds, places in costs.rows()]
     return _TEMPLATE.substitute(
         title=escape(results.question or results.name),
         name=escape(results.name),

@@ -621,8 +621,8 @@ def test_invalid_requests_are_errors(results, tmp_path) -> None:
         produce("accuracy_by_distance", [], tmp_path)
     with pytest.raises(InputError, match=r"drawn from 1 or 2 result files \(grid, llm\), got 0"):
         produce("output_tokens", [], tmp_path)
-    with pytest.raises(InputError, match=r"a\.tex: comparison_grid is written as \.pdf, \.png, \.csv"):
-        produce("comparison_grid", results("comparison_grid"), tmp_path / "a.tex")
+    with pytest.raises(InputError, match=r"a\.md: comparison_grid is written as \.pdf, \.png, \.csv"):
+        produce("comparison_grid", results("comparison_grid"), tmp_path / "a.md")
     with pytest.raises(InputError, match="no column 'target'"):
         produce("probe_layers", results("comparison_grid"), tmp_path)
     assert not list(tmp_path.glob("*.png"))
