@@ -32,14 +32,7 @@ SHORT = ("programs", "programs_per_pixel")
 """Settings whose option is also -n."""
 
 
-class _Experiments(click.Group):
-    """A command per experiment of the registry, made when it is needed; ``commands`` only has their names."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _command(cmd_name) if cmd_name in experiments.NAMES else None
-
-
-@click.group(cls=_Experiments, commands={name: click.Command(name) for name in experiments.NAMES})
+@click.group()
 def evaluate() -> None:
     """Run an experiment on a trained model.
 
@@ -103,12 +96,8 @@ def _command(name: str) -> click.Command:
     return click.command(name, help=text)(with_options(options, run))
 
 
-class _Figure(click.Command):
-    """The command, whose help lists the figures."""
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.epilog = f"Figures, tables and pages: {', '.join(experiments.figures())}."
-        super().format_epilog(ctx, formatter)
+for _name in experiments.NAMES:
+    evaluate.add_command(_command(_name))
 
 
 def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
@@ -118,7 +107,7 @@ def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
     return name
 
 
-@click.command(cls=_Figure)
+@click.command(epilog=f"Figures, tables and pages: {', '.join(experiments.figures())}.")
 @click.argument("name", callback=_known_figure)
 @click.option("--results", type=PATH, multiple=True, help="Result file; repeat for a second one.")
 @click.option(

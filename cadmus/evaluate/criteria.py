@@ -40,7 +40,6 @@ ANYTHING = re.compile(r".*")
 """Any completion."""
 RUN = 3
 """Instructions in a row that an expression may not share with the one it equals."""
-_BARE_LABELS = {"", "!"}
 _ONE_ARGUMENT = tuple("0123456789tZ")
 _TWO_ARGUMENTS = ("00", "01", "10", "25", "52", "37", "73", "48", "84", "99", "tt", "Z1")
 
@@ -150,7 +149,7 @@ def copies(second: str, first: str) -> bool:
 def written_answer(of: Completed) -> np.ndarray:
     """The completion writes the value that the prompt leaves, and ``=`` or ``Y``."""
     shaped = [
-        text == reference if reference in _BARE_LABELS else re.fullmatch(_COMPARED, text) is not None
+        text == reference if reference in ("", "!") else re.fullmatch(_COMPARED, text) is not None
         for text, reference in zip(of.texts, of.reference_texts, strict=True)
     ]
     return _all(of.verified, of.same_outputs, np.array(shaped, np.bool_))

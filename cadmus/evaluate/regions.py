@@ -12,8 +12,6 @@ PREDICTIONS = {"less": "<", "equal": "=", "greater": ">"}
 """Columns that count the predicted comparators."""
 LEARNED = ("operators", "linear")
 """Columns that count the programs that baselines solve: fitted to training comparisons of the grid's form."""
-CHANCE = 1 / len(PREDICTIONS)
-"""Accuracy of a uniformly random comparator."""
 REGIONS = {
     "inside": "both inside",
     "one_out": "one outside",
@@ -44,8 +42,8 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
     the best in hindsight: no baseline sees the region.
 
     There is a row per region of :data:`REGIONS`, the last one only if a rule excludes pairs: region, then
-    :data:`_COUNTS` with chance before best_baseline. All but the counts and chance are null in a region
-    without a program.
+    :data:`_COUNTS` with chance, of a random comparator, before best_baseline. All but the counts and chance
+    are null in a region without a program.
     """
     tested = _tested(grid)
     present = set(tested["region"])
@@ -53,7 +51,7 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
     rows = [(region, *_measured(tested.filter(region=region))) for region in regions]
     table = pl.DataFrame(rows, {"region": pl.String, **_COUNTS}, orient="row")
     columns = table.columns
-    return table.with_columns(chance=CHANCE).select(*columns[:7], "chance", *columns[7:])
+    return table.with_columns(chance=1 / len(PREDICTIONS)).select(*columns[:7], "chance", *columns[7:])
 
 
 def training_range(grid: pl.DataFrame) -> tuple[int, int]:

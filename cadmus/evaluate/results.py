@@ -40,12 +40,9 @@ def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
     programs = results["programs"].to_numpy()
     correct = results["correct"].fill_null(0).to_numpy()
     low, high = wilson(correct, programs)
-    tested = pl.col("programs") > 0
-    accuracy = correct / np.maximum(programs, 1)
-    return results.with_columns(
-        pl.when(tested).then(pl.Series(name, column)).alias(name)
-        for name, column in (("accuracy", accuracy), ("low", low), ("high", high))
-    )
+    columns = {"accuracy": correct / np.maximum(programs, 1), "low": low, "high": high}
+    tested = pl.when(pl.col("programs") > 0)
+    return results.with_columns(tested.then(pl.Series(name, of)).alias(name) for name, of in columns.items())
 
 
 def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from pathlib import Path
 from cadmus.errors import InputError, naming, suggest
 from cadmus.evaluate.results import read_results
 from cadmus.experiments import FORMATS, columns, figures
+from cadmus.figures import style, tables
 from cadmus.store import replacing_together
 
 
@@ -38,13 +39,9 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
         temporary = [replaced(path) for path in paths]
         with _drawing(results, own):
             if figure.kind == "figure":
-                from cadmus.figures import style
-
                 style.save(style.styled(module.draw)(*frames), temporary[:2])
                 module.data(*frames).write_csv(temporary[2])
             elif figure.kind == "table":
-                from cadmus.figures import tables
-
                 table = module.table(*frames)
                 numbers = module.data(*frames) if hasattr(module, "data") else table
                 numbers.write_csv(temporary[0])

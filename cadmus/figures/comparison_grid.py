@@ -20,9 +20,6 @@ from cadmus.llm.outcomes import pixels
 _NO_PROGRAM: dict[str, Any] = {"facecolor": "#DDDDDD", "linewidth": 0}
 _DASHED: dict[str, Any] = {"ec": "black", "lw": 1.4, "ls": (0, (3, 2))}
 _COLORS = {"<": style.BLUE, "=": style.GREEN, ">": style.ORANGE, "other": style.GREY}
-_COLUMNS_OF_PANELS = 3
-_ROW = 0.14
-"""Inches per row of text."""
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -57,9 +54,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             not_run.append([f"not run: {name}"])
     tested = grid_regions.table(grid).filter(pl.col("Programs") != "0").drop("Programs", "Chance", "Gap")
     lines = [["Cadmus by region", *tested.columns[1:]], *tested.rows(), *not_run]
-    columns = min(len(panels), _COLUMNS_OF_PANELS)
+    columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    heights = [0.85 + (3.2 if columns == 2 else 2.5) * rows, _ROW * len(lines)]
+    heights = [0.85 + (3.2 if columns == 2 else 2.5) * rows, 0.14 * len(lines)]
     figure = Figure(figsize=(style.PAGE, sum(heights)))
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     axes_of_panels = style.multiples(above, len(panels), columns)

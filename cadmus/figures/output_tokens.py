@@ -13,7 +13,6 @@ from cadmus.figures import reported, style, tables
 from cadmus.llm.outcomes import summary as conditions
 
 _COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
-_MOST_LEVEL_TICKS = 4
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -58,7 +57,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     axes.set_xscale("log")
     if limits:
         ticks = sorted(limits)
-        axes.tick_params(axis="x", labelrotation=45 if len(ticks) > _MOST_LEVEL_TICKS else 0)
+        axes.tick_params(axis="x", labelrotation=45 if len(ticks) > 4 else 0)
     else:
         ticks = [500, 1_000, reported.GPT5_OUTPUT_TOKENS, 4_000]
         centre: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "style": "italic"}

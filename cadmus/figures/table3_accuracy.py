@@ -30,6 +30,7 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
     )
     return (
         pl.concat([accuracies, absent], how="diagonal")
+        .join(gaps, ["question", "policy", "metric"], "left", maintain_order="left")
         .with_columns(
             pl.col("template").replace_strict(trained, return_dtype=pl.Int64).alias("training_programs"),
             # The paper does not say what it counts; its accuracy is compared with one metric.
@@ -37,9 +38,7 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
             .then(pl.col("template").replace_strict(reported.TABLE3, default=None, return_dtype=pl.Float64))
             .alias("paper"),
         )
-        .join(gaps, ["question", "policy", "metric"], "left", maintain_order="left")
         .drop("template")
-        .select(pl.exclude("training_programs", "paper"), "training_programs", "paper")
     )
 
 
