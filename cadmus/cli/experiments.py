@@ -51,10 +51,11 @@ def evaluate() -> None:
 def _command(name: str) -> click.Command:
     """Return the command of an experiment, with an option for each number of its settings."""
     experiment = experiments.get(name)
-    subject, kind, value = "--model", MODEL, "laptop"
+    kind: click.Path = MODEL
+    subject, value = "--model", "laptop"
     subject_help = "Exported model: a directory, or the name of a shipped one."
     if experiment.snapshots:
-        subject, kind, value = "--snapshots", DIRECTORY, "DIR"
+        kind, subject, value = DIRECTORY, "--snapshots", "DIR"
         subject_help = "Directory with the snapshots of a training."
 
     def run(directory: Path, output: Path, device: str | None, as_json: bool, **given: Any) -> None:

@@ -37,7 +37,6 @@ ANSWER = re.compile(rf"{_COMPARED}|!?")
 DEFINITION = re.compile(r";*\\[^;]*;*")
 """One definition and stray ``;``, which do nothing."""
 ANYTHING = re.compile(r".*")
-"""Any completion."""
 RUN = 3
 """Instructions in a row that an expression may not share with the one it equals."""
 _ONE_ARGUMENT = tuple("0123456789tZ")

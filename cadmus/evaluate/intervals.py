@@ -13,7 +13,6 @@ import numpy as np
 Z = 1.959963984540054
 """The 97.5% quantile of the normal distribution, for 95% intervals."""
 RESAMPLES = 2_000
-"""Bootstrap resamples."""
 _WEIGHTS_AT_ONCE = 1 << 22
 
 

@@ -16,7 +16,6 @@ from torch import Tensor
 
 LEARNING_RATE = 0.15
 """Peak learning rate of Adam for features of variance 1; decays to 0 within each regularization."""
-BETAS = (0.9, 0.99)
 
 
 class Regressions:
@@ -51,7 +50,7 @@ class Regressions:
         regressions, rows, width = self._features_PND.shape
         weights_PDK = self._features_PND.new_zeros(regressions, width, self._counts_NK.shape[1])
         intercepts_P1K = torch.zeros_like(weights_PDK[:, :1])
-        optimizer = torch.optim.Adam([weights_PDK, intercepts_P1K], betas=BETAS, fused=True)
+        optimizer = torch.optim.Adam([weights_PDK, intercepts_P1K], betas=(0.9, 0.99), fused=True)
         bounds = np.linspace(0, rows, minibatches + 1).astype(int).tolist()
         batches = [slice(*ends) for ends in itertools.pairwise(bounds)]
         programs_N1 = self._counts_NK.sum(1, keepdim=True)

@@ -19,7 +19,6 @@ from cadmus.tools import generator, progress
 OUTCOMES = ("own", "hybrid", "donor", "other")
 """Whose comparator is predicted: that of the program, the hybrid, the donor, or none of these."""
 DRAWN_PER_PAIR = 10
-"""Programs drawn per pair."""
 _PAIRS_AT_ONCE = 1 << 20
 
 

@@ -23,7 +23,6 @@ RESAMPLES = 200
 LINE = 1.3
 """Runs whose FLOPs differ by less than this factor are on the same line of equal FLOPs."""
 _POSITIVE = np.array([True, True, False, True, False])
-_HUBER = 1e-3
 
 
 class Law(NamedTuple):
@@ -73,7 +72,7 @@ def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
             np.where(_POSITIVE, np.log(start), start),
             bounds=([-20.0, -20.0, 0.01, -20.0, 0.01], [10.0, 30.0, 3.0, 30.0, 3.0]),
             loss="huber",
-            f_scale=_HUBER,
+            f_scale=1e-3,
         )
         for start in (starts if near is None else [near.coefficients])
     ]
