@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, read_model
@@ -233,9 +235,6 @@ def _average_program(seed: int, dataset_json: str) -> AverageProgram:
 
 def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:
     """Return the means over sampled programs of a template; of any candidates if none of them is true."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from cadmus import templates
     from cadmus.vm.compiled import verdicts
 

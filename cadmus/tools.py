@@ -14,12 +14,10 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-# The base install has none of the packages that the functions import.
-if TYPE_CHECKING:
-    import numpy as np
-    from tqdm import tqdm
+import numpy as np
+from tqdm import tqdm
 
 DELAY = 2.0
 """Seconds before a progress bar appears."""
@@ -40,13 +38,11 @@ def epoch_seed(seed: int, epoch: int) -> int:
     return seed_of(json.dumps({"epoch": epoch, "seed": seed, "split": "train"})) >> 64
 
 
-def generator(seed: int, *parts: int | str) -> "np.random.Generator":
+def generator(seed: int, *parts: int | str) -> np.random.Generator:
     """Return the generator of an experiment or of one step of sampling, named by ``parts``.
 
     Numbers are at least 0; different names give independent streams.
     """
-    import numpy as np
-
     entropy = [seed]
     for part in parts:
         entropy.extend(part.encode() if isinstance(part, str) else [part])
@@ -57,8 +53,6 @@ def progress(
     what: str, items: Iterable[Any] | None = None, total: int | None = None, unit: str = "it"
 ) -> "tqdm[Any]":
     """Return a bar over ``items``, or over ``total`` units counted by ``update``; shown on terminals only."""
-    from tqdm import tqdm
-
     return tqdm(items, desc=what, total=total, unit=unit, unit_scale=True, delay=DELAY, disable=None)
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
@@ -16,7 +16,6 @@ import numpy as np
 from cadmus import isa
 from cadmus.cli.options import (
     device_option,
-    heading,
     input_programs,
     json_option,
     model_option,
@@ -31,9 +30,6 @@ from cadmus.evaluate.intervals import percent
 from cadmus.model import GENERATION_CONFIG, completing
 from cadmus.model.completing import AT_ONCE, Completion
 from cadmus.vm.reference import show
-
-if TYPE_CHECKING:
-    from cadmus.model.inference import Cadmus
 
 TRIES = 100
 
@@ -50,7 +46,6 @@ TRIES = 100
 @click.option(
     "--top",
     default=5,
-    show_default=True,
     type=click.IntRange(1, isa.VOCABULARY_SIZE),
     metavar="K",
     help="Show the K most likely instructions of each step.",
@@ -124,8 +119,16 @@ def complete(
     many = prefix == "-"
     if not many:
         prefix = isa.check_prefix(isa.without_spaces(prefix))
-    # One completion gains nothing from a second thread, which would wait for a core.
-    model = _load(directory, device, one_thread=not (many or samples or verified))
+    # Looking for garbage among the objects of an import of torch takes 0.3 s.
+    gc.disable()
+    from cadmus.model import inference
+
+    gc.freeze()
+    gc.enable()
+    if not (many or samples or verified):
+        # One completion gains nothing from a second thread, which would wait for a core.
+        click.get_current_context().with_resource(inference.one_thread())
+    model = inference.Cadmus.load(directory, usable_device(device))
     limit = max_length or model.max_length
 
     def check(prefix: str) -> str:
@@ -164,18 +167,6 @@ def complete(
         sys.exit(1)
 
 
-def _load(directory: Path | None, device: str | None, one_thread: bool) -> "Cadmus":
-    # Looking for garbage among the objects of an import of torch takes 0.3 s.
-    gc.disable()
-    from cadmus.model import inference
-
-    gc.freeze()
-    gc.enable()
-    if one_thread:
-        click.get_current_context().with_resource(inference.one_thread())
-    return inference.Cadmus.load(directory, usable_device(device))
-
-
 def _likeliest(log_probabilities: np.ndarray, count: int) -> list[list[tuple[str, float]]]:
     """Return the ``count`` most likely instructions of each step, with their probabilities."""
     order = (-log_probabilities).argsort(kind="stable")[:, :count]
@@ -211,7 +202,7 @@ def _as_text(completion: Completion, tries: int | None, steps: list[list[tuple[s
     if tries is not None:
         lines.append(f"tries       {tries}")
     if steps:
-        lines.append(heading("\nstep  most likely first"))
+        lines.append(click.style("\nstep  most likely first", bold=True))
     for number, step in enumerate(steps, start=1):
         guesses = "   ".join(f"{symbol} {percent(probability):>6}" for symbol, probability in step)
         lines.append(f"{number:>4}  {guesses}")

@@ -58,9 +58,7 @@ def study() -> None:
     """
 
 
-_results = click.option(
-    "--results", type=DIRECTORY, default="results", show_default=True, help="Directory of all results."
-)
+_results = click.option("--results", type=DIRECTORY, default="results", help="Directory of all results.")
 
 
 @study.command()

@@ -125,12 +125,9 @@ def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes:
     if yes:
         hub.push(planned, private, echo)
         return
-    rows, total = [("file", "revision", "bytes")], 0
-    for revision, files in planned.revisions.items():
-        for path, file in files.items():
-            size = file.stat().st_size
-            rows.append((path, revision, f"{size:,}"))
-            total += size
-    echo_table(rows)
-    echo(f"\n{len(rows) - 1} files, {total / 1e6:,.1f} MB, would go to the {planned.kind} {planned.url}")
+    files = [(path, name, of[path].stat().st_size) for name, of in planned.revisions.items() for path in of]
+    rows = ((path, revision, f"{size:,}") for path, revision, size in files)
+    echo_table([("file", "revision", "bytes"), *rows])
+    total = sum(size for *_, size in files) / 1e6
+    echo(f"\n{len(files)} files, {total:,.1f} MB, would go to the {planned.kind} {planned.url}")
     echo("Nothing was uploaded; --yes uploads.")

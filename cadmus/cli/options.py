@@ -75,7 +75,6 @@ program_command = functools.partial(
 config_option = click.option(
     "--config",
     default="quick",
-    show_default=True,
     type=CONFIG,
     help="Config of the run: a file, or the name of a shipped config.",
 )
@@ -171,12 +170,7 @@ def echo(message: object, *, err: bool = False) -> None:
     click.echo("\n".join(map(printable, str(message).split("\n"))), err=err)
 
 
-def heading(line: str) -> str:
-    """Return a table header, bold on a terminal."""
-    return click.style(line, bold=True)
-
-
 def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
     """Print a table whose first row is the header; ``numbers`` right-aligns all columns but the first."""
     title, *lines = plain(rows[0], rows[1:], numbers=numbers).splitlines()
-    click.echo("\n".join([heading(title), *lines]))
+    click.echo("\n".join([click.style(title, bold=True), *lines]))

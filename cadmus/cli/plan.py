@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from tqdm import tqdm
 
 from cadmus.cli.options import CONFIG, PATH, echo, echo_table, json_option
 from cadmus.config import load_config
@@ -15,6 +16,7 @@ from cadmus.plan import plan as plan_run
 
 CPU_HOURS = 24
 """A training of at most this time on a CPU is planned for a CPU."""
+_short = tqdm.format_sizeof
 
 
 @click.command()
@@ -113,18 +115,6 @@ def _cheapest(plan: Plan, gpus: list[Estimate]) -> str:
     time = f"{speedup:.1f}x faster" if speedup >= 1 else f"{1 / speedup:.1f}x slower"
     more = 100 * (configured.usd / cheapest.usd - 1)
     return f"{text}; the configured {configured.count} are {time} and cost {more:.0f}% more"
-
-
-def _short(number: float) -> str:
-    """Format with three digits and an SI prefix.
-
-    >>> _short(22_343_825)
-    '22.3 M'
-    """
-    for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if number >= 0.9995 * 10**power:
-            return f"{number / 10**power:.3g} {prefix}"
-    return f"{number:.0f} "
 
 
 def _time(hours: float) -> str:

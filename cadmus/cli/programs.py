@@ -18,7 +18,6 @@ from cadmus.cli.options import (
     PATH,
     check_results_path,
     echo_table,
-    heading,
     input_programs,
     json_option,
     program_command,
@@ -79,7 +78,7 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
         click.echo(json.dumps(as_object(program, result)))
         return
     if traced:
-        click.echo(heading("instruction  stack"))
+        click.echo(click.style("instruction  stack", bold=True))
         for step in reference.trace(program, calls=calls):
             # Instructions inside a call come before the calling one, indented.
             click.echo(f"{'  ' * step.depth}{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
@@ -163,15 +162,14 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 
 def _sampling_options(number: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator with the options of :func:`_sampled`; ``number`` is the default of -n."""
-    option, count = functools.partial(click.option, show_default=True), click.IntRange(0, MOST)
+    option, count = click.option, click.IntRange(0, MOST)
     seed_help = "Random seed; decides which programs."
     split_help = "train, validation, test, or ood if the config has rules."
-    config_help = "Config with other ranges and lengths: a file or a name."
     options = [
         option("-n", "--programs", "n", default=number, type=count, metavar="N", help="Number of programs."),
         option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help=seed_help),
         option("--split", default="train", metavar="SPLIT", help=split_help),
-        option("--config", type=CONFIG, help=config_help),
+        option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name."),
     ]
     return functools.partial(with_options, options)
 

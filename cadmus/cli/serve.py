@@ -18,8 +18,8 @@ PORT = click.IntRange(0, 65535)
 
 @click.command()
 @model_option
-@click.option("--host", default=LOOPBACK, show_default=True, metavar="HOST", help="Address to listen on.")
-@click.option("--port", default=8000, show_default=True, type=PORT, metavar="PORT", help=PORT_HELP)
+@click.option("--host", default=LOOPBACK, metavar="HOST", help="Address to listen on.")
+@click.option("--port", default=8000, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--name", metavar="NAME", help="Name of the model in requests; by default its directory's.")
 @click.option(
     "--allow-host",
@@ -61,7 +61,7 @@ def serve(
 
 @click.command()
 @model_option
-@click.option("--port", default=8765, show_default=True, type=PORT, metavar="PORT", help=PORT_HELP)
+@click.option("--port", default=8765, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser, or only serve it.")
 @device_option
 def explore(directory: Path | None, port: int, browser: bool, device: str | None) -> None:

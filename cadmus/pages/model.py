@@ -147,7 +147,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         baselines=", ".join(name.lower() for name in BASELINES.values()),
         accuracy=tables.render(table3_accuracy.table(graded))[0].strip(),
     )
-    return card(_front_matter(config, graded, origin.get("split")), text)
+    return card(_front_matter(config, graded, origin.get("split")).to_yaml(), text)
 
 
 def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> ModelCardData:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
@@ -49,16 +48,19 @@ def lengths(survey: Survey) -> Figure:
     longest = style.largest(survey.lengths["length"])
 
     def draw(axes: Axes, template: str) -> None:
-        of_template = survey.lengths.filter(template=template)
-        numbers, share = _shares(of_template, "train", "length")
+        train, ood = (survey.lengths.filter(template=template, split=split) for split in ("train", OOD))
+        numbers, share = _shares(train, "length")
         axes.bar(numbers, share, width=0.9, color=style.BLUE, label="train")
-        if OOD in of_template["split"]:
-            axes.stairs(*_steps(of_template, OOD, "length"), color=style.ORANGE, lw=0.9, label="OOD")
+        if len(ood):
+            axes.stairs(*_steps(ood, "length"), color=style.ORANGE, lw=0.9, label="OOD")
         mean = f"mean {numbers @ share:.1f}"
         axes.text(1, 0.98, mean, transform=axes.transAxes, ha="right", va="top", fontsize=7, color=style.GREY)
         axes.set(title=title(template), xlim=(0, longest + 1))
 
-    return _panels(list(survey.examples), draw, "instructions")
+    figure = _panels(list(survey.examples), draw, "instructions")
+    if OOD in survey.lengths["split"]:
+        style.legend(figure, figure.axes, ncols=2)
+    return figure
 
 
 @style.styled
@@ -66,8 +68,8 @@ def values(survey: Survey) -> Figure:
     """Draw the compared values x and y per template that has any, with the configured interval."""
     interval = survey.manifest["dataset"]["values"]
     low, high = interval["low"], interval["high"]
-    seen = survey.values["value"]
-    lowest, highest = (min(low, seen.min()), max(high, seen.max())) if len(seen) else (low, high)
+    seen = [low, high, *survey.values["value"]]
+    lowest, highest = min(seen), max(seen)
     margin = 1 + (highest - lowest) / 8
     configured = f"configured: {low} to {high}".replace("-", "\N{MINUS SIGN}")
 
@@ -75,16 +77,18 @@ def values(survey: Survey) -> Figure:
         axes.axvspan(low - 0.5, high + 0.5, color="#EEEEEE", lw=0, label=configured)
         # x and y may coincide: the thin line is drawn over the thick one.
         for variable, color, width in (("x", style.BLUE, 2.0), ("y", style.ORANGE, 0.8)):
-            rows = survey.values.filter(template=template, variable=variable)
-            for split, look in (("train", "-"), (OOD, ":")):
-                if split in rows["split"]:
-                    name = variable if split == "train" else f"{variable}, OOD"
-                    steps = _steps(rows, split, "value")
+            for split, look, name in (("train", "-", variable), (OOD, ":", f"{variable}, OOD")):
+                rows = survey.values.filter(template=template, variable=variable, split=split)
+                if len(rows):
+                    steps = _steps(rows, "value")
                     axes.stairs(*steps, color=color, ls=look, lw=width, baseline=None, label=name)
         axes.set(title=title(template), xlim=(lowest - margin, highest + margin))
 
     templates = [name for name in survey.examples if name in survey.values["template"]]
-    return _panels(templates, draw, "compared value", sharey=True)
+    figure = _panels(templates, draw, "compared value", sharey=True)
+    if templates:
+        style.legend(figure, figure.axes, ncols=5)
+    return figure
 
 
 @style.styled
@@ -95,9 +99,7 @@ def instructions(survey: Survey) -> Figure:
     share = table.drop("template").to_numpy()
     figure = Figure(figsize=(style.PAGE, 1.3 + 0.2 * len(templates)))
     axes = figure.subplots()
-    smallest = share[share > 0].min()
-    shown = np.where(share > 0, share, np.nan)
-    image = axes.imshow(shown, norm=LogNorm(smallest, share.max()), aspect="auto")
+    image = axes.imshow(np.ma.masked_equal(share, 0), norm=LogNorm(), aspect="auto")
     axes.set_yticks(range(len(templates)), list(map(title, templates)))
     axes.set_xticks(range(len(symbols)), symbols, family="monospace", fontsize=6)
     axes.tick_params(length=0)
@@ -130,18 +132,16 @@ def instructions(survey: Survey) -> Figure:
     return figure
 
 
-def _shares(rows: pl.DataFrame, split: str, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers in column ``name`` that occur in a split, and the fraction of programs with each."""
-    rows = rows.filter(split=split).sort(name)
+def _shares(rows: pl.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers in column ``name``, ascending, and the fraction of programs with each."""
     programs = rows["programs"].to_numpy()
     return rows[name].to_numpy(), programs / programs.sum()
 
 
-def _steps(rows: pl.DataFrame, split: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _steps(rows: pl.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return heights and edges for ``stairs``: one step per integer from the smallest to the largest."""
-    numbers, share = _shares(rows, split, name)
-    heights = np.zeros(numbers[-1] - numbers[0] + 1)
-    heights[numbers - numbers[0]] = share
+    numbers, share = _shares(rows, name)
+    heights = np.bincount(numbers - numbers[0], share)
     return heights, np.arange(numbers[0], numbers[-1] + 2) - 0.5
 
 
@@ -149,9 +149,9 @@ def _panels(
     templates: Sequence[str], draw: Callable[[Axes, str], None], x: str, sharey: bool = False
 ) -> Figure:
     columns = 3 if len(templates) > 4 else min(2, max(1, len(templates)))
-    rows = -(-len(templates) // columns) or 1
-    figure = Figure(figsize=(style.PAGE if columns > 1 else style.COLUMN, 0.5 + 1.35 * rows))
+    figure = Figure(figsize=(style.PAGE if columns > 1 else style.COLUMN, 1))
     grid = style.multiples(figure, len(templates), columns, sharey=sharey)
+    figure.set_figheight(0.5 + 1.35 * len(grid))
     for axes, template in zip(grid.flat, templates, strict=False):
         draw(axes, template)
         axes.yaxis.set_major_formatter(style.EXACT_PERCENT)
@@ -163,11 +163,4 @@ def _panels(
         grid[0, 0].text(0.5, 0.5, "none in this dataset", ha="center", color=style.GREY)
     figure.supxlabel(x, fontsize=8)
     figure.supylabel("fraction of the programs", fontsize=8)
-    handles: dict[str, Artist] = {}
-    for axes in grid.flat:
-        handles |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
-    # Training programs first.
-    handles = dict(sorted(handles.items(), key=lambda item: "OOD" in item[0]))
-    if len(handles) > 1:
-        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles))
     return figure

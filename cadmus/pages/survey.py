@@ -1,19 +1,16 @@
 """Statistics of a finished dataset, counted shard by shard to hold only one shard in memory."""
 
-from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from cadmus import isa
 from cadmus.dataset.manifest import read_manifest
 from cadmus.dataset.reader import read_file
 from cadmus.programs import Programs
 from cadmus.tools import progress
-from cadmus.vm import reference
 
 EXAMPLES = 3
 """Programs shown per template: the first ones of its first training shard."""
@@ -28,17 +25,6 @@ FATES = {
     "unfit": "incomplete",
 }
 """Titles of the fates of a candidate, the best first; fields of :class:`cadmus.dataset.sampler.Counts`."""
-_INT16 = 1 << 15
-
-
-class Example(NamedTuple):
-    """A program as prompt and completion, the VM's verdict and the compared values."""
-
-    prompt: str
-    completion: str
-    verdict: bool
-    x: int | None
-    y: int | None
 
 
 class Survey(NamedTuple):
@@ -55,36 +41,44 @@ class Survey(NamedTuple):
     """Columns split, template, variable (x or y), value, programs."""
     instructions: pl.DataFrame
     """Columns template, symbol, count and share over the training programs, of unused instructions too."""
-    examples: dict[str, list[Example]]
+    examples: dict[str, list[dict[str, Any]]]
+    """Rows by template, with the columns program, prompt_length, x and y."""
 
 
 def survey(directory: Path | str) -> Survey:
     """Read every shard of a dataset once."""
     directory = Path(directory)
     manifest = read_manifest(directory)
-    lengths = defaultdict[tuple[str, ...], Any](int)
-    values, symbols = lengths.copy(), lengths.copy()
-    examples: dict[str, list[Example]] = {}
+    lengths, values = list[pl.DataFrame](), list[pl.DataFrame]()
+    symbols, examples = dict[str, np.ndarray](), dict[str, list[dict[str, Any]]]()
     for file in progress("read", manifest["files"], unit="shard"):
         split, template = file["split"], file["template"]
         table = read_file(directory, file, ["program", "prompt_length", "x", "y"])
-        programs = Programs.from_arrow(table["program"])
-        lengths[split, template] += np.bincount(programs.lengths, minlength=256)
-        for variable in ("x", "y"):
-            column = table[variable].drop_null().to_numpy().astype(np.int64)
-            values[split, template, variable] += np.bincount(column + _INT16, minlength=2 * _INT16)
+        rows = pl.DataFrame(table)
+        place = {"split": pl.lit(split), "template": pl.lit(template)}
+        lengths.append(_counted("length", rows["program"].str.len_bytes()).with_columns(**place))
+        for name in ("x", "y"):
+            found = _counted("value", rows[name].drop_nulls())
+            values.append(found.with_columns(**place, variable=pl.lit(name)))
         if split == "train":
-            symbols[template,] += np.bincount(programs.data, minlength=256)
-            examples.setdefault(template, _examples(table))
-    counts = [
-        # The manifest has no OOD counts without OOD rules.
+            data = Programs.from_arrow(table["program"]).data
+            symbols[template] = symbols.get(template, 0) + np.bincount(data, minlength=256)
+            examples.setdefault(template, rows.head(EXAMPLES).to_dicts())
+    # The manifest has no OOD counts without OOD rules.
+    counts = pl.DataFrame(
         {"split": split, "template": template, "ood": 0, **of_template}
         for split, templates in manifest["splits"].items()
         for template, of_template in templates.items()
-    ]
+    ).select("split", "template", "programs", "distinct", "sampled", "duplicates_kept", *FATES)
+
+    def summed(shards: list[pl.DataFrame], *numbers: str) -> pl.DataFrame:
+        keys = ["split", "template"]
+        total = pl.concat(shards).group_by(*keys, *numbers).agg(pl.sum("programs")).sort(numbers)
+        return counts.select(keys).join(total, on=keys, maintain_order="left_right")
+
     used = [
-        (template, symbol, int(histogram[ord(symbol)]))
-        for (template,), histogram in symbols.items()
+        (template, symbol, int(of_template[ord(symbol)]))
+        for template, of_template in symbols.items()
         for symbol in isa.BY_SYMBOL
         if symbol != isa.END
     ]
@@ -92,32 +86,14 @@ def survey(directory: Path | str) -> Survey:
     return Survey(
         manifest,
         sum((directory / file["file"]).stat().st_size for file in manifest["files"]),
-        pl.DataFrame(counts).select(
-            "split", "template", "programs", "distinct", "sampled", "duplicates_kept", *FATES
-        ),
-        _frame(lengths, ("split", "template"), "length"),
-        _frame(values, ("split", "template", "variable"), "value", -_INT16),
+        counts,
+        summed(lengths, "length"),
+        summed(values, "variable", "value"),
         pl.DataFrame(used, ["template", "symbol", "count"], orient="row").with_columns(share=share),
         examples,
     )
 
 
-def _examples(table: pa.Table) -> list[Example]:
-    rows = table.slice(0, EXAMPLES).select(["program", "prompt_length", "x", "y"]).to_pydict().values()
-    return [
-        Example(text[:at], text[at:], reference.run(text).true, x, y)
-        for text, at, x, y in zip(*rows, strict=True)
-    ]
-
-
-def _frame(
-    histograms: dict[tuple[str, ...], np.ndarray], keys: tuple[str, ...], name: str, first: int = 0
-) -> pl.DataFrame:
-    """Return one row per number that occurs; index i of a histogram counts the number ``first + i``."""
-    rows = [
-        (*key, int(index) + first, int(histogram[index]))
-        for key, histogram in histograms.items()
-        for index in np.flatnonzero(histogram)
-    ]
-    schema = {**dict.fromkeys(keys, pl.String), name: pl.Int64, "programs": pl.Int64}
-    return pl.DataFrame(rows, schema, orient="row")
+def _counted(name: str, numbers: pl.Series) -> pl.DataFrame:
+    """Return the distinct numbers in column ``name``, and how many programs have each."""
+    return numbers.cast(pl.Int64).alias(name).value_counts(name="programs")

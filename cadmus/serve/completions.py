@@ -11,24 +11,26 @@ import secrets
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
-from cadmus.model.inference import Cadmus, Sampler, greedy
-from cadmus.programs import Programs
-from cadmus.serve.batcher import Batcher
+from cadmus.model.inference import Cadmus, Choose, Sampler, greedy
+from cadmus.programs import Programs, stack
 from cadmus.serve.server import ApiError, application, body_of
 
+AT_ONCE = 64
+"""Maximum number of requests in a batch."""
 MAX_CHOICES = 1024
 """Maximum number of completions per request, over all its prompts."""
 MAX_LOGPROBS = 1 << 18
@@ -76,6 +78,66 @@ class Asked(BaseModel):
         if not isinstance(values, dict):
             return values
         return {name: value for name, value in values.items() if has_effect(name, value)}
+
+
+class _Job(NamedTuple):
+    request: Request
+    prompts: Programs
+    limits: np.ndarray
+    choose: Choose
+    completed: asyncio.Future[tuple[Programs, np.ndarray]]
+
+
+class Batcher:
+    """Decodes concurrent requests in one batch; completions do not depend on what else is in it.
+
+    While a batch is decoded, other requests wait; those that have come by its end are the next batch, which
+    the first of them decodes for the others.
+    """
+
+    def __init__(self, model: Cadmus) -> None:
+        self._model, self._turn, self._waiting = model, asyncio.Lock(), list[_Job]()
+
+    async def complete(
+        self, request: Request, prompts: Programs, limits: np.ndarray, choose: Choose
+    ) -> tuple[Programs, np.ndarray]:
+        """Complete prompts as :meth:`Cadmus.complete` does, unless the client has left by then."""
+        job = _Job(request, prompts, limits, choose, asyncio.get_running_loop().create_future())
+        self._waiting.append(job)
+        async with self._turn:
+            if not job.completed.done():
+                jobs, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
+                await self._decode(jobs)
+        return await job.completed
+
+    async def _decode(self, jobs: list[_Job]) -> None:
+        for job in jobs:
+            if await job.request.is_disconnected():
+                job.completed.set_exception(ClientDisconnect())
+        jobs = [job for job in jobs if not job.completed.done()]
+        if not jobs:
+            return
+        starts = np.cumsum([0, *(len(job.prompts) for job in jobs)])
+
+        def choose(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+            """Let each job choose the instructions of its own rows."""
+            chosen = np.empty(len(rows), np.int64)
+            owners = np.searchsorted(starts, rows, "right") - 1
+            for owner in np.unique(owners):
+                own = np.flatnonzero(owners == owner)
+                chosen[own] = jobs[owner].choose(logits[own], rows[own] - starts[owner])
+            return chosen
+
+        prompts, limits = stack([job.prompts for job in jobs]), np.concatenate([job.limits for job in jobs])
+        try:
+            completions, ended = await run_in_threadpool(self._model.complete, prompts, limits, choose)
+        except Exception as error:
+            for job in jobs:
+                job.completed.set_exception(error)
+            return
+        for job, start in zip(jobs, starts[:-1], strict=True):
+            rows = np.arange(start, start + len(job.prompts))
+            job.completed.set_result((completions.take(rows), ended[rows]))
 
 
 def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> Starlette:
