@@ -59,7 +59,7 @@ def lengths(survey: Survey) -> Figure:
 
     figure = _panels(list(survey.examples), draw, "instructions")
     if OOD in survey.lengths["split"]:
-        style.legend(figure, figure.axes, ncols=2)
+        style.legend(figure, figure.axes, ncols=2, reverse=True)
     return figure
 
 
