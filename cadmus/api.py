@@ -69,7 +69,6 @@ class Verdict(NamedTuple):
         return self.solved
 
 
-_GRADES = (*tuple(Reason)[:6], Reason.BAD_TASK)
 _VERIFIED = (Reason.SOLVED, Reason.FITS, Reason.UNANSWERED)
 _VERDICTS = {reason: Verdict(reason is Reason.SOLVED, reason in _VERIFIED, reason) for reason in Reason}
 
@@ -194,13 +193,13 @@ def verify(
 
 def _column(name: str, value: Any, n: int, single: bool, shared: bool = False) -> Sequence[Any]:
     """Return an argument of :func:`verify` as a list of n; one that is ``shared`` may apply to all n."""
-    if isinstance(value, str | bool | np.bool_):
-        if single or shared:
-            return [value] * n
-        raise InputError(f"{name}: must be a list of length {n}, as completion is, got one string")
-    if single or len(value) != n:
+    is_one = isinstance(value, str | bool | np.bool_)
+    if is_one and (single or shared):
+        return [value] * n
+    if is_one or single or len(value) != n:
         wanted = "one value" if single else f"a list of length {n}"
-        raise InputError(f"{name}: must be {wanted}, as completion is, got a list of length {len(value)}")
+        got = "one string" if is_one else f"a list of length {len(value)}"
+        raise InputError(f"{name}: must be {wanted}, as completion is, got {got}")
     return value
 
 
@@ -239,8 +238,9 @@ def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: 
         if not half:
             return [Reason.BAD_TASK]
         return _grade(question, rows[:half], dataset) + _grade(question, rows[half:], dataset)
-    index = np.select([bad, solved, fits, of.verified, ~of.ended, of.uses_drop], [6, 0, 1, 2, 3, 4], 5)
-    return [_GRADES[i] for i in index.tolist()]
+    conditions = [bad, solved, fits, of.verified, ~of.ended, of.uses_drop]
+    reasons = np.select(conditions, [Reason.BAD_TASK, *list(Reason)[:5]], Reason.FALSE)
+    return list(map(Reason, reasons.tolist()))
 
 
 def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, number: int) -> Iterator[Task]:

@@ -2,9 +2,6 @@
 
 Every seed and generator that results depend on is here. The functions differ in how they turn names and
 numbers into entropy. Changing one changes datasets or results, so new code uses :func:`generator`.
-
-Source files are inputs of the workflow's rules: after an edit of one figure, only that figure is drawn
-again.
 """
 
 import ast
@@ -72,7 +69,8 @@ def has_gpu() -> bool:
 def sources_of(*modules: str) -> tuple[Path, ...]:
     """Return the source files of modules and of all Cadmus modules that they import, sorted.
 
-    They include data files next to a module whose names it contains.
+    They include data files next to a module whose names it contains. The workflow's rules have them as
+    inputs, so that after an edit of one figure only that figure is drawn again.
     """
     found: dict[str, set[Path]] = {}
     pending = list(modules)
