@@ -146,7 +146,8 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
 
     train, model = config.train, config.model
     gpus = 1 if train.ranks == "auto" else train.ranks
-    average = average_program(config)
+    # A config is not hashable, its JSON is.
+    average = average_program(config.seed, config.dataset.model_dump_json())
     parameters = parameter_count(model)
     programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     trained = train.steps * train.batch_size
@@ -215,17 +216,12 @@ def _estimate(config: Config, flops: float, name: str, device: Device, count: in
     )
 
 
-def average_program(config: Config) -> AverageProgram:
+@functools.lru_cache(maxsize=1)
+def average_program(seed: int, dataset_json: str) -> AverageProgram:
     """Return the means over the training programs of all templates, from a small sample.
 
     Deduplication drops short programs, so datasets have more tokens (2% for ``quick``, 8% for ``paper``).
     """
-    # A config is not hashable, its JSON is.
-    return _average_program(config.seed, config.dataset.model_dump_json())
-
-
-@functools.lru_cache(maxsize=1)
-def _average_program(seed: int, dataset_json: str) -> AverageProgram:
     dataset = Dataset.model_validate_json(dataset_json)
     counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
     used = [name for name in TEMPLATES if counts[name]]

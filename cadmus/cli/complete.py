@@ -143,7 +143,7 @@ def complete(
     temperature = (temperature or 1.0) if random else 0.0
     in_lines = not as_json and (many or (count > 1 and not verified))
     asked = unverified = 0
-    for prefixes in input_programs(check, max(1, AT_ONCE // (samples or 1))) if many else [[check(prefix)]]:
+    for prefixes in input_programs(check) if many else [[check(prefix)]]:
         drawing: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
         drawing["first"] = asked * count
         asked += len(prefixes)

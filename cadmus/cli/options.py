@@ -121,14 +121,14 @@ def check_results_path(output: Path) -> None:
     check_writable(output)
 
 
-def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]]:
-    """Yield the lines of standard input, without their spaces, in batches of at most ``most``.
+def input_programs(check: Callable[[str], str]) -> Iterator[list[str]]:
+    """Yield the lines of standard input that are there, without their spaces, so that each is answered soon.
 
-    A batch is smaller if no more lines are there, so that each is answered as it arrives. ``check`` returns a
-    valid line; the lines before an invalid one are yielded before its error, which names its number.
+    ``check`` returns a valid line; the lines before an invalid one are yielded before its error, which names
+    its number.
     """
     number = 0
-    for lines in _batches(most):
+    for lines in _batches():
         checked: list[str] = []
         try:
             for line in lines:
@@ -141,15 +141,14 @@ def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]
         number += len(checked)
 
 
-def _batches(most: int) -> Iterator[list[bytes]]:
+def _batches() -> Iterator[list[bytes]]:
     if sys.stdin is None:
         raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
     rest = b""
     # Returns what is there, at most what a pipe holds; waits only if nothing is.
     while chunk := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
         *lines, rest = (rest + chunk).split(b"\n")
-        for start in range(0, len(lines), most):
-            yield lines[start : start + most]
+        yield lines
     if rest:
         yield [rest]
 

@@ -7,6 +7,7 @@ import difflib
 import functools
 import json
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
         option = "--trace" if trace else "--calls"
         raise InputError(f"{option} shows one program as text; drop --json and give a program instead of -")
     if program == "-":
-        for (line,) in input_programs(isa.check_program, 1):
+        for line in chain.from_iterable(input_programs(isa.check_program)):
             result = reference.run(line)
             click.echo(json.dumps(as_object(line, result)) if as_json else verdict(result))
         return

@@ -1,6 +1,5 @@
 """Figures of a dataset report, drawn from the survey; each is a function with the name of its file."""
 
-import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -87,7 +86,7 @@ def values(survey: Survey) -> Figure:
     templates = [name for name in survey.examples if name in survey.values["template"]]
     figure = _panels(templates, draw, "compared value", sharey=True)
     if templates:
-        style.legend(figure, figure.axes, ncols=5)
+        style.legend(figure, figure.axes, ncols=3)
     return figure
 
 
@@ -104,26 +103,16 @@ def instructions(survey: Survey) -> Figure:
     axes.set_xticks(range(len(symbols)), symbols, family="monospace", fontsize=6)
     axes.tick_params(length=0)
     axes.spines[:].set(visible=True, color=style.GREY, linewidth=0.5)
-    # Lines separate the groups; their names are above on two levels, since neighbors are close.
-    start = 0
-    groups = itertools.groupby(isa.BY_SYMBOL[symbol].group for symbol in symbols)
-    for number, (group, columns) in enumerate(groups):
-        end = start + len(list(columns))
-        if start:
-            axes.axvline(start - 0.5, color=style.GREY, lw=0.5)
-        axes.annotate(
-            group,
-            ((start + end - 1) / 2, 1),
-            (0, 13 - 9 * (number % 2)),
-            xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=6,
-            color=style.GREY,
-            arrowprops={"arrowstyle": "-", "color": style.GREY, "lw": 0.5, "shrinkA": 0, "shrinkB": 0},
-        )
-        start = end
+    groups = [isa.BY_SYMBOL[symbol].group for symbol in symbols]
+    names = list(dict.fromkeys(groups))
+    axes.vlines([groups.index(name) - 0.5 for name in names[1:]], *axes.get_ylim(), color=style.GREY, lw=0.5)
+    centres = [groups.index(name) + (groups.count(name) - 1) / 2 for name in names]
+    above = axes.secondary_xaxis("top")
+    above.spines.top.set_visible(False)
+    # On two levels, since neighbors are close.
+    for which, first, length in (("major", 0, 11), ("minor", 1, 2)):
+        above.set_xticks(centres[first::2], names[first::2], minor=which == "minor", fontsize=6)
+        above.tick_params(which=which, length=length, width=0.5, color=style.GREY, labelcolor=style.GREY)
     bar = style.colorbar(figure, image, axes, pad=0.01, aspect=14)
     bar.ax.yaxis.set_major_formatter(style.EXACT_PERCENT)
     bar.set_label("fraction of the instructions")

@@ -26,8 +26,9 @@ def test_labels_of_instruction_groups_do_not_overlap(name, request):
     figure = plots.instructions(survey(request.getfixturevalue(name)))
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()
-    # Without the lines from the labels to the columns.
-    boxes = [Text.get_window_extent(text, renderer) for text in figure.axes[0].texts]
+    (above,) = figure.axes[0].child_axes
+    labels = [*above.get_xticklabels(), *above.get_xticklabels(minor=True)]
+    boxes = [Text.get_window_extent(text, renderer) for text in labels]
     assert len(boxes) == len({row.group for row in isa.INSTRUCTIONS if row.symbol != isa.END})
     assert not any(box.overlaps(other) for box, other in itertools.combinations(boxes, 2))
     assert all(box.x1 < figure.bbox.x1 and box.y1 < figure.bbox.y1 for box in boxes)
