@@ -80,7 +80,6 @@ def sample(
 
     Args:
         template: one of :data:`cadmus.config.TEMPLATES`.
-        n: number of programs.
         seed: the same seed gives the same programs on every machine.
         split: train, validation, test, or ood if ``dataset`` has rules; splits share no programs.
         dataset: ranges and lengths: the section ``dataset`` of a config, such as
@@ -167,9 +166,6 @@ def verify(
             cut off.
         dataset: the ``dataset`` that the tasks were sampled with. It limits the length of programs, and fresh
             inputs of induction are drawn from it.
-
-    Returns:
-        A verdict, or a list of n.
     """
     single, section = isinstance(completion, str), _section(dataset)
     n = 1 if single else len(completion)

@@ -63,14 +63,8 @@ TRIES = 100
     metavar="T",
     help="Sample with the logits divided by T; 1 by default.",
 )
-@click.option(
-    "--seed", type=click.IntRange(0), metavar="SEED", help="Random seed of the samples; 0 by default."
-)
-@click.option(
-    "--verified",
-    is_flag=True,
-    help="Sample until the whole program is true, and the completion ended and drops nothing.",
-)
+@click.option("--seed", type=click.IntRange(0), metavar="SEED", help="Seed of the samples; 0 by default.")
+@click.option("--verified", is_flag=True, help="Sample until one is true, ended by itself and drops nothing.")
 @device_option
 @json_option
 def complete(

@@ -88,10 +88,7 @@ def runs(config: Path, results: Path) -> None:
 @_results
 @click.option("--output", type=PATH, required=True, help="Parquet file of the results.")
 @click.option(
-    "--elsewhere",
-    type=PATH,
-    multiple=True,
-    help="Results of the same runs on another machine, written by this command.",
+    "--elsewhere", type=PATH, multiple=True, help="Results of this command on another machine; repeatable."
 )
 def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ...]) -> None:
     """Write the results of all finished runs to one table.

@@ -14,13 +14,9 @@ from cadmus.model import CARD
 @click.command()
 @config_option
 @click.argument("directory", type=DIRECTORY)
-@click.option("--template", required=True, metavar="TEMPLATE", help="Template of its programs.")
-@click.option(
-    "--split", required=True, metavar="SPLIT", help="Split of its programs: train, validation, test or ood."
-)
-@click.option(
-    "--number", required=True, type=click.IntRange(0), metavar="N", help="Number of the shard, from 0."
-)
+@click.option("--template", required=True, metavar="TEMPLATE", help="Template of the programs.")
+@click.option("--split", required=True, metavar="SPLIT", help="Split: train, validation, test or ood.")
+@click.option("--number", required=True, type=click.IntRange(0), metavar="N", help="Shard number, from 0.")
 def shard(config: Path, directory: Path, template: str, split: str, number: int) -> None:
     """Sample one shard of the dataset in DIRECTORY.
 
@@ -97,14 +93,8 @@ def card(model: Path, completions: Path, metrics: Path | None, output: Path | No
 @click.command()
 @click.argument("directory", type=MODEL)
 @click.option("--to", "name", required=True, metavar="NAME", help="Repository, USER/NAME on the Hub.")
-@click.option(
-    "--snapshots",
-    type=DIRECTORY,
-    help="Snapshots of the training of a model; each becomes a revision such as step1000.",
-)
-@click.option(
-    "--private", is_flag=True, help="If the repository does not exist yet, create it as a private one."
-)
+@click.option("--snapshots", type=DIRECTORY, help="Snapshots of the model; each becomes a revision.")
+@click.option("--private", is_flag=True, help="Create the repository as a private one, if there is none.")
 @click.option("--yes", is_flag=True, help="Upload the files; by default they are only listed.")
 def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes: bool) -> None:
     """Upload a model or dataset to the Hugging Face Hub.

@@ -73,21 +73,13 @@ program_command = functools.partial(
 )
 """Decorates a command whose argument is a program."""
 config_option = click.option(
-    "--config",
-    default="quick",
-    type=CONFIG,
-    help="Config of the run: a file, or the name of a shipped config.",
+    "--config", default="quick", type=CONFIG, help="Config of the run: a file, or the name of a shipped one."
 )
 model_option = click.option(
-    "--model",
-    "directory",
-    type=MODEL,
-    help="Exported model: a directory, or the name of a shipped one; laptop by default.",
+    "--model", "directory", type=MODEL, help="Exported model, a directory or a name; laptop by default."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-device_option = click.option(
-    "--device", metavar="DEVICE", help="torch device; the GPU if there is one, else cpu."
-)
+device_option = click.option("--device", metavar="DEVICE", help="torch device; a GPU if there is one.")
 
 
 def with_options(
@@ -127,8 +119,13 @@ def input_programs(check: Callable[[str], str]) -> Iterator[list[str]]:
     ``check`` returns a valid line; the lines before an invalid one are yielded before its error, which names
     its number.
     """
-    number = 0
-    for lines in _batches():
+    if sys.stdin is None:
+        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
+    number, rest = 0, b""
+    # Returns what is there, at most what a pipe holds; waits only if nothing is.
+    while (chunk := sys.stdin.buffer.read1(1 << 16)) or rest:  # type: ignore[union-attr]
+        # The last line may have no end.
+        *lines, rest = (rest + (chunk or b"\n")).split(b"\n")
         checked: list[str] = []
         try:
             for line in lines:
@@ -139,18 +136,6 @@ def input_programs(check: Callable[[str], str]) -> Iterator[list[str]]:
             raise InputError(f"line {number + len(checked) + 1}: {error}") from None
         yield checked
         number += len(checked)
-
-
-def _batches() -> Iterator[list[bytes]]:
-    if sys.stdin is None:
-        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
-    rest = b""
-    # Returns what is there, at most what a pipe holds; waits only if nothing is.
-    while chunk := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield lines
-    if rest:
-        yield [rest]
 
 
 def color_mode() -> bool | None:

@@ -101,9 +101,7 @@ def as_object(program: str, result: Result) -> dict[str, Any]:
 
 @program_command("isa")
 @click.argument("instruction", required=False)
-@click.option(
-    "--json", "form", flag_value="json", help="Print a JSON object, that of the table with limits and digest."
-)
+@click.option("--json", "form", flag_value="json", help="Print JSON; of the table with limits and digest.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print the manual, docs/isa.md.")
 def isa_command(instruction: str | None, form: str | None) -> None:
     """Print the table of the 65 instructions, or explain one.

@@ -22,11 +22,7 @@ PORT = click.IntRange(0, 65535)
 @click.option("--port", default=8000, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--name", metavar="NAME", help="Name of the model in requests; by default its directory's.")
 @click.option(
-    "--allow-host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Name or address under which clients reach the server, such as that of a proxy. Can be repeated.",
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name of the server; repeatable."
 )
 @device_option
 def serve(

@@ -150,9 +150,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
             message = f"{reprlib.repr(asked)} is not served; use {name!r}"
             raise ApiError(message, "model", 404, "model_not_found")
 
-    async def answer(
-        request: Request, asked: Asked, given: str | list[Any], max_tokens: int
-    ) -> dict[str, Any]:
+    async def answer(request: Request, asked: Asked, given: Any, max_tokens: int) -> dict[str, Any]:
         check_name(asked.model)
         distinct = _read_prompts(given, asked, model.max_length)
         prompts = [prompt for prompt in distinct for _ in range(asked.n)]
@@ -183,14 +181,12 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         answered = await answer(request, asked, _last_text(asked.messages), max_tokens)
         kind, part = ("chat.completion.chunk", "delta") if asked.stream else ("chat.completion", "message")
         answered |= {"id": f"chatcmpl-{secrets.token_hex(16)}", "object": kind}
-        choices = [
-            {part: {"role": "assistant", "content": choice.pop("text")}, **choice}
-            for choice in answered["choices"]
-        ]
+        for choice in answered["choices"]:
+            choice[part] = {"role": "assistant", "content": choice.pop("text")}
         if not asked.stream:
-            return JSONResponse({**answered, "choices": choices})
+            return JSONResponse(answered)
         # Each choice is one chunk.
-        chunks = [{**answered, "choices": [choice], "usage": None} for choice in choices]
+        chunks = [{**answered, "choices": [choice], "usage": None} for choice in answered["choices"]]
         if asked.stream_options.get("include_usage"):
             chunks.append({**answered, "choices": []})
         events = [*map(json.dumps, chunks), "[DONE]"]
