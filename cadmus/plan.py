@@ -205,15 +205,10 @@ def checkpoint_bytes(config: Config) -> int:
 def _estimate(config: Config, flops: float, name: str, device: Device, count: int) -> Estimate:
     fixed = config.train.steps * config.model.layers * device.fixed_ms_per_layer / 1000
     seconds = fixed + flops / (count * device.teraflops * 1e12)
-    return Estimate(
-        device=name,
-        count=count,
-        gpu=RANKS in device.counts,
-        measured=device.source.startswith("measured:"),
-        hours=seconds / 3600,
-        usd=seconds / 3600 * count * device.usd_per_hour,
-        mfu=flops / (seconds * count * device.peak_teraflops * 1e12),
-    )
+    usd = seconds / 3600 * count * device.usd_per_hour
+    mfu = flops / (seconds * count * device.peak_teraflops * 1e12)
+    measured = device.source.startswith("measured:")
+    return Estimate(name, count, RANKS in device.counts, measured, seconds / 3600, usd, mfu)
 
 
 @functools.lru_cache(maxsize=1)
@@ -267,7 +262,7 @@ def plan_study(study: StudyRuns, devices: Path = DEVICES) -> StudyPlan:
         trainings=len(trainings),
         experiments=study.study.experiments,
         flops=sum(training.flops for training in planned),
-        disk_bytes=_study_disk(study.runs),
+        disk_bytes=sum(_study_disk(study.runs).values()),
         memory_bytes=max(training.memory_bytes for training in planned),
         estimates=tuple(_total(each) for each in by_device.values() if len(each) == len(planned)),
     )
@@ -284,17 +279,16 @@ def check_disk(study: StudyRuns, results: Path) -> None:
     place = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.exists())
     free = shutil.disk_usage(place).free
     missing = [run for run in study.runs if not (results / run.training / "model").exists()]
-    needed = _study_disk(missing, [run.dataset for run in missing if (results / run.dataset).exists()])
+    needed = sum(size for place, size in _study_disk(missing).items() if not (results / place).exists())
     if needed > free:
         problem = f"needs at most {needed / 1e9:.1f} GB of disk, {place} has {free / 1e9:.1f} GB free"
         raise InputError(f"study {study.name}: {problem}; use fewer variants or seeds, or a smaller dataset")
 
 
-def _study_disk(runs: Iterable[Run], finished_datasets: Iterable[str] = ()) -> int:
-    """Return the bytes of the datasets and trainings of ``runs``, each once."""
-    datasets, total = set(finished_datasets), 0
-    for run in {run.training: run for run in runs}.values():
-        sizes = plan(run.config).disk_bytes
-        total += sum(sizes.values()) - (sizes["dataset"] if run.dataset in datasets else 0)
-        datasets.add(run.dataset)
-    return total
+def _study_disk(runs: Iterable[Run]) -> dict[str, int]:
+    """Return the bytes of the datasets and models of ``runs``, by their directories in results/."""
+    sizes: dict[str, int] = {}
+    for run in runs:
+        dataset, *others = plan(run.config).disk_bytes.values()
+        sizes |= {run.dataset: dataset, f"{run.training}/model": sum(others)}
+    return sizes

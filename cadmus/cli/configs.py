@@ -65,9 +65,7 @@ _results = click.option("--results", type=DIRECTORY, default="results", help="Di
 @click.argument("config", type=CONFIG)
 @_results
 def runs(config: Path, results: Path) -> None:
-    """List the runs of a study and their directories.
-
-    CONFIG is a config with a section `study`.
+    """List the runs of a study and their directories. CONFIG is a config with a section `study`.
 
     \b
     Example:
@@ -111,9 +109,7 @@ def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ..
 @click.argument("results", type=PATH)
 @click.option("--output", type=DIRECTORY, required=True, help="Directory of the files.")
 def draw(results: Path, output: Path) -> None:
-    """Write the tables, figures and page of a study.
-
-    RESULTS is a file written by `cadmus study collect`; nothing else is read.
+    """Write the tables, figures and page of a study. RESULTS is a file of `cadmus study collect`.
 
     \b
     Example:

@@ -52,8 +52,7 @@ def manifest(config: Path, directory: Path) -> None:
 def report(directory: Path) -> None:
     """Write report, figures and card of the dataset in DIRECTORY.
 
-    The report is report.md, with its figures in the directory report. The card is README.md. `cadmus push`
-    uploads the directory.
+    They are report.md, the directory report, and README.md. `cadmus push` uploads the directory.
 
     \b
     Example:
@@ -73,8 +72,7 @@ def report(directory: Path) -> None:
 def card(model: Path, completions: Path, metrics: Path | None, output: Path | None) -> None:
     """Write the model card of the export in MODEL.
 
-    The Hugging Face Hub shows the card as the page of the model. It describes the model, its data and
-    training, the compute, the accuracy and the limits.
+    The Hugging Face Hub shows it as the page of the model: data, training, compute, accuracy and limits.
 
     \b
     Example:
@@ -100,9 +98,8 @@ def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes:
     """Upload a model or dataset to the Hugging Face Hub.
 
     DIRECTORY is a model export or a finished dataset. Without --yes, the command only lists the files; that
-    needs neither a token nor the network. With --yes it uploads them. Hidden files are left out.
-
-    The token comes from `hf auth login` or HF_TOKEN.
+    needs neither a token nor the network. With --yes it uploads them, with the token of `hf auth login` or
+    HF_TOKEN. Hidden files are left out.
 
     \b
     Examples:

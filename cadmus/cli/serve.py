@@ -61,9 +61,7 @@ def serve(
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser, or only serve it.")
 @device_option
 def explore(directory: Path | None, port: int, browser: bool, device: str | None) -> None:
-    """Serve an interactive explorer of a model.
-
-    Only this machine can open it. Ctrl-C ends it.
+    """Serve an interactive explorer of a model. Only this machine can open it. Ctrl-C ends it.
 
     Type a program or sample one, step through its execution, and see the model's predictions by layer (logit
     lens) and the attention of each head. Without --model, it shows the shipped model.
