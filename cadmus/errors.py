@@ -33,10 +33,6 @@ class Interrupted(CadmusError):
     """A signal stopped the command at a point from which it resumes; the message says how. Exit code 1."""
 
 
-class ModelOutputError(CadmusError):
-    """A model's answer that cannot be graded as a program. Graders catch and count it; users never see it."""
-
-
 class Defect(CadmusError):
     """A violated invariant of Cadmus itself, shown with a traceback; please report it."""
 
