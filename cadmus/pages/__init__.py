@@ -10,7 +10,7 @@ FIGURES = {
     "values": "The compared values x and y; grey: the configured interval.",
     "instructions": "Frequency of each instruction in the training programs, log scale; white: never used.",
 }
-"""Captions of the figures of a dataset report, in order; functions of :mod:`cadmus.pages.plots` draw them."""
+"""Captions of the figures of a dataset report, in order; :mod:`cadmus.pages.survey` draws them."""
 LICENSE = "mit"
 TAGS = ("program-synthesis", "stack-machine")
 CITATION = """\

@@ -21,8 +21,8 @@ from cadmus.evaluate.questions import title
 from cadmus.figures import style
 from cadmus.figures.tables import columns
 from cadmus.model import CARD
-from cadmus.pages import FIGURES, LICENSE, TAGS, card, plots
-from cadmus.pages.survey import EXAMPLES, FATES, Survey, survey
+from cadmus.pages import FIGURES, LICENSE, TAGS, card
+from cadmus.pages.survey import DRAWINGS, EXAMPLES, FATES, Survey, survey
 from cadmus.tools import progress
 from cadmus.vm import reference
 
@@ -114,9 +114,9 @@ def write_report(directory: Path | str) -> tuple[Path, ...]:
     found = survey(directory)
     texts = {directory / "report.md": report(found), directory / CARD: dataset_card(found)}
     data = (found.counts, found.lengths, found.values, found.instructions)
-    for name, frame in progress("draw", zip(FIGURES, data, strict=True), len(FIGURES), "figure"):
-        stem = directory / FOLDER / name
-        style.save(getattr(plots, name)(found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
+    for draw, frame in progress("draw", zip(DRAWINGS, data, strict=True), len(data), "figure"):
+        stem = directory / FOLDER / draw.__name__
+        style.save(draw(found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
         store.write_text(stem.with_suffix(".csv"), frame.write_csv())
     for path, text in texts.items():
         store.write_text(path, text)
