@@ -12,10 +12,9 @@ class CadmusError(Exception):
 
 
 class InputError(CadmusError, ValueError):
-    """Bad input from the user.
+    """Bad input from the user, in one line that names the key, file or position, the problem and the fix.
 
-    The message is one line that names the key, file or position, the problem and the fix. The command line
-    prints it without a traceback and exits with code 2.
+    The command line prints it without a traceback and exits with code 2.
     """
 
     def __init__(self, message: str) -> None:

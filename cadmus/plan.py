@@ -36,8 +36,6 @@ from cadmus.train.paths import snapshot_steps
 DEVICES = TABLES / "devices.yaml"
 SAMPLE = 8_192
 """Candidates sampled per template to measure the length of its programs."""
-RANKS = "ranks"
-"""Stands for train.ranks in ``counts``."""
 BYTES_FP32 = 4
 BYTES_PER_GPU, BYTES_PER_CORE = 6 * 10**9, 3 * 10**9 // 2
 """Host memory of a rank, on a GPU or per core."""
@@ -67,8 +65,8 @@ class Device(Section):
     @classmethod
     def _check_counts(cls, counts: Any) -> Any:
         for count in counts if isinstance(counts, list) else []:
-            if count != RANKS and (type(count) is not int or count < 1):
-                raise ValueError(f"must be {RANKS} or integers of at least 1, got {count!r}")
+            if count != "ranks" and (type(count) is not int or count < 1):
+                raise ValueError(f"must be ranks or integers of at least 1, got {count!r}")
         return counts
 
 
@@ -208,7 +206,7 @@ def _estimate(config: Config, flops: float, name: str, device: Device, count: in
     usd = seconds / 3600 * count * device.usd_per_hour
     mfu = flops / (seconds * count * device.peak_teraflops * 1e12)
     measured = device.source.startswith("measured:")
-    return Estimate(name, count, RANKS in device.counts, measured, seconds / 3600, usd, mfu)
+    return Estimate(name, count, "ranks" in device.counts, measured, seconds / 3600, usd, mfu)
 
 
 @functools.lru_cache(maxsize=1)

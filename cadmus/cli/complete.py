@@ -44,11 +44,7 @@ TRIES = 100
     help="Maximum length of the whole program; by default that of the training programs.",
 )
 @click.option(
-    "--top",
-    default=5,
-    type=click.IntRange(1, isa.VOCABULARY_SIZE),
-    metavar="K",
-    help="Show the K most likely instructions of each step.",
+    "--top", default=5, type=click.IntRange(1, isa.VOCABULARY_SIZE), metavar="K", help="Guesses per step."
 )
 @click.option(
     "-n",

@@ -20,17 +20,11 @@ from cadmus.train.paths import RunPaths
 @config_option
 @click.option("--dataset", type=DIRECTORY, required=True, help="Directory of the dataset.")
 @click.option(
-    "--checkpoints",
-    type=DIRECTORY,
-    required=True,
-    help="Directory of the checkpoints. Training resumes from the newest one, and removes all at its end.",
+    "--checkpoints", type=DIRECTORY, required=True, help="Directory of checkpoints, removed at the end."
 )
 @click.option("--output", "export", type=DIRECTORY, required=True, help="Directory to export the model to.")
 @click.option(
-    "--metrics",
-    type=PATH,
-    required=True,
-    help="JSON Lines file of the losses, one line per step; NAME.partial.jsonl until the model is exported.",
+    "--metrics", type=PATH, required=True, help="JSON lines of the losses; NAME.partial.jsonl until the end."
 )
 @click.option("--snapshots", type=DIRECTORY, help="Directory of train.snapshots exports; none by default.")
 @click.option(
@@ -44,7 +38,7 @@ def train(config: Path, dataset: Path, count: int | None, requeue: bool, **files
 
     Training runs one process per GPU or, without GPUs, per core; train.ranks sets another number. On several
     nodes, start the command with srun, once per node. SIGTERM or Ctrl-C saves a checkpoint and exits with
-    code 1. The same command then resumes from the checkpoint and gives the same model.
+    code 1. The same command then resumes from the newest checkpoint and gives the same model.
 
     \b
     Example:

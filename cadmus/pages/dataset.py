@@ -103,7 +103,6 @@ $rules
 
 - The programs are for one VM, made for experiments; they teach no other language.
 - They are true, not useful.
-- Compared numbers are in [$low, $high], and programs have at most $max_length instructions.
 - The sampling weights of the templates are those of the run and do not reflect difficulty.
 """)
 

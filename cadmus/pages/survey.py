@@ -86,12 +86,8 @@ def survey(directory: Path | str) -> Survey:
         total = pl.concat(shards).group_by(*keys, *numbers).agg(pl.sum("programs")).sort(numbers)
         return counts.select(keys).join(total, on=keys, maintain_order="left_right")
 
-    used = [
-        (template, symbol, int(of_template[ord(symbol)]))
-        for template, of_template in symbols.items()
-        for symbol in isa.BY_SYMBOL
-        if symbol != isa.END
-    ]
+    shown = [symbol for symbol in isa.BY_SYMBOL if symbol != isa.END]
+    used = [(template, symbol, int(of[ord(symbol)])) for template, of in symbols.items() for symbol in shown]
     share = pl.col("count") / pl.col("count").sum().over("template")
     return Survey(
         manifest,

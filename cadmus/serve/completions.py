@@ -1,7 +1,6 @@
 """OpenAI's completions and chat API for a model: requests, decoding, responses.
 
-A token is an instruction, and a prompt is a program that the model continues. A chat is a completion of the
-text of its last message.
+A token is an instruction. The model continues the prompt or, of a chat, the text of its last message.
 """
 
 import asyncio

@@ -86,8 +86,7 @@ def application(routes: Sequence[BaseRoute], hosts: Iterable[str] = ()) -> Starl
 
 
 def _error(request: Request, error: Exception) -> JSONResponse:
-    status, headers = 500, None
-    message = "the server failed on this request; see its output"
+    status, headers, message = 500, None, "the server failed on this request; see its output"
     if isinstance(error, HTTPException):
         status, headers, message = error.status_code, error.headers, error.detail
         if not isinstance(error, ApiError):
