@@ -76,7 +76,9 @@ _VERDICTS = {reason: Verdict(reason is Reason.SOLVED, reason in _VERIFIED, reaso
 def sample(
     template: str, n: int, *, seed: int = 1, split: str = "train", dataset: Section = None
 ) -> list[str]:
-    """Sample ``n`` true programs of a template, as ``cadmus sample`` prints them.
+    """Sample ``n`` true programs of a template, without their end ``.``, as ``cadmus sample`` prints them.
+
+    They are distinct if the template has enough.
 
     Args:
         template: one of :data:`cadmus.config.TEMPLATES`.
@@ -85,9 +87,6 @@ def sample(
         dataset: ranges and lengths: the section ``dataset`` of a config, such as
             ``load_config("config/laptop.yaml").dataset``, or some of its fields, such as
             ``{"values": {"low": -40, "high": 40}}``; None for the defaults.
-
-    Returns:
-        Programs without their end ``.``, distinct if the template has enough.
     """
     _check_counts(n=n, seed=seed)
     return sampler.sample(_section(dataset), seed, template, split, 0, n).programs.to_strings()

@@ -60,7 +60,7 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
     gpu = gpu or next((each.device for each in estimates if each.gpu), None)
     gpus = [each for each in estimates if each.device == gpu]
     shown = estimates if everything else [*cpus, *gpus[:1]] if small else gpus or estimates
-    for title, text in (_size(planned) if isinstance(planned, Plan) else _study_size(planned)).items():
+    for title, text in _size(planned).items():
         echo(f"{title:<9} {text}")
     click.echo()
     echo_table([("on", "time", "USD", "MFU", "basis"), *map(_row, shown)])
@@ -70,7 +70,18 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
         click.echo(f"\n--all adds {len(estimates) - len(shown)} rows of other devices")
 
 
-def _size(plan: Plan) -> dict[str, str]:
+def _size(plan: Plan | StudyPlan) -> dict[str, str]:
+    compute = f"about {plan.flops:.2g} FLOPs"
+    memory = f"at most {_short(plan.memory_bytes)}B of the host"
+    if isinstance(plan, StudyPlan):
+        counts = {name: getattr(plan, f"{name}s") for name in ("variant", "seed", "dataset", "training")}
+        listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
+        return {
+            "study": f"{plan.name}: {listed}; {', '.join(plan.experiments)} on each model",
+            "compute": compute,
+            "disk": f"at most {_short(plan.disk_bytes)}B",
+            "memory": f"{memory} for each training",
+        }
     sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan.disk_bytes.items())
     where = "2 CPU cores" if plan.ranks == "auto" else f"{plan.gpus} GPU{'s' * (plan.gpus > 1)}"
     return {
@@ -79,20 +90,9 @@ def _size(plan: Plan) -> dict[str, str]:
         f"about {_short(plan.dataset_bytes)}B in {plan.shards} shards",
         "training": f"{plan.steps:,} steps of {plan.batch_size:,} programs, about "
         f"{_short(plan.trained_tokens)} tokens, {plan.epochs:.2f} epochs",
-        "compute": f"about {plan.flops:.2g} FLOPs",
+        "compute": compute,
         "disk": f"at most {_short(sum(plan.disk_bytes.values()))}B: {sizes}",
-        "memory": f"at most {_short(plan.memory_bytes)}B of the host, training on {where}",
-    }
-
-
-def _study_size(plan: StudyPlan) -> dict[str, str]:
-    counts = {name: getattr(plan, f"{name}s") for name in ("variant", "seed", "dataset", "training")}
-    listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
-    return {
-        "study": f"{plan.name}: {listed}; {', '.join(plan.experiments)} on each model",
-        "compute": f"about {plan.flops:.2g} FLOPs",
-        "disk": f"at most {_short(plan.disk_bytes)}B",
-        "memory": f"at most {_short(plan.memory_bytes)}B of the host for each training",
+        "memory": f"{memory}, training on {where}",
     }
 
 

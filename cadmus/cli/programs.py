@@ -1,7 +1,4 @@
-"""``cadmus run``, ``isa``, ``sample`` and ``states``.
-
-``run`` and ``isa`` need no extra; so what ``sample`` and ``states`` need is imported when they are called.
-"""
+"""``cadmus run`` and ``isa``, which need no extra; ``sample`` and ``states``, which import what they need."""
 
 import difflib
 import functools

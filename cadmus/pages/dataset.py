@@ -27,8 +27,6 @@ from cadmus.tools import progress
 from cadmus.vm import reference
 
 FOLDER = "report"
-ALL_TEMPLATES = "default"
-"""The configuration of all templates; each template also has its own."""
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 """Bounds of the hub's size categories, powers of ten."""
 MEANINGS = {
@@ -206,8 +204,8 @@ def dataset_card(found: Survey) -> str:
         share=f"{100 * manifest['dataset']['eval_fraction']:g}",
         rules=f"\n{_rules(manifest)}" if OOD in manifest else "",
     )
-    # Template -> splits that have it; each template can be loaded alone.
-    configs = [{**_config(ALL_TEMPLATES, "*", splits), "default": True}]
+    # All templates together, and each alone, with the splits that have it.
+    configs = [{**_config("default", "*", splits), "default": True}]
     for (name,), rows in found.counts.group_by(["template"], maintain_order=True):
         configs.append(_config(str(name), f"{name}-*", rows["split"].to_list()))
     data = DatasetCardData(
@@ -218,7 +216,7 @@ def dataset_card(found: Survey) -> str:
         size_categories=[size_category(sum(totals[1:]))],
         configs=configs,
         dataset_info={
-            "config_name": ALL_TEMPLATES,
+            "config_name": "default",
             "features": [{"name": field.name, "dtype": _type(field)} for field in SCHEMA],
         },
     )
