@@ -19,10 +19,8 @@ from tqdm import tqdm
 DELAY = 2.0
 """Seconds before a progress bar appears."""
 _UNTRACKED = re.compile(r"cadmus\.((cli|config)(\..*)?|distribution|errors|store|templates)")
-"""Modules that results do not depend on.
-
-Those of a config reach the workflow as parameters, and a shard depends on its own template only.
-"""
+"""Modules that results do not depend on. Configs are parameters of the workflow, and a shard depends on its
+own template only."""
 
 
 def seed_of(*parts: int | str) -> int:

@@ -27,8 +27,7 @@ def config() -> None:
 def show(file: Path, as_json: bool) -> None:
     """Validate FILE and print it with all defaults.
 
-    FILE is a path, or the name of a config such as quick. A study is printed without defaults, as they may
-    differ between its runs.
+    FILE is a path or a name such as quick. A study is shown without defaults: they may differ between runs.
 
     \b
     Examples:
@@ -48,8 +47,7 @@ def show(file: Path, as_json: bool) -> None:
 def study() -> None:
     """Compare runs that differ in some fields of a config.
 
-    A config with a section `study` describes the runs. Snakemake starts the missing ones, then collects and
-    draws their results.
+    A section `study` describes the runs. Snakemake starts the missing ones, then collects and draws results.
 
     \b
     Examples:

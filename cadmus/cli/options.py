@@ -116,8 +116,7 @@ def check_results_path(output: Path) -> None:
 def input_programs(check: Callable[[str], str]) -> Iterator[list[str]]:
     """Yield the lines of standard input that are there, without their spaces, so that each is answered soon.
 
-    ``check`` returns a valid line; the lines before an invalid one are yielded before its error, which names
-    its number.
+    ``check`` returns a valid line. Those before an invalid one come before its error, which has its number.
     """
     if sys.stdin is None:
         raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")

@@ -26,9 +26,7 @@ _short = tqdm.format_sizeof
 @click.option("--all", "everything", is_flag=True, help="Show all devices.")
 @json_option
 def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, as_json: bool) -> None:
-    """Estimate compute, time and cost of a run before it starts.
-
-    CONFIG is the file or the name of a config, or the file of a study.
+    """Estimate compute, time and cost of a run before it starts. CONFIG may be that of a study.
 
     The table has the time and price of the training on each device: the FLOPs over the rate of the device,
     plus a fixed time per step and layer that more devices do not shorten. MFU is the fraction of the peak
