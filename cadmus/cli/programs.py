@@ -159,12 +159,10 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 def _sampling_options(number: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator with the options of :func:`_sampled`; ``number`` is the default of -n."""
     option, count = click.option, click.IntRange(0, MOST)
-    seed_help = "Random seed; decides which programs."
-    split_help = "train, validation, test, or ood if the config has rules."
     options = [
         option("-n", "--programs", "n", default=number, type=count, metavar="N", help="Number of programs."),
-        option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help=seed_help),
-        option("--split", default="train", metavar="SPLIT", help=split_help),
+        option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed."),
+        option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood."),
         option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name."),
     ]
     return functools.partial(with_options, options)

@@ -1,8 +1,8 @@
 """The HTTP server of the explorer: its page, and the page's requests.
 
 The page compares the model with a bigram baseline, and a linear probe for the top of the stack. Both are
-fitted to programs of the test split, with the templates in the proportions of the training set. This takes
-seconds, so the page asks for them after its first program.
+fitted to programs of the test split, mixed as in training. This takes seconds, so the page asks for them
+after its first program.
 """
 
 import base64
