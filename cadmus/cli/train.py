@@ -28,7 +28,7 @@ from cadmus.train.paths import RunPaths
 )
 @click.option("--snapshots", type=DIRECTORY, help="Directory of train.snapshots exports; none by default.")
 @click.option(
-    "--ranks", "count", type=click.IntRange(0), metavar="N", help="Processes on all nodes, for train.ranks."
+    "--ranks", "count", type=click.IntRange(0), metavar="N", help="All processes; overrides train.ranks."
 )
 @click.option(
     "--requeue", is_flag=True, envvar="CADMUS_REQUEUE", help="Requeue the SLURM job when SIGTERM stops it."
