@@ -69,7 +69,6 @@ class Verdict(NamedTuple):
         return self.solved
 
 
-_GRADES = (*tuple(Reason)[:6], Reason.BAD_TASK)
 _VERIFIED = (Reason.SOLVED, Reason.FITS, Reason.UNANSWERED)
 _VERDICTS = {reason: Verdict(reason is Reason.SOLVED, reason in _VERIFIED, reason) for reason in Reason}
 
@@ -77,19 +76,17 @@ _VERDICTS = {reason: Verdict(reason is Reason.SOLVED, reason in _VERIFIED, reaso
 def sample(
     template: str, n: int, *, seed: int = 1, split: str = "train", dataset: Section = None
 ) -> list[str]:
-    """Sample ``n`` true programs of a template, as ``cadmus sample`` prints them.
+    """Sample ``n`` true programs of a template, without their end ``.``, as ``cadmus sample`` prints them.
+
+    They are distinct if the template has enough.
 
     Args:
         template: one of :data:`cadmus.config.TEMPLATES`.
-        n: number of programs.
         seed: the same seed gives the same programs on every machine.
         split: train, validation, test, or ood if ``dataset`` has rules; splits share no programs.
         dataset: ranges and lengths: the section ``dataset`` of a config, such as
             ``load_config("config/laptop.yaml").dataset``, or some of its fields, such as
             ``{"values": {"low": -40, "high": 40}}``; None for the defaults.
-
-    Returns:
-        Programs without their end ``.``, distinct if the template has enough.
     """
     _check_counts(n=n, seed=seed)
     return sampler.sample(_section(dataset), seed, template, split, 0, n).programs.to_strings()
@@ -168,9 +165,6 @@ def verify(
             cut off.
         dataset: the ``dataset`` that the tasks were sampled with. It limits the length of programs, and fresh
             inputs of induction are drawn from it.
-
-    Returns:
-        A verdict, or a list of n.
     """
     single, section = isinstance(completion, str), _section(dataset)
     n = 1 if single else len(completion)
@@ -194,13 +188,13 @@ def verify(
 
 def _column(name: str, value: Any, n: int, single: bool, shared: bool = False) -> Sequence[Any]:
     """Return an argument of :func:`verify` as a list of n; one that is ``shared`` may apply to all n."""
-    if isinstance(value, str | bool | np.bool_):
-        if single or shared:
-            return [value] * n
-        raise InputError(f"{name}: must be a list of length {n}, as completion is, got one string")
-    if single or len(value) != n:
+    is_one = isinstance(value, str | bool | np.bool_)
+    if is_one and (single or shared):
+        return [value] * n
+    if is_one or single or len(value) != n:
         wanted = "one value" if single else f"a list of length {n}"
-        raise InputError(f"{name}: must be {wanted}, as completion is, got a list of length {len(value)}")
+        got = "one string" if is_one else f"a list of length {len(value)}"
+        raise InputError(f"{name}: must be {wanted}, as completion is, got {got}")
     return value
 
 
@@ -239,8 +233,9 @@ def _grade(question: Question, rows: list[tuple[str, str, str, bool]], dataset: 
         if not half:
             return [Reason.BAD_TASK]
         return _grade(question, rows[:half], dataset) + _grade(question, rows[half:], dataset)
-    index = np.select([bad, solved, fits, of.verified, ~of.ended, of.uses_drop], [6, 0, 1, 2, 3, 4], 5)
-    return [_GRADES[i] for i in index.tolist()]
+    conditions = [bad, solved, fits, of.verified, ~of.ended, of.uses_drop]
+    reasons = np.select(conditions, [Reason.BAD_TASK, *list(Reason)[:5]], Reason.FALSE)
+    return list(map(Reason, reasons.tolist()))
 
 
 def _chunk(dataset: Dataset, seed: int, template: str, split: str, name: str, number: int) -> Iterator[Task]:

@@ -12,10 +12,9 @@ class CadmusError(Exception):
 
 
 class InputError(CadmusError, ValueError):
-    """Bad input from the user.
+    """Bad input from the user, in one line that names the key, file or position, the problem and the fix.
 
-    The message is one line that names the key, file or position, the problem and the fix. The command line
-    prints it without a traceback and exits with code 2.
+    The command line prints it without a traceback and exits with code 2.
     """
 
     def __init__(self, message: str) -> None:
@@ -31,10 +30,6 @@ class RankLocalError(InputError):
 
 class Interrupted(CadmusError):
     """A signal stopped the command at a point from which it resumes; the message says how. Exit code 1."""
-
-
-class ModelOutputError(CadmusError):
-    """A model's answer that cannot be graded as a program. Graders catch and count it; users never see it."""
 
 
 class Defect(CadmusError):

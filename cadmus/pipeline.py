@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from cadmus.config import Config
 from cadmus.errors import InputError
+from cadmus.store import check_writable
+from cadmus.train.paths import RunPaths
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from cadmus.train.paths import RunPaths
 
 
 def sample(config: Config, directory: Path | str) -> list[Path]:
@@ -48,7 +48,7 @@ def train(
     config: Config,
     dataset: Path | str,
     output: Path | str,
-    paths: "RunPaths | None" = None,
+    paths: RunPaths | None = None,
     log: Callable[[str], None] = print,
 ) -> None:
     """Train a model in this process and export it to ``output``; the same call resumes what was interrupted.
@@ -57,7 +57,6 @@ def train(
     """
     from cadmus.dataset.reader import stream_split
     from cadmus.train import loop, ranks
-    from cadmus.train.paths import RunPaths
 
     training = Path(output).with_name("training")
     paths = paths or RunPaths(training / "checkpoints", Path(output), training / "metrics.jsonl")
@@ -70,11 +69,10 @@ def train(
             paths.publish()
 
 
-def check_training(config: Config, dataset: Path, paths: "RunPaths") -> str:
+def check_training(config: Config, dataset: Path, paths: RunPaths) -> str:
     """Check before the work starts that all can be read and written; return the dataset's digest."""
     from cadmus.dataset.manifest import read_manifest
     from cadmus.model.export import check_export
-    from cadmus.store import check_writable
 
     manifest = read_manifest(dataset)
     if manifest["config_digest"] != config.dataset_digest():

@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import Field, field_validator
 
 from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, read_model
@@ -34,8 +36,6 @@ from cadmus.train.paths import snapshot_steps
 DEVICES = TABLES / "devices.yaml"
 SAMPLE = 8_192
 """Candidates sampled per template to measure the length of its programs."""
-RANKS = "ranks"
-"""Stands for train.ranks in ``counts``."""
 BYTES_FP32 = 4
 BYTES_PER_GPU, BYTES_PER_CORE = 6 * 10**9, 3 * 10**9 // 2
 """Host memory of a rank, on a GPU or per core."""
@@ -65,8 +65,8 @@ class Device(Section):
     @classmethod
     def _check_counts(cls, counts: Any) -> Any:
         for count in counts if isinstance(counts, list) else []:
-            if count != RANKS and (type(count) is not int or count < 1):
-                raise ValueError(f"must be {RANKS} or integers of at least 1, got {count!r}")
+            if count != "ranks" and (type(count) is not int or count < 1):
+                raise ValueError(f"must be ranks or integers of at least 1, got {count!r}")
         return counts
 
 
@@ -144,7 +144,8 @@ def plan(config: Config, devices: Path = DEVICES) -> Plan:
 
     train, model = config.train, config.model
     gpus = 1 if train.ranks == "auto" else train.ranks
-    average = average_program(config)
+    # A config is not hashable, its JSON is.
+    average = average_program(config.seed, config.dataset.model_dump_json())
     parameters = parameter_count(model)
     programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     trained = train.steps * train.batch_size
@@ -202,28 +203,18 @@ def checkpoint_bytes(config: Config) -> int:
 def _estimate(config: Config, flops: float, name: str, device: Device, count: int) -> Estimate:
     fixed = config.train.steps * config.model.layers * device.fixed_ms_per_layer / 1000
     seconds = fixed + flops / (count * device.teraflops * 1e12)
-    return Estimate(
-        device=name,
-        count=count,
-        gpu=RANKS in device.counts,
-        measured=device.source.startswith("measured:"),
-        hours=seconds / 3600,
-        usd=seconds / 3600 * count * device.usd_per_hour,
-        mfu=flops / (seconds * count * device.peak_teraflops * 1e12),
-    )
+    usd = seconds / 3600 * count * device.usd_per_hour
+    mfu = flops / (seconds * count * device.peak_teraflops * 1e12)
+    measured = device.source.startswith("measured:")
+    return Estimate(name, count, "ranks" in device.counts, measured, seconds / 3600, usd, mfu)
 
 
-def average_program(config: Config) -> AverageProgram:
+@functools.lru_cache(maxsize=1)
+def average_program(seed: int, dataset_json: str) -> AverageProgram:
     """Return the means over the training programs of all templates, from a small sample.
 
     Deduplication drops short programs, so datasets have more tokens (2% for ``quick``, 8% for ``paper``).
     """
-    # A config is not hashable, its JSON is.
-    return _average_program(config.seed, config.dataset.model_dump_json())
-
-
-@functools.lru_cache(maxsize=1)
-def _average_program(seed: int, dataset_json: str) -> AverageProgram:
     dataset = Dataset.model_validate_json(dataset_json)
     counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
     used = [name for name in TEMPLATES if counts[name]]
@@ -233,9 +224,6 @@ def _average_program(seed: int, dataset_json: str) -> AverageProgram:
 
 def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:
     """Return the means over sampled programs of a template; of any candidates if none of them is true."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     from cadmus import templates
     from cadmus.vm.compiled import verdicts
 
@@ -272,7 +260,7 @@ def plan_study(study: StudyRuns, devices: Path = DEVICES) -> StudyPlan:
         trainings=len(trainings),
         experiments=study.study.experiments,
         flops=sum(training.flops for training in planned),
-        disk_bytes=_study_disk(study.runs),
+        disk_bytes=sum(_study_disk(study.runs).values()),
         memory_bytes=max(training.memory_bytes for training in planned),
         estimates=tuple(_total(each) for each in by_device.values() if len(each) == len(planned)),
     )
@@ -289,17 +277,16 @@ def check_disk(study: StudyRuns, results: Path) -> None:
     place = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.exists())
     free = shutil.disk_usage(place).free
     missing = [run for run in study.runs if not (results / run.training / "model").exists()]
-    needed = _study_disk(missing, [run.dataset for run in missing if (results / run.dataset).exists()])
+    needed = sum(size for place, size in _study_disk(missing).items() if not (results / place).exists())
     if needed > free:
         problem = f"needs at most {needed / 1e9:.1f} GB of disk, {place} has {free / 1e9:.1f} GB free"
         raise InputError(f"study {study.name}: {problem}; use fewer variants or seeds, or a smaller dataset")
 
 
-def _study_disk(runs: Iterable[Run], finished_datasets: Iterable[str] = ()) -> int:
-    """Return the bytes of the datasets and trainings of ``runs``, each once."""
-    datasets, total = set(finished_datasets), 0
-    for run in {run.training: run for run in runs}.values():
-        sizes = plan(run.config).disk_bytes
-        total += sum(sizes.values()) - (sizes["dataset"] if run.dataset in datasets else 0)
-        datasets.add(run.dataset)
-    return total
+def _study_disk(runs: Iterable[Run]) -> dict[str, int]:
+    """Return the bytes of the datasets and models of ``runs``, by their directories in results/."""
+    sizes: dict[str, int] = {}
+    for run in runs:
+        dataset, *others = plan(run.config).disk_bytes.values()
+        sizes |= {run.dataset: dataset, f"{run.training}/model": sum(others)}
+    return sizes

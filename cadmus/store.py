@@ -77,10 +77,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
 
 @contextmanager
 def replacing_together() -> Iterator[Callable[[Path | str], Path]]:
-    """Yield a function like :func:`replacing` for files that belong together.
-
-    It returns the temporary path of each, and all are moved if the block ends without an error.
-    """
+    """Yield a function like :func:`replacing` for files that belong together: all are moved, or none."""
     with ExitStack() as stack:
         yield lambda path: stack.enter_context(replacing(path))
 
@@ -207,12 +204,10 @@ def _seal_place(data: bytes) -> int:
 def _check_seal(path: Path | str, kind: str, data: bytes) -> bytes:
     start = _seal_place(data)
     if not start:
-        raise InputError(
-            f"{path}: not sealed, so an earlier version of Cadmus or another program wrote it; {KINDS[kind]}"
-        )
+        writer = "an earlier version of Cadmus or another program"
+        raise InputError(f"{path}: not sealed, so {writer} wrote it; {KINDS[kind]}")
     end = start + len(_BLANK)
-    digest = hashlib.sha256(data[:start] + _BLANK + data[end:])
-    if digest.hexdigest().encode() != data[start:end]:
+    if hashlib.sha256(data[:start] + _BLANK + data[end:]).hexdigest().encode() != data[start:end]:
         raise _damaged(path, kind)
     return data
 
@@ -220,10 +215,8 @@ def _check_seal(path: Path | str, kind: str, data: bytes) -> bytes:
 def _check_header(path: Path | str, kind: str, header: dict[str, Any]) -> None:
     if header["kind"] != kind:
         raise InputError(f"{path}: a file of kind {header['kind']}, not {kind}")
-    if header["isa_digest"] != isa.digest():
-        raise InputError(
-            f"{path}: of instruction set {header['isa_digest']}, this is {isa.digest()}; {KINDS[kind]}"
-        )
+    if (theirs := header["isa_digest"]) != isa.digest():
+        raise InputError(f"{path}: of instruction set {theirs}, this is {isa.digest()}; {KINDS[kind]}")
 
 
 def _damaged(path: Path | str, kind: str) -> InputError:

@@ -2,9 +2,6 @@
 
 Every seed and generator that results depend on is here. The functions differ in how they turn names and
 numbers into entropy. Changing one changes datasets or results, so new code uses :func:`generator`.
-
-Source files are inputs of the workflow's rules: after an edit of one figure, only that figure is drawn
-again.
 """
 
 import ast
@@ -14,20 +11,16 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-# The base install has none of the packages that the functions import.
-if TYPE_CHECKING:
-    import numpy as np
-    from tqdm import tqdm
+import numpy as np
+from tqdm import tqdm
 
 DELAY = 2.0
 """Seconds before a progress bar appears."""
 _UNTRACKED = re.compile(r"cadmus\.((cli|config)(\..*)?|distribution|errors|store|templates)")
-"""Modules that results do not depend on.
-
-Those of a config reach the workflow as parameters, and a shard depends on its own template only.
-"""
+"""Modules that results do not depend on. Configs are parameters of the workflow, and a shard depends on its
+own template only."""
 
 
 def seed_of(*parts: int | str) -> int:
@@ -40,13 +33,11 @@ def epoch_seed(seed: int, epoch: int) -> int:
     return seed_of(json.dumps({"epoch": epoch, "seed": seed, "split": "train"})) >> 64
 
 
-def generator(seed: int, *parts: int | str) -> "np.random.Generator":
+def generator(seed: int, *parts: int | str) -> np.random.Generator:
     """Return the generator of an experiment or of one step of sampling, named by ``parts``.
 
     Numbers are at least 0; different names give independent streams.
     """
-    import numpy as np
-
     entropy = [seed]
     for part in parts:
         entropy.extend(part.encode() if isinstance(part, str) else [part])
@@ -57,8 +48,6 @@ def progress(
     what: str, items: Iterable[Any] | None = None, total: int | None = None, unit: str = "it"
 ) -> "tqdm[Any]":
     """Return a bar over ``items``, or over ``total`` units counted by ``update``; shown on terminals only."""
-    from tqdm import tqdm
-
     return tqdm(items, desc=what, total=total, unit=unit, unit_scale=True, delay=DELAY, disable=None)
 
 
@@ -78,7 +67,8 @@ def has_gpu() -> bool:
 def sources_of(*modules: str) -> tuple[Path, ...]:
     """Return the source files of modules and of all Cadmus modules that they import, sorted.
 
-    They include data files next to a module whose names it contains.
+    They include data files next to a module whose names it contains. The workflow's rules have them as
+    inputs, so that after an edit of one figure only that figure is drawn again.
     """
     found: dict[str, set[Path]] = {}
     pending = list(modules)

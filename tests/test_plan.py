@@ -56,6 +56,10 @@ def only(**templates):
     return parse_config(values, "test")
 
 
+def average_of(run):
+    return average_program(run.seed, run.dataset.model_dump_json())
+
+
 def shown(*arguments):
     return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False).stdout
 
@@ -81,7 +85,7 @@ def test_attention_flops_match_the_flop_counter():
 
 
 def test_average_of_programs_of_one_length():
-    average = average_program(only(equality={"train": 10}))
+    average = average_of(only(equality={"train": 10}))
     assert (average.tokens, average.pairs) == (5 + 5 + 1 + 1, 12 * 13 / 2)
 
 
@@ -89,18 +93,18 @@ def test_average_of_programs_of_one_length():
 def test_average_matches_sampled_programs(name):
     run = only(**{name: {"train": 2_000}})
     drawn = sample(run.dataset, run.seed, name, "train", 0, 2_000).programs.lengths.mean() + 1
-    assert average_program(run).tokens == pytest.approx(drawn, rel=0.1)
+    assert average_of(run).tokens == pytest.approx(drawn, rel=0.1)
 
 
 def test_average_is_weighted_by_train_programs():
-    apart = [average_program(only(**{name: {"train": 5}})).tokens for name in ("equality", "subroutines")]
-    together = average_program(only(equality={"train": 30}, subroutines={"train": 10})).tokens
+    apart = [average_of(only(**{name: {"train": 5}})).tokens for name in ("equality", "subroutines")]
+    together = average_of(only(equality={"train": 30}, subroutines={"train": 10})).tokens
     assert together == pytest.approx((3 * apart[0] + apart[1]) / 4)
 
 
 def test_average_without_true_candidates():
     rare = only(random={"train": 5, "length": [60, 63]})
-    assert 61 <= average_program(rare).tokens <= 64
+    assert 61 <= average_of(rare).tokens <= 64
 
 
 def test_max_length_below_every_program():
@@ -111,7 +115,7 @@ def test_max_length_below_every_program():
 def test_the_plan_has_the_most_that_the_verdict_can_cost():
     verdict = {"fraction": 0.2, "questions": ["random"], "prompts": 6, "samples": 4}
     run = training(ranks=2, verdict=verdict)
-    average = average_program(run)
+    average = average_of(run)
     more = plan(run).flops - plan(training(ranks=2, verdict={"fraction": 0.0})).flops
     assert more == pytest.approx(4 / 3 * training_flops(run.model, 240 * average.tokens, 240 * average.pairs))
 
@@ -120,7 +124,7 @@ def test_plan_is_consistent(tmp_path):
     run = training(ranks=2, verdict={"fraction": 0.0}, state_weight=0.0)
     device = {"counts": [1, 4], "teraflops": 2e-3, "peak_teraflops": 5e-3, "fixed_ms_per_layer": 7}
     table = devices_file(tmp_path, A=device)
-    planned, average = plan(run, table), average_program(run)
+    planned, average = plan(run, table), average_of(run)
     assert planned == plan(run, table), "the sample is the same every time"
     assert planned.programs == 4_100
     assert planned.trained_programs == 2_000

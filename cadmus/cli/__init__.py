@@ -1,5 +1,4 @@
-"""The ``cadmus`` command.
+"""The ``cadmus`` command: modules that parse arguments and print.
 
-These modules parse arguments and print. A command is imported when it is invoked (table in ``main``), and a
-package that takes long to import, such as torch, when the command needs it: ``--help`` starts at once.
+A command is imported when it is invoked (table in ``main``), and a package such as torch when it is needed.
 """

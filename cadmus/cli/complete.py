@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
@@ -16,7 +16,6 @@ import numpy as np
 from cadmus import isa
 from cadmus.cli.options import (
     device_option,
-    heading,
     input_programs,
     json_option,
     model_option,
@@ -32,9 +31,6 @@ from cadmus.model import GENERATION_CONFIG, completing
 from cadmus.model.completing import AT_ONCE, Completion
 from cadmus.vm.reference import show
 
-if TYPE_CHECKING:
-    from cadmus.model.inference import Cadmus
-
 TRIES = 100
 
 
@@ -48,12 +44,7 @@ TRIES = 100
     help="Maximum length of the whole program; by default that of the training programs.",
 )
 @click.option(
-    "--top",
-    default=5,
-    show_default=True,
-    type=click.IntRange(1, isa.VOCABULARY_SIZE),
-    metavar="K",
-    help="Show the K most likely instructions of each step.",
+    "--top", default=5, type=click.IntRange(1, isa.VOCABULARY_SIZE), metavar="K", help="Likeliest shown per step."
 )
 @click.option(
     "-n",
@@ -68,14 +59,8 @@ TRIES = 100
     metavar="T",
     help="Sample with the logits divided by T; 1 by default.",
 )
-@click.option(
-    "--seed", type=click.IntRange(0), metavar="SEED", help="Random seed of the samples; 0 by default."
-)
-@click.option(
-    "--verified",
-    is_flag=True,
-    help="Sample until the whole program is true, and the completion ended and drops nothing.",
-)
+@click.option("--seed", type=click.IntRange(0), metavar="SEED", help="Seed of the samples; 0 by default.")
+@click.option("--verified", is_flag=True, help="Sample until one is true, ended by itself and drops nothing.")
 @device_option
 @json_option
 def complete(
@@ -124,8 +109,16 @@ def complete(
     many = prefix == "-"
     if not many:
         prefix = isa.check_prefix(isa.without_spaces(prefix))
-    # One completion gains nothing from a second thread, which would wait for a core.
-    model = _load(directory, device, one_thread=not (many or samples or verified))
+    # Looking for garbage among the objects of an import of torch takes 0.3 s.
+    gc.disable()
+    from cadmus.model import inference
+
+    gc.freeze()
+    gc.enable()
+    if not (many or samples or verified):
+        # One completion gains nothing from a second thread, which would wait for a core.
+        click.get_current_context().with_resource(inference.one_thread())
+    model = inference.Cadmus.load(directory, usable_device(device))
     limit = max_length or model.max_length
 
     def check(prefix: str) -> str:
@@ -140,7 +133,7 @@ def complete(
     temperature = (temperature or 1.0) if random else 0.0
     in_lines = not as_json and (many or (count > 1 and not verified))
     asked = unverified = 0
-    for prefixes in input_programs(check, max(1, AT_ONCE // (samples or 1))) if many else [[check(prefix)]]:
+    for prefixes in input_programs(check) if many else [[check(prefix)]]:
         drawing: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
         drawing["first"] = asked * count
         asked += len(prefixes)
@@ -162,18 +155,6 @@ def complete(
         of = f"for {unverified} of {asked} prefixes" if many else f"of {reprlib.repr(prefix)}"
         print_error(f"no verified completion {of} in {1 + count} tries; raise -n or change --temperature")
         sys.exit(1)
-
-
-def _load(directory: Path | None, device: str | None, one_thread: bool) -> "Cadmus":
-    # Looking for garbage among the objects of an import of torch takes 0.3 s.
-    gc.disable()
-    from cadmus.model import inference
-
-    gc.freeze()
-    gc.enable()
-    if one_thread:
-        click.get_current_context().with_resource(inference.one_thread())
-    return inference.Cadmus.load(directory, usable_device(device))
 
 
 def _likeliest(log_probabilities: np.ndarray, count: int) -> list[list[tuple[str, float]]]:
@@ -211,7 +192,7 @@ def _as_text(completion: Completion, tries: int | None, steps: list[list[tuple[s
     if tries is not None:
         lines.append(f"tries       {tries}")
     if steps:
-        lines.append(heading("\nstep  most likely first"))
+        lines.append(click.style("\nstep  most likely first", bold=True))
     for number, step in enumerate(steps, start=1):
         guesses = "   ".join(f"{symbol} {percent(probability):>6}" for symbol, probability in step)
         lines.append(f"{number:>4}  {guesses}")

@@ -27,8 +27,7 @@ def config() -> None:
 def show(file: Path, as_json: bool) -> None:
     """Validate FILE and print it with all defaults.
 
-    FILE is a path, or the name of a config such as quick. A study is printed without defaults, as they may
-    differ between its runs.
+    FILE is a path or a name such as quick. A study is shown without defaults: they may differ between runs.
 
     \b
     Examples:
@@ -48,8 +47,7 @@ def show(file: Path, as_json: bool) -> None:
 def study() -> None:
     """Compare runs that differ in some fields of a config.
 
-    A config with a section `study` describes the runs. Snakemake starts the missing ones, then collects and
-    draws their results.
+    A section `study` describes the runs. Snakemake starts the missing ones, then collects and draws results.
 
     \b
     Examples:
@@ -58,18 +56,14 @@ def study() -> None:
     """
 
 
-_results = click.option(
-    "--results", type=DIRECTORY, default="results", show_default=True, help="Directory of all results."
-)
+_results = click.option("--results", type=DIRECTORY, default="results", help="Directory of all results.")
 
 
 @study.command()
 @click.argument("config", type=CONFIG)
 @_results
 def runs(config: Path, results: Path) -> None:
-    """List the runs of a study and their directories.
-
-    CONFIG is a config with a section `study`.
+    """List the runs of a study and their directories. CONFIG is a config with a section `study`.
 
     \b
     Example:
@@ -90,10 +84,7 @@ def runs(config: Path, results: Path) -> None:
 @_results
 @click.option("--output", type=PATH, required=True, help="Parquet file of the results.")
 @click.option(
-    "--elsewhere",
-    type=PATH,
-    multiple=True,
-    help="Results of the same runs on another machine, written by this command.",
+    "--elsewhere", type=PATH, multiple=True, help="Results of this command on another machine; repeatable."
 )
 def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ...]) -> None:
     """Write the results of all finished runs to one table.
@@ -116,9 +107,7 @@ def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ..
 @click.argument("results", type=PATH)
 @click.option("--output", type=DIRECTORY, required=True, help="Directory of the files.")
 def draw(results: Path, output: Path) -> None:
-    """Write the tables, figures and page of a study.
-
-    RESULTS is a file written by `cadmus study collect`; nothing else is read.
+    """Write the tables, figures and page of a study. RESULTS is a file of `cadmus study collect`.
 
     \b
     Example:

@@ -14,13 +14,9 @@ from cadmus.model import CARD
 @click.command()
 @config_option
 @click.argument("directory", type=DIRECTORY)
-@click.option("--template", required=True, metavar="TEMPLATE", help="Template of its programs.")
-@click.option(
-    "--split", required=True, metavar="SPLIT", help="Split of its programs: train, validation, test or ood."
-)
-@click.option(
-    "--number", required=True, type=click.IntRange(0), metavar="N", help="Number of the shard, from 0."
-)
+@click.option("--template", required=True, metavar="TEMPLATE", help="Template of the programs.")
+@click.option("--split", required=True, metavar="SPLIT", help="Split: train, validation, test or ood.")
+@click.option("--number", required=True, type=click.IntRange(0), metavar="N", help="Shard number, from 0.")
 def shard(config: Path, directory: Path, template: str, split: str, number: int) -> None:
     """Sample one shard of the dataset in DIRECTORY.
 
@@ -56,8 +52,7 @@ def manifest(config: Path, directory: Path) -> None:
 def report(directory: Path) -> None:
     """Write report, figures and card of the dataset in DIRECTORY.
 
-    The report is report.md, with its figures in the directory report. The card is README.md. `cadmus push`
-    uploads the directory.
+    They are report.md, the directory report, and README.md. `cadmus push` uploads the directory.
 
     \b
     Example:
@@ -77,8 +72,7 @@ def report(directory: Path) -> None:
 def card(model: Path, completions: Path, metrics: Path | None, output: Path | None) -> None:
     """Write the model card of the export in MODEL.
 
-    The Hugging Face Hub shows the card as the page of the model. It describes the model, its data and
-    training, the compute, the accuracy and the limits.
+    The Hugging Face Hub shows it as the page of the model: data, training, compute, accuracy and limits.
 
     \b
     Example:
@@ -97,22 +91,15 @@ def card(model: Path, completions: Path, metrics: Path | None, output: Path | No
 @click.command()
 @click.argument("directory", type=MODEL)
 @click.option("--to", "name", required=True, metavar="NAME", help="Repository, USER/NAME on the Hub.")
-@click.option(
-    "--snapshots",
-    type=DIRECTORY,
-    help="Snapshots of the training of a model; each becomes a revision such as step1000.",
-)
-@click.option(
-    "--private", is_flag=True, help="If the repository does not exist yet, create it as a private one."
-)
+@click.option("--snapshots", type=DIRECTORY, help="Snapshots of the model; each becomes a revision.")
+@click.option("--private", is_flag=True, help="Create the repository as a private one, if there is none.")
 @click.option("--yes", is_flag=True, help="Upload the files; by default they are only listed.")
 def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes: bool) -> None:
     """Upload a model or dataset to the Hugging Face Hub.
 
     DIRECTORY is a model export or a finished dataset. Without --yes, the command only lists the files; that
-    needs neither a token nor the network. With --yes it uploads them. Hidden files are left out.
-
-    The token comes from `hf auth login` or HF_TOKEN.
+    needs neither a token nor the network. With --yes it uploads them, with the token of `hf auth login` or
+    HF_TOKEN. Hidden files are left out.
 
     \b
     Examples:
@@ -125,12 +112,9 @@ def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes:
     if yes:
         hub.push(planned, private, echo)
         return
-    rows, total = [("file", "revision", "bytes")], 0
-    for revision, files in planned.revisions.items():
-        for path, file in files.items():
-            size = file.stat().st_size
-            rows.append((path, revision, f"{size:,}"))
-            total += size
-    echo_table(rows)
-    echo(f"\n{len(rows) - 1} files, {total / 1e6:,.1f} MB, would go to the {planned.kind} {planned.url}")
+    files = [(path, name, of[path].stat().st_size) for name, of in planned.revisions.items() for path in of]
+    rows = ((path, revision, f"{size:,}") for path, revision, size in files)
+    echo_table([("file", "revision", "bytes"), *rows])
+    total = sum(size for *_, size in files) / 1e6
+    echo(f"\n{len(files)} files, {total:,.1f} MB, would go to the {planned.kind} {planned.url}")
     echo("Nothing was uploaded; --yes uploads.")

@@ -105,7 +105,7 @@ def _print_versions(ctx: click.Context, param: click.Parameter, value: bool) -> 
 @click.group(
     cls=_Commands,
     commands={name: click.Command(name) for name in COMMANDS},
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.option(
     "--version",

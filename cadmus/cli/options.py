@@ -73,22 +73,13 @@ program_command = functools.partial(
 )
 """Decorates a command whose argument is a program."""
 config_option = click.option(
-    "--config",
-    default="quick",
-    show_default=True,
-    type=CONFIG,
-    help="Config of the run: a file, or the name of a shipped config.",
+    "--config", default="quick", type=CONFIG, help="Config of the run: a file, or the name of a shipped one."
 )
 model_option = click.option(
-    "--model",
-    "directory",
-    type=MODEL,
-    help="Exported model: a directory, or the name of a shipped one; laptop by default.",
+    "--model", "directory", type=MODEL, help="Exported model, a directory or a name; laptop by default."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-device_option = click.option(
-    "--device", metavar="DEVICE", help="torch device; the GPU if there is one, else cpu."
-)
+device_option = click.option("--device", metavar="DEVICE", help="torch device; a GPU if there is one.")
 
 
 def with_options(
@@ -122,14 +113,18 @@ def check_results_path(output: Path) -> None:
     check_writable(output)
 
 
-def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]]:
-    """Yield the lines of standard input, without their spaces, in batches of at most ``most``.
+def input_programs(check: Callable[[str], str]) -> Iterator[list[str]]:
+    """Yield the lines of standard input that are there, without their spaces, so that each is answered soon.
 
-    A batch is smaller if no more lines are there, so that each is answered as it arrives. ``check`` returns a
-    valid line; the lines before an invalid one are yielded before its error, which names its number.
+    ``check`` returns a valid line. Those before an invalid one come before its error, which has its number.
     """
-    number = 0
-    for lines in _batches(most):
+    if sys.stdin is None:
+        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
+    number, rest = 0, b""
+    # Returns what is there, at most what a pipe holds; waits only if nothing is.
+    while (chunk := sys.stdin.buffer.read1(1 << 16)) or rest:  # type: ignore[union-attr]
+        # The last line may have no end.
+        *lines, rest = (rest + (chunk or b"\n")).split(b"\n")
         checked: list[str] = []
         try:
             for line in lines:
@@ -140,19 +135,6 @@ def input_programs(check: Callable[[str], str], most: int) -> Iterator[list[str]
             raise InputError(f"line {number + len(checked) + 1}: {error}") from None
         yield checked
         number += len(checked)
-
-
-def _batches(most: int) -> Iterator[list[bytes]]:
-    if sys.stdin is None:
-        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
-    rest = b""
-    # Returns what is there, at most what a pipe holds; waits only if nothing is.
-    while chunk := sys.stdin.buffer.read1(1 << 16):  # type: ignore[union-attr]
-        *lines, rest = (rest + chunk).split(b"\n")
-        for start in range(0, len(lines), most):
-            yield lines[start : start + most]
-    if rest:
-        yield [rest]
 
 
 def color_mode() -> bool | None:
@@ -171,12 +153,7 @@ def echo(message: object, *, err: bool = False) -> None:
     click.echo("\n".join(map(printable, str(message).split("\n"))), err=err)
 
 
-def heading(line: str) -> str:
-    """Return a table header, bold on a terminal."""
-    return click.style(line, bold=True)
-
-
 def echo_table(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> None:
     """Print a table whose first row is the header; ``numbers`` right-aligns all columns but the first."""
     title, *lines = plain(rows[0], rows[1:], numbers=numbers).splitlines()
-    click.echo("\n".join([heading(title), *lines]))
+    click.echo("\n".join([click.style(title, bold=True), *lines]))

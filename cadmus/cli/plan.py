@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from tqdm import tqdm
 
 from cadmus.cli.options import CONFIG, PATH, echo, echo_table, json_option
 from cadmus.config import load_config
@@ -15,6 +16,7 @@ from cadmus.plan import plan as plan_run
 
 CPU_HOURS = 24
 """A training of at most this time on a CPU is planned for a CPU."""
+_short = tqdm.format_sizeof
 
 
 @click.command()
@@ -24,9 +26,7 @@ CPU_HOURS = 24
 @click.option("--all", "everything", is_flag=True, help="Show all devices.")
 @json_option
 def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, as_json: bool) -> None:
-    """Estimate compute, time and cost of a run before it starts.
-
-    CONFIG is the file or the name of a config, or the file of a study.
+    """Estimate compute, time and cost of a run before it starts. CONFIG may be that of a study.
 
     The table has the time and price of the training on each device: the FLOPs over the rate of the device,
     plus a fixed time per step and layer that more devices do not shorten. MFU is the fraction of the peak
@@ -58,7 +58,7 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
     gpu = gpu or next((each.device for each in estimates if each.gpu), None)
     gpus = [each for each in estimates if each.device == gpu]
     shown = estimates if everything else [*cpus, *gpus[:1]] if small else gpus or estimates
-    for title, text in (_size(planned) if isinstance(planned, Plan) else _study_size(planned)).items():
+    for title, text in _size(planned).items():
         echo(f"{title:<9} {text}")
     click.echo()
     echo_table([("on", "time", "USD", "MFU", "basis"), *map(_row, shown)])
@@ -68,7 +68,18 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
         click.echo(f"\n--all adds {len(estimates) - len(shown)} rows of other devices")
 
 
-def _size(plan: Plan) -> dict[str, str]:
+def _size(plan: Plan | StudyPlan) -> dict[str, str]:
+    compute = f"about {plan.flops:.2g} FLOPs"
+    memory = f"at most {_short(plan.memory_bytes)}B of the host"
+    if isinstance(plan, StudyPlan):
+        counts = {name: getattr(plan, f"{name}s") for name in ("variant", "seed", "dataset", "training")}
+        listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
+        return {
+            "study": f"{plan.name}: {listed}; {', '.join(plan.experiments)} on each model",
+            "compute": compute,
+            "disk": f"at most {_short(plan.disk_bytes)}B",
+            "memory": f"{memory} for each training",
+        }
     sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan.disk_bytes.items())
     where = "2 CPU cores" if plan.ranks == "auto" else f"{plan.gpus} GPU{'s' * (plan.gpus > 1)}"
     return {
@@ -77,20 +88,9 @@ def _size(plan: Plan) -> dict[str, str]:
         f"about {_short(plan.dataset_bytes)}B in {plan.shards} shards",
         "training": f"{plan.steps:,} steps of {plan.batch_size:,} programs, about "
         f"{_short(plan.trained_tokens)} tokens, {plan.epochs:.2f} epochs",
-        "compute": f"about {plan.flops:.2g} FLOPs",
+        "compute": compute,
         "disk": f"at most {_short(sum(plan.disk_bytes.values()))}B: {sizes}",
-        "memory": f"at most {_short(plan.memory_bytes)}B of the host, training on {where}",
-    }
-
-
-def _study_size(plan: StudyPlan) -> dict[str, str]:
-    counts = {name: getattr(plan, f"{name}s") for name in ("variant", "seed", "dataset", "training")}
-    listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
-    return {
-        "study": f"{plan.name}: {listed}; {', '.join(plan.experiments)} on each model",
-        "compute": f"about {plan.flops:.2g} FLOPs",
-        "disk": f"at most {_short(plan.disk_bytes)}B",
-        "memory": f"at most {_short(plan.memory_bytes)}B of the host for each training",
+        "memory": f"{memory}, training on {where}",
     }
 
 
@@ -113,18 +113,6 @@ def _cheapest(plan: Plan, gpus: list[Estimate]) -> str:
     time = f"{speedup:.1f}x faster" if speedup >= 1 else f"{1 / speedup:.1f}x slower"
     more = 100 * (configured.usd / cheapest.usd - 1)
     return f"{text}; the configured {configured.count} are {time} and cost {more:.0f}% more"
-
-
-def _short(number: float) -> str:
-    """Format with three digits and an SI prefix.
-
-    >>> _short(22_343_825)
-    '22.3 M'
-    """
-    for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if number >= 0.9995 * 10**power:
-            return f"{number / 10**power:.3g} {prefix}"
-    return f"{number:.0f} "
 
 
 def _time(hours: float) -> str:

@@ -1,12 +1,10 @@
-"""``cadmus run``, ``isa``, ``sample`` and ``states``.
-
-``run`` and ``isa`` need no extra; so what ``sample`` and ``states`` need is imported when they are called.
-"""
+"""``cadmus run`` and ``isa``, which need no extra; ``sample`` and ``states``, which import what they need."""
 
 import difflib
 import functools
 import json
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,6 @@ from cadmus.cli.options import (
     PATH,
     check_results_path,
     echo_table,
-    heading,
     input_programs,
     json_option,
     program_command,
@@ -69,7 +66,7 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
         option = "--trace" if trace else "--calls"
         raise InputError(f"{option} shows one program as text; drop --json and give a program instead of -")
     if program == "-":
-        for (line,) in input_programs(isa.check_program, 1):
+        for line in chain.from_iterable(input_programs(isa.check_program)):
             result = reference.run(line)
             click.echo(json.dumps(as_object(line, result)) if as_json else verdict(result))
         return
@@ -79,7 +76,7 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
         click.echo(json.dumps(as_object(program, result)))
         return
     if traced:
-        click.echo(heading("instruction  stack"))
+        click.echo(click.style("instruction  stack", bold=True))
         for step in reference.trace(program, calls=calls):
             # Instructions inside a call come before the calling one, indented.
             click.echo(f"{'  ' * step.depth}{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
@@ -101,9 +98,7 @@ def as_object(program: str, result: Result) -> dict[str, Any]:
 
 @program_command("isa")
 @click.argument("instruction", required=False)
-@click.option(
-    "--json", "form", flag_value="json", help="Print a JSON object, that of the table with limits and digest."
-)
+@click.option("--json", "form", flag_value="json", help="Print JSON; of the table with limits and digest.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print the manual, docs/isa.md.")
 def isa_command(instruction: str | None, form: str | None) -> None:
     """Print the table of the 65 instructions, or explain one.
@@ -163,15 +158,12 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 
 def _sampling_options(number: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator with the options of :func:`_sampled`; ``number`` is the default of -n."""
-    option, count = functools.partial(click.option, show_default=True), click.IntRange(0, MOST)
-    seed_help = "Random seed; decides which programs."
-    split_help = "train, validation, test, or ood if the config has rules."
-    config_help = "Config with other ranges and lengths: a file or a name."
+    option, count = click.option, click.IntRange(0, MOST)
     options = [
         option("-n", "--programs", "n", default=number, type=count, metavar="N", help="Number of programs."),
-        option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help=seed_help),
-        option("--split", default="train", metavar="SPLIT", help=split_help),
-        option("--config", type=CONFIG, help=config_help),
+        option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed."),
+        option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood."),
+        option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name."),
     ]
     return functools.partial(with_options, options)
 

@@ -18,15 +18,11 @@ PORT = click.IntRange(0, 65535)
 
 @click.command()
 @model_option
-@click.option("--host", default=LOOPBACK, show_default=True, metavar="HOST", help="Address to listen on.")
-@click.option("--port", default=8000, show_default=True, type=PORT, metavar="PORT", help=PORT_HELP)
+@click.option("--host", default=LOOPBACK, metavar="HOST", help="Address to listen on.")
+@click.option("--port", default=8000, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--name", metavar="NAME", help="Name of the model in requests; by default its directory's.")
 @click.option(
-    "--allow-host",
-    "hosts",
-    multiple=True,
-    metavar="NAME",
-    help="Name or address under which clients reach the server, such as that of a proxy. Can be repeated.",
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that clients use; repeatable."
 )
 @device_option
 def serve(
@@ -61,13 +57,11 @@ def serve(
 
 @click.command()
 @model_option
-@click.option("--port", default=8765, show_default=True, type=PORT, metavar="PORT", help=PORT_HELP)
+@click.option("--port", default=8765, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser, or only serve it.")
 @device_option
 def explore(directory: Path | None, port: int, browser: bool, device: str | None) -> None:
-    """Serve an interactive explorer of a model.
-
-    Only this machine can open it. Ctrl-C ends it.
+    """Serve an interactive explorer of a model. Only this machine can open it. Ctrl-C ends it.
 
     Type a program or sample one, step through its execution, and see the model's predictions by layer (logit
     lens) and the attention of each head. Without --model, it shows the shipped model.

@@ -10,6 +10,7 @@ import click
 from cadmus import pipeline
 from cadmus.cli.options import DIRECTORY, PATH, config_option, echo
 from cadmus.config import load_config, parse_config
+from cadmus.config.loading import merged
 from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.train import ranks
 from cadmus.train.paths import RunPaths
@@ -19,44 +20,25 @@ from cadmus.train.paths import RunPaths
 @config_option
 @click.option("--dataset", type=DIRECTORY, required=True, help="Directory of the dataset.")
 @click.option(
-    "--checkpoints",
-    type=DIRECTORY,
-    required=True,
-    help="Directory of this run's checkpoints. Training resumes from the newest one, and removes all once "
-    "the model is exported.",
+    "--checkpoints", type=DIRECTORY, required=True, help="Directory of checkpoints, removed at the end."
 )
 @click.option("--output", "export", type=DIRECTORY, required=True, help="Directory to export the model to.")
 @click.option(
-    "--metrics",
-    type=PATH,
-    required=True,
-    help="JSON Lines file of the losses, one line per step; NAME.partial.jsonl until the model is exported.",
+    "--metrics", type=PATH, required=True, help="JSON lines of the losses; NAME.partial.jsonl until the end."
+)
+@click.option("--snapshots", type=DIRECTORY, help="Directory of train.snapshots exports; none by default.")
+@click.option(
+    "--ranks", "count", type=click.IntRange(0), metavar="N", help="All processes; overrides train.ranks."
 )
 @click.option(
-    "--snapshots",
-    type=DIRECTORY,
-    help="Directory of train.snapshots exports during training; none by default.",
+    "--requeue", is_flag=True, envvar="CADMUS_REQUEUE", help="Requeue the SLURM job when SIGTERM stops it."
 )
-@click.option(
-    "--ranks",
-    "count",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Processes over all nodes; overrides train.ranks unless 0.",
-)
-@click.option(
-    "--requeue",
-    is_flag=True,
-    envvar="CADMUS_REQUEUE",
-    help="Put the SLURM job back in the queue when SIGTERM stops it.",
-)
-def train(config: Path, dataset: Path, count: int, requeue: bool, **files: Any) -> None:
+def train(config: Path, dataset: Path, count: int | None, requeue: bool, **files: Any) -> None:
     """Train a model on a dataset and export it.
 
     Training runs one process per GPU or, without GPUs, per core; train.ranks sets another number. On several
     nodes, start the command with srun, once per node. SIGTERM or Ctrl-C saves a checkpoint and exits with
-    code 1. The same command then resumes from the checkpoint and gives the same model.
+    code 1. The same command then resumes from the newest checkpoint and gives the same model.
 
     \b
     Example:
@@ -67,8 +49,7 @@ def train(config: Path, dataset: Path, count: int, requeue: bool, **files: Any) 
     paths = RunPaths(**files)
     run = load_config(config)
     if count:
-        values = run.model_dump()
-        run = parse_config({**values, "train": {**values["train"], "ranks": count}}, f"--ranks {count}")
+        run = parse_config(merged(run.model_dump(), {"train": {"ranks": count}}), f"--ranks {count}")
     if "RANK" not in os.environ:
         pipeline.check_training(run, dataset, paths)
         nodes = ranks.slurm_nodes()

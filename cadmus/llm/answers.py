@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from cadmus.errors import ModelOutputError
+from cadmus.llm import ModelOutputError
 
 MOST_BYTES = 1 << 26
 """Longest reply after decompression."""

@@ -5,7 +5,8 @@ in normal and in alternate symbols have the same text and differ in the symbols 
 """
 
 from cadmus import isa
-from cadmus.errors import InputError, ModelOutputError, suggest
+from cadmus.errors import InputError, suggest
+from cadmus.llm import ModelOutputError
 
 SUBSET = tuple(row for row in isa.INSTRUCTIONS if row.alternate)
 """The 22 instructions of the paper's Table 2."""

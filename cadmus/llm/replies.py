@@ -33,7 +33,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from cadmus.errors import InputError, ModelOutputError, reading
+from cadmus.errors import InputError, reading
+from cadmus.llm import ModelOutputError
 from cadmus.llm.answers import Answer, read_body, read_reply
 from cadmus.llm.requests import Request
 from cadmus.store import as_input_error

@@ -3,8 +3,8 @@
 import numpy as np
 import polars as pl
 
-from cadmus.errors import ModelOutputError
 from cadmus.evaluate.comparisons import HALF
+from cadmus.llm import ModelOutputError
 from cadmus.llm.comparison import Comparison
 from cadmus.llm.costs import spent_usd
 from cadmus.llm.models import LanguageModel

@@ -4,20 +4,13 @@ A card is the README.md of a model or dataset. The Hub shows it as the page of t
 front matter; all numbers in it come from files. Cards, and the names that the workflow needs, are here.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from huggingface_hub import CardData
-
-CARD = "README.md"
-"""The file that the Hub shows for a directory."""
 FIGURES = {
     "acceptance": "Fates of the candidates for training programs. Surplus: valid, beyond the number wanted.",
     "lengths": "Lengths of the programs, in instructions without the end. Vertical scales differ.",
     "values": "The compared values x and y; grey: the configured interval.",
     "instructions": "Frequency of each instruction in the training programs, log scale; white: never used.",
 }
-"""Captions of the figures of a dataset report, in order; functions of :mod:`cadmus.pages.plots` draw them."""
+"""Captions of the figures of a dataset report, in order; :mod:`cadmus.pages.survey` draws them."""
 LICENSE = "mit"
 TAGS = ("program-synthesis", "stack-machine")
 CITATION = """\
@@ -38,6 +31,6 @@ the authors of the paper are not involved.
 """
 
 
-def card(front_matter: "CardData", text: str) -> str:
-    """Return a card: the front matter as YAML, the Markdown ``text``, the citation."""
-    return f"---\n{front_matter.to_yaml()}\n---\n\n{text}\n{CITATION}"
+def card(front_matter: str, text: str) -> str:
+    """Return a card: the front matter, which is YAML, the Markdown ``text``, the citation."""
+    return f"---\n{front_matter}\n---\n\n{text}\n{CITATION}"

@@ -20,14 +20,13 @@ from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
 from cadmus.figures import style
 from cadmus.figures.tables import columns
-from cadmus.pages import CARD, FIGURES, LICENSE, TAGS, card, plots
-from cadmus.pages.survey import EXAMPLES, FATES, Survey, survey
+from cadmus.model import CARD
+from cadmus.pages import FIGURES, LICENSE, TAGS, card
+from cadmus.pages.survey import DRAWINGS, EXAMPLES, FATES, Survey, survey
 from cadmus.tools import progress
+from cadmus.vm import reference
 
-NAME = "report.md"
 FOLDER = "report"
-ALL_TEMPLATES = "default"
-"""The configuration of all templates; each template also has its own."""
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 """Bounds of the hub's size categories, powers of ten."""
 MEANINGS = {
@@ -102,7 +101,6 @@ $rules
 
 - The programs are for one VM, made for experiments; they teach no other language.
 - They are true, not useful.
-- Compared numbers are in [$low, $high], and programs have at most $max_length instructions.
 - The sampling weights of the templates are those of the run and do not reflect difficulty.
 """)
 
@@ -111,12 +109,12 @@ def write_report(directory: Path | str) -> tuple[Path, ...]:
     """Write the report of a finished dataset, its figures and its card; return the paths of both texts."""
     directory = Path(directory)
     found = survey(directory)
-    texts = {directory / NAME: report(found), directory / CARD: dataset_card(found)}
-    data = dict(zip(FIGURES, (found.counts, found.lengths, found.values, found.instructions), strict=True))
-    for name in progress("draw", FIGURES, unit="figure"):
-        stem = directory / FOLDER / name
-        style.save(getattr(plots, name)(found), [stem.with_suffix(suffix) for suffix in (".pdf", ".png")])
-        store.write_text(stem.with_suffix(".csv"), data[name].write_csv())
+    texts = {directory / "report.md": report(found), directory / CARD: dataset_card(found)}
+    data = (found.counts, found.lengths, found.values, found.instructions)
+    for draw, frame in progress("draw", zip(DRAWINGS, data, strict=True), len(data), "figure"):
+        stem = directory / FOLDER / draw.__name__
+        style.save(draw(found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
+        store.write_text(stem.with_suffix(".csv"), frame.write_csv())
     for path, text in texts.items():
         store.write_text(path, text)
     return tuple(texts)
@@ -142,27 +140,20 @@ def report(found: Survey) -> str:
         "instructions.\n"
     )
     if OOD in manifest:
-        rows = []
-        for name, matched in manifest[OOD].items():
-            rule = manifest["dataset"][OOD][name]
-            kind = next(key for key in ("values", "length", "contains") if rule[key] is not None)
-            how = f" ({rule['compared']})" if kind == "values" else ""
-            found_in = [f"{title(template)} {count:,}" for template, count in matched.items() if count]
-            rows.append([name, f"`{kind}: {rule[kind]}`{how}", ", ".join(found_in)])
-        parts += ["## OOD rules\n", _table(["Rule", "Matches", "Matched candidates"], rows)]
+        parts.append(_rules(manifest))
     for name, caption in FIGURES.items():
         parts += [
             f"## {name.capitalize()}\n",
             f"![{caption}]({FOLDER}/{name}.png)\n",
             f"{caption} As [PDF]({FOLDER}/{name}.pdf) and [CSV]({FOLDER}/{name}.csv).\n",
         ]
-    examples = [
-        (title(name), example.prompt, example.completion or "(end)", str(example.verdict).lower())
-        for name, examples in found.examples.items()
-        for example in examples
-    ]
-    shown = columns([("template", "prompt", "completion", "verdict"), *examples])
-    parts += ["## Examples\n", f"The first {EXAMPLES} training programs of each template.\n", f"{shown}\n"]
+    examples = [("template", "prompt", "completion", "verdict")]
+    for name, rows in found.examples.items():
+        for program, at in ((row["program"], row["prompt_length"]) for row in rows):
+            verdict = str(reference.run(program).true).lower()
+            examples.append((title(name), program[:at], program[at:] or "(end)", verdict))
+    parts += ["## Examples\n", f"The first {EXAMPLES} training programs of each template.\n"]
+    parts.append(f"{columns(examples)}\n")
     return "\n".join(parts)
 
 
@@ -196,8 +187,9 @@ def dataset_card(found: Survey) -> str:
         stored = _type(field) + (", as a dictionary" if pa.types.is_dictionary(field.type) else "")
         null = "may be" if field.nullable else "never"
         fields.append([f"`{field.name}`", stored, null, MEANINGS[field.name]])
+    header = ("template", "program", "prompt_length", "x", "y")
     examples = [
-        (name, first.prompt + first.completion, *map(json.dumps, (len(first.prompt), first.x, first.y)))
+        (name, first["program"], *(json.dumps(first[column]) for column in header[2:]))
         for name, (first, *_) in found.examples.items()
     ]
     text = TEXT.substitute(
@@ -206,14 +198,14 @@ def dataset_card(found: Survey) -> str:
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
         columns=_table(["Column", "Type", "Null", "Meaning"], fields).strip(),
-        examples=columns([("template", "program", "prompt_length", "x", "y"), *examples]),
+        examples=columns([header, *examples]),
         splits=_table(["Template", *splits], counts).strip(),
         shared="; ".join(f"{pair} {count}" for pair, count in manifest["shared_between_splits"].items()),
         share=f"{100 * manifest['dataset']['eval_fraction']:g}",
-        rules=_rules(manifest) if OOD in manifest else "",
+        rules=f"\n{_rules(manifest)}" if OOD in manifest else "",
     )
-    # Template -> splits that have it; each template can be loaded alone.
-    configs = [{**_config(ALL_TEMPLATES, "*", splits), "default": True}]
+    # All templates together, and each alone, with the splits that have it.
+    configs = [{**_config("default", "*", splits), "default": True}]
     for (name,), rows in found.counts.group_by(["template"], maintain_order=True):
         configs.append(_config(str(name), f"{name}-*", rows["split"].to_list()))
     data = DatasetCardData(
@@ -224,11 +216,11 @@ def dataset_card(found: Survey) -> str:
         size_categories=[size_category(sum(totals[1:]))],
         configs=configs,
         dataset_info={
-            "config_name": ALL_TEMPLATES,
+            "config_name": "default",
             "features": [{"name": field.name, "dtype": _type(field)} for field in SCHEMA],
         },
     )
-    return card(data, text)
+    return card(data.to_yaml(), text)
 
 
 def size_category(programs: int) -> str:
@@ -247,11 +239,15 @@ def _config(name: str, files: str, splits: list[str]) -> dict[str, Any]:
 
 
 def _rules(manifest: dict[str, Any]) -> str:
-    lines = [f"\n## OOD rules\n\nPrograms that match one of these rules are only in the split `{OOD}`:\n"]
-    for name, rule in manifest["dataset"][OOD].items():
-        given = ", ".join(f"{key}: {value}" for key, value in rule.items() if value is not None)
-        lines.append(f"- {name}: `{given}`, matched {sum(manifest[OOD][name].values()):,} candidates")
-    return "\n".join([*lines, ""])
+    rows = []
+    for name, matched in manifest[OOD].items():
+        rule = manifest["dataset"][OOD][name]
+        kind = next(key for key in ("values", "length", "contains") if rule[key] is not None)
+        how = f" ({rule['compared']})" if kind == "values" else ""
+        found_in = [f"{title(template)} {count:,}" for template, count in matched.items() if count]
+        rows.append([name, f"`{kind}: {rule[kind]}`{how}", ", ".join(found_in)])
+    text = f"## OOD rules\n\nPrograms that match one of these rules are only in the split `{OOD}`:\n\n"
+    return text + _table(["Rule", "Matches", "Matched candidates"], rows)
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:

@@ -15,8 +15,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalToken
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # isort: skip
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
-from cadmus.dataset.manifest import NAME as MANIFEST
-from cadmus.dataset.manifest import read_manifest
+from cadmus.dataset import manifest
 from cadmus.errors import InputError
 from cadmus.model.export import load_export
 from cadmus.store import check_digest
@@ -36,8 +35,7 @@ class Plan(NamedTuple):
     kind: Literal["model", "dataset"]
     name: str
     revisions: dict[str, dict[str, Path]]
-    """Files by their paths in the repository, for each branch: ``main``, and one per snapshot of a model, for
-    example ``step1000``."""
+    """Files by their paths in the repository, for each branch: ``main``, and of snapshots ``step1000``."""
 
     @property
     def url(self) -> str:
@@ -55,10 +53,10 @@ def plan(directory: Path, name: str, snapshots: Path | None = None) -> Plan:
         raise InputError(f"--to {name}: not a name on the Hub; use letters, digits, -, _ and .") from None
     if "/" not in name:
         raise InputError(f"--to {name}: names no user or organization; use USER/{name}")
-    if (directory / MANIFEST).exists():
+    if (directory / manifest.NAME).exists():
         if snapshots is not None:
             raise InputError(f"--snapshots {snapshots}: {directory} is a dataset; only models have snapshots")
-        for file in read_manifest(directory)["files"]:
+        for file in manifest.read_manifest(directory)["files"]:
             check_digest(directory / file["file"], file["sha256"], "dataset")
         return Plan("dataset", name, {MAIN: _files(directory)})
     models = {MAIN: directory}

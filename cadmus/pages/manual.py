@@ -1,6 +1,5 @@
 """Manual of the instruction set, ``docs/isa.md``, generated from the table."""
 
-from collections.abc import Iterable
 from itertools import groupby
 
 from cadmus import isa
@@ -66,17 +65,15 @@ The column *alternate* has the symbols of the paper's Table 2, for programs with
 
 def manual() -> str:
     """Return the manual as Markdown; the reference VM executes the examples."""
-    introduction = INTRODUCTION.format(digest=isa.digest(), size=isa.VOCABULARY_SIZE, **isa.LIMITS)
-    groups = groupby(isa.INSTRUCTIONS, key=lambda row: row.group)
-    return "\n".join([introduction, *(f"## {name.capitalize()}\n\n{_table(rows)}" for name, rows in groups)])
-
-
-def _table(instructions: Iterable[isa.Instruction]) -> str:
-    rows = []
-    for row in instructions:
-        program = EXAMPLES[row.symbol]
-        outputs = " ".join(map(reference.show, reference.run(program).outputs))
-        alternate = code(row.alternate) if row.alternate else ""
-        example = f"{code(program)} leaves {code(outputs)}"
-        rows.append([code(row.symbol), row.name, row.effect, row.meaning, alternate, example])
-    return markdown(["symbol", "name", "effect", "meaning", "alternate", "example"], rows)
+    parts = [INTRODUCTION.format(digest=isa.digest(), size=isa.VOCABULARY_SIZE, **isa.LIMITS)]
+    for group, instructions in groupby(isa.INSTRUCTIONS, key=lambda row: row.group):
+        rows = []
+        for row in instructions:
+            program = EXAMPLES[row.symbol]
+            outputs = " ".join(map(reference.show, reference.run(program).outputs))
+            alternate = code(row.alternate) if row.alternate else ""
+            example = f"{code(program)} leaves {code(outputs)}"
+            rows.append([code(row.symbol), row.name, row.effect, row.meaning, alternate, example])
+        table = markdown(["symbol", "name", "effect", "meaning", "alternate", "example"], rows)
+        parts.append(f"## {group.capitalize()}\n\n{table}")
+    return "\n".join(parts)

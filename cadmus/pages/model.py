@@ -105,18 +105,15 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
     """
     config = trained_config(directory)
     if config is None:
-        raise InputError(
-            f"{directory / METADATA}: config: is missing; only models from `cadmus train` have cards"
-        )
+        problem = "config: is missing; only models from `cadmus train` have cards"
+        raise InputError(f"{directory / METADATA}: {problem}")
     noted = read_metadata(directory)
     weights = weights_digest(directory)
     graded, origin = read_results(completions, experiments.columns("completions"))
     for key, ours in (("model_digest", weights), ("data_digest", noted["data_digest"])):
         if origin.get(key) != ours:
-            raise InputError(
-                f"{completions}: {key}: is {origin.get(key)}, but that of {directory} is {ours}; "
-                "evaluate this model on its own dataset"
-            )
+            problem = f"is {origin.get(key)}, but that of {directory} is {ours}"
+            raise InputError(f"{completions}: {key}: {problem}; evaluate this model on its own dataset")
     trained_on = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     below = table3_accuracy.below(table3_accuracy.data(graded))
     ood = ", ".join(f"`{name}`" for name in config.dataset.ood)
@@ -147,7 +144,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
         baselines=", ".join(map(tables.title, BASELINES)),
         accuracy=tables.render(table3_accuracy.table(graded)).strip(),
     )
-    return card(_front_matter(config, graded, origin.get("split")), text)
+    return card(_front_matter(config, graded, origin.get("split")).to_yaml(), text)
 
 
 def _front_matter(config: Config, graded: pl.DataFrame, split: str | None) -> ModelCardData:
@@ -184,10 +181,8 @@ def _last_loss(metrics: Path, last: int) -> str:
     """Return the mean loss of the last hundredth of a training of ``last`` steps."""
     steps = read_results(metrics, experiments.columns("metrics"))[0].sort("step")
     if steps["step"][-1] != last:
-        raise InputError(
-            f"{metrics}: step: ends at {steps['step'][-1]}, but the model was trained for {last}; "
-            "give the metrics of its training"
-        )
+        problem = f"ends at {steps['step'][-1]}, but the model was trained for {last}"
+        raise InputError(f"{metrics}: step: {problem}; give the metrics of its training")
     ending = steps["loss"].tail(max(1, len(steps) // 100)).to_numpy()
     return f"- last loss: {ending.mean():.4f} nats per token, mean of the last {len(ending)} steps\n"
 

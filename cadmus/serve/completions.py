@@ -1,7 +1,6 @@
 """OpenAI's completions and chat API for a model: requests, decoding, responses.
 
-A token is an instruction, and a prompt is a program that the model continues. A chat is a completion of the
-text of its last message.
+A token is an instruction. The model continues the prompt or, of a chat, the text of its last message.
 """
 
 import asyncio
@@ -11,24 +10,26 @@ import secrets
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
-from cadmus.model.inference import Cadmus, Sampler, greedy
-from cadmus.programs import Programs
-from cadmus.serve.batcher import Batcher
+from cadmus.model.inference import Cadmus, Choose, Sampler, greedy
+from cadmus.programs import Programs, stack
 from cadmus.serve.server import ApiError, application, body_of
 
+AT_ONCE = 64
+"""Maximum number of requests in a batch."""
 MAX_CHOICES = 1024
 """Maximum number of completions per request, over all its prompts."""
 MAX_LOGPROBS = 1 << 18
@@ -78,6 +79,66 @@ class Asked(BaseModel):
         return {name: value for name, value in values.items() if has_effect(name, value)}
 
 
+class _Job(NamedTuple):
+    request: Request
+    prompts: Programs
+    limits: np.ndarray
+    choose: Choose
+    completed: asyncio.Future[tuple[Programs, np.ndarray]]
+
+
+class Batcher:
+    """Decodes concurrent requests in one batch; completions do not depend on what else is in it.
+
+    While a batch is decoded, other requests wait; those that have come by its end are the next batch, which
+    the first of them decodes for the others.
+    """
+
+    def __init__(self, model: Cadmus) -> None:
+        self._model, self._turn, self._waiting = model, asyncio.Lock(), list[_Job]()
+
+    async def complete(
+        self, request: Request, prompts: Programs, limits: np.ndarray, choose: Choose
+    ) -> tuple[Programs, np.ndarray]:
+        """Complete prompts as :meth:`Cadmus.complete` does, unless the client has left by then."""
+        job = _Job(request, prompts, limits, choose, asyncio.get_running_loop().create_future())
+        self._waiting.append(job)
+        async with self._turn:
+            if not job.completed.done():
+                jobs, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
+                await self._decode(jobs)
+        return await job.completed
+
+    async def _decode(self, jobs: list[_Job]) -> None:
+        for job in jobs:
+            if await job.request.is_disconnected():
+                job.completed.set_exception(ClientDisconnect())
+        jobs = [job for job in jobs if not job.completed.done()]
+        if not jobs:
+            return
+        starts = np.cumsum([0, *(len(job.prompts) for job in jobs)])
+
+        def choose(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
+            """Let each job choose the instructions of its own rows."""
+            chosen = np.empty(len(rows), np.int64)
+            owners = np.searchsorted(starts, rows, "right") - 1
+            for owner in np.unique(owners):
+                own = np.flatnonzero(owners == owner)
+                chosen[own] = jobs[owner].choose(logits[own], rows[own] - starts[owner])
+            return chosen
+
+        prompts, limits = stack([job.prompts for job in jobs]), np.concatenate([job.limits for job in jobs])
+        try:
+            completions, ended = await run_in_threadpool(self._model.complete, prompts, limits, choose)
+        except Exception as error:
+            for job in jobs:
+                job.completed.set_exception(error)
+            return
+        for job, start in zip(jobs, starts[:-1], strict=True):
+            rows = np.arange(start, start + len(job.prompts))
+            job.completed.set_result((completions.take(rows), ended[rows]))
+
+
 def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> Starlette:
     """Return the server of a model, which requests must call ``name``; ``hosts`` as in ``application``."""
     batcher, responding = Batcher(model), asyncio.Lock()
@@ -88,9 +149,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
             message = f"{reprlib.repr(asked)} is not served; use {name!r}"
             raise ApiError(message, "model", 404, "model_not_found")
 
-    async def answer(
-        request: Request, asked: Asked, given: str | list[Any], max_tokens: int
-    ) -> dict[str, Any]:
+    async def answer(request: Request, asked: Asked, given: Any, max_tokens: int) -> dict[str, Any]:
         check_name(asked.model)
         distinct = _read_prompts(given, asked, model.max_length)
         prompts = [prompt for prompt in distinct for _ in range(asked.n)]
@@ -121,14 +180,12 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         answered = await answer(request, asked, _last_text(asked.messages), max_tokens)
         kind, part = ("chat.completion.chunk", "delta") if asked.stream else ("chat.completion", "message")
         answered |= {"id": f"chatcmpl-{secrets.token_hex(16)}", "object": kind}
-        choices = [
-            {part: {"role": "assistant", "content": choice.pop("text")}, **choice}
-            for choice in answered["choices"]
-        ]
+        for choice in answered["choices"]:
+            choice[part] = {"role": "assistant", "content": choice.pop("text")}
         if not asked.stream:
-            return JSONResponse({**answered, "choices": choices})
+            return JSONResponse(answered)
         # Each choice is one chunk.
-        chunks = [{**answered, "choices": [choice], "usage": None} for choice in choices]
+        chunks = [{**answered, "choices": [choice], "usage": None} for choice in answered["choices"]]
         if asked.stream_options.get("include_usage"):
             chunks.append({**answered, "choices": []})
         events = [*map(json.dumps, chunks), "[DONE]"]

@@ -74,20 +74,17 @@ def application(routes: Sequence[BaseRoute], hosts: Iterable[str] = ()) -> Starl
 
     ``hosts`` are values of the Host header to accept besides this machine's, such as ``*.example.com``.
     """
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL, *hosts])
     return Starlette(
         routes=routes,
-        middleware=[
-            Middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL, *hosts]),
-            Middleware(without_cross_site),
-        ],
+        middleware=[trusted, Middleware(without_cross_site)],
         exception_handlers=dict.fromkeys((HTTPException, InputError, ClientDisconnect, Exception), _error),
         max_body_size=MAX_BYTES,
     )
 
 
 def _error(request: Request, error: Exception) -> JSONResponse:
-    status, headers = 500, None
-    message = "the server failed on this request; see its output"
+    status, headers, message = 500, None, "the server failed on this request; see its output"
     if isinstance(error, HTTPException):
         status, headers, message = error.status_code, error.headers, error.detail
         if not isinstance(error, ApiError):

@@ -12,7 +12,7 @@ def reference() -> str:
     """Return the usage, help and options of every command as Markdown."""
     from cadmus.cli.main import cadmus
 
-    return "\n".join(_describe(cadmus, click.Context(cadmus, info_name="cadmus"), 2))
+    return "\n".join(_describe(cadmus, click.Context(cadmus, info_name="cadmus", show_default=True), 2))
 
 
 def _describe(command: click.Command, context: click.Context, level: int) -> list[str]:

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from cadmus import isa, run
 from cadmus.config import LONGEST_PROGRAM, TEMPLATES
-from cadmus.explore import application, references
+from cadmus.explore import application
 from cadmus.explore.application import PAGE, explorer, read
 from cadmus.model import DEFAULT_MODEL
 from cadmus.model.export import trained_config
@@ -53,7 +53,7 @@ def test_references(model):
         assert fresh.get("/api/inspect", params=asked).json()["read"] is None
         found = fresh.get("/api/references").json()
         rows = fresh.get("/api/inspect", params=asked).json()["read"]
-    assert found["programs"] == pytest.approx(references.PROGRAMS, abs=len(TEMPLATES))
+    assert found["programs"] == pytest.approx(application.PROGRAMS, abs=len(TEMPLATES))
     of_row = array(found["bigrams"]).sum(1)
     assert of_row[isa.END_ID] == 0
     np.testing.assert_allclose(np.delete(of_row, isa.END_ID), 1, atol=1e-6)
@@ -65,7 +65,7 @@ def test_references(model):
 
 
 def test_bigrams():
-    found = references._bigrams(Programs.from_strings(["12", "1", "112"]))
+    found = application._bigrams(Programs.from_strings(["12", "1", "112"]))
     one, two = isa.TOKEN_ID["1"], isa.TOKEN_ID["2"]
     assert [found[one, token] for token in (one, two, isa.END_ID)] == [0.25, 0.5, 0.25]
     assert (found[two, isa.END_ID], found.sum()) == (1, 2)

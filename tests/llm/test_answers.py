@@ -1,6 +1,6 @@
 import pytest
 
-from cadmus.errors import ModelOutputError
+from cadmus.llm import ModelOutputError
 from cadmus.llm.answers import Answer, read_reply
 
 USAGE = {"usage": {"prompt_tokens": 3, "completion_tokens": 4}}

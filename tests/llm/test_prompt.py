@@ -4,9 +4,10 @@ import pytest
 
 from cadmus import tasks
 from cadmus.config import load_config
-from cadmus.errors import InputError, ModelOutputError
+from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import grid_programs
 from cadmus.evaluate.questions import QUESTIONS
+from cadmus.llm import ModelOutputError
 from cadmus.llm.prompt import (
     ALPHABETS,
     COMPARISONS,

@@ -70,8 +70,8 @@ def test_the_card_describes_the_dataset(ruled):
     assert f"- content: `{manifest['digest']}`" in card.text
     counts = [sum(of["programs"] for of in split.values()) for split in manifest["splits"].values() if split]
     assert f"| all | {' | '.join(map(str, counts))} |" in card.text
-    matched = sum(manifest["ood"]["small"].values())
-    assert f"- small: `values: [[-20, -15]], compared: either`, matched {matched:,} candidates" in card.text
+    matched = manifest["ood"]["small"]["equality"]
+    assert f"| small | `values: [[-20, -15]]` (either) | equality {matched:,} |" in card.text
     assert "$" not in card.text
     example = pl.read_parquet(ruled / "train/equality-0000.parquet").row(0, named=True)
     (line,) = re.findall(r"^equality  .*$", card.text, re.MULTILINE)

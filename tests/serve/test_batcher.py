@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 
 from cadmus.model.inference import Sampler, greedy
 from cadmus.programs import Programs
-from cadmus.serve.batcher import Batcher
+from cadmus.serve.completions import Batcher
 
 PROMPTS = ["12+", "34+7", "5", "78+", "8*", "62*4+5"]
 

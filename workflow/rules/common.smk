@@ -18,8 +18,8 @@ from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
 from cadmus.llm.models import MODELS
+from cadmus.model import CARD
 from cadmus.model import FILES as MODEL_FILES
-from cadmus.pages import CARD
 from cadmus.pages import FIGURES as DATASET_FIGURES
 from cadmus.plan import training_memory
 from cadmus.store import replacing
