@@ -44,7 +44,11 @@ TRIES = 100
     help="Maximum length of the whole program; by default that of the training programs.",
 )
 @click.option(
-    "--top", default=5, type=click.IntRange(1, isa.VOCABULARY_SIZE), metavar="K", help="Likeliest shown per step."
+    "--top",
+    default=5,
+    type=click.IntRange(1, isa.VOCABULARY_SIZE),
+    metavar="K",
+    help="Show the K most likely instructions of each step.",
 )
 @click.option(
     "-n",
