@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from cadmus.config import OOD, Dataset
-from cadmus.dataset.ood import matches
-from cadmus.dataset.splits import Seen, hash_split, hashes, split_of_hashes
+from cadmus.dataset.splits import Seen, hash_split, hashes, matches, split_of_hashes
 from cadmus.errors import InputError, suggest
 from cadmus.programs import Programs, Samples
 from cadmus.templates import TEMPLATES, Draw

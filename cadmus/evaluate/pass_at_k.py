@@ -9,7 +9,7 @@ import polars as pl
 
 from cadmus.config import Dataset
 from cadmus.config.evaluation import budgets
-from cadmus.dataset.reader import stream_split
+from cadmus.dataset.manifest import stream_split
 from cadmus.evaluate.grading import Policy, Task, grade
 from cadmus.evaluate.intervals import bootstrap
 from cadmus.evaluate.results import by_cluster, by_group

@@ -134,7 +134,7 @@ class Subject:
         """Read the split ``evaluate.split`` of the dataset."""
         import numpy as np
 
-        from cadmus.dataset.reader import read_split
+        from cadmus.dataset.manifest import read_split
         from cadmus.dataset.splits import TRAIN, split_of
 
         split, dataset = self.config.evaluate.split, self.config.dataset

@@ -27,7 +27,7 @@ def measure(subject: Subject) -> "pl.DataFrame":
     """
     import polars as pl
 
-    from cadmus.dataset.ood import excluded_pairs
+    from cadmus.dataset.splits import excluded_pairs
     from cadmus.evaluate.comparisons import HALF, grid_programs
     from cadmus.evaluate.regions import LEARNED, PREDICTIONS
     from cadmus.programs import TOKEN_OF_BYTE

@@ -9,8 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from cadmus import isa
-from cadmus.dataset.manifest import read_manifest
-from cadmus.dataset.reader import read_file
+from cadmus.dataset.manifest import read_file, read_manifest
 from cadmus.programs import Programs
 from cadmus.tools import progress
 from cadmus.vm import reference
