@@ -5,10 +5,9 @@ import numpy as np
 from cadmus import isa
 from cadmus.vm import calls
 from cadmus.vm import opcodes as op
-from cadmus.vm.elementwise import INVALID, on_numbers, on_values
 from cadmus.vm.jit import jit
 from cadmus.vm.opcodes import BODIES, FAMILY, INPUTS, OUTPUTS, PUSHED, PUSHED_KIND, TOP_LEVEL
-from cadmus.vm.sequences import on_sequences
+from cadmus.vm.operations import INVALID, on_numbers, on_sequences, on_values
 from cadmus.vm.values import DECORATION_BITS, NAN, NUMBER, Outcome, all_true, any_nan, copy, is_true, store
 
 _BASE = int(INPUTS.max())
