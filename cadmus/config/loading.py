@@ -14,10 +14,9 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from cadmus.config.dataset import Dataset
+from cadmus.config.dataset import TEMPLATES, Dataset
 from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Count, RunName, Section
-from cadmus.config.templates import TEMPLATES
 from cadmus.config.training import Model, Train
 from cadmus.distribution import DATA
 from cadmus.errors import InputError, naming, reading, suggest
