@@ -211,9 +211,8 @@ def join() -> Any:
 
     Returns that server, to keep until the process group has it; None if a launcher has set the address.
     """
-    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}.items():
-        os.environ.setdefault(name, value)
-    os.environ.setdefault("MASTER_ADDR", HOST)
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": HOST}
+    os.environ.update({**alone, **os.environ})
     if "MASTER_PORT" in os.environ:
         return None
     store = _loopback_store()

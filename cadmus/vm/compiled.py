@@ -61,7 +61,7 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
     offsets = np.ascontiguousarray(programs.offsets).view()
     # Numba compiles separate code for writable arrays, so both are always read-only.
     data.flags.writeable = offsets.flags.writeable = False
-    known = _KNOWN[data]
+    known = opcodes.FAMILY[data] != opcodes.UNKNOWN
     if not known.all():
         position = int(known.argmin())
         program = int(np.searchsorted(offsets, position, side="right")) - 1
@@ -80,6 +80,3 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
     )
     kernel.run_batch(data, offsets, rows, outcome)
     return outcome
-
-
-_KNOWN = opcodes.FAMILY != opcodes.UNKNOWN

@@ -12,7 +12,6 @@ from cadmus.vm.values import DECORATION_BITS, NAN, NUMBER, Outcome, all_true, an
 
 _BASE = int(INPUTS.max())
 """Slot of the first value; the slots below are NAN and are read when inputs are missing."""
-_MOST_OUTPUTS = int(OUTPUTS.max())
 
 
 @jit
@@ -30,7 +29,7 @@ def run_batch(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, outcome: 
         longest = max(longest, offsets[i + 1] - offsets[i])
     # An instruction adds at most its outputs. A call for an element of a sequence adds that element. One slot
     # at the end is for moving values.
-    slots = _BASE + _MOST_OUTPUTS * (longest + isa.CALL_BUDGET) + isa.MAX_CALL_DEPTH + 1
+    slots = _BASE + OUTPUTS.max() * (longest + isa.CALL_BUDGET) + isa.MAX_CALL_DEPTH + 1
     stack = np.empty((slots, 1 + isa.MAX_SEQUENCE_LENGTH), np.int64)
     stack[:_BASE] = NAN
     # The top level and then the subroutines of one program, and where each body begins and ends in it.

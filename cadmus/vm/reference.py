@@ -149,40 +149,20 @@ class _VM:
             if not is_true(condition):
                 return argument
             return NAN if current is None else self._call(current, [argument], depth)
-        sequence = inputs[0]
+        sequence, accumulator = inputs[0], inputs[-1]
         if not isinstance(sequence, Sequence):
             return NAN
-        if name == "map":
-            return self._map(sequence, depth)
-        if name == "filter":
-            return self._filter(sequence, depth)
-        return self._fold(sequence, inputs[1], depth)
-
-    def _map(self, sequence: Sequence, depth: int) -> Value:
-        results = []
+        elements: list[Any] = []
         for element in sequence:
-            result = self._call(0, [element], depth)
-            if not isinstance(result, Number):
+            result = self._call(0, [accumulator, element] if name == "fold" else [element], depth)
+            if result is NAN or (name == "map" and not isinstance(result, Number)):
                 return NAN
-            results.append(result)
-        return Sequence(results)
-
-    def _filter(self, sequence: Sequence, depth: int) -> Value:
-        kept = []
-        for element in sequence:
-            verdict = self._call(0, [element], depth)
-            if verdict is NAN:
-                return NAN
-            if is_true(verdict):
-                kept.append(element)
-        return Sequence(kept)
-
-    def _fold(self, sequence: Sequence, accumulator: Value, depth: int) -> Value:
-        for element in sequence:
-            accumulator = self._call(0, [accumulator, element], depth)
-            if accumulator is NAN:
-                return NAN
-        return accumulator
+            if name == "map":
+                elements.append(result)
+            elif name == "filter" and is_true(result):
+                elements.append(element)
+            accumulator = result
+        return accumulator if name == "fold" else Sequence(elements)
 
 
 _CALLING = frozenset(row.symbol for row in isa.INSTRUCTIONS if row.group in ("calls", "higher order"))
