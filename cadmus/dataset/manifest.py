@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cadmus import isa, store
-from cadmus.config import OOD, TEMPLATES, Config, digest
+from cadmus.config import OOD, Config, digest
 from cadmus.dataset.sampler import Counts
 from cadmus.dataset.shards import Shard, plan, read_shard
 from cadmus.dataset.splits import hash_split, hashes, matches, split_of_hashes
@@ -162,8 +162,7 @@ def _describe_rules(
     described = {}
     for name, rule in config.dataset.ood.items():
         of_rule = [file for file in files if name in file["ood"]]
-        of_rule.sort(key=lambda file: TEMPLATES.index(file["template"]))
-        matched = dict.fromkeys((file["template"] for file in of_rule), 0)
+        matched: dict[str, int] = defaultdict(int)
         for file in of_rule:
             matched[file["template"]] += file["ood"][name]
         idle = [template for template, count in matched.items() if not count]
@@ -174,7 +173,7 @@ def _describe_rules(
                 f"{directory}: dataset.ood.{name}: excludes nothing of {where}: it matches none of {sampled} "
                 "candidates; change the rule or its templates, or remove it"
             )
-        described[name] = matched
+        described[name] = dict(matched)
     return described
 
 

@@ -175,10 +175,8 @@ class Verdict(Objective):
         """Return the model, on a CPU in fp32: attention to few tokens takes half again as long in bf16."""
         if self._fp32 is None:
             return model
-        weights = dict(model.named_parameters())
-        with torch.no_grad():
-            for name, parameter in self._fp32.named_parameters():
-                parameter.copy_(weights[name])
+        # Without the layer for state supervision.
+        self._fp32.load_state_dict(model.state_dict(), strict=False)
         return self._fp32
 
     def _grade(self, name: str, of: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:

@@ -100,25 +100,35 @@ def on_values(opcode: int, stack: np.ndarray, left: int, right: int) -> None:
 def on_sequences(opcode: int, stack: np.ndarray, slot: int) -> None:
     """Execute a sequence instruction; ``slot`` has the first input and receives the result."""
     second = slot + 1
-    length = stack[slot, 0] - SEQUENCE
+    length, added = stack[slot, 0] - SEQUENCE, stack[second, 0] - SEQUENCE
+    position = integer(stack[second, 1])
     if opcode == op.IDENTICAL:
         put_integer(stack, slot, _identical(stack, slot, second))
-    elif opcode == op.RANGE:
-        _range(stack, slot)
+    elif (
+        opcode == op.RANGE and stack[slot, 0] == NUMBER and integer(stack[slot, 1]) <= isa.MAX_SEQUENCE_LENGTH
+    ):
+        length = max(integer(stack[slot, 1]), 0)
+        stack[slot, 0] = SEQUENCE + length
+        for i in range(length):
+            stack[slot, 1 + i] = i << DECORATION_BITS
     elif length < 0:
         stack[slot, 0] = NAN
-    elif opcode == op.APPEND:
-        if stack[second, 0] == NUMBER and length < isa.MAX_SEQUENCE_LENGTH:
-            stack[slot, 1 + length] = stack[second, 1]
-            stack[slot, 0] += 1
-        else:
-            stack[slot, 0] = NAN
-    elif opcode == op.INDEX:
-        _index(stack, slot, second, length)
-    elif opcode == op.CONCATENATE:
-        _concatenate(stack, slot, second, length)
-    elif opcode == op.KEEP:
-        _keep(stack, slot, second, length)
+    elif opcode == op.APPEND and stack[second, 0] == NUMBER and length < isa.MAX_SEQUENCE_LENGTH:
+        stack[slot, 1 + length] = stack[second, 1]
+        stack[slot, 0] += 1
+    elif opcode == op.INDEX and stack[second, 0] == NUMBER and -length <= position < length:
+        put_number(stack, slot, stack[slot, 1 + (position + length if position < 0 else position)])
+    elif opcode == op.CONCATENATE and 0 <= added <= isa.MAX_SEQUENCE_LENGTH - length:
+        for i in range(added):
+            stack[slot, 1 + length + i] = stack[second, 1 + i]
+        stack[slot, 0] += added
+    elif opcode == op.KEEP and added == length:
+        kept = 0
+        for i in range(length):
+            if integer(stack[second, 1 + i]) != 0:
+                stack[slot, 1 + kept] = stack[slot, 1 + i]
+                kept += 1
+        stack[slot, 0] = SEQUENCE + kept
     elif opcode == op.LENGTH:
         put_integer(stack, slot, length)
     elif opcode == op.SUM:
@@ -131,7 +141,7 @@ def on_sequences(opcode: int, stack: np.ndarray, slot: int) -> None:
         for i in range(length):
             nonzero += integer(stack[slot, 1 + i]) != 0
         put_integer(stack, slot, int(nonzero == length))
-    elif opcode in (op.LARGEST, op.SMALLEST):
+    elif opcode in (op.LARGEST, op.SMALLEST) and length > 0:
         _extreme(stack, slot, length, 1 if opcode == op.LARGEST else -1)
     elif opcode == op.SORT:
         _sort(stack, slot, length)
@@ -139,6 +149,8 @@ def on_sequences(opcode: int, stack: np.ndarray, slot: int) -> None:
         for i in range(length // 2):
             first, last = stack[slot, 1 + i], stack[slot, length - i]
             stack[slot, 1 + i], stack[slot, length - i] = last, first
+    else:
+        stack[slot, 0] = NAN
 
 
 @jit
@@ -153,55 +165,8 @@ def _identical(stack: np.ndarray, slot: int, second: int) -> int:
 
 
 @jit
-def _range(stack: np.ndarray, slot: int) -> None:
-    length = max(integer(stack[slot, 1]), 0)
-    if stack[slot, 0] != NUMBER or length > isa.MAX_SEQUENCE_LENGTH:
-        stack[slot, 0] = NAN
-        return
-    stack[slot, 0] = SEQUENCE + length
-    for i in range(length):
-        stack[slot, 1 + i] = i << DECORATION_BITS
-
-
-@jit
-def _index(stack: np.ndarray, slot: int, second: int, length: int) -> None:
-    position = integer(stack[second, 1])
-    if stack[second, 0] != NUMBER or position < -length or position >= length:
-        stack[slot, 0] = NAN
-    else:
-        put_number(stack, slot, stack[slot, 1 + (position + length if position < 0 else position)])
-
-
-@jit
-def _concatenate(stack: np.ndarray, slot: int, second: int, length: int) -> None:
-    added = stack[second, 0] - SEQUENCE
-    if added < 0 or length + added > isa.MAX_SEQUENCE_LENGTH:
-        stack[slot, 0] = NAN
-        return
-    for i in range(added):
-        stack[slot, 1 + length + i] = stack[second, 1 + i]
-    stack[slot, 0] += added
-
-
-@jit
-def _keep(stack: np.ndarray, slot: int, second: int, length: int) -> None:
-    if stack[second, 0] != stack[slot, 0]:
-        stack[slot, 0] = NAN
-        return
-    kept = 0
-    for i in range(length):
-        if integer(stack[second, 1 + i]) != 0:
-            stack[slot, 1 + kept] = stack[slot, 1 + i]
-            kept += 1
-    stack[slot, 0] = SEQUENCE + kept
-
-
-@jit
 def _extreme(stack: np.ndarray, slot: int, length: int, sign: int) -> None:
     """Find the first of the largest elements (``sign`` 1) or of the smallest (-1)."""
-    if length == 0:
-        stack[slot, 0] = NAN
-        return
     best = stack[slot, 1]
     for i in range(1, length):
         if sign * integer(stack[slot, 1 + i]) > sign * integer(best):
