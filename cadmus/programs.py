@@ -177,32 +177,28 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     return offsets
 
 
+@dataclass(eq=False, slots=True)
 class Samples:
-    """A batch of sampled programs, from a template to a shard, an experiment or training.
+    """A batch of n sampled programs, from a template to a shard, an experiment or training.
 
-    Attributes:
-        programs: n programs.
-        prompt_length: uint8, shape (n,), instructions in each prompt.
-        x, y: int16, shape (n,), the compared values, masked in rows without any; None if no row has one or
-            they were not read.
-        template: objects (str), shape (n,), or None if not read.
+    ``x`` and ``y`` are the compared values, masked in rows without any; None if no row has one or they were
+    not read.
     """
 
-    __slots__ = ("programs", "prompt_length", "template", "x", "y")
+    programs: Programs
+    prompt_length: np.ndarray
+    """uint8, shape (n,), instructions in each prompt"""
+    x: np.ndarray | None = None
+    y: np.ndarray | None = None
+    """int16, shape (n,)"""
+    template: np.ndarray | None = None
+    """objects (str), shape (n,), or None if not read"""
 
-    def __init__(
-        self,
-        programs: Programs,
-        prompt_length: np.ndarray,
-        x: np.ndarray | None = None,
-        y: np.ndarray | None = None,
-        template: np.ndarray | None = None,
-    ) -> None:
-        self.programs = programs
-        self.prompt_length = prompt_length.astype(np.uint8, copy=False)
-        self.x = None if x is None else x.astype(np.int16, copy=False)
-        self.y = None if y is None else y.astype(np.int16, copy=False)
-        self.template = template
+    def __post_init__(self) -> None:
+        self.prompt_length = self.prompt_length.astype(np.uint8, copy=False)
+        self.x, self.y = (
+            None if column is None else column.astype(np.int16, copy=False) for column in (self.x, self.y)
+        )
 
     @classmethod
     def from_arrow(cls, table: "pa.Table") -> "Samples":

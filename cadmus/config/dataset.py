@@ -23,19 +23,14 @@ from cadmus.config.fields import (
 
 SPLITS = ("train", "validation", "test")
 """Splits of every dataset; a program's hash decides which one it belongs to."""
-
 OOD = "ood"
 """Split of the programs that the rules of ``dataset.ood`` exclude; absent without rules."""
-
 MOST_SHARDS = 1_000
 """Maximum number of shards per template and split; each is one workflow job."""
-
 OPERATORS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.group == "arithmetic")
 """Arithmetic instructions: they replace two numbers with one."""
-
 LONGEST_PROGRAM = 250
 """Upper limit of ``dataset.max_length``; shards store the prompt length in one byte."""
-
 Lengths = Annotated[list[Literal[1, 3, 5, 7]], Field(min_length=1)]
 
 

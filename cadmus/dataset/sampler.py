@@ -53,10 +53,7 @@ class Counts:
 class Sampler:
     """A sampler of one shard; each template, split and shard has its own random stream.
 
-    Attributes:
-        counts: outcome counts of all candidates so far.
-        matched: for each OOD rule of the template, how many true candidates in the hash range of the split
-            it matched.
+    ``matched`` counts for each OOD rule of the template the true candidates in the hash range of the split.
     """
 
     def __init__(self, dataset: Dataset, seed: int, template: str, split: str, shard: int) -> None:

@@ -115,11 +115,8 @@ class GPT(nn.Module):
     ) -> Iterator[Tensor]:
         """Yield the output of the embedding and of every block, each of shape (R, L, D).
 
-        Args:
-            tokens_RL, positions_RL: as in :meth:`forward`.
-            visible_RLS: True for the tokens that each token attends to, at least one.
-            cache: holds earlier tokens; these are added.
-            edit: changes outputs before they are read, as activation patching does.
+        Each token attends to the visible ones, at least one. A cache holds earlier tokens, and these are
+        added. ``edit`` changes outputs before they are read, as activation patching does.
         """
         attend = self.attend or IMPLEMENTATIONS.get(tokens_RL.device.type, attend_eager)
         x_RLD = edit(0, self.embed_in(tokens_RL))

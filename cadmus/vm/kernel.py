@@ -16,13 +16,10 @@ _BASE = int(INPUTS.max())
 
 @jit
 def run_batch(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, outcome: Outcome) -> None:
-    """Execute a batch of n programs.
+    """Execute a batch of n programs and fill in ``outcome``.
 
-    Args:
-        data, offsets: the batch.
-        rows: int64, shape (n + 1,). The last ``rows[i + 1] - rows[i]`` outputs of program i go to the rows
-            from ``rows[i]`` of kind, length, values and decorations; missing outputs stay NAN.
-        outcome: filled in.
+    ``rows`` are int64 of shape (n + 1,): the last ``rows[i + 1] - rows[i]`` outputs of program i go to the
+    rows from ``rows[i]`` of kind, length, values and decorations. Missing outputs stay NAN.
     """
     longest = 0
     for i in range(len(offsets) - 1):
