@@ -11,7 +11,6 @@ from cadmus import pipeline
 from cadmus.cli.options import DIRECTORY, PATH, config_option, echo
 from cadmus.config import load_config, parse_config
 from cadmus.errors import InputError, Interrupted, RankLocalError
-from cadmus.train import ranks
 from cadmus.train.paths import RunPaths
 
 
@@ -66,6 +65,9 @@ def train(config: Path, dataset: Path, count: int, requeue: bool, **files: Any) 
     """
     paths = RunPaths(**files)
     run = load_config(config)
+    # It imports torch, which takes seconds.
+    from cadmus.train import ranks
+
     if count:
         values = run.model_dump()
         run = parse_config({**values, "train": {**values["train"], "ranks": count}}, f"--ranks {count}")

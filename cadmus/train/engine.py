@@ -28,11 +28,8 @@ from cadmus.tools import cores
 from cadmus.train import ranks
 
 PATIENCE = timedelta(hours=1)
-"""Timeout of collectives: another rank may be reading the dataset or writing a checkpoint.
-
-DeepSpeed reduces gradients in its own group, where torch's timeout of 10 minutes applies, so all ranks
-synchronize before a step.
-"""
+"""Timeout of collectives: another rank may be reading the dataset or writing a checkpoint. DeepSpeed reduces
+gradients in its own group, with torch's timeout of 10 minutes, so all ranks synchronize before a step."""
 WEIGHT = "weight"
 """Kind of the fp32 weights; the other kinds are the optimizer's names of its state."""
 MOMENTUM = "momentum_buffer"

@@ -81,7 +81,6 @@ class Verdict(Objective):
         super().__init__(1 + len(self.verdict.questions) * len(COUNTS), ranks, device)
         self._engine, self._run, self._seed, self._row_length = engine, run, seed, row_length
         self._rank, self._log = rank, log
-        self._step = 0
         self._rollout: Rollout | None = None
         self._prompts = self.verdict.prompts // ranks
         self._asked = [_asked(name, run.dataset, read) for name in self.verdict.questions]

@@ -14,6 +14,8 @@ from cadmus.vm import kernel, opcodes
 from cadmus.vm.reference import Number, Sequence, Value
 from cadmus.vm.values import NAN, NUMBER, Outcome
 
+_KNOWN = opcodes.FAMILY != opcodes.UNKNOWN
+
 
 def verdicts(programs: Programs) -> np.ndarray:
     """Tell which programs are true: bool, shape (n,)."""
@@ -61,7 +63,7 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
     offsets = np.ascontiguousarray(programs.offsets).view()
     # Numba compiles separate code for writable arrays, so both are always read-only.
     data.flags.writeable = offsets.flags.writeable = False
-    known = opcodes.FAMILY[data] != opcodes.UNKNOWN
+    known = _KNOWN[data]
     if not known.all():
         position = int(known.argmin())
         program = int(np.searchsorted(offsets, position, side="right")) - 1

@@ -54,29 +54,36 @@ def _read(data: np.ndarray, start: int, stop: int, code: np.ndarray, bodies: np.
     body = first = len(code) // 2
     defined = 0
     inside = False
-    for i in range(start, stop + 1):
-        opcode = data[i] if i < stop else op.END
-        if opcode in (op.END, op.END_DEFINITION):
-            if inside:
-                inside = False
-                defined += 1
-                if defined < BODIES:
-                    bodies[defined, 0] = first
-                    bodies[defined, 1] = body
-            if opcode == op.END:
-                break
-        elif opcode == op.DEFINE:
+    for i in range(start, stop):
+        opcode = data[i]
+        if opcode == op.END:
+            break
+        if opcode == op.DEFINE:
             if not inside:
                 inside = True
                 first = body
+        elif opcode == op.END_DEFINITION:
+            if inside:
+                inside = False
+                defined += 1
+                _define(bodies, defined, first, body)
         elif inside:
             code[body] = opcode
             body += 1
         else:
             code[top] = opcode
             top += 1
+    if inside:
+        _define(bodies, defined + 1, first, body)
     bodies[TOP_LEVEL, 0] = 0
     bodies[TOP_LEVEL, 1] = top
+
+
+@jit
+def _define(bodies: np.ndarray, row: int, first: int, stop: int) -> None:
+    if row < BODIES:
+        bodies[row, 0] = first
+        bodies[row, 1] = stop
 
 
 @jit

@@ -103,7 +103,11 @@ def on_sequences(opcode: int, stack: np.ndarray, slot: int) -> None:
     length, added = stack[slot, 0] - SEQUENCE, stack[second, 0] - SEQUENCE
     position = integer(stack[second, 1])
     if opcode == op.IDENTICAL:
-        put_integer(stack, slot, _identical(stack, slot, second))
+        same = added == length
+        # A number has length -1.
+        for i in range(abs(length)):
+            same &= stack[slot, 1 + i] == stack[second, 1 + i]
+        put_integer(stack, slot, int(same))
     elif (
         opcode == op.RANGE and stack[slot, 0] == NUMBER and integer(stack[slot, 1]) <= isa.MAX_SEQUENCE_LENGTH
     ):
@@ -151,17 +155,6 @@ def on_sequences(opcode: int, stack: np.ndarray, slot: int) -> None:
             stack[slot, 1 + i], stack[slot, length - i] = last, first
     else:
         stack[slot, 0] = NAN
-
-
-@jit
-def _identical(stack: np.ndarray, slot: int, second: int) -> int:
-    shape = stack[slot, 0]
-    if stack[second, 0] != shape:
-        return 0
-    for i in range(1 if shape == NUMBER else shape - SEQUENCE):
-        if stack[slot, 1 + i] != stack[second, 1 + i]:
-            return 0
-    return 1
 
 
 @jit
