@@ -109,8 +109,15 @@ def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
 
 
 def _matches_values(rule: OODRule, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    combine = np.logical_or if rule.compared == "either" else np.logical_and
-    return combine(*(_among(column, rule.values or []) for column in (x, y)))
+    """Tell in which rows either or both of x and y are in one of the intervals; a masked value is in none."""
+    intervals = [value if isinstance(value, list) else [value] for value in rule.values or []]
+    found = [
+        np.any(
+            [np.ma.filled((column >= ends[0]) & (column <= ends[-1]), False) for ends in intervals], axis=0
+        )
+        for column in (x, y)
+    ]
+    return found[0] | found[1] if rule.compared == "either" else found[0] & found[1]
 
 
 def excluded_pairs(dataset: Dataset, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -124,10 +131,3 @@ def excluded_pairs(dataset: Dataset, x: np.ndarray, y: np.ndarray) -> np.ndarray
             if rule.values is not None:
                 excluded |= pairs & _matches_values(rule, x, y)
     return excluded
-
-
-def _among(numbers: np.ndarray, values: list[int | list[int]]) -> np.ndarray:
-    """Tell which numbers are in one of the intervals; a masked one is in none."""
-    intervals = [value if isinstance(value, list) else [value] for value in values]
-    inside = [np.ma.filled((numbers >= ends[0]) & (numbers <= ends[-1]), False) for ends in intervals]
-    return np.any(inside, axis=0)

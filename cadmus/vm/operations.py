@@ -146,7 +146,12 @@ def on_sequences(opcode: int, stack: np.ndarray, slot: int) -> None:
             nonzero += integer(stack[slot, 1 + i]) != 0
         put_integer(stack, slot, int(nonzero == length))
     elif opcode in (op.LARGEST, op.SMALLEST) and length > 0:
-        _extreme(stack, slot, length, 1 if opcode == op.LARGEST else -1)
+        sign = 1 if opcode == op.LARGEST else -1
+        best = stack[slot, 1]
+        for i in range(1, length):
+            if sign * integer(stack[slot, 1 + i]) > sign * integer(best):
+                best = stack[slot, 1 + i]
+        put_number(stack, slot, best)
     elif opcode == op.SORT:
         _sort(stack, slot, length)
     elif opcode == op.REVERSE:
@@ -155,16 +160,6 @@ def on_sequences(opcode: int, stack: np.ndarray, slot: int) -> None:
             stack[slot, 1 + i], stack[slot, length - i] = last, first
     else:
         stack[slot, 0] = NAN
-
-
-@jit
-def _extreme(stack: np.ndarray, slot: int, length: int, sign: int) -> None:
-    """Find the first of the largest elements (``sign`` 1) or of the smallest (-1)."""
-    best = stack[slot, 1]
-    for i in range(1, length):
-        if sign * integer(stack[slot, 1 + i]) > sign * integer(best):
-            best = stack[slot, 1 + i]
-    put_number(stack, slot, best)
 
 
 @jit
