@@ -81,10 +81,7 @@ def read_split(
 
 
 def stream_split(
-    directory: Path | str,
-    split: str,
-    templates: Collection[str] | None = None,
-    columns: Collection[str] = (),
+    directory: Path | str, split: str, templates: Collection[str] | None = None, columns: Collection[str] = ()
 ) -> Iterator[Samples]:
     """Read a split shard by shard, in the order of the manifest; of some templates, or all if None.
 

@@ -107,10 +107,9 @@ class Cadmus:
         seed: int = 0,
         first: int = 0,
     ) -> tuple[Programs, np.ndarray]:
-        """Complete each prompt until the end ``.``, by default greedily.
+        """Complete each of n prompts until the end ``.``, by default greedily.
 
         Args:
-            prompts: n prompts.
             max_length: maximum number of instructions of prompt and completion together, for all prompts or
                 per prompt, int64 of shape (n,); by default that of the dataset.
             choose: chooses the next instructions, instead of ``temperature``; answers for a program that has

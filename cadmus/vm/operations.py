@@ -101,17 +101,15 @@ def on_sequences(opcode: int, stack: np.ndarray, slot: int) -> None:
     """Execute a sequence instruction; ``slot`` has the first input and receives the result."""
     second = slot + 1
     length, added = stack[slot, 0] - SEQUENCE, stack[second, 0] - SEQUENCE
-    position = integer(stack[second, 1])
+    limit, position = integer(stack[slot, 1]), integer(stack[second, 1])
     if opcode == op.IDENTICAL:
         same = added == length
         # A number has length -1.
         for i in range(abs(length)):
             same &= stack[slot, 1 + i] == stack[second, 1 + i]
         put_integer(stack, slot, int(same))
-    elif (
-        opcode == op.RANGE and stack[slot, 0] == NUMBER and integer(stack[slot, 1]) <= isa.MAX_SEQUENCE_LENGTH
-    ):
-        length = max(integer(stack[slot, 1]), 0)
+    elif opcode == op.RANGE and stack[slot, 0] == NUMBER and limit <= isa.MAX_SEQUENCE_LENGTH:
+        length = max(limit, 0)
         stack[slot, 0] = SEQUENCE + length
         for i in range(length):
             stack[slot, 1 + i] = i << DECORATION_BITS

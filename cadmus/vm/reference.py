@@ -230,9 +230,7 @@ def _range(length: Number) -> Value:
 
 
 def _decorate(number: Number, decoration: Number) -> Number | None:
-    if not 0 <= decoration.value <= isa.MAX_DECORATION:
-        return NAN
-    return Number(number.value, decoration.value)
+    return Number(number.value, decoration.value) if 0 <= decoration.value <= isa.MAX_DECORATION else NAN
 
 
 def _first_by_value(choose: Callable[..., Number], sequence: Sequence) -> Value:
