@@ -60,15 +60,9 @@ class Instruction:
         return None if self.group != "literals" or value == "s" else int(value)
 
 
-def _table() -> tuple[Instruction, ...]:
-    rows: list[Instruction] = []
-
-    def group(name: str, *instructions: tuple[str, ...]) -> None:
-        rows.extend(Instruction(symbol, title, name, *rest) for symbol, title, *rest in instructions)
-
-    group("end", (".", "end", "→", "ends the program", "."))
-    group(
-        "literals",
+_TABLE: dict[str, list[tuple[str, ...]]] = {
+    "end": [(".", "end", "→", "ends the program", ".")],
+    "literals": [
         ("0", "zero", "→ 0", "the integer 0", "-"),
         ("1", "one", "→ 1", "the integer 1", "["),
         ("2", "two", "→ 2", "the integer 2", "_"),
@@ -82,9 +76,8 @@ def _table() -> tuple[Instruction, ...]:
         ("t", "ten", "→ 10", "the integer 10"),
         ("Z", "minus one", "→ -1", "the integer -1"),
         ("u", "empty", "→ s", "the empty sequence"),
-    )
-    group(
-        "arithmetic",
+    ],
+    "arithmetic": [
         ("+", "add", "a b → c", "a + b", "*"),
         ("-", "subtract", "a b → c", "a - b", "/"),
         ("*", "multiply", "a b → c", "a · b", "%"),
@@ -92,17 +85,15 @@ def _table() -> tuple[Instruction, ...]:
         ("%", "modulo", "a b → c", "a - b · (a / b rounded down); NAN when b is 0", "}"),
         ("x", "maximum", "a b → c", "the larger of a and b", "L"),
         ("n", "minimum", "a b → c", "the smaller of a and b", "b"),
-    )
-    group(
-        "comparison and logic",
+    ],
+    "comparison and logic": [
         ("<", "less", "a b → c", "1 if a < b else 0", "?"),
         (">", "greater", "a b → c", "1 if a > b else 0", "$"),
         ("=", "equal", "a b → c", "1 if a = b else 0", "~"),
         ("&", "and", "a b → c", "1 if a and b are both true, else 0"),
         ("|", "or", "a b → c", "1 if a or b is true, else 0"),
-    )
-    group(
-        "unary",
+    ],
+    "unary": [
         ("!", "not", "a → b", "0 if a is true, else 1", "&"),
         ("?", "truth", "a → b", "1 if a is true, else 0"),
         ("'", "successor", "a → b", "a + 1"),
@@ -110,43 +101,33 @@ def _table() -> tuple[Instruction, ...]:
         ("~", "negate", "a → b", "-a"),
         ("a", "absolute", "a → b", "the absolute value of a"),
         ("e", "even", "a → b", "1 if a is even, else 0"),
-    )
-    group(
-        "stack",
+    ],
+    "stack": [
         ("E", "duplicate", "a → a a", "two copies of a"),
         ("_", "drop", "a →", "nothing"),
         ("s", "swap", "a b → b a", "the two in the other order"),
         ("o", "over", "a b → a b a", "a copy of the second value on top"),
         ("r", "rotate", "a b c → b c a", "the third value on top"),
         ("i", "choose", "c a b → d", "a if c is true, else b"),
-    )
-    group(
-        "definitions",
+    ],
+    "definitions": [
         ("\\", "define", "→", "opens the next subroutine; inside a definition it does nothing"),
         (";", "end definition", "→", "closes the definition; outside of one it does nothing"),
-    )
-    group(
-        "calls",
+    ],
+    "calls": [
         ("f", "call 0", "a → b", "subroutine 0 of a"),
         ("g", "call 1", "a → b", "subroutine 1 of a"),
         ("h", "call 2", "a → b", "subroutine 2 of a"),
         ("F", "call 0 with two", "a b → c", "subroutine 0 of a and b"),
         ("G", "call 1 with two", "a b → c", "subroutine 1 of a and b"),
-        (
-            "R",
-            "recur",
-            "a c → b",
-            "the current subroutine of a if c is true (at the top level NAN), else a",
-        ),
-    )
-    group(
-        "higher order",
+        ("R", "recur", "a c → b", "the current subroutine of a if c is true (at the top level NAN), else a"),
+    ],
+    "higher order": [
         ("m", "map", "s → z", "subroutine 0 of each element, each result an integer"),
         ("w", "filter", "s → z", "the elements of which subroutine 0 is true"),
         ("l", "fold", "s a → b", "subroutine 0 of a and each element in turn, the result being the next a"),
-    )
-    group(
-        "sequences",
+    ],
+    "sequences": [
         ("b", "append", "s a → z", "s with the integer a behind it"),
         ("c", "concatenate", "s z → q", "s followed by z"),
         ("@", "index", "s k → a", "element k of s, from 0; a negative k counts from the end"),
@@ -160,16 +141,17 @@ def _table() -> tuple[Instruction, ...]:
         ("K", "keep", "s z → q", "the elements of s where the sequence z, as long as s, is nonzero"),
         ("I", "range", "k → s", "the sequence 0, 1 … k - 1"),
         ("Y", "identical", "a b → c", "1 if a and b are the same value, decorations included, else 0"),
-    )
-    group(
-        "decorations",
+    ],
+    "decorations": [
         (":", "decorate", "a k → b", "a with the decoration k, 0 ≤ k ≤ 9"),
         ('"', "decoration", "a → b", "the decoration of a"),
-    )
-    return tuple(rows)
+    ],
+}
+"""By group: symbol, name, effect, meaning and, in the paper's Table 2, the alternate symbol."""
 
-
-INSTRUCTIONS: tuple[Instruction, ...] = _table()
+INSTRUCTIONS = tuple(
+    Instruction(symbol, name, group, *rest) for group, rows in _TABLE.items() for symbol, name, *rest in rows
+)
 """All 65 instructions; an instruction's index is its token id."""
 
 BY_SYMBOL: dict[str, Instruction] = {row.symbol: row for row in INSTRUCTIONS}

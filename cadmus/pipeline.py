@@ -55,7 +55,7 @@ def train(
 
     Checkpoints and metrics are at ``paths``, by default in the directory ``training`` next to ``output``.
     """
-    from cadmus.dataset.reader import stream_split
+    from cadmus.dataset.manifest import stream_split
     from cadmus.train import loop, ranks
 
     training = Path(output).with_name("training")

@@ -5,6 +5,7 @@ Samplers build it, the compiled VM runs it, Parquet stores it as strings and tra
 
 import reprlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -25,19 +26,14 @@ FEW = 1 << 14
 """Instructions that NumPy copies, in a tenth of a millisecond; more are left to a compiled loop."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Programs:
-    """Programs, or pieces of programs, as ASCII bytes without the end ``.``.
+    """Programs, or pieces of programs, as ASCII bytes without the end ``.``."""
 
-    Attributes:
-        data: uint8, shape (total,), the concatenated programs.
-        offsets: int64, shape (n + 1,); program i is ``data[offsets[i]:offsets[i + 1]]``.
-    """
-
-    __slots__ = ("data", "offsets")
-
-    def __init__(self, data: np.ndarray, offsets: np.ndarray) -> None:
-        self.data = data
-        self.offsets = offsets
+    data: np.ndarray
+    """uint8, shape (total,), the concatenated programs"""
+    offsets: np.ndarray
+    """int64, shape (n + 1,); program i is ``data[offsets[i]:offsets[i + 1]]``"""
 
     @classmethod
     def from_strings(cls, programs: Iterable[str]) -> "Programs":
@@ -181,32 +177,28 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     return offsets
 
 
+@dataclass(eq=False, slots=True)
 class Samples:
-    """A batch of sampled programs, from a template to a shard, an experiment or training.
+    """A batch of n sampled programs, from a template to a shard, an experiment or training.
 
-    Attributes:
-        programs: n programs.
-        prompt_length: uint8, shape (n,), instructions in each prompt.
-        x, y: int16, shape (n,), the compared values, masked in rows without any; None if no row has one or
-            they were not read.
-        template: objects (str), shape (n,), or None if not read.
+    ``x`` and ``y`` are the compared values, masked in rows without any; None if no row has one or they were
+    not read.
     """
 
-    __slots__ = ("programs", "prompt_length", "template", "x", "y")
+    programs: Programs
+    prompt_length: np.ndarray
+    """uint8, shape (n,), instructions in each prompt"""
+    x: np.ndarray | None = None
+    y: np.ndarray | None = None
+    """int16, shape (n,)"""
+    template: np.ndarray | None = None
+    """objects (str), shape (n,), or None if not read"""
 
-    def __init__(
-        self,
-        programs: Programs,
-        prompt_length: np.ndarray,
-        x: np.ndarray | None = None,
-        y: np.ndarray | None = None,
-        template: np.ndarray | None = None,
-    ) -> None:
-        self.programs = programs
-        self.prompt_length = prompt_length.astype(np.uint8, copy=False)
-        self.x = None if x is None else x.astype(np.int16, copy=False)
-        self.y = None if y is None else y.astype(np.int16, copy=False)
-        self.template = template
+    def __post_init__(self) -> None:
+        self.prompt_length = self.prompt_length.astype(np.uint8, copy=False)
+        self.x, self.y = (
+            None if column is None else column.astype(np.int16, copy=False) for column in (self.x, self.y)
+        )
 
     @classmethod
     def from_arrow(cls, table: "pa.Table") -> "Samples":
@@ -223,8 +215,8 @@ class Samples:
         return cls(
             stack([batch.programs for batch in batches]),
             np.concatenate([batch.prompt_length for batch in batches]),
-            _concat_values([batch.x for batch in batches], batches),
-            _concat_values([batch.y for batch in batches], batches),
+            _concat_values(batches, "x"),
+            _concat_values(batches, "y"),
             np.concatenate(templates) if templates else None,
         )
 
@@ -237,11 +229,10 @@ class Samples:
         return Samples(self.programs.take(rows), self.prompt_length[rows], *columns)
 
 
-def _concat_values(columns: list[np.ndarray | None], batches: Sequence[Samples]) -> np.ndarray | None:
+def _concat_values(batches: Sequence[Samples], name: str) -> np.ndarray | None:
+    columns = [getattr(batch, name) for batch in batches]
     if all(column is None for column in columns):
         return None
-    filled = [
-        np.ma.array(np.zeros(len(batch), np.int16), mask=True) if column is None else column
-        for column, batch in zip(columns, batches, strict=True)
-    ]
+    absent = [np.ma.array(np.zeros(len(batch), np.int16), mask=True) for batch in batches]
+    filled = [blank if column is None else column for column, blank in zip(columns, absent, strict=True)]
     return np.ma.concatenate(filled)  # type: ignore[no-untyped-call]

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 
 from cadmus import store
 from cadmus.config import Model, load_config
-from cadmus.dataset.manifest import read_manifest, write_manifest
-from cadmus.dataset.reader import read_split
+from cadmus.dataset.manifest import read_manifest, read_split, write_manifest
 from cadmus.dataset.sampler import sample
 from cadmus.dataset.shards import Shard, plan, write, write_shard
 from cadmus.distribution import VERSION

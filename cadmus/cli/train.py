@@ -12,7 +12,6 @@ from cadmus.cli.options import DIRECTORY, PATH, config_option, echo
 from cadmus.config import load_config, parse_config
 from cadmus.config.loading import merged
 from cadmus.errors import InputError, Interrupted, RankLocalError
-from cadmus.train import ranks
 from cadmus.train.paths import RunPaths
 
 
@@ -48,6 +47,9 @@ def train(config: Path, dataset: Path, count: int | None, requeue: bool, **files
     """
     paths = RunPaths(**files)
     run = load_config(config)
+    # It imports torch, which takes seconds.
+    from cadmus.train import ranks
+
     if count:
         run = parse_config(merged(run.model_dump(), {"train": {"ranks": count}}), f"--ranks {count}")
     if "RANK" not in os.environ:

@@ -1,6 +1,18 @@
 """Configuration of a run: one module per section, ``loading`` for the whole and its files."""
 
-from cadmus.config.dataset import OOD, SPLITS, Dataset, OODRule, Values
+from cadmus.config.dataset import (
+    LONGEST_PROGRAM,
+    OOD,
+    OPERATORS,
+    SPLITS,
+    TEMPLATE_OF,
+    TEMPLATES,
+    Dataset,
+    ExpressionTemplate,
+    OODRule,
+    Templates,
+    Values,
+)
 from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Section
 from cadmus.config.loading import (
@@ -15,13 +27,5 @@ from cadmus.config.loading import (
     read_model,
     read_yaml,
     validate,
-)
-from cadmus.config.templates import (
-    LONGEST_PROGRAM,
-    OPERATORS,
-    TEMPLATE_OF,
-    TEMPLATES,
-    ExpressionTemplate,
-    Templates,
 )
 from cadmus.config.training import RECIPES, Model, StateLabels, Train

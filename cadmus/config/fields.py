@@ -1,6 +1,5 @@
 """Field types and the base class of the config's sections."""
 
-import itertools
 import re
 from collections.abc import Collection
 from typing import Annotated, Any, Self
@@ -48,7 +47,7 @@ def check_distinct(values: list[Any]) -> list[Any]:
 
 def check_ascending(values: list[float]) -> list[float]:
     """Return the values if each is larger than the one before."""
-    if any(a >= b for a, b in itertools.pairwise(values)):
+    if values != sorted(set(values)):
         raise ValueError(f"must be ascending, got {values}")
     return values
 

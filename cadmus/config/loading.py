@@ -14,10 +14,9 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError, model_validator
 
-from cadmus.config.dataset import Dataset
+from cadmus.config.dataset import TEMPLATES, Dataset
 from cadmus.config.evaluation import Evaluate, Llm
 from cadmus.config.fields import Count, RunName, Section
-from cadmus.config.templates import TEMPLATES
 from cadmus.config.training import Model, Train
 from cadmus.distribution import DATA
 from cadmus.errors import InputError, naming, reading, suggest
@@ -32,8 +31,6 @@ EXTENDS = "extends"
 """Key that names the config to extend."""
 LONGEST_INTEGER = 100
 """Digits of an integer in a YAML file."""
-UNWANTED = re.compile("[\0-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-"""Control characters and halves of surrogate pairs, which YAML can escape."""
 
 
 class Config(Section):
@@ -181,7 +178,8 @@ class _Loader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> Any:
         if node.tag == "tag:yaml.org,2002:int" and len(node.value) > LONGEST_INTEGER:
             raise _refusal(f"an integer of more than {LONGEST_INTEGER} digits", node)
-        if UNWANTED.search(node.value):
+        # YAML can escape them.
+        if re.search("[\0-\x08\x0b-\x1f\x7f\ud800-\udfff]", node.value):
             raise _refusal("a control character, or half of a surrogate pair, in a text", node)
         return super().construct_scalar(node)
 

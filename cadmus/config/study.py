@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -179,11 +180,8 @@ def _variants(study: Study) -> Iterator[tuple[str, dict[str, Any], dict[str, Any
                 changes = {section: changes}
             factors[field].append((f"{key}={level_text(level)}", level, changes))
     for combination in itertools.product(*factors.values()):
-        combined: dict[str, Any] = {}
-        for _, _, changes in combination:
-            combined = merged(combined, changes)
-        name = ", ".join(name for name, _, _ in combination)
-        yield name, dict(zip(factors, (level for _, level, _ in combination), strict=True)), combined
+        names, of_factors, every = zip(*combination, strict=True)
+        yield ", ".join(names), dict(zip(factors, of_factors, strict=True)), reduce(merged, every)
 
 
 def level_text(level: Any) -> str:

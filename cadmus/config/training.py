@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from cadmus.config.dataset import TEMPLATE_OF
 from cadmus.config.fields import (
     Above0,
     Count,
@@ -19,7 +20,6 @@ from cadmus.config.fields import (
     known,
     whole_number,
 )
-from cadmus.config.templates import TEMPLATE_OF
 
 Question = Annotated[str, known(TEMPLATE_OF, "question")]
 

@@ -1,4 +1,4 @@
-"""The manifest: the contents of a dataset and the proof that its splits are disjoint.
+"""The manifest, which has the contents of a dataset and proves its splits disjoint, and reading by it.
 
 Every program is executed and hashed again before the manifest seals the shards. One hash decides the split of
 a program (:mod:`cadmus.dataset.splits`), so programs that all hash to their split are in no other.
@@ -6,19 +6,21 @@ a program (:mod:`cadmus.dataset.splits`), so programs that all hash to their spl
 
 import functools
 from collections import defaultdict
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from cadmus import isa, store
-from cadmus.config import OOD, TEMPLATES, Config, digest
-from cadmus.dataset.ood import matches
+from cadmus.config import OOD, Config, digest
 from cadmus.dataset.sampler import Counts
 from cadmus.dataset.shards import Shard, plan, read_shard
-from cadmus.dataset.splits import hash_split, hashes, split_of_hashes
+from cadmus.dataset.splits import hash_split, hashes, matches, split_of_hashes
 from cadmus.errors import InputError, naming, near_path
 from cadmus.programs import Samples
 from cadmus.tools import cores, progress
@@ -66,6 +68,46 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
             f"{path}: no such file{near_path(path) or f'; {directory} is not a finished dataset'}"
         )
     return store.read_json(path, "dataset")
+
+
+def read_split(
+    directory: Path | str,
+    split: str,
+    templates: Collection[str] | None = None,
+    columns: Collection[str] = ("template", "x", "y"),
+) -> Samples:
+    """Read a split into memory, as :func:`stream_split` yields it."""
+    return Samples.concat([*stream_split(directory, split, templates, columns)])
+
+
+def stream_split(
+    directory: Path | str, split: str, templates: Collection[str] | None = None, columns: Collection[str] = ()
+) -> Iterator[Samples]:
+    """Read a split shard by shard, in the order of the manifest; of some templates, or all if None.
+
+    ``columns`` are any of template, x and y, besides the programs and their prompt lengths.
+    """
+    directory = Path(directory)
+    files = [
+        file
+        for file in read_manifest(directory)["files"]
+        if file["split"] == split and (templates is None or file["template"] in templates)
+    ]
+    if not files:
+        of = f" of {', '.join(templates)}" if templates else ""
+        raise InputError(f"{directory}: the dataset has no {split} programs{of}")
+    for file in files:
+        yield Samples.from_arrow(read_file(directory, file, ["program", "prompt_length", *columns]))
+    # Otherwise Arrow keeps the memory that it decoded into.
+    pa.default_memory_pool().release_unused()
+
+
+def read_file(directory: Path, file: dict[str, Any], columns: list[str]) -> pa.Table:
+    """Return some columns of a shard that the manifest describes as ``file``."""
+    path = directory / file["file"]
+    store.check_digest(path, file["sha256"], "dataset")
+    with pq.ParquetFile(path) as opened:
+        return opened.read(columns)
 
 
 def _check(config: Config, directory: Path, shard: Shard) -> tuple[dict[str, Any], np.ndarray]:
@@ -117,8 +159,7 @@ def _describe_rules(
     described = {}
     for name, rule in config.dataset.ood.items():
         of_rule = [file for file in files if name in file["ood"]]
-        of_rule.sort(key=lambda file: TEMPLATES.index(file["template"]))
-        matched = dict.fromkeys((file["template"] for file in of_rule), 0)
+        matched: dict[str, int] = defaultdict(int)
         for file in of_rule:
             matched[file["template"]] += file["ood"][name]
         idle = [template for template, count in matched.items() if not count]
@@ -129,7 +170,7 @@ def _describe_rules(
                 f"{directory}: dataset.ood.{name}: excludes nothing of {where}: it matches none of {sampled} "
                 "candidates; change the rule or its templates, or remove it"
             )
-        described[name] = matched
+        described[name] = dict(matched)
     return described
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from cadmus.config import OOD, Dataset
-from cadmus.dataset.ood import matches
-from cadmus.dataset.splits import Seen, hash_split, hashes, split_of_hashes
+from cadmus.dataset.splits import Seen, hash_split, hashes, matches, split_of_hashes
 from cadmus.errors import InputError, suggest
 from cadmus.programs import Programs, Samples
 from cadmus.templates import TEMPLATES, Draw
@@ -54,10 +53,7 @@ class Counts:
 class Sampler:
     """A sampler of one shard; each template, split and shard has its own random stream.
 
-    Attributes:
-        counts: outcome counts of all candidates so far.
-        matched: for each OOD rule of the template, how many true candidates in the hash range of the split
-            it matched.
+    ``matched`` counts for each OOD rule of the template the true candidates in the hash range of the split.
     """
 
     def __init__(self, dataset: Dataset, seed: int, template: str, split: str, shard: int) -> None:
@@ -99,21 +95,9 @@ class Sampler:
 
     def batch(self, seen: Seen) -> Samples:
         """Sample a batch of candidates and return the programs to keep, all in ``seen`` from then on."""
-        kept = self._filter(TEMPLATES[self.template](self._draw, BATCH), seen)
-        self.counts.sampled += BATCH
-        return kept
-
-    def summary(self) -> dict[str, Any]:
-        """Return the outcome counts and, if the dataset has OOD rules, the matches of each."""
-        counts = asdict(self.counts)
-        if self.dataset.ood:
-            return {"counts": counts, "ood": self.matched}
-        del counts["ood"]
-        return {"counts": counts}
-
-    def _filter(self, candidates: Samples, seen: Seen) -> Samples:
-        """Return the candidates to keep, count the outcomes of all and add the kept ones to ``seen``."""
         counts = self.counts
+        counts.sampled += BATCH
+        candidates = TEMPLATES[self.template](self._draw, BATCH)
         counts.unfit += BATCH - len(candidates)
         short = candidates.programs.lengths <= self.dataset.max_length
         if not short.all():
@@ -141,7 +125,7 @@ class Sampler:
             rows = rows[wanted]
 
         first = seen.add(hashed[rows])
-        new = int(np.sum(first))
+        new = int(first.sum())
         if self.repeats or new < MIN_NEW_FRACTION * len(rows):
             counts.duplicates_kept += len(rows) - new
         else:
@@ -149,6 +133,14 @@ class Sampler:
             rows = rows[first]
         counts.kept += len(rows)
         return candidates.take(rows)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the outcome counts and, if the dataset has OOD rules, the matches of each."""
+        counts = asdict(self.counts)
+        if self.dataset.ood:
+            return {"counts": counts, "ood": self.matched}
+        del counts["ood"]
+        return {"counts": counts}
 
     def _too_few(self, count: int, of_window: int) -> InputError:
         """Describe why hardly any candidate is kept and which field of the config to change."""

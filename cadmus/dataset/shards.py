@@ -79,16 +79,15 @@ def write_shard(config: Config, directory: Path, template: str, split: str, numb
     The shards of the template and split with lower numbers must exist: their programs count as duplicates.
     """
     # They import numba, which lists of shards do without, as in `cadmus plan` and Snakemake.
-    from cadmus.dataset.sampler import Sampler, check_names
+    from cadmus.dataset.sampler import Sampler
     from cadmus.dataset.splits import hashes
 
-    check_names(config.dataset, template, split)
+    sampler = Sampler(config.dataset, config.seed, template, split, number)
     shards = [shard for shard in plan(config) if shard[:2] == (template, split)]
     if number >= len(shards):
         raise InputError(f"config {config.name!r}: no shard {number} of {template} for {split}")
     tables = [read_shard(directory, shard, config, ["program"])[1] for shard in shards[:number]]
     earlier = [hashes(Programs.from_arrow(table["program"])) for table in tables]
-    sampler = Sampler(config.dataset, config.seed, template, split, number)
     samples = sampler.sample(shards[number].rows, earlier)
     path = directory / shards[number].path
     write(path, shards[number], samples, config, sampler.summary())

@@ -1,16 +1,21 @@
-"""The split of a program, which the hash of its text decides (invariant I6).
+"""The split of a program: the hash of its text decides it (invariant I6), and the rules of ``dataset.ood``.
 
 A program that hashes to test is never in the training set, whatever the template, the seed or the shard. New
 test programs can therefore be sampled at any time.
 
+Programs that a rule excludes form the split ``ood``. It is sampled from the hash range of test, so none of
+them is trained on, even if a rule names one template and another template draws the same program.
+
 The same hashes find duplicates within a split: :class:`Seen` is the set of those that a shard has drawn.
 """
+
+from collections.abc import Iterable
 
 import numba
 import numpy as np
 
-from cadmus.config import OOD, SPLITS
-from cadmus.programs import Programs
+from cadmus.config import OOD, SPLITS, Dataset, OODRule
+from cadmus.programs import Programs, Samples
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 
@@ -82,3 +87,47 @@ def _add(table: np.ndarray, hashes: np.ndarray) -> np.ndarray:  # pragma: no cov
             table[place] = wanted
             new[i] = True
     return new
+
+
+def matches(rules: Iterable[OODRule], samples: Samples) -> np.ndarray:
+    """Match programs against rules: bool, shape (rules, n). Without compared values, no value matches."""
+    rows = [_matches(rule, samples) for rule in rules]
+    return np.array(rows, np.bool_).reshape(len(rows), len(samples))
+
+
+def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
+    if rule.length is not None:
+        low, high = rule.length
+        return (samples.programs.lengths >= low) & (samples.programs.lengths <= high)
+    if rule.contains is not None:
+        every = np.zeros(len(samples), np.int64)
+        pieces = (Programs.from_strings([piece]).take(every) for piece in rule.contains)
+        return np.any([samples.programs.contain(piece) for piece in pieces], axis=0)
+    if samples.x is None or samples.y is None:
+        return np.zeros(len(samples), np.bool_)
+    return _matches_values(rule, samples.x, samples.y)
+
+
+def _matches_values(rule: OODRule, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Tell in which rows either or both of x and y are in one of the intervals; a masked value is in none."""
+    intervals = [value if isinstance(value, list) else [value] for value in rule.values or []]
+    found = [
+        np.any(
+            [np.ma.filled((column >= ends[0]) & (column <= ends[-1]), False) for ends in intervals], axis=0
+        )
+        for column in (x, y)
+    ]
+    return found[0] | found[1] if rule.compared == "either" else found[0] & found[1]
+
+
+def excluded_pairs(dataset: Dataset, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Tell which pairs of compared values the rules by value exclude: bool, shape (n,).
+
+    Equal values are those of the template equality, others of less_greater.
+    """
+    excluded = np.zeros(len(x), np.bool_)
+    for template, pairs in (("equality", x == y), ("less_greater", x != y)):
+        for rule in dataset.rules_for(template).values():
+            if rule.values is not None:
+                excluded |= pairs & _matches_values(rule, x, y)
+    return excluded

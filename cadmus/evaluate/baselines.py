@@ -14,8 +14,7 @@ import polars as pl
 
 from cadmus import isa
 from cadmus.config import Dataset
-from cadmus.dataset.manifest import read_manifest
-from cadmus.dataset.reader import stream_split
+from cadmus.dataset.manifest import read_manifest, stream_split
 from cadmus.evaluate import attacks
 from cadmus.evaluate.criteria import comparator
 from cadmus.evaluate.grading import Policy, Task, grade

@@ -6,8 +6,7 @@ The hash of a program alone decides its split, so new programs of the test split
 import numpy as np
 
 from cadmus.config import Config, Dataset
-from cadmus.dataset.ood import excluded_pairs
-from cadmus.dataset.splits import TEST, TRAIN, split_of
+from cadmus.dataset.splits import TEST, TRAIN, excluded_pairs, split_of
 from cadmus.errors import InputError
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.draw import comparator

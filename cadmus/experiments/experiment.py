@@ -124,7 +124,7 @@ class Subject:
 
     def test_programs(self) -> Samples:
         """Read the split ``evaluate.split`` of the dataset."""
-        from cadmus.dataset.reader import read_split
+        from cadmus.dataset.manifest import read_split
         from cadmus.dataset.splits import TRAIN, split_of
 
         split, dataset = self.config.evaluate.split, self.config.dataset

@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 
 from cadmus.config import Dataset
-from cadmus.dataset.ood import excluded_pairs
 from cadmus.errors import InputError
 from cadmus.evaluate.regions import LEARNED, PREDICTIONS, summary
 from cadmus.experiments.experiment import Experiment, Figure, Subject
@@ -21,6 +20,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     The model reads the two expressions of a test program. It is correct if its most likely next token, of all
     65, is the comparator that holds.
     """
+    from cadmus.dataset.splits import excluded_pairs
     from cadmus.evaluate.comparisons import HALF, grid_programs
     from cadmus.templates.draw import comparator
 

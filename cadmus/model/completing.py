@@ -82,13 +82,9 @@ def complete(
     seed: int = 0,
     first: int = 0,
 ) -> Iterator[Completion]:
-    """Yield completions of each prefix, batch by batch; options as for :meth:`Cadmus.complete`.
+    """Yield ``samples`` completions of each prefix, batch by batch; options as for :meth:`Cadmus.complete`.
 
-    Args:
-        prefixes: of 1 to ``max_length`` instructions, without the end.
-        max_length: maximum number of instructions in the whole program.
-        samples: completions per prefix, without limit.
-        first: number of the first sample.
+    Whole programs have at most ``max_length`` instructions; ``first`` is the number of the first sample.
     """
     asked = (prefix for prefix in prefixes for _ in range(samples))
     while batch := list(islice(asked, AT_ONCE)):

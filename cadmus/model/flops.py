@@ -1,18 +1,14 @@
 """Parameter count and FLOPs of the model by formula, without importing torch."""
 
-from typing import TYPE_CHECKING
+import numpy as np
 
 from cadmus import isa
 from cadmus.config import Model
 
-if TYPE_CHECKING:
-    import numpy as np
-
 
 def parameter_count(sizes: Model) -> int:
     """Return the number of parameters of :class:`cadmus.model.gpt.GPT`."""
-    width, mlp = sizes.width, sizes.mlp
-    biases, layer_norm = 5 * width + mlp, 2 * width
+    biases, layer_norm = 5 * sizes.width + sizes.mlp, 2 * sizes.width
     block = block_matrices(sizes) + biases + 2 * layer_norm
     return embedding_count(sizes) + sizes.layers * block + layer_norm
 
@@ -31,7 +27,7 @@ def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int
     return 6 * matrices * tokens + 12 * sizes.layers * sizes.width * pairs
 
 
-def causal_pairs(tokens: "np.ndarray") -> "np.ndarray":
+def causal_pairs(tokens: np.ndarray) -> np.ndarray:
     """Return the pairs of a token and one that it attends to, itself included, in programs of ``tokens``."""
     return tokens * (tokens + 1) // 2
 

@@ -107,10 +107,9 @@ class Cadmus:
         seed: int = 0,
         first: int = 0,
     ) -> tuple[Programs, np.ndarray]:
-        """Complete each prompt until the end ``.``, by default greedily.
+        """Complete each of n prompts until the end ``.``, by default greedily.
 
         Args:
-            prompts: n prompts.
             max_length: maximum number of instructions of prompt and completion together, for all prompts or
                 per prompt, int64 of shape (n,); by default that of the dataset.
             choose: chooses the next instructions, instead of ``temperature``; answers for a program that has
@@ -304,9 +303,8 @@ class Cadmus:
 class Sampler:
     """Samples the next instructions for :meth:`Cadmus.complete`, with its options.
 
-    Samples depend on the seed, the index of the prompt and its logits: not on the other prompts, nor on the
-    batches in which they are completed. ``first`` is the index of the first prompt, if others were completed
-    before.
+    Samples depend on the seed, the index of the prompt, from ``first`` on, and its logits: not on the other
+    prompts, nor on the batches in which they are completed.
     """
 
     def __init__(
@@ -377,8 +375,7 @@ def in_parallel(compute: Callable[[Item], None], items: Iterable[Item], device: 
 
     An operation that PyTorch divides among its threads waits for the slowest of them: on a busy machine it
     may take twenty times as long, and a small one gains little from a second thread (docs/log.md). Here the
-    threads share no operation. ``compute`` runs in inference mode; its first error drops the items that have
-    not begun.
+    threads share no operation. The first error of ``compute`` drops the items that have not begun.
     """
     # A mode of the thread that enters it.
     compute = torch.inference_mode()(compute)

@@ -14,8 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from cadmus import isa
 from cadmus.config import OOD
-from cadmus.dataset.manifest import read_manifest
-from cadmus.dataset.reader import read_file
+from cadmus.dataset.manifest import read_file, read_manifest
 from cadmus.evaluate.questions import title
 from cadmus.figures import style
 from cadmus.programs import Programs

@@ -9,6 +9,7 @@ Rows hold several programs each, longest first into the fullest row with room, w
 padding. Attention stays within a program.
 """
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass, replace
@@ -103,30 +104,26 @@ class _Epochs:
     """An endless sequence of epochs, each a permutation of ascending ``indices``."""
 
     def __init__(self, seed: int, indices: np.ndarray | range) -> None:
-        self._seed = seed
-        self._indices = indices
-        self._epochs: dict[int, np.ndarray] = {}
+        self._seed, self._indices = seed, indices
+        # Steps come in order, so earlier epochs are not needed again.
+        self._permutation = functools.lru_cache(maxsize=1)(self._permute)
 
     def take(self, first: int, count: int) -> np.ndarray:
         """Return ``count`` elements of the sequence from ``first`` on: int64, shape (count,)."""
         epochs, within = np.divmod(first + np.arange(count), len(self._indices))
         indices = np.empty(count, np.int64)
-        for epoch in range(epochs[0], epochs[-1] + 1):
+        for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
             indices[epochs == epoch] = self._permutation(epoch)[within[epochs == epoch]]
-        # Steps come in order, so earlier epochs are not needed again.
-        self._epochs = {epochs[-1]: self._permutation(epochs[-1])}
         return indices
 
-    def _permutation(self, epoch: int) -> np.ndarray:
-        if epoch not in self._epochs:
-            ascending = self._indices
-            # A range takes no memory besides the permutation of the epoch.
-            if isinstance(ascending, range):
-                ascending = np.arange(ascending.start, ascending.stop)
-            permutation = ascending.astype(np.int32 if ascending[-1] < 2**31 else np.int64)
-            np.random.default_rng(epoch_seed(self._seed, int(epoch))).shuffle(permutation)
-            self._epochs[epoch] = permutation
-        return self._epochs[epoch]
+    def _permute(self, epoch: int) -> np.ndarray:
+        ascending = self._indices
+        # A range takes no memory besides the permutation of the epoch.
+        if isinstance(ascending, range):
+            ascending = np.arange(ascending.start, ascending.stop)
+        permutation = ascending.astype(np.int32 if ascending[-1] < 2**31 else np.int64)
+        np.random.default_rng(epoch_seed(self._seed, epoch)).shuffle(permutation)
+        return permutation
 
 
 @dataclass(frozen=True)
@@ -137,8 +134,6 @@ class PackedBatch:
         tokens, positions, segments: int64, shape (R, L), for ``GPT.forward``; padding has segment -1.
         targets: int64, shape (R, L), the next token, or ``NO_TARGET`` after an end token and in the padding.
         completion_mask: bool, shape (R, L), True where the target belongs to a completion.
-        programs: number of programs.
-        target_count: number of targets.
         labels: int64, shape (R, L, columns), for state supervision, or ``NO_TARGET``; None without it.
         templates: int64, shape (programs,), the number of each program's template; None if not asked for.
     """
@@ -271,14 +266,10 @@ def pack_batch(
     labels: np.ndarray | None = None,
     templates: np.ndarray | None = None,
 ) -> PackedBatch:
-    """Pack n programs and their end tokens into rows.
+    """Pack n programs, the first at the start of their data, and their end tokens into rows.
 
-    Args:
-        programs: n programs, the first of them at the start of their data.
-        prompt_lengths: integers of shape (n,), instructions in the prompt of each.
-        row_length: tokens in a row.
-        labels: int64, shape (instructions, columns), for state supervision.
-        templates: int64, shape (n,), the number of each program's template.
+    ``prompt_lengths`` and ``templates``, their numbers, are integers of shape (n,). ``labels``, for state
+    supervision, are int64 of shape (instructions, columns).
     """
     lengths = programs.lengths + 1
     rows, columns, row_count = pack(lengths, row_length)

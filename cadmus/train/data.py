@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
 
 import numpy as np
 from torch import distributed
@@ -29,21 +30,20 @@ def share(read: Read, max_length: int, templates: list[str] | None = None) -> tu
     """
     local_rank = int(os.environ["LOCAL_RANK"])
     with ExitStack() as stack:
-        own: tuple[Path | None, list[int], str | None] = None, [], None
+        own: Any = None
         if local_rank == 0:
             try:
                 with store.as_input_error(Path(gettempdir(), "training programs")):
                     directory = Path(stack.enter_context(TemporaryDirectory(prefix="cadmus-")))
-                    own = directory, _write(directory, read, max_length, templates), None
+                    own = directory, _write(directory, read, max_length, templates)
             except InputError as error:
-                own = None, [], str(error)
+                own = error
         every = [own] * distributed.get_world_size()
         distributed.all_gather_object(every, own)
-        for _, _, problem in every:
-            if problem is not None:
-                raise InputError(problem)
-        shared, counts, _ = every[distributed.get_rank() - local_rank]
-        assert shared is not None
+        for found in every:
+            if isinstance(found, InputError):
+                raise found
+        shared, counts = every[distributed.get_rank() - local_rank]
         data, offsets, prompt_lengths = (
             np.memmap(shared / name, dtype, "r").view(np.ndarray) for name, dtype in _FILES.items()
         )

@@ -27,15 +27,9 @@ from cadmus.model.gpt import GPT
 from cadmus.tools import cores
 from cadmus.train import ranks
 
-MUON_MOMENTUM = 0.95
-REDUCE_BUCKET_SIZE = 500_000_000
-"""Gradients that are reduced at once: DeepSpeed's default."""
 PATIENCE = timedelta(hours=1)
-"""Timeout of collectives: another rank may be reading the dataset or writing a checkpoint.
-
-DeepSpeed reduces gradients in its own group, where torch's timeout of 10 minutes applies, so all ranks
-synchronize before a step.
-"""
+"""Timeout of collectives: another rank may be reading the dataset or writing a checkpoint. DeepSpeed reduces
+gradients in its own group, with torch's timeout of 10 minutes, so all ranks synchronize before a step."""
 WEIGHT = "weight"
 """Kind of the fp32 weights; the other kinds are the optimizer's names of its state."""
 MOMENTUM = "momentum_buffer"
@@ -108,7 +102,7 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
     if train.optimizer == "muon":
         rates = {"muon_lr": train.matrix_learning_rate, "adam_lr": train.learning_rate}
         # The default method uses fp16 if the CPU supports it, so results would depend on the CPU.
-        muon = {**adam, **rates, "momentum": MUON_MOMENTUM, "ns_method": "standard"}
+        muon = {**adam, **rates, "momentum": 0.95, "ns_method": "standard"}
         optimizer = {"type": "Muon", "params": muon}
     else:
         optimizer = {"type": "AdamW", "params": {**adam, "lr": train.learning_rate, "fused": True}}
@@ -117,11 +111,8 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
         "train_micro_batch_size_per_gpu": train.micro_batch_size or train.batch_size // world_size,
         "optimizer": optimizer,
         "gradient_clipping": train.clip,
-        # The buffer has this size however small the model is.
-        "zero_optimization": {
-            "stage": train.zero_stage,
-            "reduce_bucket_size": min(REDUCE_BUCKET_SIZE, parameters),
-        },
+        # At most DeepSpeed's default: the buffer has this size however small the model is.
+        "zero_optimization": {"stage": train.zero_stage, "reduce_bucket_size": min(500_000_000, parameters)},
         "bf16": {"enabled": train.precision == "bf16"},
         "data_types": {"grad_accum_dtype": "fp32"},
         # By default gradients are rounded to bf16 before they are summed over the ranks.

@@ -1,10 +1,8 @@
 """Labels for state supervision: what the VM's stack holds after every token.
 
-The next token of a program is a consequence of what the program has computed so far, but the next-token loss
-shows the model only the tokens. State supervision also shows it the computation: after every token the
-program up to there is executed, and the model predicts what is on top of the stack, from the output of an
-inner block (:class:`cadmus.train.objectives.StateSupervision`). Every token has a label then, which says in
-one step what the model would otherwise have to infer from which continuations are true.
+The next-token loss shows the model only the tokens. State supervision also shows it the computation that they
+follow from: after every token the program up to there is executed, and the model predicts what is on top of
+the stack, from the output of an inner block (:class:`cadmus.train.objectives.StateSupervision`).
 
 A label is a class: small integers are classes of their own, larger ones share one; sequences are classed by
 length and decorated integers by decoration. Other labels (:class:`cadmus.config.StateLabels`) look deeper:

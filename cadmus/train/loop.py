@@ -34,12 +34,9 @@ def train(
     All ranks call this together.  Losses depend only on the config, the programs and the number of ranks,
     however often the run is interrupted.
 
-    Args:
-        run: model, training and seed.
-        read: called once per node, and on each rank with ``train.verdict``.
-        data_digest: identifies the dataset in checkpoints and in the export.
-        paths: where the run writes; the checkpoints stay.
-        log: takes lines for the user; only the first rank calls it.
+    ``read`` is called once per node, and on each rank with ``train.verdict``. ``data_digest`` identifies the
+    dataset in checkpoints and in the export. The checkpoints stay. ``log`` takes lines for the user, from the
+    first rank.
 
     Raises:
         InputError: on all ranks; RankLocalError if one rank fails, because of its memory, disk or GPU.
@@ -131,10 +128,8 @@ class Training:
         """Train to the last step and export the model."""
         train, paths, first = self.config.train, self.paths, self.rank == 0
         snapshots = set() if paths.snapshots is None else snapshot_steps(train)
-        with (
-            deferred_signals() as received,
-            Display(self.step, train.steps, self.log, visible=first) as display,
-        ):
+        display = Display(self.step, train.steps, self.log, visible=first)
+        with deferred_signals() as received, display.bar:
             on_first_rank(self._open_files)
             clock = time.perf_counter()
             while self.step < train.steps:

@@ -88,12 +88,6 @@ class Display:
         self.bar = tqdm(total=steps, initial=step, unit="step", disable=hidden, mininterval=2, smoothing=0.1)
         self.since, self.start_step, self.tokens = time.perf_counter(), step, 0
 
-    def __enter__(self) -> "Display":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.close()
-
     def show(self, step: int, loss: float, tokens: int) -> None:
         """Show a step, which trained on ``tokens``."""
         self.tokens += tokens

@@ -15,15 +15,16 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
+
+import torch
+from torch import distributed
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from cadmus.config import Train
 from cadmus.errors import InputError, RankLocalError
 from cadmus.tools import cores, has_gpu
-
-if TYPE_CHECKING:
-    import torch
 
 FEWEST_PROGRAMS = 32
 """Programs per step and CPU rank; with fewer, another rank costs more than it saves."""
@@ -90,8 +91,6 @@ def count_ranks(train: Train, nodes: Nodes | None = None) -> int:
     """
     if train.ranks != "auto":
         return train.ranks
-    import torch
-
     node_count = 1 if nodes is None else nodes.size
     if torch.cuda.is_available():
         most = torch.cuda.device_count()
@@ -149,8 +148,6 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
 
 def check_devices(ranks: int) -> None:
     """Check that this node has a device for each of its ``ranks``."""
-    import torch
-
     if torch.cuda.is_available():
         count = torch.cuda.device_count()
         if ranks > count:
@@ -165,10 +162,8 @@ def check_devices(ranks: int) -> None:
         )
 
 
-def take_device() -> "torch.device":
+def take_device() -> torch.device:
     """Return the device of this rank: its GPU, which becomes the current device, or the CPU."""
-    import torch
-
     local_rank = int(os.environ["LOCAL_RANK"])
     try:
         check_devices(int(os.environ["LOCAL_WORLD_SIZE"]))
@@ -189,8 +184,6 @@ def prepare_compiler(wanted: bool) -> str | None:
 
     Returns the reason why nothing is compiled although it is wanted, or None.
     """
-    import torch
-
     missing = missing_for_compiler() if wanted else None
     if missing or not wanted:
         torch.compiler.set_stance("force_eager")
@@ -211,9 +204,8 @@ def join() -> Any:
 
     Returns that server, to keep until the process group has it; None if a launcher has set the address.
     """
-    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}.items():
-        os.environ.setdefault(name, value)
-    os.environ.setdefault("MASTER_ADDR", HOST)
+    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": HOST}
+    os.environ.update({**alone, **os.environ})
     if "MASTER_PORT" in os.environ:
         return None
     store = _loopback_store()
@@ -226,8 +218,6 @@ def _loopback_store() -> Any:
 
     While it lives, PyTorch uses its server for every multi-tenant store on its port in this process.
     """
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
     # For collectives of this process and its children, unless the user chose an interface.
     name = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
     if name is not None:
@@ -242,8 +232,6 @@ def _loopback_store() -> Any:
 
 def on_first_rank(action: Callable[[], T]) -> T:
     """Return on all ranks what ``action`` returns on the first one, or raise its InputError on all."""
-    from torch import distributed
-
     result: list[Any] = [None, None]
     if distributed.get_rank() == 0:
         try:

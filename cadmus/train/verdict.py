@@ -81,7 +81,6 @@ class Verdict(Objective):
         super().__init__(1 + len(self.verdict.questions) * len(COUNTS), ranks, device)
         self._engine, self._run, self._seed, self._row_length = engine, run, seed, row_length
         self._rank, self._log = rank, log
-        self._step = 0
         self._rollout: Rollout | None = None
         self._prompts = self.verdict.prompts // ranks
         self._asked = [_asked(name, run.dataset, read) for name in self.verdict.questions]
@@ -175,10 +174,8 @@ class Verdict(Objective):
         """Return the model, on a CPU in fp32: attention to few tokens takes half again as long in bf16."""
         if self._fp32 is None:
             return model
-        weights = dict(model.named_parameters())
-        with torch.no_grad():
-            for name, parameter in self._fp32.named_parameters():
-                parameter.copy_(weights[name])
+        # Without the layer for state supervision.
+        self._fp32.load_state_dict(model.state_dict(), strict=False)
         return self._fp32
 
     def _grade(self, name: str, of: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:

@@ -14,6 +14,8 @@ from cadmus.vm import kernel, opcodes
 from cadmus.vm.reference import Number, Sequence, Value
 from cadmus.vm.values import NAN, NUMBER, Outcome
 
+_KNOWN = opcodes.FAMILY != opcodes.UNKNOWN
+
 
 def verdicts(programs: Programs) -> np.ndarray:
     """Tell which programs are true: bool, shape (n,)."""
@@ -80,6 +82,3 @@ def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
     )
     kernel.run_batch(data, offsets, rows, outcome)
     return outcome
-
-
-_KNOWN = opcodes.FAMILY != opcodes.UNKNOWN

@@ -5,33 +5,28 @@ import numpy as np
 from cadmus import isa
 from cadmus.vm import calls
 from cadmus.vm import opcodes as op
-from cadmus.vm.elementwise import INVALID, on_numbers, on_values
 from cadmus.vm.jit import jit
 from cadmus.vm.opcodes import BODIES, FAMILY, INPUTS, OUTPUTS, PUSHED, PUSHED_KIND, TOP_LEVEL
-from cadmus.vm.sequences import on_sequences
+from cadmus.vm.operations import INVALID, on_numbers, on_sequences, on_values
 from cadmus.vm.values import DECORATION_BITS, NAN, NUMBER, Outcome, all_true, any_nan, copy, is_true, store
 
 _BASE = int(INPUTS.max())
 """Slot of the first value; the slots below are NAN and are read when inputs are missing."""
-_MOST_OUTPUTS = int(OUTPUTS.max())
 
 
 @jit
 def run_batch(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, outcome: Outcome) -> None:
-    """Execute a batch of n programs.
+    """Execute a batch of n programs and fill in ``outcome``.
 
-    Args:
-        data, offsets: the batch.
-        rows: int64, shape (n + 1,). The last ``rows[i + 1] - rows[i]`` outputs of program i go to the rows
-            from ``rows[i]`` of kind, length, values and decorations; missing outputs stay NAN.
-        outcome: filled in.
+    ``rows`` are int64 of shape (n + 1,): the last ``rows[i + 1] - rows[i]`` outputs of program i go to the
+    rows from ``rows[i]`` of kind, length, values and decorations. Missing outputs stay NAN.
     """
     longest = 0
     for i in range(len(offsets) - 1):
         longest = max(longest, offsets[i + 1] - offsets[i])
     # An instruction adds at most its outputs. A call for an element of a sequence adds that element. One slot
     # at the end is for moving values.
-    slots = _BASE + _MOST_OUTPUTS * (longest + isa.CALL_BUDGET) + isa.MAX_CALL_DEPTH + 1
+    slots = _BASE + OUTPUTS.max() * (longest + isa.CALL_BUDGET) + isa.MAX_CALL_DEPTH + 1
     stack = np.empty((slots, 1 + isa.MAX_SEQUENCE_LENGTH), np.int64)
     stack[:_BASE] = NAN
     # The top level and then the subroutines of one program, and where each body begins and ends in it.

@@ -29,16 +29,11 @@ KEEP, RANGE, IDENTICAL = _opcodes("keep", "range", "identical")
 # Families of instructions that the kernel executes in the same way.
 UNKNOWN, STRUCTURE, PUSH, ELEMENTWISE, STACK, SEQUENCE_OPERATION, CALL = range(7)
 _FAMILY_OF_GROUP = {
-    "end": STRUCTURE,
-    "definitions": STRUCTURE,
+    **dict.fromkeys(("end", "definitions"), STRUCTURE),
     "literals": PUSH,
-    "arithmetic": ELEMENTWISE,
-    "comparison and logic": ELEMENTWISE,
-    "unary": ELEMENTWISE,
-    "decorations": ELEMENTWISE,
+    **dict.fromkeys(("arithmetic", "comparison and logic", "unary", "decorations"), ELEMENTWISE),
     "stack": STACK,
-    "calls": CALL,
-    "higher order": CALL,
+    **dict.fromkeys(("calls", "higher order"), CALL),
     "sequences": SEQUENCE_OPERATION,
 }
 

@@ -130,11 +130,8 @@ class _VM:
                 self.watch(Step(symbol, position, depth, list(stack)))
 
     def _call(self, subroutine: int, arguments: list[Value], depth: int) -> Value:
-        if (
-            subroutine >= len(self.subroutines)
-            or depth == isa.MAX_CALL_DEPTH
-            or self.executed_in_calls >= isa.CALL_BUDGET
-        ):
+        exhausted = depth == isa.MAX_CALL_DEPTH or self.executed_in_calls >= isa.CALL_BUDGET
+        if exhausted or subroutine >= len(self.subroutines):
             return NAN
         stack = list(arguments)
         try:
@@ -152,40 +149,20 @@ class _VM:
             if not is_true(condition):
                 return argument
             return NAN if current is None else self._call(current, [argument], depth)
-        sequence = inputs[0]
+        sequence, accumulator = inputs[0], inputs[-1]
         if not isinstance(sequence, Sequence):
             return NAN
-        if name == "map":
-            return self._map(sequence, depth)
-        if name == "filter":
-            return self._filter(sequence, depth)
-        return self._fold(sequence, inputs[1], depth)
-
-    def _map(self, sequence: Sequence, depth: int) -> Value:
-        results = []
+        elements: list[Any] = []
         for element in sequence:
-            result = self._call(0, [element], depth)
-            if not isinstance(result, Number):
+            result = self._call(0, [accumulator, element] if name == "fold" else [element], depth)
+            if result is NAN or (name == "map" and not isinstance(result, Number)):
                 return NAN
-            results.append(result)
-        return Sequence(results)
-
-    def _filter(self, sequence: Sequence, depth: int) -> Value:
-        kept = []
-        for element in sequence:
-            verdict = self._call(0, [element], depth)
-            if verdict is NAN:
-                return NAN
-            if is_true(verdict):
-                kept.append(element)
-        return Sequence(kept)
-
-    def _fold(self, sequence: Sequence, accumulator: Value, depth: int) -> Value:
-        for element in sequence:
-            accumulator = self._call(0, [accumulator, element], depth)
-            if accumulator is NAN:
-                return NAN
-        return accumulator
+            if name == "map":
+                elements.append(result)
+            elif name == "filter" and is_true(result):
+                elements.append(element)
+            accumulator = result
+        return accumulator if name == "fold" else Sequence(elements)
 
 
 _CALLING = frozenset(row.symbol for row in isa.INSTRUCTIONS if row.group in ("calls", "higher order"))
@@ -233,27 +210,13 @@ def _arithmetic(function: Callable[..., int | None]) -> Callable[..., tuple[Valu
     return _elementwise(on_numbers)
 
 
-def _of_sequences(function: Callable[..., Value]) -> Callable[..., tuple[Value]]:
-    """Return NAN unless all inputs are sequences."""
-
-    def checked(*inputs: Value) -> tuple[Value]:
-        return (function(*inputs) if all(isinstance(value, Sequence) for value in inputs) else NAN,)
-
-    return checked
+def _typed(function: Callable[..., Value], *types: type) -> Callable[..., tuple[Value]]:
+    """Return NAN unless the inputs have these types."""
+    return lambda *inputs: (function(*inputs) if all(map(isinstance, inputs, types)) else NAN,)
 
 
-def _append(sequence: Value, element: Value) -> tuple[Value]:
-    if not isinstance(sequence, Sequence) or not isinstance(element, Number):
-        return (NAN,)
-    return (_sequence((*sequence, element)),)
-
-
-def _index(sequence: Value, position: Value) -> tuple[Value]:
-    if not isinstance(sequence, Sequence) or not isinstance(position, Number):
-        return (NAN,)
-    if not -len(sequence) <= position.value < len(sequence):
-        return (NAN,)
-    return (sequence[position.value],)
+def _index(sequence: Sequence, position: Number) -> Value:
+    return sequence[position.value] if -len(sequence) <= position.value < len(sequence) else NAN
 
 
 def _keep(sequence: Sequence, mask: Sequence) -> Value:
@@ -262,16 +225,12 @@ def _keep(sequence: Sequence, mask: Sequence) -> Value:
     return Sequence(element for element, keep in zip(sequence, mask, strict=True) if keep.value != 0)
 
 
-def _range(length: Value) -> tuple[Value]:
-    if not isinstance(length, Number) or length.value > isa.MAX_SEQUENCE_LENGTH:
-        return (NAN,)
-    return (Sequence(Number(value) for value in range(length.value)),)
+def _range(length: Number) -> Value:
+    return Sequence(map(Number, range(length.value))) if length.value <= isa.MAX_SEQUENCE_LENGTH else NAN
 
 
 def _decorate(number: Number, decoration: Number) -> Number | None:
-    if not 0 <= decoration.value <= isa.MAX_DECORATION:
-        return NAN
-    return Number(number.value, decoration.value)
+    return Number(number.value, decoration.value) if 0 <= decoration.value <= isa.MAX_DECORATION else NAN
 
 
 def _first_by_value(choose: Callable[..., Number], sequence: Sequence) -> Value:
@@ -306,18 +265,18 @@ _BY_NAME: dict[str, Callable[..., tuple[Value, ...]]] = {
     "over": lambda a, b: (a, b, a),
     "rotate": lambda a, b, c: (b, c, a),
     "choose": lambda c, a, b: (a if is_true(c) else b,),
-    "append": _append,
-    "concatenate": _of_sequences(lambda s, z: _sequence((*s, *z))),
-    "index": _index,
-    "length": _of_sequences(lambda s: _integer(len(s))),
-    "sum": _of_sequences(lambda s: _integer(sum(number.value for number in s))),
-    "largest": _of_sequences(lambda s: _first_by_value(max, s)),
-    "smallest": _of_sequences(lambda s: _first_by_value(min, s)),
-    "all": _of_sequences(lambda s: _integer(int(all(number.value != 0 for number in s)))),
-    "sort": _of_sequences(lambda s: Sequence(sorted(s, key=lambda number: number.value))),
-    "reverse": _of_sequences(lambda s: Sequence(reversed(s))),
-    "keep": _of_sequences(_keep),
-    "range": _range,
+    "append": _typed(lambda s, a: _sequence((*s, a)), Sequence, Number),
+    "concatenate": _typed(lambda s, z: _sequence((*s, *z)), Sequence, Sequence),
+    "index": _typed(_index, Sequence, Number),
+    "length": _typed(lambda s: _integer(len(s)), Sequence),
+    "sum": _typed(lambda s: _integer(sum(number.value for number in s)), Sequence),
+    "largest": _typed(lambda s: _first_by_value(max, s), Sequence),
+    "smallest": _typed(lambda s: _first_by_value(min, s), Sequence),
+    "all": _typed(lambda s: _integer(int(all(number.value != 0 for number in s))), Sequence),
+    "sort": _typed(lambda s: Sequence(sorted(s, key=lambda number: number.value)), Sequence),
+    "reverse": _typed(lambda s: Sequence(reversed(s)), Sequence),
+    "keep": _typed(_keep, Sequence, Sequence),
+    "range": _typed(_range, Number),
     "identical": lambda a, b: (Number(int(type(a) is type(b) and a == b)),),
     "decorate": _elementwise(_decorate),
     "decoration": _elementwise(lambda number: Number(number.decoration)),

@@ -1,14 +1,14 @@
-"""The manifest and its checks of the shards."""
+"""The manifest, its checks of the shards, and reading by it."""
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from cadmus.dataset import shards
-from cadmus.dataset.manifest import read_manifest, write_manifest
-from cadmus.dataset.reader import read_split
+from cadmus.dataset.manifest import read_manifest, read_split, write_manifest
 from cadmus.dataset.sampler import Sampler
 from cadmus.dataset.shards import Shard, plan
 from cadmus.errors import InputError
@@ -78,3 +78,13 @@ def test_a_wrong_shard_is_one_line_with_its_name(copy, damage, message):
     pq.write_table(damage(pq.read_table(path)), path)
     with pytest.raises(InputError, match=rf"equality-0000\.parquet: .*{message}.*; delete it and sample"):
         write_manifest(CONFIG, copy)
+
+
+def test_templates_are_selected(dataset):
+    table = read_split(dataset, "test", ["equality", "random"])
+    assert table.template.tolist() == ["equality"] * 60 + ["random"] * 60
+    assert np.array_equal(table.x[:60], table.y[:60])
+    assert table.x.mask[60:].all()
+    assert table.y[60:].tolist() == [None] * 60
+    with pytest.raises(InputError, match="no test programs of nothing"):
+        read_split(dataset, "test", ["nothing"])

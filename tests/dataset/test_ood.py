@@ -18,10 +18,9 @@ from cadmus import isa
 from cadmus.cli.main import cadmus
 from cadmus.config import OOD, SPLITS, OODRule, parse_config
 from cadmus.dataset import sampler
-from cadmus.dataset.manifest import read_manifest, write_manifest
-from cadmus.dataset.ood import matches
-from cadmus.dataset.reader import read_split
+from cadmus.dataset.manifest import read_manifest, read_split, write_manifest
 from cadmus.dataset.shards import plan, write_shard
+from cadmus.dataset.splits import matches
 from cadmus.errors import InputError
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT

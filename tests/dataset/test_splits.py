@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus.config import SPLITS
-from cadmus.dataset.reader import read_split
+from cadmus.dataset.manifest import read_split
 from cadmus.dataset.splits import Seen, hashes, split_of
 from cadmus.programs import Programs
 from tests.dataset.conftest import CONFIG

@@ -10,7 +10,7 @@ import pytest
 
 from cadmus import pipeline
 from cadmus.config import Dataset, load_config
-from cadmus.dataset.reader import read_split
+from cadmus.dataset.manifest import read_split
 from cadmus.evaluate import baselines
 from cadmus.evaluate.baselines import BASELINES, Learned, first_that_holds, grade_baselines
 from cadmus.evaluate.grading import Task, tasks_of

@@ -14,7 +14,7 @@ from cadmus import config, experiments, pipeline
 from cadmus.cli.experiments import evaluate
 from cadmus.cli.main import cadmus
 from cadmus.config import load_config
-from cadmus.dataset.reader import read_split
+from cadmus.dataset.manifest import read_split
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.criteria import second_expressions

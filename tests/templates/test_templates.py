@@ -132,7 +132,7 @@ def test_a_tenth_template_can_be_added_as_documented(tmp_path):
     # Includes the compiled code, so that nothing is compiled again.
     shutil.copytree(ROOT / "cadmus", tmp_path / "cadmus")
     (tmp_path / "cadmus/templates/modular_sum.py").write_text(function, encoding="utf-8")
-    config = tmp_path / "cadmus/config/templates.py"
+    config = tmp_path / "cadmus/config/dataset.py"
     text = config.read_text(encoding="utf-8")
     last = "    complete_algorithm: CompleteAlgorithm = CompleteAlgorithm()\n"
     assert text.count(last) == 1
