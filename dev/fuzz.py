@@ -1,15 +1,13 @@
 r"""Compare the two VMs on random and mutated programs.
 
-Programs are uniformly random, number programs, programs with definitions and calls, programs that exhaust the
-call budget, and mutated candidates of the templates. They come in chunks: the seed and the number of a chunk
-determine its programs, whatever the number of processes. Most programs are short: they reach as much as long
-ones and cost the reference VM, which takes nearly all of the time, less. At the first disagreement the tool
-prints the program, the shortest form that still disagrees and both results, and exits with 1.
+The seed and the number of a chunk determine its programs, whatever the number of processes. Most are short:
+they reach as much as long ones and cost the reference VM, which takes nearly all of the time, less. At the
+first disagreement the tool prints the program, the shortest form that still disagrees and both results, and
+exits with 1.
 
 python -m dev.fuzz --programs 10000000 --seed 1
 """
 
-import argparse
 import gc
 import multiprocessing
 import random
@@ -26,17 +24,15 @@ from cadmus.templates import TEMPLATES, Draw
 from cadmus.tools import cores, progress, seed_of
 from cadmus.vm import compiled, reference
 from cadmus.vm.reference import Result, show
+from dev.measure import parser
 
 CHUNK = 50_000
 """Programs per chunk; a change gives every seed other programs."""
 
 ALL = "".join(isa.BY_SYMBOL)
 RUNNING = ALL.replace(isa.END, "")
-NUMBERS = "".join(
-    row.symbol
-    for row in isa.INSTRUCTIONS
-    if row.group in ("literals", "arithmetic", "comparison and logic", "unary") and row.name != "empty"
-)
+_GROUPS = ("literals", "arithmetic", "comparison and logic", "unary")
+NUMBERS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.group in _GROUPS and row.name != "empty")
 _INSIDE = RUNNING.replace("\\", "").replace(";", "")
 # Weighted so that programs build sequences, and calls find a subroutine and values on the stack.
 _BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
@@ -46,21 +42,22 @@ _BODY = _INSIDE + _BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--programs", type=int, default=1_000_000, help="number of programs")
-    parser.add_argument("--seed", type=int, default=0, help="of the programs")
-    parser.add_argument("--jobs", type=int, default=cores(), help="number of processes")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--programs", type=int, default=1_000_000, help="number of programs")
+    options.add_argument("--seed", type=int, default=0, help="of the programs")
+    options.add_argument("--jobs", type=int, default=cores(), help="number of processes")
+    given = options.parse_args()
     start = time.perf_counter()
     for chunk, program in enumerate(fuzz(given.programs, given.seed, given.jobs)):
         if program is not None:
             shortest = shrink(program)
-            print(f"the VMs disagree on a program of chunk {chunk} of seed {given.seed}:")
-            print(f"  program    {program}")
-            print(f"  shortest   {shortest}")
-            print(f"  reference  {_shown(reference.run(shortest))}")
-            print(f"  compiled   {_shown(run_compiled([shortest])[0])}")
-            sys.exit(1)
+            sys.exit(
+                f"the VMs disagree on a program of chunk {chunk} of seed {given.seed}:\n"
+                f"  program    {program}\n"
+                f"  shortest   {shortest}\n"
+                f"  reference  {_shown(reference.run(shortest))}\n"
+                f"  compiled   {_shown(run_compiled([shortest])[0])}"
+            )
     seconds = time.perf_counter() - start
     rate = f"{seconds:.1f} s, {given.programs / seconds:,.0f} programs/s"
     print(f"the VMs agree on {given.programs:,} programs of seed {given.seed}: {rate}")
@@ -130,7 +127,7 @@ def programs_of(seed: int, chunk: int) -> list[str]:
         *_on_values(numbers, rng, CHUNK // 5),
         *_texts(numbers, ALL, _lengths(numbers, CHUNK // 20)),
         *_texts(numbers, NUMBERS + "0123456789", _lengths(numbers, CHUNK // 5)),
-        *_with_definitions(numbers, CHUNK * 3 // 10),
+        *_with_definitions(numbers, rng, CHUNK * 3 // 10),
         *_spending(rng, CHUNK // 5_000),
     ]
     programs += _mutated(numbers, rng, CHUNK - len(programs))
@@ -157,15 +154,14 @@ def _on_values(numbers: np.random.Generator, rng: random.Random, n: int) -> list
     return ["".join(rng.choices(_VALUES, k=rng.choice((1, 2, 3, 4)))) + program for program in texts]
 
 
-def _with_definitions(rng: np.random.Generator, n: int) -> list[str]:
+def _with_definitions(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
     """Draw programs of one to three definitions, mixed with a top level that calls them."""
-    top = iter(_texts(rng, _TOP, rng.integers(0, 9, 2 * n)))
-    bodies = iter(_texts(rng, _BODY, rng.integers(0, 8, 3 * n)))
+    top = iter(_texts(numbers, _TOP, numbers.integers(0, 9, 2 * n)))
+    bodies = iter(_texts(numbers, _BODY, numbers.integers(0, 8, 3 * n)))
     programs = []
-    counts, places = rng.integers(1, 4, n), rng.integers(0, 4, n)
-    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
-        pieces = [f"\\{next(bodies)};" for _ in range(count)]
-        pieces.insert(place, next(top))
+    for _ in range(n):
+        pieces = [f"\\{next(bodies)};" for _ in range(rng.randint(1, 3))]
+        pieces.insert(rng.randint(0, 3), next(top))
         programs.append("".join(pieces) + next(top))
     return programs
 

@@ -1,4 +1,4 @@
-"""What the tools share: medians, JSON files of measurements, a killer of process trees."""
+"""What the tools share: medians, JSON files of measurements, processes and all that they started."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,11 @@ def median_seconds(actions: Mapping[str, Callable[[], object]], repeats: int) ->
     return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the option of :func:`report`."""
+def parser(description: str | None, output: bool = False) -> argparse.ArgumentParser:
+    """Return a parser, with the option of :func:`report` if wanted."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
-    made.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
+    if output:
+        made.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
     return made
 
 
@@ -60,6 +61,27 @@ def report(result: Facts, output: Path | None) -> None:
     if output:
         write_text(output, text)
     print(text, end="")
+
+
+@contextmanager
+def running(command: list[str], log: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process in a session of its own, with its output in ``log``; kill it and its own after the block."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, **options
+        )
+    try:
+        yield process
+    finally:
+        kill_tree(process)
+
+
+def wait_for(condition: Callable[[], object], seconds: float, what: str, pause: float = 0.2) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
+        time.sleep(pause)
 
 
 def kill_tree(process: subprocess.Popen[Any]) -> None:

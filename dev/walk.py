@@ -28,7 +28,7 @@ OWN = "sed 's/^name: quick/name: mine\\nseed: 7/' config/quick.yaml > config/min
 
 
 def main() -> None:
-    output = measure.parser(__doc__).parse_args().output
+    output = measure.parser(__doc__, output=True).parse_args().output
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     if missing := [command for command in README if command not in readme]:
         sys.exit(f"walk: README.md lacks {', '.join(missing)}")

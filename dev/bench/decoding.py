@@ -14,13 +14,12 @@ from cadmus.templates import TEMPLATES
 from dev.bench import flat
 from dev.measure import ROOT, Facts, median_seconds
 
-SHIPPED = ROOT / "models/laptop"
 EACH = 64
 """Prompts of each template."""
 REPEATS = 3
 
 
-def decode(model: Path = SHIPPED) -> Facts:
+def decode(model: Path = ROOT / "models/laptop") -> Facts:
     """Complete test prompts of all templates greedily, in one batch and in fp32, as transformers does."""
     ours = Cadmus.load(model, batch_size=EACH * len(TEMPLATES))
     max_length = config.Dataset().max_length
