@@ -13,13 +13,14 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from cadmus import isa
 from cadmus.config import Dataset
-from cadmus.programs import Programs, offsets_of
+from cadmus.programs import Programs
 from cadmus.templates import TEMPLATES, Draw
 from cadmus.tools import cores, progress, seed_of
 from cadmus.vm import compiled, reference
@@ -120,77 +121,46 @@ def shrink(program: str) -> str:
 
 def programs_of(seed: int, chunk: int) -> list[str]:
     """Return the :data:`CHUNK` programs of a chunk."""
-    numbers = np.random.default_rng(seed_of("fuzz", seed, chunk))
-    rng = random.Random(seed_of("fuzz", seed, chunk, "python"))
-    programs = [
-        *_texts(numbers, RUNNING, _lengths(numbers, CHUNK // 10)),
-        *_on_values(numbers, rng, CHUNK // 5),
-        *_texts(numbers, ALL, _lengths(numbers, CHUNK // 20)),
-        *_texts(numbers, NUMBERS + "0123456789", _lengths(numbers, CHUNK // 5)),
-        *_with_definitions(numbers, rng, CHUNK * 3 // 10),
-        *_spending(rng, CHUNK // 5_000),
-    ]
-    programs += _mutated(numbers, rng, CHUNK - len(programs))
+    rng = random.Random(seed_of("fuzz", seed, chunk))
+    draw = Draw(np.random.default_rng(seed_of("fuzz", seed, chunk)), Dataset())
+    each = CHUNK // len(TEMPLATES) // 4
+    originals = [text for made in TEMPLATES.values() for text in made(draw, each).programs.to_strings()]
+    programs = [make(rng) for make, share in KINDS.items() for _ in range(CHUNK * share // 10_000)]
+    programs += [_mutated(rng, rng.choice(originals)) for _ in range(CHUNK - len(programs))]
     # Every prefix of a chunk contains all kinds.
     rng.shuffle(programs)
     return programs
 
 
-def _lengths(rng: np.random.Generator, n: int) -> np.ndarray:
+def _some(rng: random.Random, symbols: Sequence[str], fewest: int, most: int) -> str:
+    return "".join(rng.choices(symbols, k=rng.randint(fewest, most)))
+
+
+def _uniform(rng: random.Random, symbols: str = RUNNING) -> str:
     # Mostly up to 12, one in 50 up to 80.
-    return rng.integers(0, np.where(rng.random(n) < 0.02, 81, 13))
+    return _some(rng, symbols, 0, 80 if rng.random() < 0.02 else 12)
 
 
-def _texts(rng: np.random.Generator, symbols: str, lengths: np.ndarray) -> list[str]:
-    """Draw programs uniformly from ``symbols``, which may repeat a symbol."""
-    offsets = offsets_of(lengths)
-    alphabet = np.frombuffer(symbols.encode("ascii"), np.uint8)
-    return Programs(alphabet[rng.integers(len(alphabet), size=offsets[-1])], offsets).to_strings()
+def _on_values(rng: random.Random) -> str:
+    return _some(rng, _VALUES, 1, 4) + _some(rng, RUNNING, 1, 8)
 
 
-def _on_values(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
-    """Draw uniform programs after one to four values."""
-    texts = _texts(numbers, RUNNING, numbers.integers(1, 9, n))
-    return ["".join(rng.choices(_VALUES, k=rng.choice((1, 2, 3, 4)))) + program for program in texts]
+def _with_definitions(rng: random.Random) -> str:
+    """Draw one to three definitions, mixed with a top level that calls them."""
+    pieces = [f"\\{_some(rng, _BODY, 0, 7)};" for _ in range(rng.randint(1, 3))]
+    pieces.insert(rng.randint(0, 3), _some(rng, _TOP, 0, 8))
+    return "".join([*pieces, _some(rng, _TOP, 0, 8)])
 
 
-def _with_definitions(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
-    """Draw programs of one to three definitions, mixed with a top level that calls them."""
-    top = iter(_texts(numbers, _TOP, numbers.integers(0, 9, 2 * n)))
-    bodies = iter(_texts(numbers, _BODY, numbers.integers(0, 8, 3 * n)))
-    programs = []
-    for _ in range(n):
-        pieces = [f"\\{next(bodies)};" for _ in range(rng.randint(1, 3))]
-        pieces.insert(rng.randint(0, 3), next(top))
-        programs.append("".join(pieces) + next(top))
-    return programs
-
-
-def _spending(rng: random.Random, n: int) -> list[str]:
-    """Draw nested calls that exhaust depth and budget at any point of a body.
-
-    A few suffice: each takes the reference VM as long as a hundred others.
-    """
+def _spending(rng: random.Random) -> str:
+    """Draw nested calls that exhaust depth and budget at any point of a body."""
     calls = ["f_3", "g_1", "ER", "9Im_2", "3I0l_1", "5Iw_", "f", "E", "5F"]
-
-    def body() -> str:
-        return "".join(rng.choices([*calls, "~" * rng.randint(0, 300)], k=rng.randint(1, 5)))
-
-    def top() -> str:
-        return "".join(rng.choices("5I1fgFm", k=rng.randint(0, 8)))
-
-    return [f"\\{body()};\\{body()};{top()}9I5mf" for _ in range(n)]
+    bodies = [_some(rng, [*calls, "~" * rng.randint(0, 300)], 1, 5) for _ in range(2)]
+    return f"\\{bodies[0]};\\{bodies[1]};{_some(rng, '5I1fgFm', 0, 8)}9I5mf"
 
 
-def _mutated(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
-    """Mutate candidates of the templates: delete, insert, replace, swap and double pieces."""
-    draw = Draw(numbers, Dataset())
-    share = -(-n // (4 * len(TEMPLATES)))
-    originals = [text for made in TEMPLATES.values() for text in made(draw, share).programs.to_strings()]
-    return [_mutate(rng, rng.choice(originals)) for _ in range(n)]
-
-
-def _mutate(rng: random.Random, program: str) -> str:
+def _mutated(rng: random.Random, program: str) -> str:
+    """Delete, insert, replace, swap and double pieces of a candidate of a template."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         start, middle, stop = sorted(int(rng.random() * (len(program) + 1)) for _ in range(3))
         first, second = program[start:middle], program[middle:stop]
@@ -198,6 +168,18 @@ def _mutate(rng: random.Random, program: str) -> str:
         edits = (second, first + new + second, new + second, second + first, first + first + second)
         program = program[:start] + rng.choice(edits) + program[stop:]
     return program
+
+
+KINDS: dict[Callable[[random.Random], str], int] = {
+    _uniform: 1000,
+    partial(_uniform, symbols=ALL): 500,
+    partial(_uniform, symbols=NUMBERS + "0123456789"): 2000,
+    _on_values: 2000,
+    _with_definitions: 3000,
+    # Each takes the reference VM as long as a hundred others.
+    _spending: 2,
+}
+"""Programs of each kind in ten thousand; the rest are mutated candidates of the templates."""
 
 
 if __name__ == "__main__":

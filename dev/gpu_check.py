@@ -30,6 +30,7 @@ from cadmus.model.flops import training_flops
 from cadmus.programs import Samples
 from cadmus.store import commit, versions, write_text
 from cadmus.templates.random import random_programs
+from cadmus.train import checkpoint, loop
 from cadmus.train.paths import RunPaths
 from cadmus.train.ranks import missing_for_compiler
 from dev.measure import ROOT, Facts, kill_tree, parser, seconds_of, wait_for
@@ -80,13 +81,12 @@ def steps(directory: Path, ranks: int) -> tuple[Facts, str]:
     path = ROOT / "config/h200.yaml"
     eager = train_steps(directory / "eager", path, ranks, False)
     compiled = train_steps(directory / "compiled", path, ranks, True)
-    verdict = (
+    return {"eager": eager, "compiled": compiled}, (
         f"{compiled['ms_per_step']:.1f} ms a step compiled, {eager['ms_per_step']:.1f} eager; "
         f"{compiled['tokens_per_second']:,.0f} tokens/s, {compiled['tflops_per_gpu']:.0f} TFLOPS per GPU; "
         f"{compiled['synchronizations_per_step']:.1f} waits a step; "
         f"checkpoint {compiled['checkpoint_seconds']:.1f} s"
     )
-    return {"eager": eager, "compiled": compiled}, verdict
 
 
 def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Facts:
@@ -106,8 +106,6 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
 
 def train_and_measure(directory: Path) -> None:
     """Train as one of the ranks of :func:`train_steps`."""
-    from cadmus.train import checkpoint, loop
-
     run = config.load_config(directory / "config.yaml")
     programs = random_programs(50_000, 4, 38)
     measured: Facts = {}
@@ -127,12 +125,8 @@ def train_and_measure(directory: Path) -> None:
         return done
 
     checkpoint.save, loop.Training.train_step = timed_save, profiled_step
-    loop.train(
-        run,
-        lambda templates: [Samples(programs, programs.lengths)],
-        "gpu-check",
-        RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl"),
-    )
+    paths = RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl")
+    loop.train(run, lambda templates: [Samples(programs, programs.lengths)], "gpu-check", paths)
     if os.environ["RANK"] == "0":
         measured["ranks"] = int(os.environ["WORLD_SIZE"])
         (directory / "facts.json").write_text(json.dumps(_facts(run, directory, profiler, measured)))
@@ -173,13 +167,13 @@ def bench(directory: Path, ranks: int, *, name: str, programs: int) -> tuple[Fac
     _run([*command, f"--programs={programs}", f"--output={output}"])
     facts = json.loads(output.read_text())
     suffix = "_tokens_per_second"
-    rates = {key.removesuffix(suffix): facts[key] for key in facts if key.endswith(suffix)}
-    fastest = max(rates, key=rates.__getitem__)
-    verdict = (
-        f"{rates['cadmus']:,} tokens/s through DeepSpeed, fastest of all: {fastest} {rates[fastest]:,}; "
-        f"{facts['cadmus_share_of_matmul']:.0%} of the rate of matrix products"
+    fastest, way = max(
+        (rate, key.removesuffix(suffix)) for key, rate in facts.items() if key.endswith(suffix)
     )
-    return facts, verdict
+    return facts, (
+        f"{facts['cadmus_tokens_per_second']:,} tokens/s through DeepSpeed, fastest of all: {way} "
+        f"{fastest:,}; {facts['cadmus_share_of_matmul']:.0%} of the rate of matrix products"
+    )
 
 
 def ranks_agree(directory: Path, ranks: int) -> tuple[Facts, str]:
@@ -205,8 +199,7 @@ def ranks_agree(directory: Path, ranks: int) -> tuple[Facts, str]:
     found = {"one": losses("one", 1), "all": losses("all", ranks)}
     _run(command("resumed", ranks), interrupt=directory / "resumed/metrics.partial.jsonl")
     found["all, then one"] = losses("resumed", 1)
-    one = np.array(found["one"])
-    apart = {name: float(np.abs(other - one).max()) for name, other in found.items()}
+    apart = {name: float(np.abs(np.subtract(other, found["one"])).max()) for name, other in found.items()}
     facts = {"losses": found, "largest_difference": apart}
     verdict = (
         f"losses of {ranks} ranks are within {apart['all']:.4f} of one's, "
@@ -242,7 +235,7 @@ def main() -> None:
         print(f"gpu-check: needs {wanted} that PyTorch can use, found {count}", file=sys.stderr)
         sys.exit(2)
     parts = ONE_GPU if given.ranks == 1 else SEVERAL_GPUS
-    sys.exit(0 if check(parts, given.ranks, given.output) else 1)
+    sys.exit(not check(parts, given.ranks, given.output))
 
 
 def check(parts: dict[str, Part], ranks: int, output: Path) -> bool:

@@ -65,7 +65,7 @@ def report(result: Facts, output: Path | None) -> None:
 
 @contextmanager
 def running(command: list[str], log: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process in a session of its own, with its output in ``log``; kill it and its own after the block."""
+    """Start a process in a session of its own, with its output in ``log``; kill it after the block."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, **options

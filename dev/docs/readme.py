@@ -39,8 +39,11 @@ FILES = (
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
 OPTIONAL = (
-    *(f"figures/accuracy_by_compute{suffix}" for suffix in (".png", ".csv")),
-    *(f"figures/output_tokens{suffix}" for suffix in (".png", ".csv")),
+    *(
+        f"figures/{name}{suffix}"
+        for name in ("accuracy_by_compute", "output_tokens")
+        for suffix in (".png", ".csv")
+    ),
     "figures/training_curve.png",
 )
 """Files that a run may lack. The data of the training curve have a row per step and are left out."""
@@ -87,25 +90,18 @@ def _provenance(results: Path) -> Facts:
 def with_results(published: Path, root: Path) -> str:
     """Return the text of the README with the results in ``published``."""
     place = published.relative_to(root).as_posix()
-    end = (
-        f"[All questions and figures]({place}). [What counts as solved](docs/grading.md); "
-        "the paper does not say what its accuracies count."
+    origin = (
+        f"{_origin(published)} [All questions and figures]({place}). "
+        "[What counts as solved](docs/grading.md); the paper does not say what its accuracies count."
     )
     image = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
-    origin = f"{_origin(published)} {end}"
-    parts = [*_below(published), _summary(published), origin, image, _grid(published)]
-    return with_generated(root / "README.md", "\n\n".join(parts))
-
-
-def _below(published: Path) -> list[str]:
-    # Questions below the best baseline.
-    sentence = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
-    return [sentence] if sentence else []
-
-
-def _summary(published: Path) -> str:
-    """Return the rows of the README with their best baseline and the paper's accuracy."""
     table = pl.read_csv(published / "table3_accuracy.csv")
+    parts = [table3_accuracy.below(table), _summary(table), origin, image, _grid(published)]
+    return with_generated(root / "README.md", "\n\n".join(filter(None, parts)))
+
+
+def _summary(table: pl.DataFrame) -> str:
+    """Return the rows of the README with their best baseline and the paper's accuracy."""
     lines = []
     for question, title in SUMMARY.items():
         found = table.filter(question=question)
@@ -120,9 +116,9 @@ def _summary(published: Path) -> str:
 def _grid(published: Path) -> str:
     """Return the text below the comparison grid."""
     table = pl.read_csv(published / "grid_regions.csv").drop_nulls("accuracy")
+    # Always answering `=` solves all of the diagonal, and nothing else outside.
     accuracies = (
         f"{percent(row['accuracy'])} ({percent(row['baseline'])}) {REGIONS[row['region']]}"
-        # Always answering `=` solves all of the diagonal, and nothing else outside.
         for row in table.filter(pl.col("region") != "diagonal").to_dicts()
     )
     return (
@@ -134,16 +130,15 @@ def _grid(published: Path) -> str:
 def results_page(published: Path, root: Path) -> str:
     """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
     place = published.relative_to(root).as_posix()
-    parts = [f"# The run {published.name}", _origin(published), *_below(published), SOLVED]
+    below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
+    parts = [f"# The run {published.name}", _origin(published), *filter(None, [below]), SOLVED]
     for name in TABLES:
-        table = (published / f"{name}.md").read_text(encoding="utf-8").strip()
-        parts += [figures()[name].caption, table]
+        parts += [figures()[name].caption, (published / f"{name}.md").read_text(encoding="utf-8").strip()]
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             words = name.replace("_", " ")
             image = f"![The {words} of the run {published.name}]({place}/{name}.png)"
-            has_data = (published / f"{name}.csv").is_file()
-            link = f" [Data]({place}/{name}.csv)." if has_data else ""
+            link = f" [Data]({place}/{name}.csv)." if (published / f"{name}.csv").is_file() else ""
             parts += [f"## {words.capitalize()}", image, f"{figure.caption}{link}"]
     return "\n\n".join(parts) + "\n"
 
