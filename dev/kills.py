@@ -30,9 +30,9 @@ STARTS = 4
 TIMED = {"benchmarks", "logs"}
 """Directories of a run whose files hold times; only their names are compared."""
 CLOCKS = re.compile(
-    rb'"(seconds|tokens_per_second)": [\d.e+-]+|"seal": "\w+"|[\d.,e+-]+ (s on|tokens/s|FLOP/s)'
+    rb'"(seconds|tokens_per_second)": [\d.e+-]+|"(commit|seal)": "\w*"|[\d.,e+-]+ (s on|tokens/s|FLOP/s)'
 )
-"""What depends on the speed of the machine in JSON files and cards; the seal changes with it."""
+"""What depends on the moment and speed of a run in JSON files and cards; the seal changes with it."""
 
 
 def main() -> None:
@@ -61,22 +61,22 @@ def survive(config: Path, targets: list[str], kills: int, seed: int, directory: 
     run(command, whole)
     # Nothing is left to do.
     start = measure.seconds_of(lambda: run(command, whole))
-    done = {"everything": 0, "jobs": 0}
-    runs, files, different = 0, 0, []
+    done, runs, files, different = 0, 0, 0, []
     with progress("kills", total=kills) as bar:
-        while bar.n < kills and not different:
+        while done < kills and not different:
             runs += 1
             killed = directory / f"killed-{runs}"
-            while bar.n < kills:
-                kind = "jobs" if bar.n % 2 else "everything"
-                if run(command, killed, draws.uniform(0, STARTS * start), draws if kind == "jobs" else None):
-                    break
-                done[kind] += 1
+            # Every other time, one process of a job.
+            while done < kills and not run(
+                command, killed, draws.uniform(0, STARTS * start), draws if done % 2 else None
+            ):
+                done += 1
                 bar.update()
             run(command, killed)
             files, different = difference(whole / "results", killed / "results")
-    named = {"kills": sum(done.values()), "seed": seed, "config": config.name, "targets": targets}
-    return {**named, **done, "runs": runs, "files": files, "different": different}
+    counts = {"everything": done - done // 2, "jobs": done // 2, "runs": runs, "files": files}
+    named = {"kills": done, "seed": seed, "config": config.name, "targets": targets}
+    return {**named, **counts, "different": different}
 
 
 def run(
