@@ -54,20 +54,13 @@ class Failed(Exception):
 
 def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Record the installed software and the GPUs."""
-    # Not through PyTorch: this process must not hold a GPU.
-    found = _run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
-    gpus, (driver, *_) = zip(*(line.split(", ") for line in found.splitlines()), strict=True)
     if missing := missing_for_compiler():
         raise Failed(f"{missing}: nothing will be compiled")
-    facts = {
-        "gpus": gpus,
-        "driver": driver,
-        "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version(),
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-        "versions": versions(),
-    }
-    return facts, f"{len(gpus)} x {gpus[0]}, driver {driver}, torch {facts['versions']['torch']}"
+    # In its own process: this one must not hold a GPU.
+    found = _run([sys.executable, "-m", "torch.utils.collect_env"])
+    facts = {"environment": found.splitlines(), "versions": versions()}
+    gpus = ", ".join(re.findall(r"GPU \d+: (.*)", found))
+    return facts, f"{gpus}, torch {facts['versions']['torch']}"
 
 
 def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
@@ -93,9 +86,9 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
     """Train :data:`STEPS` steps in ``ranks`` processes; return the measurements of the first."""
     directory.mkdir(parents=True)
     values = yaml.safe_load(path.read_text())
-    changes = {"steps": STEPS, "ranks": ranks, "compile": compiled, "checkpoint_every": STEPS}
+    values["train"] |= {"steps": STEPS, "ranks": ranks, "compile": compiled, "checkpoint_every": STEPS}
     # The programs are random ones, which ask nothing.
-    values["train"] = {**values["train"], **changes, "verdict": {"fraction": 0}}
+    values["train"]["verdict"] = {"fraction": 0}
     values["train"]["batch_size"] -= values["train"]["batch_size"] % ranks
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
     rank = [sys.executable, "-m", "dev.gpu_check", "--train", str(directory)]

@@ -84,8 +84,7 @@ def run(
 ) -> bool:
     """Run Snakemake; after some seconds kill it or, with ``draws``, one process of a job.
 
-    Returns:
-        Whether it came to its end.
+    Returns whether it came to its end.
     """
     log, temporary = directory / "snakemake.log", directory / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
@@ -113,11 +112,7 @@ def run(
 
 
 def difference(one: Path, other: Path) -> tuple[int, list[str]]:
-    """Compare two directories of results, clocks aside.
-
-    Returns:
-        Number of files of the first, and the paths that differ or that only one of them has.
-    """
+    """Return the number of files of the first directory, and those in which the two differ, clocks aside."""
     first, second = _timeless(one), _timeless(other)
     return len(first), sorted({name for name, _ in first.items() ^ second.items()})
 

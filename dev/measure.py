@@ -41,6 +41,11 @@ def median_seconds(actions: Mapping[str, Callable[[], object]], repeats: int) ->
     return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
+def flat(facts: Facts, rows: Mapping[str, Facts]) -> Facts:
+    """Return settings and the cells of a table as one object, the cells by ``ROW_COLUMN``."""
+    return facts | {f"{row}_{column}": value for row, of in rows.items() for column, value in of.items()}
+
+
 def parser(description: str | None, output: bool = False) -> argparse.ArgumentParser:
     """Return a parser, with the option of :func:`report` if wanted."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)

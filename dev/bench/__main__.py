@@ -2,7 +2,6 @@
 
 vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
-batches    preparation of the batches of a training on 80.2M programs (--programs)
 train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
 decode     greedy completion against `generate` of transformers (--model)
 start      start-up of the command line
@@ -16,7 +15,7 @@ from pathlib import Path
 from dev import measure
 from dev.bench import data, decoding, training
 
-FUNCTIONS = (data.vm, data.templates, data.batches, training.train, decoding.decode, data.start)
+FUNCTIONS = (data.vm, data.templates, training.train, decoding.decode, data.start)
 BENCHMARKS = {function.__name__: function for function in FUNCTIONS}
 
 

@@ -1,4 +1,4 @@
-"""Speed of everything but models: VMs, samplers, batches, start-up."""
+"""Speed of everything but models: VMs, samplers, start-up."""
 
 import statistics
 import subprocess
@@ -8,16 +8,13 @@ from functools import partial
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import Dataset, Train
+from cadmus.config import Dataset
 from cadmus.dataset.sampler import Sampler
-from cadmus.programs import Programs, Samples, offsets_of
+from cadmus.programs import Programs
 from cadmus.templates import TEMPLATES
-from cadmus.templates.random import random_programs
 from cadmus.tools import progress
-from cadmus.train.batches import Loader
 from cadmus.vm import compiled, reference
-from dev.bench import flat
-from dev.measure import Facts, median_seconds, seconds_of
+from dev.measure import Facts, flat, median_seconds, seconds_of
 
 DIGITS, ARITHMETIC, COMPARISONS = "0123456789", "+-*/%xn", "<>="
 PROGRAMS, PROGRAM_LENGTH = 100_000, 33
@@ -26,11 +23,6 @@ CANDIDATES = 65_536
 TEMPLATE_PROGRAMS = 50_000
 """True programs requested from each template."""
 REPEATS = 5
-TRAINING_SET = 80_200_000
-"""Programs of the paper's training set; 4 to 38 instructions have its mean length."""
-DISTINCT = 1_000_000
-"""Distinct programs of the training set, which repeats them."""
-BATCH, ROW_LENGTH, BATCHES = 1024, 96, 200
 PROCESSES = {
     "python": ("-c", "pass"),
     "import": ("-c", "import cadmus"),
@@ -104,30 +96,6 @@ def templates() -> Facts:
             "candidates_per_second": round(statistics.median(sampled)),
         }
     return flat({"programs": TEMPLATE_PROGRAMS, "repeats": REPEATS}, rows)
-
-
-def batches(programs: int = TRAINING_SET) -> Facts:
-    """Measure the preparation of batches; the first of an epoch includes the permutation of the epoch.
-
-    Each program of the training set takes 40 bytes of memory.
-    """
-    block = random_programs(min(programs, DISTINCT), 4, 38)
-    copies = -(-programs // DISTINCT)
-    offsets = offsets_of(np.tile(block.lengths, copies)[:programs])
-    repeated = Programs(np.tile(block.data, copies)[: offsets[-1]], offsets)
-    training_set = Samples(repeated, np.full(programs, 3, np.uint8))
-    # The first loader compiles the packing.
-    for seed in range(2):
-        loader = Loader(training_set, seed, Train(steps=1, batch_size=BATCH), ROW_LENGTH)
-        first, *seconds = [seconds_of(partial(loader.load, step)) for step in range(BATCHES + 1)]
-    return {
-        "programs": programs,
-        "batch": BATCH,
-        "repeats": BATCHES,
-        "milliseconds": round(1000 * statistics.median(seconds), 3),
-        "longest_milliseconds": round(1000 * max(seconds), 3),
-        "epoch_seconds": round(first, 2),
-    }
 
 
 def start() -> Facts:

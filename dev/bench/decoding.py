@@ -11,8 +11,7 @@ from cadmus.dataset.sampler import sample
 from cadmus.model.inference import Cadmus
 from cadmus.programs import BYTE_OF_TOKEN, TOKEN_OF_BYTE, Programs, stack
 from cadmus.templates import TEMPLATES
-from dev.bench import flat
-from dev.measure import ROOT, Facts, median_seconds
+from dev.measure import ROOT, Facts, flat, median_seconds
 
 EACH = 64
 """Prompts of each template."""

@@ -36,12 +36,10 @@ from cadmus.tools import progress
 from cadmus.train import engine
 from cadmus.train.batches import PackedBatch, pack_batch
 from cadmus.train.labels import NO_TARGET
-from dev.bench import flat
-from dev.measure import Facts, seconds_of
+from dev.measure import Facts, flat, seconds_of
 
 SIZES = configs.Model(layers=4, width=320, heads=5, mlp=1280)
 """5M parameters."""
-PROGRAMS = 256
 ROW_LENGTHS = (64, 128)
 REPEATS = 15
 MATMUL, PRODUCTS = 1024, 50
@@ -66,7 +64,7 @@ def forms(device: torch.device) -> dict[str, Form]:
     }
 
 
-def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
+def train(config: Path | None = None, programs: int = 256) -> Facts:
     """Measure steps of a model, :data:`SIZES` by default; FLOPs are those for the tokens of the programs."""
     run = configs.load_config(config) if config else None
     sizes, dataset = (run.model, run.dataset) if run else (SIZES, configs.Dataset())

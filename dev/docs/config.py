@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from cadmus.config import RECIPES, Config
 from cadmus.config.study import STUDY, Study
@@ -56,9 +55,9 @@ def tables(root: Path) -> str:
     parts = [markdown(["file", "for"], files)]
     _describe("", Config, parts)
     _describe(STUDY, Study, parts)
-    names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
     rows = [
-        [f"`{name}`", *(f"`{json.dumps(recipe.get(name))}`" for recipe in RECIPES.values())] for name in names
+        [f"`{name}`", *(f"`{json.dumps(recipe.get(name))}`" for recipe in RECIPES.values())]
+        for name in dict.fromkeys(name for recipe in RECIPES.values() for name in recipe)
     ]
     parts.append("## Recipes\n\nDefaults of each `train.recipe`:\n")
     parts.append(markdown(["field", *(f"`{name}`" for name in RECIPES)], rows))
@@ -79,7 +78,8 @@ def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:
             below.append((place, field.annotation))
         else:
             meaning = " ".join((field.description or "").split())
-            rows.append([f"`{name}`", _type(field), _default(field), meaning])
+            default = "required" if field.is_required() else f"`{json.dumps(field.default)}`"
+            rows.append([f"`{name}`", _type(field), default, meaning])
             values = get_args(field.annotation)[-1:] if get_origin(field.annotation) is dict else ()
             below += [(f"{place}.NAME", of) for of in values if isinstance(of, type(BaseModel))]
     parts.append(f"## `{path}`\n" if path else "## Top level\n")
@@ -111,7 +111,3 @@ def _name(annotation: Any) -> str:
         return {dict: "mappings by name", Annotated: "lists by name"}.get(values, "sections by name")
     names = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}
     return names[annotation]
-
-
-def _default(field: FieldInfo) -> str:
-    return "required" if field.default is PydanticUndefined else f"`{json.dumps(field.default)}`"
