@@ -23,30 +23,13 @@ SOLVED = (
 )
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
 """In the order of the page of a run."""
-FIGURES = (
-    "comparison_grid",
-    "probe_final_block",
-    "probe_layers",
-    "accuracy_by_distance",
-    "accuracy_by_length",
-    "logit_lens",
-    "patching",
-    "pass_at_k",
-)
-"""Figures of every run; each is published with the data drawn in it."""
+OPTIONAL = ("accuracy_by_compute", "output_tokens", "training_curve")
+"""Figures that a run may lack."""
+FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in OPTIONAL]
 FILES = (
     *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
-OPTIONAL = (
-    *(
-        f"figures/{name}{suffix}"
-        for name in ("accuracy_by_compute", "output_tokens")
-        for suffix in (".png", ".csv")
-    ),
-    "figures/training_curve.png",
-)
-"""Files that a run may lack. The data of the training curve have a row per step and are left out."""
 SUMMARY = {
     "less_greater": "order two expressions",
     "advanced_sequences": "sort, filter, map and fold sequences",
@@ -62,11 +45,14 @@ def publish(results: Path, root: Path) -> None:
         raise SystemExit(f"{results}: the run is not finished, {missing[0]} is missing")
     target = root / "docs/results" / results.name
     target.mkdir(parents=True, exist_ok=True)
-    # Output tokens without a large language model are only reported numbers.
-    asked = (results / "experiments/llm.parquet").is_file()
-    for name in (*FILES, *OPTIONAL):
+    # The data of the training curve have a row per step.
+    left_out = ["figures/training_curve.csv"]
+    if not (results / "experiments/llm.parquet").is_file():
+        # Without a large language model, these are only reported numbers.
+        left_out += ["figures/output_tokens.png", "figures/output_tokens.csv"]
+    for name in (*FILES, *(f"figures/{name}{suffix}" for name in OPTIONAL for suffix in (".png", ".csv"))):
         copy = target / Path(name).name
-        if (results / name).is_file() and (asked or "output_tokens" not in name):
+        if (results / name).is_file() and name not in left_out:
             shutil.copyfile(results / name, copy)
         else:
             copy.unlink(missing_ok=True)

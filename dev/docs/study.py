@@ -89,14 +89,14 @@ def summary(study: Results) -> str:
     compared = compare(study)
     losses = compared.filter(pl.col("metric").is_in(LOSSES) & (pl.col("metric") != "loss"))
     shown = pl.concat([losses, compared.filter(metric=_metric(study))])
-    columns = shown.select("metric", "template").unique(maintain_order=True).rows()
+    cells = {(row["variant"], row["metric"], row["template"]): row for row in shown.to_dicts()}
+    columns = {key[1:]: row["baseline"] for key, row in cells.items()}
     titles = [metric.replace("_", " ") if metric in LOSSES else title(name) for metric, name in columns]
-    rows = []
-    for variant in shown["variant"].unique(maintain_order=True):
-        cells = {(row["metric"], row["template"]): row for row in shown.filter(variant=variant).to_dicts()}
-        rows.append([escape(variant), *(_cell(cells.get(column)) for column in columns)])
-    baselines = {(row["metric"], row["template"]): row["baseline"] for row in shown.to_dicts()}
-    best = ["" if baselines[column] is None else f"{100 * baselines[column]:.1f}" for column in columns]
+    rows = [
+        [escape(variant), *(_cell(cells.get((variant, *column))) for column in columns)]
+        for variant in dict.fromkeys(variant for variant, *_ in cells)
+    ]
+    best = ["" if baseline is None else f"{100 * baseline:.1f}" for baseline in columns.values()]
     return markdown(["", *map(escape, titles)], [*rows, ["best baseline", *best]])
 
 
