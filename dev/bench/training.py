@@ -57,11 +57,10 @@ def forms(device: torch.device) -> dict[str, Form]:
             model.compile_blocks()
         return model
 
-    return {
-        f"{name}{'_compiled' * compiled}": partial(form, attend, compiled)
-        for compiled in ((False,) if device.type == "cpu" else (False, True))
-        for name, attend in (("written_out", attend_eager), ("fused", attend_sdpa))
-    }
+    attends = {"written_out": (attend_eager, False), "fused": (attend_sdpa, False)}
+    if device.type != "cpu":
+        attends |= {"written_out_compiled": (attend_eager, True), "fused_compiled": (attend_sdpa, True)}
+    return {name: partial(form, *how) for name, how in attends.items()}
 
 
 def train(config: Path | None = None, programs: int = 256) -> Facts:
