@@ -6,7 +6,6 @@ import os
 import re
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -55,14 +54,10 @@ def parser(description: str | None, output: bool = False) -> argparse.ArgumentPa
 
 
 def report(result: Facts, output: Path | None) -> None:
-    """Print a result as JSON, with commit and machine, and write it to ``output``, if there is one.
-
-    Paths in the checkout are relative to it, and those in the environment begin with its name.
-    """
+    """Print a result as JSON, with commit and machine, and write it to ``output``, if there is one."""
     processor = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     machine = {"commit": commit(), "cores": cores(), "processor": processor[1] if processor else ""}
     text = json.dumps(machine | result, indent=1) + "\n"
-    text = text.replace(f"{ROOT}/", "").replace(sys.prefix, Path(sys.prefix).name)
     if output:
         write_text(output, text)
     print(text, end="")
