@@ -8,9 +8,8 @@ what the search finds beyond it.
 python -m dev.attack equality
 """
 
-import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice, product
 
 import numpy as np
@@ -24,6 +23,7 @@ from cadmus.evaluate.questions import QUESTIONS
 from cadmus.programs import Programs, join
 from cadmus.tables import plain
 from cadmus.vm.compiled import verdicts
+from dev.measure import parser
 
 _SYMBOLS = [row.symbol for row in isa.INSTRUCTIONS if row.symbol not in (isa.END, isa.DROP)]
 _SLICES = [
@@ -33,8 +33,6 @@ _SLICES = [
     *(f"{{{i}:{j}}}" for i, j in product(range(-6, -2), ("", -1))),
 ]
 """Pieces of the prompt from which the search composes policies."""
-_CHUNK = 200_000
-"""Constants that are executed at a time."""
 _GRADED = 100
 """Programs on which the search grades policies."""
 _BEAM, _EDITS = 24, 200
@@ -42,25 +40,26 @@ _BEAM, _EDITS = 24, 200
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("questions", nargs="*", help="questions, all by default")
-    parser.add_argument("--programs", type=int, default=1_000, help="test programs per template")
-    parser.add_argument("--longest", type=int, default=3, help="instructions in the longest constant")
-    parser.add_argument("--rounds", type=int, default=4, help="rounds of the search for copying policies")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("questions", nargs="*", help="questions, all by default")
+    options.add_argument("--programs", type=int, default=1_000, help="test programs per template")
+    options.add_argument("--longest", type=int, default=3, help="instructions in the longest constant")
+    options.add_argument("--rounds", type=int, default=4, help="rounds of the search for copying policies")
+    given = options.parse_args()
     asked = given.questions or list(QUESTIONS)
-    rows = []
-    for template in dict.fromkeys(QUESTIONS[name].template for name in asked):
-        for task in tasks_for(template, given.programs):
-            if task.name in asked:
-                rows.append(search(task, given.longest, given.rounds))
+    rows = [
+        search(task, given.longest, given.rounds)
+        for template in dict.fromkeys(QUESTIONS[name].template for name in asked)
+        for task in tasks_for(template, given.programs)
+        if task.name in asked
+    ]
     header = ["question", "tested", "constant", "solved", "copy", "solved", "listed", "solved"]
     print(plain(header, rows))
 
 
-def tasks_for(template: str, programs: int, dataset: Dataset | None = None) -> list[Task]:
+def tasks_for(template: str, programs: int) -> list[Task]:
     """Return the questions of a template on its test programs."""
-    samples = sampler.sample(dataset or Dataset(), 1, template, "test", 0, programs)
+    samples = sampler.sample(Dataset(), 1, template, "test", 0, programs)
     samples.template = np.full(len(samples), template, object)
     return tasks_of(samples)
 
@@ -68,11 +67,8 @@ def tasks_for(template: str, programs: int, dataset: Dataset | None = None) -> l
 def search(task: Task, longest: int, rounds: int) -> list[str]:
     """Return the row of a question: the best policies of each kind and the fraction that they solve."""
     dataset = Dataset()
-    found = (
-        best_constant(task, dataset, longest),
-        best_copy(task, dataset, rounds),
-        best((line.policy for line in attacks()), task, dataset),
-    )
+    listed = best((line.policy for line in attacks()), task, dataset)
+    found = (best_constant(task, dataset, longest), best_copy(task, dataset, rounds), listed)
     shares = solved_by(found, task, dataset).mean(1)
     cells = [cell for text, share in zip(found, shares, strict=True) for cell in (text, f"{share:.1%}")]
     return [task.name, f"{len(task.programs):,}", *cells]
@@ -84,42 +80,39 @@ def best_constant(task: Task, dataset: Dataset, longest: int) -> str:
     All are executed after a few prompts; those that make most of them true go on, and are graded at last.
     """
     texts = ("".join(text) for n in range(longest + 1) for text in product(_SYMBOLS, repeat=n))
-    found: list[tuple[int, str]] = []
-    while chunk := list(islice(texts, _CHUNK)):
-        fits = [text for text in chunk if task.question.form.fullmatch(text)]
-        found += zip(_true(fits, _some(task, 16)), fits, strict=True)
-        found = sorted(found, key=lambda item: (-item[0], len(item[1])))[:8_192]
-    kept = [text for true, text in found if true] or [""]
-    kept = _first(kept, _true(kept, _some(task, 128)), 512)
-    solved = solved_by(kept, _some(task, _GRADED), dataset).sum(1)
-    return best(_first(kept, solved, _BEAM), task, dataset)
+    kept: list[str] = []
+    # The shorter ones come first.
+    while chunk := list(islice(filter(task.question.form.fullmatch, texts), 200_000)):
+        kept = _first([*kept, *chunk], lambda texts: _true(texts, _some(task, 16)), 8_192)
+    kept = _first(kept or [""], lambda texts: _true(texts, _some(task, 128)), 512)
+    kept = _first(kept, lambda texts: solved_by(texts, _some(task, _GRADED), dataset).sum(1), _BEAM)
+    return best(kept, task, dataset)
 
 
-def _first(texts: list[str], scores: list[int] | np.ndarray, most: int) -> list[str]:
+def _first(texts: list[str], score: Callable[[list[str]], np.ndarray], most: int) -> list[str]:
     """Return the ``most`` texts with the highest scores; of equals the first."""
-    return [texts[k] for k in np.argsort(-np.asarray(scores), kind="stable")[:most]]
+    return [texts[k] for k in np.argsort(-score(texts), kind="stable")[:most]]
 
 
-def _true(texts: list[str], task: Task) -> list[int]:
+def _true(texts: list[str], task: Task) -> np.ndarray:
     """Count the programs that each constant makes true."""
     n = len(task.programs)
     row, of = np.divmod(np.arange(len(texts) * n), n)
     programs = join(task.prompts.take(of), Programs.from_strings(texts).take(row))
-    return verdicts(programs).reshape(len(texts), n).sum(1).tolist()
+    return verdicts(programs).reshape(len(texts), n).sum(1)
 
 
-def best_copy(task: Task, dataset: Dataset, rounds: int, seed: int = 1) -> str:
+def best_copy(task: Task, dataset: Dataset, rounds: int) -> str:
     """Search for the policy that solves most programs, from those of ``attacks.tsv`` by random edits."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     few = _some(task, _GRADED)
     symbols = sorted(set("".join(few.programs.suffixes(few.prompt_length).to_strings())))
     known = kept = list(dict.fromkeys(line.policy for line in attacks()))
     for _ in range(rounds):
         edited = [edit for policy in kept for edit in _edits(policy, symbols, rng)]
-        listed = list(dict.fromkeys([*kept, *edited]))
         # Of equals the shorter, which more prompts have room for.
-        listed.sort(key=len)
-        kept = _first(listed, solved_by(listed, few, dataset).sum(1), _BEAM)
+        listed = sorted({*kept, *edited}, key=lambda policy: (len(policy), policy))
+        kept = _first(listed, lambda policies: solved_by(policies, few, dataset).sum(1), _BEAM)
     return best([*kept, *known], task, dataset)
 
 

@@ -1,42 +1,39 @@
 r"""Compare the two VMs on random and mutated programs.
 
-Programs are uniformly random, number programs, programs with definitions and calls, programs that exhaust the
-call budget, and mutated candidates of the templates. They come in chunks: the seed and the number of a chunk
-determine its programs, whatever the number of processes. Most programs are short: they reach as much as long
-ones and cost the reference VM, which takes nearly all of the time, less. At the first disagreement the tool
-prints the program, the shortest form that still disagrees and both results, and exits with 1.
+The seed and the number of a chunk determine its programs, whatever the number of processes. Most are short:
+they reach as much as long ones and cost the reference VM, which takes nearly all of the time, less. At the
+first disagreement the tool prints the program, the shortest form that still disagrees and both results, and
+exits with 1.
 
 python -m dev.fuzz --programs 10000000 --seed 1
 """
 
-import argparse
 import gc
 import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from cadmus import isa
 from cadmus.config import Dataset
-from cadmus.programs import Programs, offsets_of
+from cadmus.programs import Programs
 from cadmus.templates import TEMPLATES, Draw
 from cadmus.tools import cores, progress, seed_of
 from cadmus.vm import compiled, reference
 from cadmus.vm.reference import Result, show
+from dev.measure import parser
 
 CHUNK = 50_000
 """Programs per chunk; a change gives every seed other programs."""
 
 ALL = "".join(isa.BY_SYMBOL)
 RUNNING = ALL.replace(isa.END, "")
-NUMBERS = "".join(
-    row.symbol
-    for row in isa.INSTRUCTIONS
-    if row.group in ("literals", "arithmetic", "comparison and logic", "unary") and row.name != "empty"
-)
+_GROUPS = ("literals", "arithmetic", "comparison and logic", "unary")
+NUMBERS = "".join(row.symbol for row in isa.INSTRUCTIONS if row.group in _GROUPS and row.name != "empty")
 _INSIDE = RUNNING.replace("\\", "").replace(";", "")
 # Weighted so that programs build sequences, and calls find a subroutine and values on the stack.
 _BUILDING = "0123456789tZ" + "uIIIIbbbbEEoo:" * 2
@@ -46,21 +43,22 @@ _BODY = _INSIDE + _BUILDING + "++--x''<=?!" + "ERERERfgmmwlI"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--programs", type=int, default=1_000_000, help="number of programs")
-    parser.add_argument("--seed", type=int, default=0, help="of the programs")
-    parser.add_argument("--jobs", type=int, default=cores(), help="number of processes")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--programs", type=int, default=1_000_000, help="number of programs")
+    options.add_argument("--seed", type=int, default=0, help="of the programs")
+    options.add_argument("--jobs", type=int, default=cores(), help="number of processes")
+    given = options.parse_args()
     start = time.perf_counter()
     for chunk, program in enumerate(fuzz(given.programs, given.seed, given.jobs)):
         if program is not None:
             shortest = shrink(program)
-            print(f"the VMs disagree on a program of chunk {chunk} of seed {given.seed}:")
-            print(f"  program    {program}")
-            print(f"  shortest   {shortest}")
-            print(f"  reference  {_shown(reference.run(shortest))}")
-            print(f"  compiled   {_shown(run_compiled([shortest])[0])}")
-            sys.exit(1)
+            sys.exit(
+                f"the VMs disagree on a program of chunk {chunk} of seed {given.seed}:\n"
+                f"  program    {program}\n"
+                f"  shortest   {shortest}\n"
+                f"  reference  {_shown(reference.run(shortest))}\n"
+                f"  compiled   {_shown(run_compiled([shortest])[0])}"
+            )
     seconds = time.perf_counter() - start
     rate = f"{seconds:.1f} s, {given.programs / seconds:,.0f} programs/s"
     print(f"the VMs agree on {given.programs:,} programs of seed {given.seed}: {rate}")
@@ -123,78 +121,46 @@ def shrink(program: str) -> str:
 
 def programs_of(seed: int, chunk: int) -> list[str]:
     """Return the :data:`CHUNK` programs of a chunk."""
-    numbers = np.random.default_rng(seed_of("fuzz", seed, chunk))
-    rng = random.Random(seed_of("fuzz", seed, chunk, "python"))
-    programs = [
-        *_texts(numbers, RUNNING, _lengths(numbers, CHUNK // 10)),
-        *_on_values(numbers, rng, CHUNK // 5),
-        *_texts(numbers, ALL, _lengths(numbers, CHUNK // 20)),
-        *_texts(numbers, NUMBERS + "0123456789", _lengths(numbers, CHUNK // 5)),
-        *_with_definitions(numbers, CHUNK * 3 // 10),
-        *_spending(rng, CHUNK // 5_000),
-    ]
-    programs += _mutated(numbers, rng, CHUNK - len(programs))
+    rng = random.Random(seed_of("fuzz", seed, chunk))
+    draw = Draw(np.random.default_rng(seed_of("fuzz", seed, chunk)), Dataset())
+    each = CHUNK // len(TEMPLATES) // 4
+    originals = [text for made in TEMPLATES.values() for text in made(draw, each).programs.to_strings()]
+    programs = [make(rng) for make, share in KINDS.items() for _ in range(CHUNK * share // 10_000)]
+    programs += [_mutated(rng, rng.choice(originals)) for _ in range(CHUNK - len(programs))]
     # Every prefix of a chunk contains all kinds.
     rng.shuffle(programs)
     return programs
 
 
-def _lengths(rng: np.random.Generator, n: int) -> np.ndarray:
+def _some(rng: random.Random, symbols: Sequence[str], fewest: int, most: int) -> str:
+    return "".join(rng.choices(symbols, k=rng.randint(fewest, most)))
+
+
+def _uniform(rng: random.Random, symbols: str = RUNNING) -> str:
     # Mostly up to 12, one in 50 up to 80.
-    return rng.integers(0, np.where(rng.random(n) < 0.02, 81, 13))
+    return _some(rng, symbols, 0, 80 if rng.random() < 0.02 else 12)
 
 
-def _texts(rng: np.random.Generator, symbols: str, lengths: np.ndarray) -> list[str]:
-    """Draw programs uniformly from ``symbols``, which may repeat a symbol."""
-    offsets = offsets_of(lengths)
-    alphabet = np.frombuffer(symbols.encode("ascii"), np.uint8)
-    return Programs(alphabet[rng.integers(len(alphabet), size=offsets[-1])], offsets).to_strings()
+def _on_values(rng: random.Random) -> str:
+    return _some(rng, _VALUES, 1, 4) + _some(rng, RUNNING, 1, 8)
 
 
-def _on_values(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
-    """Draw uniform programs after one to four values."""
-    texts = _texts(numbers, RUNNING, numbers.integers(1, 9, n))
-    return ["".join(rng.choices(_VALUES, k=rng.choice((1, 2, 3, 4)))) + program for program in texts]
+def _with_definitions(rng: random.Random) -> str:
+    """Draw one to three definitions, mixed with a top level that calls them."""
+    pieces = [f"\\{_some(rng, _BODY, 0, 7)};" for _ in range(rng.randint(1, 3))]
+    pieces.insert(rng.randint(0, 3), _some(rng, _TOP, 0, 8))
+    return "".join([*pieces, _some(rng, _TOP, 0, 8)])
 
 
-def _with_definitions(rng: np.random.Generator, n: int) -> list[str]:
-    """Draw programs of one to three definitions, mixed with a top level that calls them."""
-    top = iter(_texts(rng, _TOP, rng.integers(0, 9, 2 * n)))
-    bodies = iter(_texts(rng, _BODY, rng.integers(0, 8, 3 * n)))
-    programs = []
-    counts, places = rng.integers(1, 4, n), rng.integers(0, 4, n)
-    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
-        pieces = [f"\\{next(bodies)};" for _ in range(count)]
-        pieces.insert(place, next(top))
-        programs.append("".join(pieces) + next(top))
-    return programs
-
-
-def _spending(rng: random.Random, n: int) -> list[str]:
-    """Draw nested calls that exhaust depth and budget at any point of a body.
-
-    A few suffice: each takes the reference VM as long as a hundred others.
-    """
+def _spending(rng: random.Random) -> str:
+    """Draw nested calls that exhaust depth and budget at any point of a body."""
     calls = ["f_3", "g_1", "ER", "9Im_2", "3I0l_1", "5Iw_", "f", "E", "5F"]
-
-    def body() -> str:
-        return "".join(rng.choices([*calls, "~" * rng.randint(0, 300)], k=rng.randint(1, 5)))
-
-    def top() -> str:
-        return "".join(rng.choices("5I1fgFm", k=rng.randint(0, 8)))
-
-    return [f"\\{body()};\\{body()};{top()}9I5mf" for _ in range(n)]
+    bodies = [_some(rng, [*calls, "~" * rng.randint(0, 300)], 1, 5) for _ in range(2)]
+    return f"\\{bodies[0]};\\{bodies[1]};{_some(rng, '5I1fgFm', 0, 8)}9I5mf"
 
 
-def _mutated(numbers: np.random.Generator, rng: random.Random, n: int) -> list[str]:
-    """Mutate candidates of the templates: delete, insert, replace, swap and double pieces."""
-    draw = Draw(numbers, Dataset())
-    share = -(-n // (4 * len(TEMPLATES)))
-    originals = [text for made in TEMPLATES.values() for text in made(draw, share).programs.to_strings()]
-    return [_mutate(rng, rng.choice(originals)) for _ in range(n)]
-
-
-def _mutate(rng: random.Random, program: str) -> str:
+def _mutated(rng: random.Random, program: str) -> str:
+    """Delete, insert, replace, swap and double pieces of a candidate of a template."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         start, middle, stop = sorted(int(rng.random() * (len(program) + 1)) for _ in range(3))
         first, second = program[start:middle], program[middle:stop]
@@ -202,6 +168,18 @@ def _mutate(rng: random.Random, program: str) -> str:
         edits = (second, first + new + second, new + second, second + first, first + first + second)
         program = program[:start] + rng.choice(edits) + program[stop:]
     return program
+
+
+KINDS: dict[Callable[[random.Random], str], int] = {
+    _uniform: 1000,
+    partial(_uniform, symbols=ALL): 500,
+    partial(_uniform, symbols=NUMBERS + "0123456789"): 2000,
+    _on_values: 2000,
+    _with_definitions: 3000,
+    # Each takes the reference VM as long as a hundred others.
+    _spending: 2,
+}
+"""Programs of each kind in ten thousand; the rest are mutated candidates of the templates."""
 
 
 if __name__ == "__main__":

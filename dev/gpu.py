@@ -6,18 +6,19 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
-import yaml
 
-from cadmus import config
+from cadmus import config, pipeline
 from cadmus.model.gpt import GPT, attend_eager
 from cadmus.model.inference import Cadmus
 from cadmus.templates.random import random_programs
 from cadmus.train.batches import PackedBatch, pack_batch
 from cadmus.train.labels import NO_TARGET
 from dev.bench.training import forms
-from tests.train.runs import assert_close_model, go_back, losses, run_config
+from dev.measure import ROOT
+from tests.train.runs import assert_same_model, go_back, losses, run_config, write_config
 from tests.train.test_golden_losses import GOLDEN, RUNS
 
 if not torch.cuda.is_available():
@@ -29,6 +30,8 @@ BF16_NOISE = 0.02
 """Relative difference of logits and gradients between bf16 and fp32."""
 FP32_NOISE = 2e-3
 """Absolute difference of losses between CPU and GPU after ten steps in fp32."""
+GRID_NOISE = 0.005
+"""Difference of the in-distribution grid accuracy from the published one."""
 RESUMED_NOISE = 5e-4
 """Absolute difference of losses between two bf16 runs on one GPU, whose sums have no fixed order."""
 
@@ -62,8 +65,7 @@ def test_attention_implementations_match_eager(name: str, batch: PackedBatch) ->
 
 
 def train(directory: Path, **settings) -> None:
-    directory.mkdir(exist_ok=True)
-    (directory / "config.yaml").write_text(yaml.safe_dump(run_config(**settings)))
+    write_config(directory, run_config(**settings))
     # DeepSpeed needs its own process.
     subprocess.run([sys.executable, "-m", "tests.train.worker", directory], check=True, timeout=300)
 
@@ -85,7 +87,7 @@ def test_bf16_training_resumes(tmp_path: Path, recipe: str) -> None:
     np.testing.assert_allclose(
         losses(tmp_path / "parts"), losses(tmp_path / "whole"), rtol=0, atol=RESUMED_NOISE
     )
-    assert_close_model(tmp_path / "parts", tmp_path / "whole", 5e-3)
+    assert_same_model(tmp_path / "parts", tmp_path / "whole", 5e-3)
 
 
 def test_the_shipped_model_matches_the_cpu() -> None:
@@ -94,6 +96,14 @@ def test_the_shipped_model_matches_the_cpu() -> None:
     np.testing.assert_allclose(on_gpu.next_logits(prompts), on_cpu.next_logits(prompts), atol=1e-2)
     completions = [model.complete(prompts)[0].to_strings() for model in (on_cpu, on_gpu)]
     assert list(completions[0]) == list(completions[1])
+
+
+def test_the_grid_accuracy_is_the_published_one(tmp_path: Path) -> None:
+    found = pipeline.evaluate("grid", ROOT / "models/laptop", tmp_path / "grid.parquet", device="cuda")
+    published = pl.read_csv(ROOT / "docs/results/laptop/comparison_grid.csv")
+    tables = [table.filter("in_distribution") for table in (found, published)]
+    accuracies = [table["correct"].sum() / table["programs"].sum() for table in tables]
+    assert accuracies[0] == pytest.approx(accuracies[1], abs=GRID_NOISE)
 
 
 def test_the_training_benchmark_measures_every_variant(tmp_path: Path) -> None:

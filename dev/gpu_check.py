@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,25 +18,22 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 import yaml
 
-from cadmus import config
-from cadmus.dataset.manifest import write_manifest
-from cadmus.dataset.shards import plan, write_shard
+from cadmus import config, pipeline
 from cadmus.model.flops import training_flops
 from cadmus.programs import Samples
 from cadmus.store import commit, versions, write_text
 from cadmus.templates.random import random_programs
+from cadmus.train import checkpoint, loop
 from cadmus.train.paths import RunPaths
 from cadmus.train.ranks import missing_for_compiler
-from dev.measure import ROOT, Facts, kill_tree
+from dev.measure import ROOT, Facts, kill_tree, parser, seconds_of, wait_for
 
 STEPS = 60
 WARMUP = 20
@@ -46,13 +42,8 @@ PROFILED = 3
 """Steps under the profiler, after the measured ones."""
 LOSS_NOISE = 0.02
 """Maximum difference of bf16 losses between one rank and several, in nats."""
-ACCURACY_NOISE = 0.005
-"""Maximum difference of the in-distribution grid accuracy from the published one."""
 SECONDS = 240
 """Time limit of a process."""
-
-LAUNCH = re.compile(r"cu(da)?Launch(?!.*HostFunc)")
-WAIT = re.compile(r"cuda(Stream|Event)Synchronize")
 Part = Callable[[Path, int], tuple[Facts, str]]
 """Called with an empty directory and the number of ranks; returns facts and a verdict or raises Failed."""
 
@@ -63,21 +54,13 @@ class Failed(Exception):
 
 def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Record the installed software and the GPUs."""
-    # Not through PyTorch: this process must not hold a GPU.
-    found = _run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
-    gpus, (driver, *_) = zip(*(line.split(", ") for line in found.splitlines()), strict=True)
-    facts = {
-        "gpus": gpus,
-        "driver": driver,
-        "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version(),
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-        "missing_for_compiler": missing_for_compiler(),
-        "versions": versions(),
-    }
-    if facts["missing_for_compiler"]:
-        raise Failed(f"{facts['missing_for_compiler']}: nothing will be compiled")
-    return facts, f"{len(gpus)} x {gpus[0]}, driver {driver}, torch {facts['versions']['torch']}"
+    if missing := missing_for_compiler():
+        raise Failed(f"{missing}: nothing will be compiled")
+    # In its own process: this one must not hold a GPU.
+    found = _run([sys.executable, "-m", "torch.utils.collect_env"])
+    facts = {"environment": found.splitlines(), "versions": versions()}
+    gpus = ", ".join(re.findall(r"GPU \d+: (.*)", found))
+    return facts, f"{gpus}, torch {facts['versions']['torch']}"
 
 
 def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
@@ -86,26 +69,26 @@ def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
     return {"tests": last}, last
 
 
-def steps(directory: Path, ranks: int, path: Path = ROOT / "config/h200.yaml") -> tuple[Facts, str]:
+def steps(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Measure training steps of the ``h200`` model on random programs, eager and compiled."""
+    path = ROOT / "config/h200.yaml"
     eager = train_steps(directory / "eager", path, ranks, False)
     compiled = train_steps(directory / "compiled", path, ranks, True)
-    verdict = (
+    return {"eager": eager, "compiled": compiled}, (
         f"{compiled['ms_per_step']:.1f} ms a step compiled, {eager['ms_per_step']:.1f} eager; "
         f"{compiled['tokens_per_second']:,.0f} tokens/s, {compiled['tflops_per_gpu']:.0f} TFLOPS per GPU; "
         f"{compiled['synchronizations_per_step']:.1f} waits a step; "
         f"checkpoint {compiled['checkpoint_seconds']:.1f} s"
     )
-    return {"eager": eager, "compiled": compiled}, verdict
 
 
 def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Facts:
     """Train :data:`STEPS` steps in ``ranks`` processes; return the measurements of the first."""
     directory.mkdir(parents=True)
     values = yaml.safe_load(path.read_text())
-    changes = {"steps": STEPS, "ranks": ranks, "compile": compiled, "checkpoint_every": STEPS}
+    values["train"] |= {"steps": STEPS, "ranks": ranks, "compile": compiled, "checkpoint_every": STEPS}
     # The programs are random ones, which ask nothing.
-    values["train"] = {**values["train"], **changes, "verdict": {"fraction": 0}}
+    values["train"]["verdict"] = {"fraction": 0}
     values["train"]["batch_size"] -= values["train"]["batch_size"] % ranks
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
     rank = [sys.executable, "-m", "dev.gpu_check", "--train", str(directory)]
@@ -116,8 +99,6 @@ def train_steps(directory: Path, path: Path, ranks: int, compiled: bool) -> Fact
 
 def train_and_measure(directory: Path) -> None:
     """Train as one of the ranks of :func:`train_steps`."""
-    from cadmus.train import checkpoint, loop
-
     run = config.load_config(directory / "config.yaml")
     programs = random_programs(50_000, 4, 38)
     measured: Facts = {}
@@ -125,9 +106,7 @@ def train_and_measure(directory: Path) -> None:
     profiler = torch.profiler.profile()
 
     def timed_save(*arguments: Any) -> None:
-        start = time.perf_counter()
-        save(*arguments)
-        measured["checkpoint_seconds"] = time.perf_counter() - start
+        measured["checkpoint_seconds"] = seconds_of(partial(save, *arguments))
 
     def profiled_step(training: Any, stop: bool) -> Any:
         left = STEPS - training.step
@@ -139,36 +118,39 @@ def train_and_measure(directory: Path) -> None:
         return done
 
     checkpoint.save, loop.Training.train_step = timed_save, profiled_step
-    loop.train(
-        run,
-        lambda templates: [Samples(programs, programs.lengths)],
-        "gpu-check",
-        RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl"),
-    )
+    paths = RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl")
+    loop.train(run, lambda templates: [Samples(programs, programs.lengths)], "gpu-check", paths)
     if os.environ["RANK"] == "0":
         measured["ranks"] = int(os.environ["WORLD_SIZE"])
         (directory / "facts.json").write_text(json.dumps(_facts(run, directory, profiler, measured)))
 
 
 def _facts(run: config.Config, directory: Path, profiler: Any, measured: Facts) -> Facts:
-    records = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    clean = records[WARMUP : STEPS - PROFILED]
-    seconds = statistics.median(after["seconds"] - before["seconds"] for before, after in pairwise(clean))
-    tokens = statistics.median(after["tokens"] - before["tokens"] for before, after in pairwise(clean))
-    events = {event.key: event.count / PROFILED for event in profiler.key_averages()}
+    records = _metrics(directory)
+    taken = [(record["seconds"], record["tokens"]) for record in records[WARMUP : STEPS - PROFILED]]
+    seconds, tokens = np.median(np.diff(taken, axis=0), axis=0).tolist()
+    events = profiler.key_averages()
+
+    def per_step(pattern: str) -> float:
+        return sum(event.count for event in events if re.fullmatch(pattern, event.key)) / PROFILED
+
     return {
         **measured,
         "ms_per_step": 1000 * seconds,
         "tokens_per_second": tokens / seconds,
         # Without attention, a small fraction in programs this short.
         "tflops_per_gpu": training_flops(run.model, tokens, 0) / seconds / measured["ranks"] / 1e12,
-        "kernels_per_step": sum(events[name] for name in events if LAUNCH.match(name)),
+        "kernels_per_step": per_step(r"cu(da)?Launch(?!.*HostFunc).*"),
         # The profiler itself synchronizes the device when it stops.
-        "synchronizations_per_step": sum(events[name] for name in events if WAIT.fullmatch(name)),
-        "scalar_reads_per_step": events.get("aten::_local_scalar_dense", 0),
+        "synchronizations_per_step": per_step(r"cuda(Stream|Event)Synchronize"),
+        "scalar_reads_per_step": per_step("aten::_local_scalar_dense"),
         "loss": records[-1]["loss"],
         "gpu_gib": torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0,
     }
+
+
+def _metrics(directory: Path) -> list[Facts]:
+    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
 def bench(directory: Path, ranks: int, *, name: str, programs: int) -> tuple[Facts, str]:
@@ -178,61 +160,39 @@ def bench(directory: Path, ranks: int, *, name: str, programs: int) -> tuple[Fac
     _run([*command, f"--programs={programs}", f"--output={output}"])
     facts = json.loads(output.read_text())
     suffix = "_tokens_per_second"
-    rates = {key.removesuffix(suffix): facts[key] for key in facts if key.endswith(suffix)}
-    fastest = max(rates, key=rates.__getitem__)
-    verdict = (
-        f"{rates['cadmus']:,} tokens/s through DeepSpeed, fastest of all: {fastest} {rates[fastest]:,}; "
-        f"{facts['cadmus_share_of_matmul']:.0%} of the rate of matrix products"
+    fastest, way = max(
+        (rate, key.removesuffix(suffix)) for key, rate in facts.items() if key.endswith(suffix)
     )
-    return facts, verdict
+    return facts, (
+        f"{facts['cadmus_tokens_per_second']:,} tokens/s through DeepSpeed, fastest of all: {way} "
+        f"{fastest:,}; {facts['cadmus_share_of_matmul']:.0%} of the rate of matrix products"
+    )
 
 
-def grid(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """Check the grid accuracy of the shipped model against the published one."""
-    start = time.perf_counter()
-    output = directory / "grid.parquet"
-    command = ["evaluate", "grid", "--model", "models/laptop", "--output", str(output)]
-    _run([sys.executable, "-m", "cadmus", *command])
-    seconds = time.perf_counter() - start
-    published = pl.read_csv(ROOT / "docs/results/laptop/comparison_grid.csv")
-    accuracies = [
-        of["correct"].sum() / of["programs"].sum()
-        for of in (table.filter(pl.col("in_distribution")) for table in (pl.read_parquet(output), published))
-    ]
-    facts = {"seconds": seconds, "accuracy": accuracies[0], "published_accuracy": accuracies[1]}
-    verdict = f"{accuracies[0]:.2%} right in distribution (published: {accuracies[1]:.2%}) in {seconds:.0f} s"
-    if abs(accuracies[0] - accuracies[1]) > ACCURACY_NOISE:
-        raise Failed(verdict)
-    return facts, verdict
-
-
-def ranks_agree(directory: Path, ranks: int, path: Path = ROOT / "tests/tiny.yaml") -> tuple[Facts, str]:
+def ranks_agree(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Check that losses match for one rank, for all ranks, and for all ranks resumed with one."""
-    values = yaml.safe_load(path.read_text())
-    length = {"steps": STEPS, "batch_size": 32 * ranks, "checkpoint_every": STEPS}
-    values["train"] = {"recipe": "paper", **length}
-    (directory / "config.yaml").write_text(yaml.safe_dump(values))
-    run, dataset = config.load_config(directory / "config.yaml"), directory / "dataset"
-    for shard in plan(run):
-        write_shard(run, dataset, shard.template, shard.split, shard.number)
-    write_manifest(run, dataset)
+    path, dataset = directory / "config.yaml", directory / "dataset"
+    values = yaml.safe_load((ROOT / "tests/tiny.yaml").read_text())
+    values["train"] = {"recipe": "paper", "batch_size": 32 * ranks, "steps": STEPS, "checkpoint_every": STEPS}
+    path.write_text(yaml.safe_dump(values))
+    run = config.load_config(path)
+    pipeline.sample(run, dataset)
+    pipeline.dataset(run, dataset)
 
     def command(name: str, count: int) -> list[str]:
         files = {"checkpoints": "checkpoints", "output": "model", "metrics": "metrics.jsonl"}
         options = [f"--{option}={directory / name / file}" for option, file in files.items()]
-        common = [f"--config={directory / 'config.yaml'}", f"--dataset={dataset}", f"--ranks={count}"]
+        common = [f"--config={path}", f"--dataset={dataset}", f"--ranks={count}"]
         return [sys.executable, "-m", "cadmus", "train", *common, *options]
 
     def losses(name: str, count: int) -> list[float]:
         _run(command(name, count))
-        lines = (directory / name / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line)["loss"] for line in lines]
+        return [record["loss"] for record in _metrics(directory / name)]
 
     found = {"one": losses("one", 1), "all": losses("all", ranks)}
-    _interrupt(command("resumed", ranks), directory / "resumed" / "metrics.partial.jsonl")
+    _run(command("resumed", ranks), interrupt=directory / "resumed/metrics.partial.jsonl")
     found["all, then one"] = losses("resumed", 1)
-    one = np.array(found["one"])
-    apart = {name: float(np.abs(other - one).max()) for name, other in found.items()}
+    apart = {name: float(np.abs(np.subtract(other, found["one"])).max()) for name, other in found.items()}
     facts = {"losses": found, "largest_difference": apart}
     verdict = (
         f"losses of {ranks} ranks are within {apart['all']:.4f} of one's, "
@@ -249,17 +209,16 @@ ONE_GPU = {
     "steps": steps,
     "bench h200": partial(bench, name="h200", programs=512),
     "bench paper": partial(bench, name="paper", programs=256),
-    "grid": grid,
 }
 SEVERAL_GPUS = {"environment": environment, "ranks agree": ranks_agree, "steps": steps}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("gpu_check.json"), help="JSON file")
-    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="GPUs to check together")
-    parser.add_argument("--train", type=Path, metavar="DIR", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--output", type=Path, default=Path("gpu_check.json"), help="JSON file")
+    options.add_argument("--ranks", type=int, default=1, metavar="N", help="GPUs to check together")
+    options.add_argument("--train", type=Path, metavar="DIR", help=argparse.SUPPRESS)
+    given = options.parse_args()
     if given.train:
         train_and_measure(given.train)
         return
@@ -269,7 +228,7 @@ def main() -> None:
         print(f"gpu-check: needs {wanted} that PyTorch can use, found {count}", file=sys.stderr)
         sys.exit(2)
     parts = ONE_GPU if given.ranks == 1 else SEVERAL_GPUS
-    sys.exit(0 if check(parts, given.ranks, given.output) else 1)
+    sys.exit(not check(parts, given.ranks, given.output))
 
 
 def check(parts: dict[str, Part], ranks: int, output: Path) -> bool:
@@ -277,52 +236,48 @@ def check(parts: dict[str, Part], ranks: int, output: Path) -> bool:
     report: Facts = {"commit": commit(), "ranks": ranks, "parts": {}}
     for name, part in parts.items():
         start = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
-            try:
+        try:
+            with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
                 facts, verdict = part(Path(directory), ranks)
-                result = {"ok": True, "verdict": verdict, **facts}
-            except Failed as error:
-                result = {"ok": False, "verdict": error.args[0], "said": error.args[1:]}
-            except Exception as error:
-                said = traceback.format_exc().splitlines()[-50:]
-                result = {"ok": False, "verdict": f"{type(error).__name__}: {error}", "said": said}
+            result = {"ok": True, "verdict": verdict, **facts}
+        except Failed as error:
+            result = {"ok": False, "verdict": error.args[0], "said": error.args[1:]}
+        except Exception as error:
+            said = traceback.format_exc().splitlines()[-50:]
+            result = {"ok": False, "verdict": f"{type(error).__name__}: {error}", "said": said}
         report["parts"][name] = {**result, "seconds_taken": round(time.monotonic() - start, 1)}
         print(f"{'ok' if result['ok'] else 'FAILED':<8}{name:<14}{result['verdict']}", flush=True)
         write_text(output, json.dumps(report, indent=2) + "\n")
     return all(result["ok"] for result in report["parts"].values())
 
 
-def _interrupt(command: list[str], metrics: Path) -> None:
-    """Send SIGTERM to a training after its first steps."""
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + SECONDS
-    try:
-        while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
-            if time.monotonic() > deadline:
-                raise Failed(f"the interrupted training: no step in {SECONDS} s")
-            time.sleep(0.005)
-        process.terminate()
-        output, _ = process.communicate(timeout=SECONDS)
-    finally:
-        kill_tree(process)
-    if "a checkpoint is saved" not in output:
-        raise Failed(f"the interrupted training: {output.strip().splitlines()[-1:]}")
+def _run(command: list[str], seconds: float = SECONDS, interrupt: Path | None = None) -> str:
+    """Return the output of a command; if it fails or takes too long, its last line is the verdict.
 
-
-def _run(command: list[str], seconds: float = SECONDS) -> str:
-    """Return the output of a command; if it fails or takes too long, its last line is the verdict."""
+    A training gets SIGTERM after its first step if ``interrupt`` is the file of its metrics; it must save a
+    checkpoint.
+    """
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    name = " ".join(command[1:4])
+
+    def stepped() -> bool:
+        return process.poll() is not None or (interrupt.exists() and interrupt.stat().st_size > 0)
+
     try:
+        if interrupt:
+            wait_for(stepped, seconds, "a step", pause=0.005)
+            process.terminate()
         output, errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
+    except (TimeoutError, subprocess.TimeoutExpired):
         # Ranks have their own sessions.
         kill_tree(process)
         process.communicate()
-        raise Failed(f"{' '.join(command[1:4])}: took longer than {seconds} s") from None
-    if process.returncode:
-        lines = (errors + output).strip().splitlines()
+        raise Failed(f"{name}: took longer than {seconds} s") from None
+    said = (errors + output).strip()
+    if "a checkpoint is saved" not in said if interrupt else process.returncode:
+        lines = said.splitlines()
         told = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-1:]
-        raise Failed(f"{' '.join(command[1:4])}: {'; '.join(told) or process.returncode}", *lines[-50:])
+        raise Failed(f"{name}: {'; '.join(told) or process.returncode}", *lines[-50:])
     return output.strip()
 
 

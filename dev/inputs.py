@@ -12,7 +12,6 @@ python -m dev.inputs --mutants 10000 --seed 1
 python -m dev.inputs --seed 1 --first 1234 --mutants 1
 """
 
-import argparse
 import io
 import os
 import random
@@ -29,14 +28,14 @@ from typing import Any, NamedTuple
 import click
 import yaml
 
+from cadmus import pipeline
 from cadmus.cli.main import cadmus, main
 from cadmus.config import load_config
-from cadmus.dataset.shards import plan, write_shard
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.store import digest_of
 from cadmus.tools import progress
-from dev.measure import ROOT
+from dev.measure import ROOT, parser
 
 SECONDS = 120
 """Limit of a command, which takes a few seconds on valid inputs."""
@@ -96,52 +95,45 @@ WORDS = (
 
 
 class Ended(NamedTuple):
-    """How a command ended, and the digests of the files that it changed."""
+    """How a command ended, and the files that it changed with their digests before and after."""
 
     status: object
     stdout: str
     stderr: str
-    changed: dict[str, str]
+    changed: set[tuple[str, str]]
 
 
 def build() -> None:
     """Write small valid inputs of every command to the working directory."""
     Path("config.yaml").write_text(CONFIG)
     Path("study.yaml").write_text(STUDY)
-    config = load_config(Path("config.yaml"))
-    for shard in plan(config):
-        write_shard(config, Path("dataset"), shard.template, shard.split, shard.number)
+    config = load_config("config.yaml")
+    pipeline.sample(config, "dataset")
+    pipeline.dataset(config, "dataset")
     save_export(GPT(config.model), Path("model"), {})
-    for line in ("manifest dataset --config config.yaml", GRID, COMPLETIONS):
-        cadmus.main(line.split(), standalone_mode=False)
-        if "evaluate" in line:
-            Path("out.parquet").rename(f"{line.split()[1]}.parquet")
+    pipeline.evaluate("grid", "model", "grid.parquet", config=config)
+    pipeline.evaluate("completions", "model", "completions.parquet", "dataset", config)
 
 
 def try_mutant(rng: random.Random, valid: Path, work: Path) -> tuple[bool, list[str], str]:
     """Run a command on a damaged copy of the valid inputs, in ``work``.
 
-    Returns:
-        Whether the command refuses its input, how it breaks the promise, and what was changed.
+    Returns whether the command refuses its input, how it breaks the promise, and what was changed.
     """
     shutil.copytree(valid, work)
     door = rng.choice(("configs", "sealed", "arguments"))
-    file = ""
     if door == "arguments":
         lines = [line for lines in (*COMMANDS.values(), OTHER) for line in lines]
-        words = change_arguments(rng.choice(lines).split(), rng)
-        change = "arguments"
+        words, file, change = change_arguments(rng.choice(lines).split(), rng), "", door
     else:
         pattern = rng.choice([name for name in COMMANDS if name.endswith(".yaml") == (door == "configs")])
         path = rng.choice(sorted(work.glob(pattern)))
-        words = rng.choice(COMMANDS[pattern]).split()
-        file = path.relative_to(work).as_posix()
+        words, file = rng.choice(COMMANDS[pattern]).split(), str(path.relative_to(work))
         change = (change_yaml if door == "configs" and rng.random() < 0.8 else change_bytes)(path, rng)
     ended = run(words, work)
     problems = find_problems(file, ended)
     if door == "sealed" and ended.status == 0:
-        undamaged = work.with_name("undamaged")
-        shutil.copytree(valid, undamaged)
+        undamaged = shutil.copytree(valid, work.with_name("undamaged"))
         if ended != run(words, undamaged):
             problems.append("exits with 0 and another result for a damaged file")
         shutil.rmtree(undamaged)
@@ -150,13 +142,9 @@ def try_mutant(rng: random.Random, valid: Path, work: Path) -> tuple[bool, list[
 
 def run(words: list[str], work: Path) -> Ended:
     """Run the command line in this process and the directory ``work``."""
-
-    def hang(*_: object) -> None:
-        sys.exit(f"takes longer than {SECONDS} s")
-
     before, out, err = files_of(work), io.StringIO(), io.StringIO()
     sys.argv, sys.stdin = ["cadmus", *words], io.StringIO("34+7=\n")
-    signal.signal(signal.SIGALRM, hang)
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"takes longer than {SECONDS} s"))
     signal.alarm(SECONDS)
     status: object = 0
     try:
@@ -168,9 +156,7 @@ def run(words: list[str], work: Path) -> Ended:
         err.write(traceback.format_exc())
     finally:
         signal.alarm(0)
-    after = files_of(work)
-    changed = {name: after.get(name, "") for name in before | after if before.get(name) != after.get(name)}
-    return Ended(status, out.getvalue(), err.getvalue(), changed)
+    return Ended(status, out.getvalue(), err.getvalue(), files_of(work) ^ before)
 
 
 def find_problems(file: str, ended: Ended) -> list[str]:
@@ -180,11 +166,8 @@ def find_problems(file: str, ended: Ended) -> list[str]:
         return [f"traceback: {lines[-1][:200]}"]
     if ended.status not in (0, 2):
         return [f"exit code {ended.status}"]
-    problems = [
-        f"changed {name}"
-        for name in sorted(ended.changed)
-        if ended.status or any(part.startswith(".") for part in name.split("/"))
-    ]
+    changed = sorted({name for name, _ in ended.changed})
+    problems = [f"changed {name}" for name in changed if ended.status or "/." in f"/{name}"]
     # A group without a subcommand prints its help.
     if ended.status == 0 or "Usage: " in ended.stderr:
         return problems
@@ -197,13 +180,10 @@ def find_problems(file: str, ended: Ended) -> list[str]:
     return problems
 
 
-def files_of(directory: Path) -> dict[str, str]:
-    """Return the digest of each file below a directory; PDFs have a date."""
-    return {
-        path.relative_to(directory).as_posix(): "link" if path.is_symlink() else digest_of(path)
-        for path in directory.rglob("*")
-        if (path.is_symlink() or path.is_file()) and path.suffix != ".pdf"
-    }
+def files_of(directory: Path) -> set[tuple[str, str]]:
+    """Return each file below a directory and its digest; PDFs have a date."""
+    files = (path for path in directory.rglob("*") if path.is_file() and path.suffix != ".pdf")
+    return {(str(path.relative_to(directory)), digest_of(path)) for path in files}
 
 
 def change_yaml(path: Path, rng: random.Random) -> str:
@@ -214,14 +194,13 @@ def change_yaml(path: Path, rng: random.Random) -> str:
         if isinstance(parent[key], dict):
             places += [(parent[key], below) for below in parent[key]]
     parent, key = rng.choice(places)
-    value = rng.choice(VALUES)
-    edit = rng.choice(("replaced", "replaced", "deleted", "renamed"))
-    before = parent.pop(key)
-    if edit != "deleted":
-        parent |= {key: "@value@"} if edit == "replaced" else {f"{key}s": before}
+    before, value = parent.pop(key), rng.choice(VALUES)
+    replaced = (f"replaced by {ascii(value)[:60]}", {key: "@value@"})
+    edit, new = rng.choice((replaced, replaced, ("deleted", {}), ("renamed", {f"{key}s": before})))
+    parent |= new
     text = yaml.safe_dump(tree, sort_keys=False, default_flow_style=None)
     path.write_text(text.replace("'@value@'", value), encoding="utf-8")
-    return f"{key}: {edit} {ascii(value)[:60] if edit == 'replaced' else ''}"
+    return f"{key}: {edit}"
 
 
 def change_bytes(path: Path, rng: random.Random) -> str:
@@ -237,13 +216,11 @@ def change_bytes(path: Path, rng: random.Random) -> str:
         "empty": b"",
         "UTF-16": content.decode("latin-1").encode("utf-16"),
     }
-    edit = rng.choice((*edits, "flipped", "flipped", "a directory", "a broken link"))
+    edit = rng.choice((*edits, "flipped", "flipped", "a directory", "missing"))
     path.unlink()
     if edit == "a directory":
         path.mkdir()
-    elif edit == "a broken link":
-        path.symlink_to("nowhere")
-    else:
+    elif edit in edits:
         path.write_bytes(edits[edit])
     return f"{edit} at {place}"
 
@@ -262,11 +239,11 @@ def change_arguments(words: list[str], rng: random.Random) -> list[str]:
 
 
 def command() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--mutants", type=int, default=1_000, help="number of mutants")
-    parser.add_argument("--seed", type=int, default=0, help="of the mutants")
-    parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--mutants", type=int, default=1_000, help="number of mutants")
+    options.add_argument("--seed", type=int, default=0, help="of the mutants")
+    options.add_argument("--first", type=int, default=0, help="number of the first mutant")
+    given = options.parse_args()
     os.environ |= {"CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg", "NO_COLOR": "1"}
     directory = Path(tempfile.mkdtemp(prefix="inputs-"))
     valid = directory / "valid"

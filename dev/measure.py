@@ -1,4 +1,4 @@
-"""What the tools share: medians, JSON files of measurements, a killer of process trees."""
+"""What the tools share: medians, JSON files of measurements, processes and all that they started."""
 
 import argparse
 import json
@@ -6,10 +6,9 @@ import os
 import re
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,25 +40,48 @@ def median_seconds(actions: Mapping[str, Callable[[], object]], repeats: int) ->
     return {name: statistics.median(taken) for name, taken in seconds.items()}
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the option of :func:`report`."""
+def flat(facts: Facts, rows: Mapping[str, Facts]) -> Facts:
+    """Return settings and the cells of a table as one object, the cells by ``ROW_COLUMN``."""
+    return facts | {f"{row}_{column}": value for row, of in rows.items() for column, value in of.items()}
+
+
+def parser(description: str | None, output: bool = False) -> argparse.ArgumentParser:
+    """Return a parser, with the option of :func:`report` if wanted."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
-    made.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
+    if output:
+        made.add_argument("--output", type=Path, help="JSON file for the result, which is also printed")
     return made
 
 
 def report(result: Facts, output: Path | None) -> None:
-    """Print a result as JSON, with commit and machine, and write it to ``output``, if there is one.
-
-    Paths in the checkout are relative to it, and those in the environment begin with its name.
-    """
+    """Print a result as JSON, with commit and machine, and write it to ``output``, if there is one."""
     processor = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     machine = {"commit": commit(), "cores": cores(), "processor": processor[1] if processor else ""}
     text = json.dumps(machine | result, indent=1) + "\n"
-    text = text.replace(f"{ROOT}/", "").replace(sys.prefix, Path(sys.prefix).name)
     if output:
         write_text(output, text)
     print(text, end="")
+
+
+@contextmanager
+def running(command: list[str], log: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process in a session of its own, with its output in ``log``; kill it after the block."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, **options
+        )
+    try:
+        yield process
+    finally:
+        kill_tree(process)
+
+
+def wait_for(condition: Callable[[], object], seconds: float, what: str, pause: float = 0.2) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
+        time.sleep(pause)
 
 
 def kill_tree(process: subprocess.Popen[Any]) -> None:

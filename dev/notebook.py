@@ -17,9 +17,8 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH"
 def executed(folder: Path) -> nbformat.NotebookNode:
     """Return the notebook, executed in ``folder`` with this Python."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    client = NotebookClient(
-        notebook, record_timing=False, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}
-    )
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(notebook, record_timing=False, coalesce_streams=True, resources=resources)
     client.execute(env={**os.environ, **ENVIRONMENT})
     # It has the Python version.
     notebook.metadata.pop("language_info", None)

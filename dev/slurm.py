@@ -1,11 +1,10 @@
 """Run the workflow on a SLURM cluster of this machine (`make slurm-test`), as root on Debian or Ubuntu.
 
 The config tests/slurm.yaml runs once locally and once through workflow/profiles/slurm. There a job is
-cancelled, and the training is preempted and reaches its time limit. The training then runs a third time, on
-two nodes, and is interrupted. All outputs are compared with the local run; the result is a JSON file.
+cancelled, and the training is preempted. The training then runs a third time, on two nodes, and reaches its
+time limit. All outputs are compared with the local run; the result is a JSON file.
 """
 
-import json
 import re
 import shutil
 import signal
@@ -13,14 +12,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from dev import measure
 from dev.kills import difference
-from dev.measure import Facts, kill_tree
-from dev.slurm_cluster import ask, slurm_cluster, wait_for
+from dev.measure import Facts, running, wait_for
+from dev.slurm_cluster import ask, slurm_cluster
 from tests.checkout import copy_checkout, environment_of
 
 PROFILE = "workflow/profiles/slurm"
@@ -30,7 +30,7 @@ CLUSTER = ("--profile", PROFILE, "--slurm-init-seconds-before-status-checks", "5
 
 
 def main() -> None:
-    output = measure.parser(__doc__).parse_args().output
+    output = measure.parser(__doc__, output=True).parse_args().output
     # SystemExit stops the cluster.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("slurm-test: stopped by SIGTERM"))
     directory = Path(tempfile.mkdtemp(prefix="slurm-test-"))
@@ -59,8 +59,8 @@ def run(directory: Path) -> Facts:
     seconds = {"cluster": round(time.monotonic() - started)}
     say("local run")
     started = time.monotonic()
-    with Snakemake(local, "--cores", "2") as snakemake:
-        snakemake.finish()
+    with snakemake(local, "--cores", "2"):
+        pass
     seconds["local"] = round(time.monotonic() - started)
     files, different = difference(local / RESULTS, cluster / RESULTS)
     models = [(place / RESULTS / "model/model.safetensors").read_bytes() for place in (local, nodes)]
@@ -68,139 +68,115 @@ def run(directory: Path) -> Facts:
     return {**result, "files": files, "different": different, "two_nodes_same_model": models[0] == models[1]}
 
 
-class Snakemake:
-    """Process of Snakemake on tests/slurm.yaml in a copy of the checkout, with its output in a file."""
+@contextmanager
+def snakemake(directory: Path, *options: str) -> Iterator["Run"]:
+    """Run Snakemake on tests/slurm.yaml in a copy of the checkout; it must succeed after the block."""
+    environment = environment_of(directory)
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    command = ["snakemake", "--configfile", "tests/tiny.yaml", "tests/slurm.yaml", *options]
+    with running(command, directory / "snakemake.log", cwd=directory, env=environment) as process:
+        yield Run(directory, process)
+        if process.wait(1800):
+            raise RuntimeError(f"Snakemake failed: see {directory}/snakemake.log")
 
-    def __init__(self, directory: Path, *options: str) -> None:
-        self.directory, self.log = directory, directory / "snakemake.log"
-        environment = environment_of(directory)
-        environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-        command = ["snakemake", "--configfile", "tests/tiny.yaml", "tests/slurm.yaml", *options]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=directory,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
 
-    def __enter__(self) -> "Snakemake":
-        return self
+class Run(NamedTuple):
+    """A run of Snakemake on the cluster."""
 
-    def __exit__(self, *error: object) -> None:
-        kill_tree(self.process)
-
-    def finish(self) -> None:
-        if self.process.wait(1800):
-            raise RuntimeError(f"Snakemake failed: see {self.log}")
+    directory: Path
+    process: subprocess.Popen[bytes]
 
     def jobs(self, name: str) -> list[str]:
         """Return the SLURM job ids of a rule or group, in order of submission."""
-        return re.findall(rf"SLURM jobid (\d+) \(log: \S*/(?:rule|group)_{name}/", self.log.read_text())
+        log = (self.directory / "snakemake.log").read_text()
+        return re.findall(rf"SLURM jobid (\d+) \(log: \S*/(?:rule|group)_{name}/", log)
 
     def running(self, name: str) -> str:
         """Wait for a running job of a rule or group and return its id."""
         self.wait(lambda: "RUNNING" in map(state, self.jobs(name)), f"a job of {name}")
         return next(job for job in self.jobs(name) if state(job) == "RUNNING")
 
-    def wait(self, condition: Callable[[], Any], what: str) -> None:
+    def wait(self, condition: Callable[[], object], what: str) -> None:
         """Wait until ``condition()`` is true, while Snakemake runs."""
-
-        def met() -> bool:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"Snakemake ended before {what}: see {self.log}")
-            return bool(condition())
-
-        wait_for(met, 600, what)
+        wait_for(lambda: self.process.poll() is not None or condition(), 600, what)
+        if self.process.poll() is not None:
+            raise RuntimeError(f"Snakemake ended before {what}: see {self.directory}/snakemake.log")
 
     def wait_for_steps(self, more: int) -> None:
         """Wait until the training has made some more steps."""
         path = self.directory / RESULTS / "training/metrics.partial.jsonl"
 
-        def last() -> int:
-            lines = path.read_text().splitlines() if path.is_file() else []
-            return max((json.loads(line)["step"] for line in lines if line.endswith("}")), default=0)
+        def done() -> int:
+            return path.read_bytes().count(b"\n") if path.is_file() else 0
 
-        step = last() + more
-        self.wait(lambda: last() >= step, f"step {step} of the training")
+        step = done() + more
+        self.wait(lambda: done() >= step, f"step {step} of the training")
 
-    def wait_for_resumption(self, times: int) -> Facts:
-        """Wait until the training resumes for the ``times``-th time, where it stopped; return the steps."""
+    def wait_for_resumption(self) -> Facts:
+        """Wait until the training resumes where it stopped; return the steps."""
         # Snakemake overwrites the log of the rule, but not that of the job.
         (log,) = (self.directory / ".snakemake/slurm_logs/rule_train").rglob("*.log")
 
         def found(text: str) -> list[str]:
             return re.findall(text, log.read_text(encoding="utf-8", errors="replace"))
 
-        resuming = r"resuming after step (\d+)"
-        self.wait(lambda: len(found(resuming)) == times, "the training to resume")
-        stopped, resumed = found(r"stopped by a signal after step (\d+)"), found(resuming)
+        self.wait(lambda: found("resuming after step"), "the training to resume")
+        stopped, resumed = (
+            found(rf"{word} after step (\d+)") for word in ("stopped by a signal", "resuming")
+        )
         say(f"the training stopped after step {stopped[-1]} and resumed after step {resumed[-1]}")
-        if stopped != resumed or len(found("put back in the queue")) != times:
+        if stopped != resumed or len(found("put back in the queue")) != 1:
             raise RuntimeError(f"stopped after steps {stopped}, resumed after {resumed}: {log}")
         return {"stopped_after_step": int(stopped[-1]), "resumed_after_step": int(resumed[-1])}
 
 
 def disturbed(directory: Path) -> Facts:
-    """Run the workflow through the profile, cancel a job of shards, and stop the training twice."""
+    """Run the workflow through the profile, cancel a job of shards, and preempt the training."""
     started = time.monotonic()
-    with Snakemake(directory, *CLUSTER) as snakemake:
-        cancelled = snakemake.running("shards_shard")
-        before = len(snakemake.jobs("shards_shard"))
+    with snakemake(directory, *CLUSTER) as cluster:
+        cancelled = cluster.running("shards_shard")
+        before = len(cluster.jobs("shards_shard"))
         subprocess.run(["scancel", cancelled], check=True)
         say(f"cancelled shard job {cancelled}")
-        snakemake.wait(lambda: len(snakemake.jobs("shards_shard")) > before, "the job to be submitted again")
-        again = snakemake.jobs("shards_shard")[-1]
+        cluster.wait(lambda: len(cluster.jobs("shards_shard")) > before, "the job to be submitted again")
+        again = cluster.jobs("shards_shard")[-1]
 
-        snakemake.wait_for_steps(100)
-        (job,) = snakemake.jobs("train")
+        cluster.wait_for_steps(100)
+        (job,) = cluster.jobs("train")
         options = ("--parsable", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null")
         urgent = ask("sbatch", *options, "--wrap=sleep 5")
         say(f"job {urgent} preempts training job {job}")
-        snakemake.wait(lambda: state(urgent) == "COMPLETED", "the job of higher priority")
-        preempted = snakemake.wait_for_resumption(1)
-
-        snakemake.wait_for_steps(100)
-        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=5"], check=True)
-        say(f"training job {job} reaches its time limit of five minutes")
-        # The job keeps the limit when it restarts.
-        snakemake.wait(lambda: state(job) == "PENDING", "the training to be requeued")
-        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=1440"], check=True)
-        time_limit = snakemake.wait_for_resumption(2)
-
-        snakemake.finish()
-        jobs = set(re.findall(r"SLURM jobid (\d+)", snakemake.log.read_text()))
+        cluster.wait(lambda: state(urgent) == "COMPLETED", "the job of higher priority")
+        preempted = cluster.wait_for_resumption()
     return {
         "run_seconds": round(time.monotonic() - started),
-        "jobs": len(jobs),
+        "jobs": len(set(cluster.jobs(r"\w+"))),
         "cancelled": {"job": cancelled, "again": again},
         "preempted": {"job": job, **preempted},
-        "time_limit": {"job": job, **time_limit},
     }
 
 
 def train_on_two_nodes(directory: Path) -> Facts:
-    """Train on two nodes with one rank each, set in the profile, and interrupt the training once."""
+    """Train on two nodes with one rank each, set in the profile, until the time limit and after it."""
     profile = directory / PROFILE / "config.yaml"
     changed = profile.read_text().replace("train_nodes: 1\n", "train_nodes: 2\n")
     # Both nodes are this machine. Each rank gets one core, as in the local run.
     profile.write_text(changed.replace("  manifest: 8\n", "  manifest: 8\n  train: 1\n"))
     for made in ("model", "training"):
         shutil.rmtree(directory / RESULTS / made)
-    (directory / RESULTS / "logs/train.log").unlink()
     started = time.monotonic()
     # Keep the copied dataset.
     options = ["--rerun-triggers", "input", "--", str(RESULTS / "model/meta.json")]
-    with Snakemake(directory, *CLUSTER, *options) as snakemake:
-        job = snakemake.running("train")
+    with snakemake(directory, *CLUSTER, *options) as cluster:
+        job = cluster.running("train")
         nodes = ask("squeue", "--noheader", "--format=%D %N", f"--jobs={job}")
-        snakemake.wait_for_steps(100)
-        subprocess.run(["scancel", "--signal=TERM", job], check=True)
-        say(f"interrupted training job {job} on two nodes")
-        stopped = snakemake.wait_for_resumption(1)
-        snakemake.finish()
+        cluster.wait_for_steps(100)
+        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=5"], check=True)
+        say(f"training job {job} on two nodes reaches its time limit of five minutes")
+        # The job keeps the limit when it restarts.
+        cluster.wait(lambda: state(job) == "PENDING", "the training to be requeued")
+        subprocess.run(["scontrol", "update", f"jobid={job}", "timelimit=1440"], check=True)
+        stopped = cluster.wait_for_resumption()
     if nodes != "2 node[1-2]":
         raise RuntimeError(f"the training ran on {nodes}")
     return {"job": job, "nodes": nodes, "seconds": round(time.monotonic() - started), **stopped}

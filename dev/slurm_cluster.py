@@ -13,25 +13,22 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from dev.measure import kill_tree
+from dev.measure import running, wait_for
 
 # The default directory: within a job, the executor plugin drops SLURM_CONF.
 CONFIGURATION, GRES = Path("/etc/slurm/slurm.conf"), Path("/etc/slurm/gres.conf")
 MARK = "# Written by dev/slurm_cluster.py of Cadmus, which removes it at the end.\n"
 GPUS = 8
 """GPUs per node."""
-REQUEUE_SECONDS = 10
-"""Delay before a requeued job may restart; two minutes by default."""
 
 
 @contextmanager
-def slurm_cluster() -> Iterator[Path]:
-    """Run the daemons, with all their files in the directory that is yielded, which stays after a failure."""
+def slurm_cluster() -> Iterator[None]:
+    """Run the daemons, with all their files in a temporary directory, which stays after a failure."""
     if os.geteuid():
         sys.exit("slurm-test: SLURM daemons need root; run it as root or in a container")
     for path in (CONFIGURATION, GRES):
@@ -44,28 +41,21 @@ def slurm_cluster() -> Iterator[Path]:
         subprocess.run(install, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=True)
     directory = Path(tempfile.mkdtemp(prefix="slurm-"))
     print(f"slurm-test: logs of the daemons in {directory}", flush=True)
-    daemons: list[subprocess.Popen[bytes]] = []
-    try:
-        for name, command in _configured(directory).items():
-            with (directory / f"{name}.out").open("wb") as output:
-                daemons.append(
-                    subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-                )
-        wait_for(lambda: ask("sinfo", "--noheader", "--format=%t %D") == "idle 2", 60, "the nodes to be idle")
-        yield directory
-    finally:
-        if len(daemons) > 1:
-            subprocess.run(["scancel", "--user=root"], check=False)
-            with suppress(TimeoutError):
-                wait_for(lambda: not ask("squeue", "--noheader"), 60, "the jobs to end")
-        for daemon in reversed(daemons):
-            daemon.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                daemon.wait(20)
-            kill_tree(daemon)
+    with ExitStack() as stack:
         for path in (CONFIGURATION, GRES):
-            path.unlink(missing_ok=True)
+            stack.callback(path.unlink, missing_ok=True)
+        for name, command in _configured(directory).items():
+            stack.enter_context(running(command, directory / f"{name}.out"))
+        wait_for(lambda: ask("sinfo", "--noheader", "--format=%t %D") == "idle 2", 60, "the nodes to be idle")
+        stack.callback(_cancel_jobs)
+        yield
     shutil.rmtree(directory)
+
+
+def _cancel_jobs() -> None:
+    subprocess.run(["scancel", "--user=root"], check=False)
+    with suppress(TimeoutError):
+        wait_for(lambda: not ask("squeue", "--noheader"), 60, "the jobs to end")
 
 
 def _configured(directory: Path) -> dict[str, list[str]]:
@@ -80,10 +70,10 @@ def _configured(directory: Path) -> dict[str, list[str]]:
     munge.chmod(0o755)
     for number in range(GPUS):
         os.mknod(directory / f"gpu{number}", 0o666 | 0o020000, os.makedev(1, 3))
-    values = {"host": socket.gethostname(), "gpus": GPUS, "requeue_seconds": REQUEUE_SECONDS}
     template = Path(__file__).with_name("slurm.conf").read_text()
+    values = template.format(directory=directory, host=socket.gethostname(), gpus=GPUS)
     CONFIGURATION.parent.mkdir(exist_ok=True)
-    CONFIGURATION.write_text(MARK + template.format(directory=directory, **values))
+    CONFIGURATION.write_text(MARK + values)
     GRES.write_text(f"{MARK}Name=gpu Type=h100 File={directory}/gpu[0-{GPUS - 1}]\n")
     files = {"log-file": "log", "key-file": "key", "socket": "socket", "pid-file": "pid", "seed-file": "seed"}
     return {
@@ -97,14 +87,6 @@ def _configured(directory: Path) -> dict[str, list[str]]:
 def ask(*command: str) -> str:
     """Return the output of a SLURM command, empty if it fails."""
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
-
-
-def wait_for(condition, seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
-        time.sleep(0.2)
 
 
 if __name__ == "__main__":

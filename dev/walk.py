@@ -10,62 +10,56 @@ import os
 import subprocess
 import sys
 import tempfile
-from functools import partial
+import time
 from pathlib import Path
 
 from dev import measure
 from dev.measure import ROOT, Facts
 
-README = (
-    "pip install '.[model]'",
-    "cadmus complete '62*4+54*4-'",
-    "cadmus run --trace '\\41-*;6f44*2+='",
-    "make run",
-)
+README = {
+    "install": "pip install '.[model]'",
+    "first completion": "cadmus complete '62*4+54*4-'",
+    "first program": "cadmus run --trace '\\41-*;6f44*2+='",
+    "make run": "make run",
+}
 """Commands that the README must have."""
 OWN = "sed 's/^name: quick/name: mine\\nseed: 7/' config/quick.yaml > config/mine.yaml"
 """The reader's own config: another seed changes the data and the model."""
 
 
 def main() -> None:
-    output = measure.parser(__doc__).parse_args().output
+    output = measure.parser(__doc__, output=True).parse_args().output
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    if missing := [command for command in README if command not in readme]:
+    if missing := [command for command in README.values() if command not in readme]:
         sys.exit(f"walk: README.md lacks {', '.join(missing)}")
     with tempfile.TemporaryDirectory(prefix="walk-") as folder:
         measure.report(walk(Path(folder)), output)
 
 
 def walk(folder: Path) -> Facts:
-    """Run the commands in a new clone in ``folder``."""
-    install, complete, run, everything = README
+    """Run the commands in a new clone in ``folder``, whose virtual environment is first in the PATH."""
     steps = {
-        "clone": f"git clone --quiet {ROOT} {folder}/cadmus",
-        # A virtual environment, as Debian's pip installs nowhere else.
-        "install": f"python3 -m venv {folder}/venv && cd cadmus && {folder}/venv/bin/{install}",
-        "first completion": f"{folder}/venv/bin/{complete}",
-        "first program": f"{folder}/venv/bin/{run}",
-        "make run": f"cd cadmus && {everything}",
-        "own config": f"cd cadmus && {OWN} && {everything} CONFIG=config/mine.yaml",
+        "clone": f"git clone --quiet {ROOT} .",
+        **README,
+        "own config": f"{OWN} && make run CONFIG=config/mine.yaml",
     }
+    # Debian's pip installs only into one.
+    steps["install"] = f"python3 -m venv {folder}/venv && {README['install']}"
     # No package of this checkout or of its environment.
-    path = os.pathsep.join(
+    path = [
         part for part in os.environ["PATH"].split(os.pathsep) if not Path(part).is_relative_to(sys.prefix)
-    )
+    ]
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment = {**kept, "PATH": os.pathsep.join([f"{folder}/venv/bin", *path])}
+    clone = folder / "cadmus"
+    clone.mkdir()
     seconds: dict[str, float] = {}
     for name, command in steps.items():
-        shell = partial(
-            subprocess.run,
-            ["bash", "-c", command],
-            cwd=folder,
-            env={**kept, "PATH": path},
-            stdout=sys.stderr,
-            check=True,
-        )
-        seconds[name] = round(measure.seconds_of(shell), 1)
+        start = time.perf_counter()
+        subprocess.run(["bash", "-c", command], cwd=clone, env=environment, stdout=sys.stderr, check=True)
+        seconds[name] = round(time.perf_counter() - start, 1)
         print(f"walk: {name} took {seconds[name]} s", file=sys.stderr, flush=True)
-    training = json.loads((folder / "cadmus/results/quick/model/meta.json").read_text())
+    training = json.loads((clone / "results/quick/model/meta.json").read_text())
     return {"precision": training["config"]["train"]["precision"], "seconds": seconds}
 
 

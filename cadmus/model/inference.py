@@ -191,7 +191,8 @@ class Cadmus:
         """Return the logits after each prompt with one hidden state patched from a donor: float32, (n, 65).
 
         Args:
-            prompts, donors: n programs of one length each, the same for both.
+            prompts: n programs of one length.
+            donors: n programs of that length.
             layer: layer after which the state is patched; 0 is the embedding.
             token: position of the state, from 0.
         """

@@ -2,7 +2,6 @@
 
 vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
-batches    preparation of the batches of a training on 80.2M programs (--programs)
 train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
 decode     greedy completion against `generate` of transformers (--model)
 start      start-up of the command line
@@ -16,28 +15,20 @@ from pathlib import Path
 from dev import measure
 from dev.bench import data, decoding, training
 
-BENCHMARKS = {
-    "vm": data.vm,
-    "templates": data.templates,
-    "batches": data.batches,
-    "train": training.train,
-    "decode": decoding.decode,
-    "start": data.start,
-}
+FUNCTIONS = (data.vm, data.templates, training.train, decoding.decode, data.start)
+BENCHMARKS = {function.__name__: function for function in FUNCTIONS}
 
 
 def main() -> None:
-    options = measure.parser(__doc__)
+    options = measure.parser(__doc__, output=True)
     options.add_argument("name", choices=BENCHMARKS, metavar="NAME")
     options.add_argument("--config", type=Path, help="config file")
     options.add_argument("--model", type=Path, help="model directory, the shipped one by default")
     options.add_argument("--programs", type=int, help="number of programs")
     given = vars(options.parse_args())
     function = BENCHMARKS[given["name"]]
-    arguments = {
-        name: given[name] for name in inspect.signature(function).parameters if given[name] is not None
-    }
-    measure.report(function(**arguments), given["output"])
+    names = [name for name in inspect.signature(function).parameters if given[name] is not None]
+    measure.report(function(**{name: given[name] for name in names}), given["output"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Speed of everything but models: VMs, samplers, batches, start-up."""
+"""Speed of everything but models: VMs, samplers, start-up."""
 
 import statistics
 import subprocess
@@ -8,30 +8,21 @@ from functools import partial
 import numpy as np
 
 from cadmus import isa
-from cadmus.config import Dataset, Train
+from cadmus.config import Dataset
 from cadmus.dataset.sampler import Sampler
-from cadmus.programs import Programs, Samples, offsets_of
+from cadmus.programs import Programs
 from cadmus.templates import TEMPLATES
-from cadmus.templates.random import random_programs
 from cadmus.tools import progress
-from cadmus.train.batches import Loader
 from cadmus.vm import compiled, reference
-from dev.bench import flat
-from dev.measure import Facts, median_seconds, seconds_of
+from dev.measure import Facts, flat, median_seconds, seconds_of
 
 DIGITS, ARITHMETIC, COMPARISONS = "0123456789", "+-*/%xn", "<>="
-PROGRAM_LENGTH = 33
-PROGRAMS = 100_000
+PROGRAMS, PROGRAM_LENGTH = 100_000, 33
 CANDIDATES = 65_536
 """Candidates in a batch, as many as the samplers draw at a time."""
 TEMPLATE_PROGRAMS = 50_000
 """True programs requested from each template."""
 REPEATS = 5
-TRAINING_SET = 80_200_000
-"""Programs of the paper's training set; 4 to 38 instructions have its mean length."""
-DISTINCT = 1_000_000
-"""Distinct programs of the training set, which repeats them."""
-BATCH, ROW_LENGTH, BATCHES = 1024, 96, 200
 PROCESSES = {
     "python": ("-c", "pass"),
     "import": ("-c", "import cadmus"),
@@ -70,10 +61,7 @@ def vm() -> Facts:
 def _uniform(symbols: list[str], count: int) -> Programs:
     """Return ``count`` programs whose instruction k is uniform over ``symbols[k]``."""
     rng = np.random.default_rng(0)
-    columns = [
-        np.frombuffer(choices.encode("ascii"), np.uint8)[rng.integers(len(choices), size=count)]
-        for choices in symbols
-    ]
+    columns = [rng.choice(np.frombuffer(choices.encode(), np.uint8), count) for choices in symbols]
     return Programs(np.stack(columns, axis=1).ravel(), np.arange(count + 1, dtype=np.int64) * len(symbols))
 
 
@@ -81,11 +69,8 @@ def _vm_rates(many: Programs, units: int) -> Facts:
     """Return the rates of both VMs, in ``units`` per program, and their ratio."""
     few = many.take(np.arange(len(many) // 100))
     texts = few.to_strings()
-    compiled.verdicts(few)
-    seconds = median_seconds(
-        {"compiled": lambda: compiled.verdicts(many), "reference": lambda: list(map(reference.run, texts))},
-        REPEATS,
-    )
+    vms = {"compiled": lambda: compiled.verdicts(many), "reference": lambda: list(map(reference.run, texts))}
+    seconds = median_seconds(vms, REPEATS)
     fast, slow = units * len(many) / seconds["compiled"], units * len(few) / seconds["reference"]
     return {
         "compiled_per_second": round(fast),
@@ -111,32 +96,6 @@ def templates() -> Facts:
             "candidates_per_second": round(statistics.median(sampled)),
         }
     return flat({"programs": TEMPLATE_PROGRAMS, "repeats": REPEATS}, rows)
-
-
-def batches(programs: int = TRAINING_SET) -> Facts:
-    """Measure the preparation of batches; the first of an epoch includes the permutation of the epoch.
-
-    Each program of the training set takes 40 bytes of memory.
-    """
-    block = random_programs(min(programs, DISTINCT), 4, 38)
-    copies = -(-programs // DISTINCT)
-    offsets = offsets_of(np.tile(block.lengths, copies)[:programs])
-    repeated = Programs(np.tile(block.data, copies)[: offsets[-1]], offsets)
-    training_set = Samples(repeated, np.full(programs, 3, np.uint8))
-    # The first call compiles the packing.
-    Loader(training_set, 0, Train(steps=1, batch_size=BATCH), ROW_LENGTH).load(0)
-    loader = Loader(training_set, 1, Train(steps=1, batch_size=BATCH), ROW_LENGTH)
-    first, *seconds = [
-        seconds_of(partial(loader.load, step)) for step in progress("batches", range(BATCHES + 1))
-    ]
-    return {
-        "programs": programs,
-        "batch": BATCH,
-        "repeats": BATCHES,
-        "milliseconds": round(1000 * statistics.median(seconds), 3),
-        "longest_milliseconds": round(1000 * max(seconds), 3),
-        "epoch_seconds": round(first, 2),
-    }
 
 
 def start() -> Facts:

@@ -8,8 +8,7 @@ One process trains on the same true programs of all templates in several ways:
 * ``transformers_fp32``, … GPT-NeoX of transformers, bf16 by autocast.
 
 On a CPU the ways take turns; a GPU holds one of them at a time. A way that fails, for example out of memory,
-prints one line and has no row. Padding does not count as tokens; ``fill`` is the fraction of tokens that are
-not padding.
+prints one line and has no row. Padding does not count as tokens; ``fill`` is the fraction of the others.
 """
 
 import gc
@@ -37,35 +36,34 @@ from cadmus.tools import progress
 from cadmus.train import engine
 from cadmus.train.batches import PackedBatch, pack_batch
 from cadmus.train.labels import NO_TARGET
-from dev.bench import flat
-from dev.measure import Facts, seconds_of
+from dev.measure import Facts, flat, seconds_of
 
 SIZES = configs.Model(layers=4, width=320, heads=5, mlp=1280)
 """5M parameters."""
-PROGRAMS = 256
 ROW_LENGTHS = (64, 128)
 REPEATS = 15
 MATMUL, PRODUCTS = 1024, 50
 """Size of the matrices whose product measures the peak rate of the machine, and products per step."""
 Step = Callable[[], object]
+Form = Callable[[configs.Model], GPT]
 
 
-def forms(device: torch.device) -> dict[str, Callable[[configs.Model], GPT]]:
+def forms(device: torch.device) -> dict[str, Form]:
     """Return models with each implementation of attention for a device."""
-    attends = {"written_out": attend_eager, "fused": attend_sdpa}
-    made = {name: partial(GPT, attend=attend) for name, attend in attends.items()}
-    if device.type == "cpu":
-        return made
-    return made | {f"{name}_compiled": partial(_compiled, attend) for name, attend in attends.items()}
+
+    def form(attend: Any, compiled: bool, sizes: configs.Model) -> GPT:
+        model = GPT(sizes, attend)
+        if compiled:
+            model.compile_blocks()
+        return model
+
+    attends = {"written_out": (attend_eager, False), "fused": (attend_sdpa, False)}
+    if device.type != "cpu":
+        attends |= {"written_out_compiled": (attend_eager, True), "fused_compiled": (attend_sdpa, True)}
+    return {name: partial(form, *how) for name, how in attends.items()}
 
 
-def _compiled(attend: Any, sizes: configs.Model) -> GPT:
-    model = GPT(sizes, attend)
-    model.compile_blocks()
-    return model
-
-
-def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
+def train(config: Path | None = None, programs: int = 256) -> Facts:
     """Measure steps of a model, :data:`SIZES` by default; FLOPs are those for the tokens of the programs."""
     run = configs.load_config(config) if config else None
     sizes, dataset = (run.model, run.dataset) if run else (SIZES, configs.Dataset())
@@ -74,23 +72,23 @@ def train(config: Path | None = None, programs: int = PROGRAMS) -> Facts:
     drawn = drawn.take(np.random.default_rng(0).permutation(len(drawn))[:programs])
     longest = int(drawn.lengths.max()) + 1
     rows = {length: pack_batch(drawn, np.ones(programs), max(length, longest)) for length in ROW_LENGTHS}
-    packed = rows[ROW_LENGTHS[0]]
     device = engine.start_process()
     try:
         given = engine.with_precision(configs.Train(recipe="paper", steps=1, batch_size=programs), device)
         dtype = torch.bfloat16 if given.precision == "bf16" else torch.float32
         products, product_flops = _products(device, dtype)
-        starts = {"products": lambda: products, "cadmus": partial(_engine_step, sizes, device, packed, given)}
+        inputs = {length: _inputs(batch, device) for length, batch in rows.items()}
+        packed, short = rows[ROW_LENGTHS[0]], inputs[ROW_LENGTHS[0]]
+        starts = {"products": lambda: products, "cadmus": partial(_engine_step, sizes, short, given)}
         batches = {"cadmus": packed}
         for length, batch in rows.items():
             for name, form in forms(device).items():
                 batches[f"{name}_{length}"] = batch
-                starts[f"{name}_{length}"] = partial(_step, form, sizes, device, batch, dtype)
+                starts[f"{name}_{length}"] = partial(_step, form, sizes, inputs[length], dtype)
         for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
-            batches[f"transformers_{kind}"] = packed
-            starts[f"transformers_{kind}"] = partial(
-                _transformers_step, sizes, device, packed, kind == "bf16"
-            )
+            name = f"transformers_{kind}"
+            batches[name] = packed
+            starts[name] = partial(_transformers_step, sizes, short, kind == "bf16")
         seconds = _seconds(starts, device)
     finally:
         engine.stop_process()
@@ -130,12 +128,10 @@ def _inputs(batch: PackedBatch, device: torch.device) -> list[Tensor]:
     return [tensor.to(device) for tensor in (batch.tokens, batch.positions, batch.segments, batch.targets)]
 
 
-def _engine_step(
-    sizes: configs.Model, device: torch.device, batch: PackedBatch, train: configs.Train
-) -> Step:
+def _engine_step(sizes: configs.Model, inputs: list[Tensor], train: configs.Train) -> Step:
     """Return a step through DeepSpeed, as in ``cadmus train``."""
     started = engine.initialize(GPT(sizes), train, 1)
-    *given, targets = _inputs(batch, device)
+    *given, targets = inputs
 
     def step() -> None:
         started.backward(_loss(started(*given), targets))
@@ -144,30 +140,23 @@ def _engine_step(
     return step
 
 
-def _step(
-    form: Callable[[configs.Model], GPT],
-    sizes: configs.Model,
-    device: torch.device,
-    batch: PackedBatch,
-    dtype: torch.dtype,
-) -> Step:
-    model = form(sizes).to(device, dtype)
-    return _plain_step(model, model.parameters(), _inputs(batch, device))
+def _step(form: Form, sizes: configs.Model, inputs: list[Tensor], dtype: torch.dtype) -> Step:
+    model = form(sizes).to(inputs[0].device, dtype)
+    return _plain_step(model, model.parameters(), inputs)
 
 
-def _transformers_step(
-    sizes: configs.Model, device: torch.device, batch: PackedBatch, autocast: bool
-) -> Step:
+def _transformers_step(sizes: configs.Model, inputs: list[Tensor], autocast: bool) -> Step:
     """Return a step of GPT-NeoX, which does not mask the other programs of a row."""
     from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
+    device = inputs[0].device
     model = GPTNeoXForCausalLM(GPTNeoXConfig(**transformers_config(sizes))).to(device)
 
     def logits(tokens: Tensor, *_: Tensor) -> Tensor:
         with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
             return model(input_ids=tokens).logits
 
-    return _plain_step(logits, model.parameters(), _inputs(batch, device))
+    return _plain_step(logits, model.parameters(), inputs)
 
 
 def _plain_step(logits: Callable[..., Tensor], parameters: Any, inputs: list[Tensor]) -> Step:

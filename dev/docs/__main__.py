@@ -10,22 +10,21 @@ python -m dev.docs study results/recipe/study.parquet
 python -m dev.docs record results/speedrun/study.parquet "squared ReLU"
 """
 
-import argparse
 from pathlib import Path
 
 from cadmus.store import write_text
 from dev.docs import config, readme, speedrun, study
-from dev.measure import ROOT
+from dev.measure import ROOT, parser
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    kinds = parser.add_subparsers(dest="kind", required=True)
+    options = parser(__doc__)
+    kinds = options.add_subparsers(dest="kind", required=True)
     kinds.add_parser("config")
     for kind in ("run", "study", "record"):
         kinds.add_parser(kind).add_argument("results", type=Path)
     kinds.choices["record"].add_argument("change", help="what is new since the last record")
-    given = parser.parse_args()
+    given = options.parse_args()
     if given.kind == "config":
         for path, text in config.documents(ROOT).items():
             write_text(path, text)

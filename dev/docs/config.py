@@ -2,13 +2,13 @@
 
 import inspect
 import json
+import re
 import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from cadmus.config import RECIPES, Config
 from cadmus.config.study import STUDY, Study
@@ -18,6 +18,7 @@ from dev.docs import with_generated
 
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """pydantic's names of bounds, which it keeps for fields with a validator, and those of JSON Schema."""
+SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 HEADINGS = ["question", "the prompt ends", "a verified completion solves it if"]
 EXTENDS_MEANING = "config to extend: name of a file in config/, or a path relative to this file"
 
@@ -27,17 +28,12 @@ def schema() -> str:
     described = Config.model_json_schema()
     # Resolved on loading, so not a field.
     extends = {"description": EXTENDS_MEANING, "title": "Extends", "type": "string"}
-    described["properties"]["extends"] = extends
     of_study = Study.model_json_schema()
     described["$defs"] |= of_study.pop("$defs", {})
-    described["properties"][STUDY] = of_study
-    required = described.pop("required")
-    described["anyOf"] = [{"required": required}, {"required": ["extends", "name"]}]
-    standard = json.loads(
-        json.dumps(described),
-        object_pairs_hook=lambda pairs: {BOUNDS.get(name, name): value for name, value in pairs},
-    )
-    return json.dumps(standard, indent=1) + "\n"
+    described["properties"] |= {"extends": extends, STUDY: of_study}
+    described["anyOf"] = [{"required": described.pop("required")}, {"required": ["extends", "name"]}]
+    text = json.dumps(described, indent=1) + "\n"
+    return re.sub(r'"(\w\w)":', lambda hit: f'"{BOUNDS.get(hit[1], hit[1])}":', text)
 
 
 def documents(root: Path) -> dict[Path, str]:
@@ -55,13 +51,13 @@ def tables(root: Path) -> str:
     config = root / "config"
     paths = [*sorted(config.glob("*.yaml")), *sorted(config.glob("studies/*.yaml"))]
     names = [path.relative_to(config).as_posix() for path in paths]
-    files = [[f"[{name}]({name})", _purpose(path)] for name, path in zip(names, paths, strict=True)]
+    files = [[f"[{name}]({name})", _purpose(config / name)] for name in names]
     parts = [markdown(["file", "for"], files)]
     _describe("", Config, parts)
     _describe(STUDY, Study, parts)
-    names = list(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe))
     rows = [
-        [f"`{name}`", *(f"`{json.dumps(recipe.get(name))}`" for recipe in RECIPES.values())] for name in names
+        [f"`{name}`", *(f"`{json.dumps(recipe.get(name))}`" for recipe in RECIPES.values())]
+        for name in dict.fromkeys(name for recipe in RECIPES.values() for name in recipe)
     ]
     parts.append("## Recipes\n\nDefaults of each `train.recipe`:\n")
     parts.append(markdown(["field", *(f"`{name}`" for name in RECIPES)], rows))
@@ -82,7 +78,8 @@ def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:
             below.append((place, field.annotation))
         else:
             meaning = " ".join((field.description or "").split())
-            rows.append([f"`{name}`", _type(field), _default(field), meaning])
+            default = "required" if field.is_required() else f"`{json.dumps(field.default)}`"
+            rows.append([f"`{name}`", _type(field), default, meaning])
             values = get_args(field.annotation)[-1:] if get_origin(field.annotation) is dict else ()
             below += [(f"{place}.NAME", of) for of in values if isinstance(of, type(BaseModel))]
     parts.append(f"## `{path}`\n" if path else "## Top level\n")
@@ -94,12 +91,8 @@ def _describe(path: str, section: type[BaseModel], parts: list[str]) -> None:
 
 
 def _type(field: FieldInfo) -> str:
-    bounds = [
-        f"{sign} {getattr(item, attribute)}"
-        for item in field.metadata
-        for attribute, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
-        if getattr(item, attribute, None) is not None
-    ]
+    found = ((sign, getattr(item, name, None)) for item in field.metadata for name, sign in SIGNS.items())
+    bounds = [f"{sign} {bound}" for sign, bound in found if bound is not None]
     return ", ".join([_name(field.annotation), *bounds])
 
 
@@ -118,7 +111,3 @@ def _name(annotation: Any) -> str:
         return {dict: "mappings by name", Annotated: "lists by name"}.get(values, "sections by name")
     names = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "null"}
     return names[annotation]
-
-
-def _default(field: FieldInfo) -> str:
-    return "required" if field.default is PydanticUndefined else f"`{json.dumps(field.default)}`"

@@ -23,27 +23,13 @@ SOLVED = (
 )
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
 """In the order of the page of a run."""
-FIGURES = (
-    "comparison_grid",
-    "probe_final_block",
-    "probe_layers",
-    "accuracy_by_distance",
-    "accuracy_by_length",
-    "logit_lens",
-    "patching",
-    "pass_at_k",
-)
-"""Figures of every run; each is published with the data drawn in it."""
+OPTIONAL = ("accuracy_by_compute", "output_tokens", "training_curve")
+"""Figures that a run may lack."""
+FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in OPTIONAL]
 FILES = (
     *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
-OPTIONAL = (
-    *(f"figures/accuracy_by_compute{suffix}" for suffix in (".png", ".csv")),
-    *(f"figures/output_tokens{suffix}" for suffix in (".png", ".csv")),
-    "figures/training_curve.png",
-)
-"""Files that a run may lack. The data of the training curve have a row per step and are left out."""
 SUMMARY = {
     "less_greater": "order two expressions",
     "advanced_sequences": "sort, filter, map and fold sequences",
@@ -59,11 +45,14 @@ def publish(results: Path, root: Path) -> None:
         raise SystemExit(f"{results}: the run is not finished, {missing[0]} is missing")
     target = root / "docs/results" / results.name
     target.mkdir(parents=True, exist_ok=True)
-    # Output tokens without a large language model are only reported numbers.
-    asked = (results / "experiments/llm.parquet").is_file()
-    for name in (*FILES, *OPTIONAL):
+    # The data of the training curve have a row per step.
+    left_out = ["figures/training_curve.csv"]
+    if not (results / "experiments/llm.parquet").is_file():
+        # Without a large language model, these are only reported numbers.
+        left_out += ["figures/output_tokens.png", "figures/output_tokens.csv"]
+    for name in (*FILES, *(f"figures/{name}{suffix}" for name in OPTIONAL for suffix in (".png", ".csv"))):
         copy = target / Path(name).name
-        if (results / name).is_file() and (asked or "output_tokens" not in name):
+        if (results / name).is_file() and name not in left_out:
             shutil.copyfile(results / name, copy)
         else:
             copy.unlink(missing_ok=True)
@@ -87,25 +76,18 @@ def _provenance(results: Path) -> Facts:
 def with_results(published: Path, root: Path) -> str:
     """Return the text of the README with the results in ``published``."""
     place = published.relative_to(root).as_posix()
-    end = (
-        f"[All questions and figures]({place}). [What counts as solved](docs/grading.md); "
-        "the paper does not say what its accuracies count."
+    origin = (
+        f"{_origin(published)} [All questions and figures]({place}). "
+        "[What counts as solved](docs/grading.md); the paper does not say what its accuracies count."
     )
     image = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
-    origin = f"{_origin(published)} {end}"
-    parts = [*_below(published), _summary(published), origin, image, _grid(published)]
-    return with_generated(root / "README.md", "\n\n".join(parts))
-
-
-def _below(published: Path) -> list[str]:
-    # Questions below the best baseline.
-    sentence = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
-    return [sentence] if sentence else []
-
-
-def _summary(published: Path) -> str:
-    """Return the rows of the README with their best baseline and the paper's accuracy."""
     table = pl.read_csv(published / "table3_accuracy.csv")
+    parts = [table3_accuracy.below(table), _summary(table), origin, image, _grid(published)]
+    return with_generated(root / "README.md", "\n\n".join(filter(None, parts)))
+
+
+def _summary(table: pl.DataFrame) -> str:
+    """Return the rows of the README with their best baseline and the paper's accuracy."""
     lines = []
     for question, title in SUMMARY.items():
         found = table.filter(question=question)
@@ -120,9 +102,9 @@ def _summary(published: Path) -> str:
 def _grid(published: Path) -> str:
     """Return the text below the comparison grid."""
     table = pl.read_csv(published / "grid_regions.csv").drop_nulls("accuracy")
+    # Always answering `=` solves all of the diagonal, and nothing else outside.
     accuracies = (
         f"{percent(row['accuracy'])} ({percent(row['baseline'])}) {REGIONS[row['region']]}"
-        # Always answering `=` solves all of the diagonal, and nothing else outside.
         for row in table.filter(pl.col("region") != "diagonal").to_dicts()
     )
     return (
@@ -134,16 +116,15 @@ def _grid(published: Path) -> str:
 def results_page(published: Path, root: Path) -> str:
     """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
     place = published.relative_to(root).as_posix()
-    parts = [f"# The run {published.name}", _origin(published), *_below(published), SOLVED]
+    below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
+    parts = [f"# The run {published.name}", _origin(published), *filter(None, [below]), SOLVED]
     for name in TABLES:
-        table = (published / f"{name}.md").read_text(encoding="utf-8").strip()
-        parts += [figures()[name].caption, table]
+        parts += [figures()[name].caption, (published / f"{name}.md").read_text(encoding="utf-8").strip()]
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             words = name.replace("_", " ")
             image = f"![The {words} of the run {published.name}]({place}/{name}.png)"
-            has_data = (published / f"{name}.csv").is_file()
-            link = f" [Data]({place}/{name}.csv)." if has_data else ""
+            link = f" [Data]({place}/{name}.csv)." if (published / f"{name}.csv").is_file() else ""
             parts += [f"## {words.capitalize()}", image, f"{figure.caption}{link}"]
     return "\n\n".join(parts) + "\n"
 

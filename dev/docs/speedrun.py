@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from cadmus.config import TEMPLATES
 from cadmus.evaluate.intervals import as_text, mean_interval, percent, programs_error
 from cadmus.evaluate.questions import title
 from cadmus.store import write_text
@@ -17,16 +18,7 @@ TARGET = 0.97
 """Mean next-token accuracy of the questions to reach, over the seeds."""
 SEEDS = 3
 """Fewest seeds of a record."""
-QUESTIONS = (
-    "basic_math",
-    "equality_comparator",
-    "less_greater",
-    "subroutines",
-    "basic_sequences",
-    "advanced_sequences",
-    "apply_labels",
-    "complete_algorithm",
-)
+QUESTIONS = tuple(name.replace("equality", "equality_comparator") for name in TEMPLATES if name != "random")
 """One of each template whose next token is determined: all but random."""
 COLUMNS = {
     **dict.fromkeys(("date", "commit", "change"), pl.String),

@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import polars as pl
 from cadmus.config.study import HELD_OUT_LOSS, LOSSES
 from cadmus.evaluate.questions import title
 from cadmus.store import write_text
-from cadmus.study import COMPARISON, LAW, LAW_FIGURE
+from cadmus.study import COMPARISON, LAW, LAW_FIGURE, files_of
 from cadmus.study.comparison import compare
 from cadmus.study.drawing import write_all
 from cadmus.study.results import Results, read
@@ -31,16 +32,14 @@ def publish(results: Path, root: Path) -> None:
     page = root / f"docs/findings/{study.name}.md"
     text = None if page.is_file() else f"# {escape(study.question)}\n\n{BEGIN}\n{END}\n"
     directory = root / "docs/results/studies" / study.name
-    figures = [*study.factors, LAW_FIGURE] if study.law_flops else study.factors
-    made = [COMPARISON, LAW] if study.law_flops else [COMPARISON]
-    made += [f"figures/{figure}{suffix}" for figure in figures for suffix in (".png", ".csv")]
+    made = files_of(study.factors, [], bool(study.law_flops))
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
         write_all(results, drawn)
         block = with_generated(page, _block(study, drawn), text)
         directory.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(results, directory / _FILE)
-        for name in made:
+        for name in (name for name in made if name.endswith((".png", ".csv"))):
             shutil.copyfile(drawn / name, directory / Path(name).name)
     write_text(page, block)
 
@@ -49,18 +48,12 @@ def _block(study: Results, drawn: Path) -> str:
     """Return the part of the page that is written from the results and from the tables in ``drawn``."""
     files = f"../results/studies/{study.name}"
     trainings = study.rows.unique("directory")
-    seeds = study.rows["seed"].n_unique()
-    parts = []
-    if study.law_flops:
-        parts += [
-            f"![Scaling law]({files}/{LAW_FIGURE}.png)\n",
-            _law_text(pl.read_csv(drawn / LAW), study, files),
-        ]
-    for factor in study.factors:
-        parts.append(f"![All metrics by {escape(factor)}]({files}/{factor}.png)\n")
-    parts += [f"{_caption(study, seeds)}\n", summary(study)]
     hours = trainings["seconds"].sum() / 3600
-    parts.append(
+    law = []
+    if study.law_flops:
+        law = [f"![Scaling law]({files}/{LAW_FIGURE}.png)\n", _law_text(drawn / LAW, study, files)]
+    factors = [f"![All metrics by {escape(factor)}]({files}/{factor}.png)\n" for factor in study.factors]
+    origin = (
         f"{len(trainings)} trainings, {trainings['flops'].sum():.2g} FLOPs, {hours:.2g} h of training; "
         f"commit {escape(study.commit[:7])}. Files: [study.parquet]({files}/{_FILE}), "
         f"[comparison.csv]({files}/{Path(COMPARISON).name}). To repeat it:\n\n"
@@ -69,20 +62,20 @@ def _block(study: Results, drawn: Path) -> str:
         f"python -m dev.docs study results/{study.name}/study.parquet\n"
         "```\n"
     )
-    return "\n".join(parts)
+    return "\n".join([*law, *factors, _caption(study), summary(study), origin])
 
 
-def _caption(study: Results, seeds: int) -> str:
-    shown = _metric(study).replace("_", " ")
+def _caption(study: Results) -> str:
     loss = ""
     for name in [name for name in study.compare if name in LOSSES][:1]:
         of = "test programs" if name == HELD_OUT_LOSS else "the last tenth of the steps"
         loss = f" {name.replace('_', ' ')} of {of} in nats,"
     return (
-        f"Means over {seeds} seeds:{loss} {shown} in percent. {escape(study.base)} has its mean, the others "
-        "the difference to it over the same seeds, in percentage points. ± is the half-width of the 95% "
-        "interval, over seeds and test programs for accuracies and over seeds for losses. Bold: the interval "
-        "excludes 0; of many such cells, up to one in twenty does by chance."
+        f"Means over {study.rows['seed'].n_unique()} seeds:{loss} {_metric(study).replace('_', ' ')} in "
+        f"percent. {escape(study.base)} has its mean, the others the difference to it over the same seeds, "
+        "in percentage points. ± is the half-width of the 95% interval, over seeds and test programs for "
+        "accuracies and over seeds for losses. Bold: the interval excludes 0; of many such cells, up to one "
+        "in twenty does by chance.\n"
     )
 
 
@@ -96,14 +89,14 @@ def summary(study: Results) -> str:
     compared = compare(study)
     losses = compared.filter(pl.col("metric").is_in(LOSSES) & (pl.col("metric") != "loss"))
     shown = pl.concat([losses, compared.filter(metric=_metric(study))])
-    columns = shown.select("metric", "template").unique(maintain_order=True).rows()
+    cells = {(row["variant"], row["metric"], row["template"]): row for row in shown.to_dicts()}
+    columns = {key[1:]: row["baseline"] for key, row in cells.items()}
     titles = [metric.replace("_", " ") if metric in LOSSES else title(name) for metric, name in columns]
-    rows = []
-    for variant in shown["variant"].unique(maintain_order=True):
-        cells = {(row["metric"], row["template"]): row for row in shown.filter(variant=variant).to_dicts()}
-        rows.append([escape(variant), *(_cell(cells.get(column)) for column in columns)])
-    baselines = {(row["metric"], row["template"]): row["baseline"] for row in shown.to_dicts()}
-    best = ["" if baselines[column] is None else f"{100 * baselines[column]:.1f}" for column in columns]
+    rows = [
+        [escape(variant), *(_cell(cells.get((variant, *column))) for column in columns)]
+        for variant in dict.fromkeys(variant for variant, *_ in cells)
+    ]
+    best = ["" if baseline is None else f"{100 * baseline:.1f}" for baseline in columns.values()]
     return markdown(["", *map(escape, titles)], [*rows, ["best baseline", *best]])
 
 
@@ -121,27 +114,25 @@ def _cell(row: dict[str, Any] | None) -> str:
     return f"**{text}**" if not is_base and low * high > 0 else text
 
 
-def _law_text(table: pl.DataFrame, study: Results, files: str) -> str:
+def _law_text(path: Path, study: Results, files: str) -> str:
     """Return the law as a formula, and a table of the optimal size for each number of FLOPs."""
-    rows = {name: (value, low, high) for name, value, low, high in table.iter_rows()}
+    rows = {name: interval for name, *interval in pl.read_csv(path).iter_rows()}
     fits = {name: f"{value:.3g}" for name, (value, _, _) in rows.items()}
     formula = "loss = {E} + {A} / N^{alpha} + {B} / D^{beta}".format_map(fits)
 
-    def cell(name: str, amount: float, digits: int | None) -> str:
-        parts = (
-            f"{float(f'{value:.2g}'):,.0f}" if digits is None else f"{value:.{digits}f}"
-            for value in rows[f"{name} at {amount:.2g}"]
-        )
-        return "{} [{}, {}]".format(*parts)
+    def cell(name: str, show: Callable[[float], str]) -> str:
+        return "{} [{}, {}]".format(*map(show, rows[name]))
 
-    digits = {"parameters": None, "programs": None, "loss": 3}
+    def rounded(value: float) -> str:
+        return f"{float(f'{value:.2g}'):,.0f}"
+
+    shown = {"parameters": rounded, "programs": rounded, "loss": "{:.3f}".format}
     optimal = [
-        [f"{amount:.2g}", *(cell(name, amount, given) for name, given in digits.items())]
-        for amount in study.law_flops
+        [f"{flops:.2g}", *(cell(f"{name} at {flops:.2g}", show) for name, show in shown.items())]
+        for flops in study.law_flops
     ]
-    exponent, low, high = rows["exponent"]
     return (
         f"With N parameters and D programs, `{formula}`. The optimal N grows as FLOPs to the power of "
-        f"{exponent:.2f} [{low:.2f}, {high:.2f}] ([all coefficients]({files}/{Path(LAW).name})).\n\n"
+        f"{cell('exponent', '{:.2f}'.format)} ([all coefficients]({files}/{Path(LAW).name})).\n\n"
         + markdown(["FLOPs", "optimal parameters", "programs", "loss in nats"], optimal)
     )

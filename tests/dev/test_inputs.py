@@ -12,7 +12,7 @@ REFUSED = "cadmus: error: config.yaml: train.steps: must be at least 1, got 0\n"
 
 
 def problems(**changed):
-    return find_problems("config.yaml", Ended(2, "", REFUSED, {})._replace(**changed))
+    return find_problems("config.yaml", Ended(2, "", REFUSED, set())._replace(**changed))
 
 
 def test_damaged_inputs_are_valid_or_refused_in_one_line():
@@ -30,8 +30,8 @@ def test_damaged_inputs_are_valid_or_refused_in_one_line():
         ({"stderr": "warning\n" + REFUSED}, "does not print one line"),
         ({"stderr": "cadmus: error: train.steps: must be at least 1\n"}, "does not name config.yaml"),
         ({"stderr": REFUSED.replace("got", "\x1b")}, "prints control characters"),
-        ({"changed": {"out.parquet": "1"}}, "changed out.parquet"),
-        ({"status": 0, "changed": {".tmp-out": "1"}}, "changed .tmp-out"),
+        ({"changed": {("out.parquet", "1")}}, "changed out.parquet"),
+        ({"status": 0, "changed": {(".tmp-out", "1")}}, "changed .tmp-out"),
     ],
 )
 def test_a_broken_promise_is_found(changed, problem):

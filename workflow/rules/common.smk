@@ -22,28 +22,15 @@ from cadmus.model import CARD
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.pages import FIGURES as DATASET_FIGURES
 from cadmus.plan import training_memory
-from cadmus.store import replacing
+from cadmus.store import write_text
 from cadmus.tools import has_gpu, sources_of
-
-
-def runs_by_directory():
-    """Return the runs by the directories of their datasets, trainings and experiments in results/."""
-    found = {}
-    for run in STUDY.runs if STUDY else [Run("", {}, 0, RUN, RUN.name, RUN.name, RUN.name)]:
-        for directory in (run.dataset, run.training, run.evaluation):
-            named = run.config.model_copy(update={"name": Path(directory).name})
-            found.setdefault(directory, run._replace(config=named))
-    return found
-
 
 ROOT = Path(cadmus.__file__).parents[1]
 PATHS = [Path(os.path.relpath(path)) for path in workflow.configfiles]
 SOURCE = ", ".join(map(str, PATHS)) or "config"
 try:
     if {"{", "}"} & set(str(ROOT)):
-        raise InputError(
-            f"{ROOT}: Snakemake takes braces in the path of the checkout for wildcards; rename it"
-        )
+        raise InputError(f"{ROOT}: Snakemake takes braces in a path for wildcards; rename the checkout")
     if not PATHS and not {"extends", "dataset"} & config.keys():
         raise InputError("--config: changes no config; add --configfile config/quick.yaml, or extends=quick")
     # Unlike Snakemake, read_yaml rejects duplicate keys.
@@ -57,10 +44,14 @@ except InputError as error:
     print(f"cadmus: error: {error}", file=sys.stderr)
     # Nothing is locked or running yet, so exiting at once is safe.
     os._exit(2)
-RUNS = runs_by_directory()
+# By the directories of their datasets, trainings and experiments in results/.
+RUNS = {}
+for each in STUDY.runs if STUDY else [Run("", {}, 0, RUN, RUN.name, RUN.name, RUN.name)]:
+    for place in (each.dataset, each.training, each.evaluation):
+        named = each.config.model_copy(update={"name": Path(place).name})
+        RUNS.setdefault(place, each._replace(config=named))
 # Cores of a training on this machine: a study runs as many at once as possible, but a GPU serves one job at a time.
-AT_ONCE = 1 if has_gpu() else len({run.training for run in RUNS.values()})
-CORES = max(1, workflow.cores // AT_ONCE)
+CORES = max(1, workflow.cores // (1 if has_gpu() else len({run.training for run in RUNS.values()})))
 EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
 FIGURES = experiments.figures()
 # For the report.
@@ -84,11 +75,11 @@ wildcard_constraints:
 def config_file(wildcards, output):
     """Return the path of the config of a run, beside its results; write the file if jobs will run.
 
-    It is written here, as Snakemake evaluates the params of a job before it starts the job. A rule for the file would
-    hide other changes: Snakemake does not look for changed code and params in the jobs downstream of one that will run.
-    A module has no `onstart`. The partition finds the prefix that a module may have added to the paths of its rules.
+    Snakemake evaluates the params of a job before it starts the job. With a rule for the file, it would not look for
+    changed code and params in the jobs downstream, and a module has no `onstart`.
     """
     directory = f"results/{wildcards.run}"
+    # A module may have added a prefix to the paths of its rules.
     prefix = output[0].partition(f"{directory}/")[0]
     return write_config(Path(prefix, directory, "config.yaml"), RUNS[wildcards.run].config)
 
@@ -98,8 +89,7 @@ def write_config(path, values):
     starts_jobs = workflow.executor_plugin is not None and not workflow.dryrun
     text = as_yaml(values)
     if starts_jobs and not (path.is_file() and path.read_text() == text):
-        with replacing(path) as temporary:
-            temporary.write_text(text)
+        write_text(path, text)
     return str(path)
 
 
@@ -148,48 +138,45 @@ def earlier_shards(wildcards):
 def experiment_input(wildcards):
     """Return the model or the snapshots, and the dataset if the experiment reads it."""
     experiment, training = EXPERIMENTS[wildcards.experiment], RUNS[wildcards.run].training
-    found = {"model": model(wildcards)}
-    if experiment.snapshots:
-        found = {"snapshots": f"results/{training}/training/snapshots"}
+    snapshots = {"snapshots": f"results/{training}/training/snapshots"}
+    found = snapshots if experiment.snapshots else {"model": model(wildcards)}
     return found | ({"manifest": manifest(wildcards)} if experiment.dataset else {})
 
 
 def experiment_options(wildcards, input):
     experiment = EXPERIMENTS[wildcards.experiment]
-    if experiment.snapshots:
-        options = f"--snapshots {input.snapshots}"
-    else:
-        options = f"--model {os.path.dirname(input.model[0])}"
+    subject = input.snapshots if experiment.snapshots else os.path.dirname(input.model[0])
+    options = f"--{'snapshots' if experiment.snapshots else 'model'} {subject}"
     return options + (f" --dataset {os.path.dirname(input.manifest)}" if experiment.dataset else "")
 
 
 def experiment_settings(wildcards):
     """Return the settings that the results depend on."""
-    reads_dataset = EXPERIMENTS[wildcards.experiment].dataset
-    shared = {"split", "batch_size"} if reads_dataset else set()
-    evaluate = RUNS[wildcards.run].config.evaluate
-    return evaluate.model_dump(include={wildcards.experiment, *shared})
+    shared = {"split", "batch_size"} if EXPERIMENTS[wildcards.experiment].dataset else set()
+    return RUNS[wildcards.run].config.evaluate.model_dump(include={wildcards.experiment, *shared})
 
 
 def figure_results(wildcards):
     """Return the result files of a figure."""
-    return [
-        (
-            metrics(wildcards)
-            if source == "metrics"
-            else f"results/{wildcards.run}/experiments/{source}.parquet"
-        )
-        for source in FIGURES[wildcards.figure].sources
-        if source != "llm" or RUNS[wildcards.run].config.llm.models
-    ]
+    asked = RUNS[wildcards.run].config.llm.models
+    sources = [source for source in FIGURES[wildcards.figure].sources if source != "llm" or asked]
+    files = {source: f"results/{wildcards.run}/experiments/{source}.parquet" for source in sources}
+    return [metrics(wildcards) if source == "metrics" else file for source, file in files.items()]
+
+
+def result(path, kind):
+    """Return the output of a figure, table or page that the report shows."""
+    return report(
+        path, category=f"{kind}s".capitalize(), caption="../captions/result.rst", labels={kind: "{figure}"}
+    )
 
 
 def targets():
     """Return the files of a study, or the cards of dataset and model and all figures, tables and pages of a run."""
-    if STUDY:
-        return [f"results/{RUN.name}/{file}" for file in STUDY_FILES]
-    return [f"results/{RUN.name}/dataset/{CARD}", f"results/{RUN.name}/model/{CARD}"] + [
-        f"results/{RUN.name}/{figure.kind}s/{figure.name}{suffix}"
+    drawn = [
+        f"{figure.kind}s/{figure.name}{suffix}"
         for figure in FIGURES.values()
         for suffix in experiments.FORMATS[figure.kind]
     ]
+    files = STUDY_FILES if STUDY else [f"dataset/{CARD}", f"model/{CARD}", *drawn]
+    return [f"results/{RUN.name}/{file}" for file in files]

@@ -60,19 +60,9 @@ rule dataset_report:
         manifest=rules.manifest.output[0],
         code=code("cadmus.pages.dataset"),
     output:
-        report(
-            [
-                "results/{run}/dataset/report.md",
-                f"results/{{run}}/dataset/{CARD}",
-                *(f"results/{{run}}/dataset/report/{figure}.png" for figure in DATASET_FIGURES),
-            ],
-            category="Dataset",
-        ),
-        [
-            f"results/{{run}}/dataset/report/{figure}.{suffix}"
-            for figure in DATASET_FIGURES
-            for suffix in ("pdf", "csv")
-        ],
+        report(["results/{run}/dataset/report.md", f"results/{{run}}/dataset/{CARD}"], category="Dataset"),
+        report(expand("results/{{run}}/dataset/report/{name}.png", name=DATASET_FIGURES), category="Dataset"),
+        expand("results/{{run}}/dataset/report/{name}.{suffix}", name=DATASET_FIGURES, suffix=["pdf", "csv"]),
     log:
         "results/{run}/logs/dataset_report.log",
     conda:

@@ -10,12 +10,7 @@ rule figure:
         ),
     output:
         drawn="results/{run}/figures/{figure}.pdf",
-        png=report(
-            "results/{run}/figures/{figure}.png",
-            category="Figures",
-            caption="../captions/result.rst",
-            labels={"figure": "{figure}"},
-        ),
+        png=result("results/{run}/figures/{figure}.png", "figure"),
         data="results/{run}/figures/{figure}.csv",
     log:
         "results/{run}/logs/figure-{figure}.log",
@@ -30,12 +25,7 @@ rule figure:
 
 use rule figure as table with:
     output:
-        drawn=report(
-            "results/{run}/tables/{figure}.csv",
-            category="Tables",
-            caption="../captions/result.rst",
-            labels={"table": "{figure}"},
-        ),
+        drawn=result("results/{run}/tables/{figure}.csv", "table"),
         markdown="results/{run}/tables/{figure}.md",
     log:
         "results/{run}/logs/table-{figure}.log",
@@ -43,11 +33,6 @@ use rule figure as table with:
 
 use rule figure as page with:
     output:
-        drawn=report(
-            "results/{run}/pages/{figure}.html",
-            category="Pages",
-            caption="../captions/result.rst",
-            labels={"page": "{figure}"},
-        ),
+        drawn=result("results/{run}/pages/{figure}.html", "page"),
     log:
         "results/{run}/logs/page-{figure}.log",

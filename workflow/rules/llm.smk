@@ -1,12 +1,6 @@
 # Large language models on the comparison grid. Replies cost money, so they are not outputs: Snakemake deletes the
 # outputs of a failed job.
 
-
-localrules:
-    llm_submit,
-    llm_collect,
-
-
 # Without a key, requests are prepared but not sent, and the figures mark these series as not run.
 SENT = bool(RUN.llm.models and os.environ.get("OPENAI_API_KEY"))
 
@@ -46,14 +40,15 @@ rule llm_submit:
     conda:
         "../envs/cadmus.yaml"
     params:
+        command="submit",
         config_file=config_file,
         directory=subpath(output[0], parent=True),
     shell:
-        "python -m cadmus llm submit --config {params.config_file} --directory {params.directory}"
+        "python -m cadmus llm {params.command} --config {params.config_file} --directory {params.directory}"
         " --table {input.table} 2>&1 | tee -ia {log}"
 
 
-rule llm_collect:
+use rule llm_submit as llm_collect with:
     input:
         table=os.path.relpath(MODELS),
         submitted=rules.llm_submit.output[0],
@@ -61,14 +56,8 @@ rule llm_collect:
         touch("results/{run}/llm/collected"),
     log:
         "results/{run}/logs/llm_collect.log",
-    conda:
-        "../envs/cadmus.yaml"
     params:
-        config_file=config_file,
-        directory=subpath(output[0], parent=True),
-    shell:
-        "python -m cadmus llm collect --wait --config {params.config_file} --directory {params.directory}"
-        " --table {input.table} 2>&1 | tee -ia {log}"
+        command="collect --wait",
 
 
 rule llm_score:

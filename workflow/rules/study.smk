@@ -48,11 +48,10 @@ rule study:
     params:
         config_file=lambda wildcards, output: write_config(Path(output[0]).with_name("config.yaml"), VALUES),
         directory=subpath(output[0], ancestor=2),
-        partial=subpath(output[0], parent=True),
         config=lambda wildcards: VALUES["study"],
     shell:
         "python -m cadmus study collect {params.config_file} --results {params.directory} --output {output}"
-        " 2>&1 | tee -i {log}; rm -rf {params.partial}/partial"
+        " 2>&1 | tee -i {log}; rm -rf {params.directory}/{wildcards.study}/partial"
 
 
 rule study_page:

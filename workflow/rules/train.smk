@@ -2,17 +2,14 @@
 # `cadmus train` resumes, are not outputs.
 
 # Resources of this rule in a SLURM profile, such as train_nodes.
-SITE = {
-    name: resource.raw
-    for name, resource in workflow.resource_settings.overwrite_resources.get("train", {}).items()
-}
+OVERWRITTEN = workflow.resource_settings.overwrite_resources.get("train", {})
+SITE = {name: resource.raw for name, resource in OVERWRITTEN.items()}
 NODES = SITE.get("train_nodes", 1)
 # Over all nodes; 0 on CPUs, or to use the GPUs that are visible.
 GPUS = SITE.get("train_gpus", 0 if RUN.train.ranks == "auto" else RUN.train.ranks)
 if GPUS % NODES:
-    raise WorkflowError(
-        f"{NODES} nodes cannot share {GPUS} GPUs equally; set train_gpus to a multiple of train_nodes"
-    )
+    share = f"{NODES} nodes cannot share {GPUS} GPUs equally"
+    raise WorkflowError(f"{share}; set train_gpus to a multiple of train_nodes")
 # What Snakemake's SLURM plugin converts to `sbatch` options.
 RESOURCES = {"nodes": NODES, "train_gpus": GPUS}
 if NODES > 1:
@@ -20,14 +17,12 @@ if NODES > 1:
     RESOURCES |= {"mpi": "srun", "tasks": NODES, "tasks_per_gpu": 0}
 if GPUS and "train_partition" in SITE:
     RESOURCES["slurm_partition"] = SITE["train_partition"]
+MODEL = SITE.get("train_gpu_model")
 if GPUS and NODES > 1:
     # SLURM may split a total unevenly, such as 7 GPUs on one node and 1 on the other.
-    MODEL = f"{SITE['train_gpu_model']}:" if "train_gpu_model" in SITE else ""
-    RESOURCES["gres"] = f"gpu:{MODEL}{GPUS // NODES}"
+    RESOURCES["gres"] = f"gpu:{MODEL}:{GPUS // NODES}" if MODEL else f"gpu:{GPUS // NODES}"
 elif GPUS:
-    RESOURCES["gpu"] = GPUS
-    if "train_gpu_model" in SITE:
-        RESOURCES["gpu_model"] = SITE["train_gpu_model"]
+    RESOURCES |= {"gpu": GPUS} | ({"gpu_model": MODEL} if MODEL else {})
 
 
 rule train:
