@@ -27,18 +27,24 @@ def test_the_shipped_table():
     ("table", "message"),
     [
         ({"a b": ENTRY}, r"llms\.yaml: a b: must match .*, got 'a b'"),
-        ({"a": {**ENTRY, "model": ""}}, r"llms\.yaml: a\.model: length must be at least 1, got ''"),
+        ({"a": {**ENTRY, "model": ""}}, r"llms\.yaml: a\.model: must have at least 1 character, got ''"),
         ({"a": {**ENTRY, "endpoint": "gpt"}}, r"a\.endpoint: must be 'chat', 'responses' or 'completions'"),
         ({"a": {**ENTRY, "transport": "mail"}}, r"a\.transport: must be 'batch' or 'direct', got 'mail'"),
-        ({"a": {**ENTRY, "usd_per_million_input": -1}}, r"usd_per_million_input: must be at least 0, got -1"),
+        (
+            {"a": {**ENTRY, "usd_per_million_input": -1}},
+            r"_input: must be greater than or equal to 0, got -1",
+        ),
         (
             {"a": {**ENTRY, "usd_per_million_output": float("nan")}},
             r"usd_per_million_output: must be a finite number, got nan",
         ),
-        ({"a": {**ENTRY, "usd_per_million_output": "?"}}, r"_output: must be a number, got '\?'"),
+        ({"a": {**ENTRY, "usd_per_million_output": "?"}}, r"_output: must be a valid number, got '\?'"),
         ({"a": WITHOUT_SOURCE}, r"a\.source: is missing"),
         ({"a": {**ENTRY, "sauce": "x"}}, r"a\.sauce: no such key; did you mean 'source'\?"),
-        ({"a": {**ENTRY, "reasoning_effort": False}}, r"a\.reasoning_effort: must be text, got False"),
+        (
+            {"a": {**ENTRY, "reasoning_effort": False}},
+            r"a\.reasoning_effort: must be a valid string, got False",
+        ),
         ({"a": 3}, r"llms\.yaml: a: must be a mapping, got 3"),
         ([], r"llms\.yaml: must be a mapping, got \[\]"),
         ({"b": ENTRY}, r"llm\.models: no model 'a' in .*llms\.yaml; there are b"),
