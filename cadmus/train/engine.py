@@ -67,8 +67,9 @@ def start_process() -> torch.device:
     deepspeed.ops.__compatible_ops__ = {"deepspeed_shm_comm": False}
     backend = "nccl" if device.type == "cuda" else "gloo"
     deepspeed.init_distributed(backend, verbose=False, timeout=PATIENCE)
-    # The process group shares its server by now.
-    del store
+    if store is not None:
+        # The process group shares its server by now; another training gets one of its own.
+        del store, os.environ["MASTER_PORT"]
     return device
 
 
