@@ -15,7 +15,7 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -26,15 +26,11 @@ from cadmus import config
 from cadmus.model.gpt import GPT
 from cadmus.tools import cores
 from cadmus.train import ranks
+from cadmus.train.muon import ADAM_KINDS, MOMENTUM, WEIGHT, Muon
 
 PATIENCE = timedelta(hours=1)
 """Timeout of collectives: another rank may be reading the dataset or writing a checkpoint. DeepSpeed reduces
 gradients in its own group, with torch's timeout of 10 minutes, so all ranks synchronize before a step."""
-WEIGHT = "weight"
-"""Kind of the fp32 weights; the other kinds are the optimizer's names of its state."""
-MOMENTUM = "momentum_buffer"
-ADAM_KINDS = ("exp_avg", "exp_avg_sq")
-
 Read = Callable[[str], Tensor]
 """Returns the full tensor of a :func:`key`."""
 
@@ -97,24 +93,27 @@ def with_precision(train: config.Train, device: torch.device) -> config.Train:
 
 
 def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> dict[str, Any]:
-    """Return DeepSpeed's configuration for ``world_size`` ranks and a model of so many parameters."""
-    optimizer: dict[str, Any]
-    adam = {"betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay, "torch_adam": True}
-    if train.optimizer == "muon":
-        rates = {"muon_lr": train.matrix_learning_rate, "adam_lr": train.learning_rate}
-        # The default method uses fp16 if the CPU supports it, so results would depend on the CPU.
-        muon = {**adam, **rates, "momentum": 0.95, "ns_method": "standard"}
-        optimizer = {"type": "Muon", "params": muon}
-    else:
-        optimizer = {"type": "AdamW", "params": {**adam, "lr": train.learning_rate, "fused": True}}
+    """Return DeepSpeed's configuration for ``world_size`` ranks and a model of so many parameters.
+
+    Muon has its own copy of the weights in fp32 and its own precision (:mod:`cadmus.train.muon`).
+    """
+    muon = train.optimizer == "muon"
+    adam = {"lr": train.learning_rate, "betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay}
     return {
         "train_batch_size": train.batch_size,
         "train_micro_batch_size_per_gpu": train.micro_batch_size or train.batch_size // world_size,
-        "optimizer": optimizer,
+        **(
+            {}
+            if muon
+            else {"optimizer": {"type": "AdamW", "params": adam | {"torch_adam": True, "fused": True}}}
+        ),
         "gradient_clipping": train.clip,
         # At most DeepSpeed's default: the buffer has this size however small the model is.
-        "zero_optimization": {"stage": train.zero_stage, "reduce_bucket_size": min(500_000_000, parameters)},
-        "bf16": {"enabled": train.precision == "bf16"},
+        "zero_optimization": {
+            "stage": 0 if muon else train.zero_stage,
+            "reduce_bucket_size": min(500_000_000, parameters),
+        },
+        "bf16": {"enabled": train.precision == "bf16" and not muon},
         "data_types": {"grad_accum_dtype": "fp32"},
         # By default gradients are rounded to bf16 before they are summed over the ranks.
         "communication_data_type": "fp32",
@@ -125,28 +124,33 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
     }
 
 
-def initialize(model: GPT, train: config.Train, world_size: int) -> Any:
-    """Return a DeepSpeed engine around the model.
-
-    With the optimizer muon, DeepSpeed applies Muon to the matrices of the blocks, and AdamW to the
-    embeddings, the output and all vectors.
-    """
+def initialize(model: GPT, train: config.Train, device: torch.device) -> Any:
+    """Return a DeepSpeed engine around the model; with the optimizer muon, :class:`Muon` in it."""
     import deepspeed
-    from deepspeed.accelerator import get_accelerator
     from deepspeed.runtime import bf16_optimizer
 
-    if not torch.cuda.is_available():
+    if device.type == "cpu":
         _keep_freed_memory()
-    # Patch: DeepSpeed assumes that every CPU supports bf16, and would run Newton-Schulz in it.
-    get_accelerator().is_bf16_supported = lambda: train.precision == "bf16"
     # Patch: it collects garbage and prints memory use unasked.
     bf16_optimizer.see_memory_usage = lambda *arguments, **options: None
+    rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    muon = Muon(model.to(device), train, rank, world_size) if train.optimizer == "muon" else None
     engine, *_ = deepspeed.initialize(
         model=model,
-        model_parameters=list(model.parameters()),
+        optimizer=muon,
+        model_parameters=None if muon else list(model.parameters()),
         config=deepspeed_config(train, world_size, sum(weights.numel() for weights in model.parameters())),
     )
+    if muon and train.precision == "bf16":
+        muon.cast(torch.bfloat16)
     return engine
+
+
+def backward(engine: Any, loss: Tensor) -> None:
+    """Compute the gradients of a micro-batch; those of the last one are reduced over the ranks."""
+    engine.backward(loss, scale_wrt_gas=False)
+    if isinstance(engine.optimizer, Muon) and not engine.is_gradient_accumulation_boundary():
+        engine.optimizer.collect()
 
 
 def _keep_freed_memory() -> None:
@@ -200,13 +204,16 @@ def gather(engine: Any, wanted: tuple[str, ...] = (WEIGHT, MOMENTUM, *ADAM_KINDS
     The engine has taken at least one step, unless only weights are ``wanted``. Returns by :func:`key` fp32
     tensors on the CPU in the shapes of the parameters; nothing on the other ranks.
     """
-    _link(engine)
     first = torch.distributed.get_rank() == 0
+    if isinstance(engine.optimizer, Muon):
+        own = engine.optimizer.tensors.items() if first else ()
+        return {key(*of): tensor.to("cpu", copy=True) for of, tensor in own if of[0] in wanted}
+    _link(engine)
     gathered = {}
     for name, parameter in engine.module.named_parameters():
         # ZeRO stage 3 partitions parameters.
         shape = getattr(parameter, "ds_shape", parameter.shape)
-        for kind in _kinds(parameter):
+        for kind in (WEIGHT, *ADAM_KINDS):
             if kind in wanted:
                 full = _full(engine, parameter, kind)
                 if first:
@@ -219,9 +226,12 @@ def restore(engine: Any, read: Read, adam_steps: int) -> None:
 
     ``adam_steps`` is the step count for Adam's bias correction.
     """
+    if isinstance(engine.optimizer, Muon):
+        engine.optimizer.load(lambda of: read(key(*of)), adam_steps)
+        return
     _make_optimizer_state(engine)
     for name, parameter in engine.module.named_parameters():
-        for kind in _kinds(parameter):
+        for kind in (WEIGHT, *ADAM_KINDS):
             _scatter(engine, parameter, kind, read(key(kind, name)))
     for state in engine.optimizer.optimizer.state.values():
         if isinstance(state.get("step"), Tensor):
@@ -231,13 +241,10 @@ def restore(engine: Any, read: Read, adam_steps: int) -> None:
 
 
 def count_adam_steps(engine: Any) -> int:
+    if isinstance(engine.optimizer, Muon):
+        return int(engine.optimizer.adam_steps)
     states = engine.optimizer.optimizer.state.values()
     return max(int(state["step"]) for state in states if "step" in state)
-
-
-def _kinds(parameter: nn.Parameter) -> tuple[str, ...]:
-    # DeepSpeed marks the matrices that Muon optimizes.
-    return (WEIGHT, MOMENTUM) if getattr(parameter, "use_muon", False) else (WEIGHT, *ADAM_KINDS)
 
 
 def _make_optimizer_state(engine: Any) -> None:
@@ -264,14 +271,6 @@ def _full(engine: Any, parameter: Any, kind: str) -> Tensor:
 
     if kind == WEIGHT:
         return utils.safe_get_full_fp32_param(parameter)
-    if kind == MOMENTUM and _keeps_full_momenta(engine):
-        full = torch.zeros(parameter.numel(), device=engine.device)
-        for momentum in _momenta(engine, parameter):
-            # Ranks that share a matrix have the same momentum; the rank with its first part sends it.
-            if parameter._hp_mapping.lp_fragment_address.start == 0:
-                full.copy_(momentum)
-        torch.distributed.all_reduce(full)
-        return full
     return utils.safe_get_full_optimizer_state(parameter, kind)
 
 
@@ -291,27 +290,5 @@ def _scatter(engine: Any, parameter: Any, kind: str, full: Tensor) -> None:
             utils.safe_set_local_optimizer_state(parameter, part, kind)
     elif kind == WEIGHT:
         utils.safe_set_full_fp32_param(parameter, full)
-    elif kind == MOMENTUM and _keeps_full_momenta(engine):
-        for momentum in _momenta(engine, parameter):
-            momentum.copy_(full.flatten())
     else:
         utils.safe_set_full_optimizer_state(parameter, full, kind)
-
-
-def _keeps_full_momenta(engine: Any) -> bool:
-    """Return True if a rank keeps the full momentum of each matrix that it has a part of, as in fp32.
-
-    DeepSpeed's accessors of optimizer state handle only state that is partitioned like the weights.
-    """
-    return hasattr(engine.optimizer, "params_in_partition")
-
-
-def _momenta(engine: Any, parameter: nn.Parameter) -> Iterator[Tensor]:
-    """Yield Muon's momentum of a matrix, flat, if this rank has a part of the matrix."""
-    inner = engine.optimizer.optimizer
-    for group, parameters in zip(inner.param_groups, engine.optimizer.params_in_partition, strict=True):
-        offset = 0
-        for other in parameters:
-            if other is parameter:
-                yield inner.state[group["params"][0]][MOMENTUM].narrow(0, offset, parameter.numel())
-            offset += other.numel()

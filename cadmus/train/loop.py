@@ -106,11 +106,11 @@ class Training:
             model.compile_blocks()
         saved = checkpoint.find_latest(paths.checkpoints, self.description)
         if saved is None:
-            self.engine = engine.initialize(model, run.train, self.ranks)
+            self.engine = engine.initialize(model, run.train, device)
         else:
             with saved.tensors() as tensors:
                 engine.load_weights(model, tensors)
-                self.engine = engine.initialize(model, run.train, self.ranks)
+                self.engine = engine.initialize(model, run.train, device)
                 engine.restore(self.engine, tensors, saved.adam_steps)
             self.step, self.progress = saved.step, saved.values["progress"]
             self.pace, errors = Pace(*saved.values["pace"]), saved.values["errors"]
@@ -175,7 +175,7 @@ class Training:
             last = number == len(batch.micro_batches)
             outputs = forward(self.engine, packed)
             loss = sum(objective.loss(outputs, packed, batch, last) for objective in self.objectives)
-            self.engine.backward(loss, scale_wrt_gas=False)
+            engine.backward(self.engine, loss)
             if last:
                 # A GPU is still computing, and the optimizer's step waits for it.
                 self.pace = Pace(batch.drawn, self.next_token.errors)

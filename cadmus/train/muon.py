@@ -1,0 +1,167 @@
+"""Muon for the matrices of the blocks and Adam for everything else, on flat tensors.
+
+A small model has a hundred parameters, and an optimizer that visits one after the other spends most of its
+time on starting operations. Here all weights are one fp32 tensor, and the parameters of the model are views
+of it, or of a copy in the precision of the training. Newton-Schulz is batched: matrices of one shape, or of
+its transpose, are orthogonalized together, and each rank takes its share of them.
+
+DeepSpeed reduces the flat gradient over the ranks. Its own Muon orthogonalizes one matrix after the other, on
+each rank that has a part of it.
+"""
+
+import math
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, distributed, nn
+
+from cadmus import config
+
+DECAY = 0.95
+"""Weight of earlier gradients in Muon's momentum."""
+ITERATIONS = 5
+COEFFICIENTS = 3.4445, -4.7750, 2.0315
+"""Of Newton-Schulz, by Jordan et al. (2024), https://kellerjordan.github.io/posts/muon."""
+WEIGHT, MOMENTUM, ADAM_KINDS = "weight", "momentum_buffer", ("exp_avg", "exp_avg_sq")
+"""Kinds of tensors in the training state: the fp32 weights, and the state of both optimizers."""
+Named = dict[str, nn.Parameter]
+
+
+def orthogonalize(matrices_NRC: Tensor) -> Tensor:
+    """Return matrices with the same singular vectors and all singular values near 1; R is at most C."""
+    a, b, c = COEFFICIENTS
+    x_NRC = matrices_NRC / (matrices_NRC.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(ITERATIONS):
+        gram_NRR = x_NRC @ x_NRC.mT
+        polynomial_NRR = torch.baddbmm(gram_NRR, gram_NRR, gram_NRR, beta=b, alpha=c)
+        x_NRC = torch.baddbmm(x_NRC, polynomial_NRR, x_NRC, beta=a)
+    return x_NRC
+
+
+class Stack(NamedTuple):
+    """Matrices of one shape, one after the other in a flat tensor."""
+
+    start: int
+    shape: tuple[int, int, int]
+    """Number, rows and columns."""
+
+    def of(self, flat: Tensor) -> Tensor:
+        """Return the matrices in a flat tensor; those with more rows than columns are transposed."""
+        matrices = flat[self.start :][: math.prod(self.shape)].view(self.shape)
+        return matrices.mT if self.shape[1] > self.shape[2] else matrices
+
+
+class Muon(torch.optim.Optimizer):
+    """The optimizer of a model whose parameters it makes views of one tensor.
+
+    The first of the two ``param_groups`` has the matrices of the blocks. ``tensors`` are the training state
+    by kind and name of the parameter, fp32 views.
+    """
+
+    def __init__(self, model: nn.Module, train: config.Train, rank: int = 0, ranks: int = 1) -> None:
+        self._rank, self._ranks = rank, ranks
+        named = dict(model.named_parameters())
+        matrices = {
+            name: each for name, each in named.items() if name.startswith("layers.") and each.ndim == 2
+        }
+        # Those of one shape next to each other, after those of the transposed one.
+        matrices = dict(sorted(matrices.items(), key=lambda item: (sorted(item[1].shape), item[1].shape)))
+        rest = {name: each for name, each in named.items() if name not in matrices}
+        self._parameters = {**matrices, **rest}
+        self._weights = torch.cat([each.detach().float().flatten() for each in self._parameters.values()])
+        self._batches, size = _batches(matrices)
+        self._gradient, self._collected = torch.zeros_like(self._weights), False
+        self._gradients = [*_views(self._gradient, self._parameters).values()]
+        flat = nn.Parameter(self._weights[:size]), nn.Parameter(self._weights[size:])
+        self._momentum = torch.zeros_like(flat[0])
+        flat[1].grad = self._gradient[size:]
+        self._adam = torch.optim.AdamW([flat[1]], betas=tuple(train.betas), eps=1e-8, fused=True)
+        self.adam_steps = torch.zeros((), device=self._weights.device)
+        moments = {kind: torch.zeros_like(flat[1]) for kind in ADAM_KINDS}
+        self._adam.state[flat[1]] = {"step": self.adam_steps, **moments}
+        self.tensors = {
+            (WEIGHT, name): view for name, view in _views(self._weights, self._parameters).items()
+        }
+        self.tensors |= {(MOMENTUM, name): view for name, view in _views(self._momentum, matrices).items()}
+        for kind, moment in moments.items():
+            self.tensors |= {(kind, name): view for name, view in _views(moment, rest).items()}
+        groups = [{"params": [each], "use_muon": number == 0} for number, each in enumerate(flat)]
+        super().__init__(groups, {"lr": train.learning_rate, "weight_decay": train.weight_decay})
+        self.cast(torch.float32)
+
+    def cast(self, dtype: torch.dtype) -> None:
+        """Let the model compute in a precision: with a copy of the weights, unless they have it."""
+        self._computing = self._weights.to(dtype)
+        for name, view in _views(self._computing, self._parameters).items():
+            self._parameters[name].data = view
+
+    @torch.no_grad()
+    def load(self, read: Callable[[tuple[str, str]], Tensor], adam_steps: int) -> None:
+        """Copy a training state that ``read`` returns by the keys of ``tensors``."""
+        for key, tensor in self.tensors.items():
+            tensor.copy_(read(key))
+        self.adam_steps.fill_(adam_steps)
+        self._computing.copy_(self._weights)
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Add the gradients of a micro-batch to those of the step, in fp32."""
+        parameters = self._parameters.values()
+        add = torch._foreach_add_ if self._collected else torch._foreach_copy_
+        add(self._gradients, [parameter.grad for parameter in parameters])
+        self._collected = True
+        for parameter in parameters:
+            parameter.grad = None
+
+    def get_grads_for_reduction(self) -> tuple[list[Tensor], dict[str, Any]]:
+        """Return what DeepSpeed reduces over the ranks after the last micro-batch."""
+        self.collect()
+        return [self._gradient], {}
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        of_matrices, of_rest = self.param_groups
+        (matrices,) = of_matrices["params"]
+        update = self._gradient[: len(matrices)]
+        self._momentum.lerp_(update, 1 - DECAY)
+        self._orthogonalize(update.lerp_(self._momentum, DECAY))
+        matrices.mul_(1 - of_matrices["lr"] * of_matrices["weight_decay"])
+        matrices.add_(update, alpha=-of_matrices["lr"])
+        self._adam.param_groups[0] |= {name: of_rest[name] for name in ("lr", "weight_decay")}
+        self._adam.step()
+        if self._computing is not self._weights:
+            self._computing.copy_(self._weights)
+        self._collected = False
+
+    def _orthogonalize(self, flat: Tensor) -> None:
+        """Orthogonalize the matrices of all ranks in place, scaled as DeepSpeed's Muon does."""
+        for batch in self._batches:
+            every = torch.cat([stack.of(flat) for stack in batch])
+            mine = every[self._rank :: self._ranks].to(self._computing.dtype)
+            # The other ranks add theirs.
+            every.zero_()[self._rank :: self._ranks] = orthogonalize(mine).float()
+            for stack, found in zip(batch, every.split([stack.shape[0] for stack in batch]), strict=True):
+                _, rows, columns = stack.shape
+                stack.of(flat).copy_(found.mul_(math.sqrt(max(1, rows / columns))))
+        if self._ranks > 1:
+            distributed.all_reduce(flat)
+
+
+def _batches(matrices: Named) -> tuple[list[list[Stack]], int]:
+    """Return the stacks of matrices in batches of one shape or its transpose, and the size of all."""
+    batches, start = [], 0
+    for _, alike in groupby(matrices.values(), key=lambda each: sorted(each.shape)):
+        batches.append(list[Stack]())
+        for shape, stacked in groupby(alike, key=lambda each: each.shape):
+            stack = Stack(start, (len([*stacked]), *shape))
+            batches[-1].append(stack)
+            start += math.prod(stack.shape)
+    return batches, start
+
+
+def _views(flat: Tensor, parameters: Named) -> dict[str, Tensor]:
+    """Return the parts of a flat tensor that belong to the parameters, in their shapes."""
+    parts = flat.split([each.numel() for each in parameters.values()])
+    return {name: part.view(each.shape) for (name, each), part in zip(parameters.items(), parts, strict=True)}

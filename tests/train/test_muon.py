@@ -1,0 +1,109 @@
+"""Muon on flat tensors against plain Muon and Adam, parameter by parameter."""
+
+import pytest
+import torch
+
+from cadmus import config
+from cadmus.model.gpt import GPT
+from cadmus.train.muon import MOMENTUM, Muon, orthogonalize
+
+SIZES = config.Model(layers=2, width=8, heads=2, mlp=32, tied=True)
+TRAIN = config.Train(steps=1, learning_rate=1e-2, matrix_learning_rate=2e-2, weight_decay=0.1)
+
+
+def model() -> GPT:
+    torch.manual_seed(0)
+    return GPT(SIZES)
+
+
+def put_gradients(model: GPT, seed: int) -> None:
+    torch.manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, dtype=torch.float32).to(parameter.dtype)
+
+
+def train(model: GPT, optimizer: Muon) -> None:
+    for step in range(3):
+        put_gradients(model, step)
+        optimizer.collect()
+        for group in optimizer.param_groups:
+            group["lr"] = TRAIN.matrix_learning_rate if group["use_muon"] else TRAIN.learning_rate
+        optimizer.step()
+
+
+def muon_update(gradient: torch.Tensor, momentum: torch.Tensor) -> torch.Tensor:
+    """Return the update of a matrix, as in https://github.com/KellerJordan/Muon."""
+    momentum.lerp_(gradient, 0.05)
+    x = gradient.lerp(momentum, 0.95)
+    tall = len(x) > x.shape[1]
+    x = x.mT if tall else x
+    x = x / x.norm()
+    for _ in range(5):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return (x.mT if tall else x) * max(1, len(gradient) / gradient.shape[1]) ** 0.5
+
+
+def test_steps_are_those_of_muon_and_adam_for_each_parameter():
+    ours, theirs = model(), model()
+    train(ours, Muon(ours, TRAIN))
+    matrices = {name: each for name, each in theirs.named_parameters() if "layers" in name and each.ndim == 2}
+    rest = [each for name, each in theirs.named_parameters() if name not in matrices]
+    adam = torch.optim.AdamW(rest, TRAIN.learning_rate, TRAIN.betas, 1e-8, TRAIN.weight_decay)
+    momenta = {name: torch.zeros_like(matrix) for name, matrix in matrices.items()}
+    with torch.no_grad():
+        for step in range(3):
+            put_gradients(theirs, step)
+            for name, matrix in matrices.items():
+                update = muon_update(matrix.grad, momenta[name])
+                matrix.mul_(1 - TRAIN.matrix_learning_rate * TRAIN.weight_decay)
+                matrix.add_(update, alpha=-TRAIN.matrix_learning_rate)
+            adam.step()
+    for name, parameter in theirs.named_parameters():
+        torch.testing.assert_close(dict(ours.named_parameters())[name], parameter, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 16])
+def test_ranks_orthogonalize_each_matrix_once(monkeypatch, ranks):
+    """The parts of all ranks add up to what one rank computes."""
+    flat = torch.randn(Muon(model(), TRAIN)._momentum.shape)
+    whole, parts = flat.clone(), []
+    Muon(model(), TRAIN)._orthogonalize(whole)
+    monkeypatch.setattr(torch.distributed, "all_reduce", parts.append)
+    for rank in range(ranks):
+        Muon(model(), TRAIN, rank, ranks)._orthogonalize(flat.clone())
+    torch.testing.assert_close(sum(parts), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_orthogonalized_matrices_have_singular_values_near_1():
+    values = torch.linalg.svdvals(orthogonalize(torch.randn(5, 8, 32)))
+    assert 0.6 < values.min() <= values.max() < 1.3
+
+
+def test_micro_batches_are_summed_in_fp32_and_the_model_computes_in_bf16():
+    gpt = model()
+    optimizer = Muon(gpt, TRAIN)
+    optimizer.cast(torch.bfloat16)
+    assert {parameter.dtype for parameter in gpt.parameters()} == {torch.bfloat16}
+    parameter = gpt.final_layer_norm.weight
+    for value in (1.0, 2**-10):
+        put_gradients(gpt, 0)
+        parameter.grad.fill_(value)
+        optimizer.collect()
+    assert (optimizer._gradient == 1 + 2**-10).sum() >= parameter.numel(), "bf16 rounds this to 1"
+    optimizer.step()
+    torch.testing.assert_close(
+        parameter.float(), optimizer.tensors["weight", "final_layer_norm.weight"], atol=4e-3, rtol=0
+    )
+
+
+def test_a_loaded_state_continues_as_if_uninterrupted():
+    first, second = model(), model()
+    before, after = Muon(first, TRAIN), Muon(second, TRAIN)
+    train(first, before)
+    after.load({key: tensor.clone() for key, tensor in before.tensors.items()}.__getitem__, 3)
+    assert {kind for kind, _ in before.tensors} >= {MOMENTUM}
+    train(first, before)
+    train(second, after)
+    for one, other in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(one, other)
