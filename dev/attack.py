@@ -31,7 +31,7 @@ _SLICES = [
 ]
 """Pieces of the prompt from which the search composes policies."""
 _GRADED = 100
-"""Programs on which the search grades policies."""
+"""Programs on which the search grades policies, spread evenly."""
 _BEAM, _EDITS = 24, 200
 """Policies kept in each round of the search, and random edits of each."""
 
@@ -74,7 +74,8 @@ def best_policy(task: Task, dataset: Dataset, rounds: int) -> str:
     The search starts from ``attacks.tsv`` and all constants of up to two instructions, and edits at random.
     """
     rng = np.random.default_rng(1)
-    few = _some(task, _GRADED)
+    rows = np.unique(np.linspace(0, len(task.programs) - 1, _GRADED).astype(np.int64))
+    few = task._replace(programs=task.programs.take(rows), prompt_length=task.prompt_length[rows])
     symbols = sorted(set("".join(few.programs.suffixes(few.prompt_length).to_strings())))
     known = list(dict.fromkeys(line.policy for line in attacks()))
     constants = map("".join, product(["", *_SYMBOLS], repeat=2))
@@ -90,12 +91,6 @@ def _fittest(policies: Iterable[str], task: Task, dataset: Dataset) -> list[str]
     listed = sorted(set(policies), key=lambda policy: (len(policy), policy))
     solved = solved_by(listed, task, dataset).sum(1)
     return [listed[k] for k in np.argsort(-solved, kind="stable")[:_BEAM]]
-
-
-def _some(task: Task, most: int) -> Task:
-    """Return a task with ``most`` of the programs, spread evenly."""
-    rows = np.unique(np.linspace(0, len(task.programs) - 1, most).astype(np.int64))
-    return task._replace(programs=task.programs.take(rows), prompt_length=task.prompt_length[rows])
 
 
 def _edits(policy: str, symbols: list[str], rng: np.random.Generator) -> Iterable[str]:
