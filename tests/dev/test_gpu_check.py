@@ -49,7 +49,7 @@ def test_other_parts_run_if_a_part_fails_or_hangs(tmp_path, capsys):
 
 
 def test_train_steps_measures(tmp_path):
-    facts = gpu_check.train_steps(tmp_path / "steps", ROOT / "tests/tiny.yaml", 2, compiled=True)
+    facts = gpu_check.train_steps(tmp_path, ROOT / "tests/tiny.yaml", 2)
     assert facts["ranks"] == 2
     assert facts["ms_per_step"] > 0
     assert facts["checkpoint_seconds"] > 0
