@@ -26,9 +26,9 @@ def published(name: str) -> set[str]:
     return set(json.loads((ROOT / f"docs/results/bench_{name}.json").read_text()))
 
 
-@pytest.mark.parametrize("name", ["vm", "templates"])
+@pytest.mark.parametrize("name", ["vm", "templates", "start"])
 def test_data_is_measured(monkeypatch, name) -> None:
-    for constant, value in {"REPEATS": 1, "TEMPLATE_PROGRAMS": 200}.items():
+    for constant, value in {"REPEATS": 1, "TEMPLATE_PROGRAMS": 200, "STARTS": 1}.items():
         monkeypatch.setattr(data, constant, value)
     measured = getattr(data, name)()
     assert set(measured) == published(name)
