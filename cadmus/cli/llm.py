@@ -154,11 +154,7 @@ def submit(run: Comparison, only: tuple[str, ...], again: str | None) -> None:
 @click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
 @click.option("--wait", is_flag=True, help="Wait until all batches have ended.")
 @click.option(
-    "--every",
-    default=30.0,
-    type=click.FloatRange(0.01),
-    metavar="SECONDS",
-    help="Seconds between polls.",
+    "--every", default=30.0, type=click.FloatRange(0.01), metavar="SECONDS", help="Seconds between polls."
 )
 def collect(
     run: Comparison, only: tuple[str, ...], files: tuple[Path, ...], wait: bool, every: float
