@@ -15,8 +15,6 @@ from cadmus.errors import InputError, suggest
 from cadmus.plan import DEVICES, Estimate, plan_study
 from cadmus.plan import plan as plan_run
 
-CPU_HOURS = 24
-"""A training of at most this time on a CPU is planned for a CPU."""
 _short = tqdm.format_sizeof
 
 
@@ -55,7 +53,7 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
         click.echo(json.dumps(planned, indent=2, default=asdict))
         return
     cpus = [each for each in estimates if not each.gpu]
-    small = gpu is None and any(each.hours <= CPU_HOURS for each in cpus)
+    small = gpu is None and any(each.hours <= 24 for each in cpus)
     gpu = gpu or next((each.device for each in estimates if each.gpu), None)
     gpus = [each for each in estimates if each.device == gpu]
     shown = estimates if everything else [*cpus, *gpus[:1]] if small else gpus or estimates
