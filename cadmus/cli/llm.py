@@ -98,12 +98,10 @@ def estimate(run: Comparison, as_json: bool) -> None:
         models = {name: {**asdict(cost), "model": cost.model.model} for name, cost in costs.items()}
         click.echo(json.dumps({"models": models, "usd": maximum, "max_cost_usd": cap}, indent=2))
         return
-    rows: list[tuple[str, ...]] = [
-        ("model", "requests", "settled", "malformed", "under way", "to send", "spent", "total at most")
-    ]
+    rows = [["model", "requests", "settled", "malformed", "under way", "to send", "spent", "total at most"]]
     for name, cost in costs.items():
         counts = (cost.requests, cost.settled, cost.malformed, cost.awaited, cost.to_send)
-        rows.append((name, *(f"{n:,}" for n in counts), f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"))
+        rows.append([name, *(f"{n:,}" for n in counts), f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"])
     echo_table(rows)
     click.echo(
         f"\n{spent:.2f} USD spent; at most {maximum:.2f} USD in total, if every answer reaches its limit"
@@ -231,15 +229,13 @@ def score(run: Comparison, output: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(summary(answers).to_dicts(), indent=2))
         return
-    rows: list[tuple[str, ...]] = [
-        ("model", "symbols", "tokens", "accuracy", *OUTCOMES, "output tokens", "USD")
-    ]
+    rows = [["model", "symbols", "tokens", "accuracy", *OUTCOMES, "output tokens", "USD"]]
     for row in summary(answers).iter_rows(named=True):
         accuracy = percent(row["correct"] / row["programs"]) if row["programs"] else "not run"
         counts = (f"{row[name]:,}" for name in OUTCOMES)
         tokens = "" if row["output_tokens"] is None else f"{row['output_tokens']:.0f}"
         limit = f"{row['max_output_tokens']:,}"
-        rows.append((row["model"], row["symbols"], limit, accuracy, *counts, tokens, f"{row['usd']:.2f}"))
+        rows.append([row["model"], row["symbols"], limit, accuracy, *counts, tokens, f"{row['usd']:.2f}"])
     echo_table(rows)
 
 

@@ -152,9 +152,8 @@ def report(found: Survey) -> str:
         for program, at in ((row["program"], row["prompt_length"]) for row in rows):
             verdict = str(reference.run(program).true).lower()
             examples.append((title(name), program[:at], program[at:] or "(end)", verdict))
-    parts += ["## Examples\n", f"The first {EXAMPLES} training programs of each template.\n"]
-    parts.append(f"{columns(examples)}\n")
-    return "\n".join(parts)
+    first = f"The first {EXAMPLES} training programs of each template.\n"
+    return "\n".join([*parts, "## Examples\n", first, f"{columns(examples)}\n"])
 
 
 def _split_table(counts: pl.DataFrame, has_rules: bool) -> str:

@@ -179,13 +179,8 @@ def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
         best = of_baselines.group_by("question", "metric").agg(pl.col("accuracy").max().alias("baseline"))
         of_model = summary.filter(policy=MODEL).with_columns(template="question")
         found = of_model.join(best, ["question", "metric"], "left", maintain_order="left")
-    return found.select(
-        pl.lit(experiment).alias("experiment"),
-        pl.col("template", "metric").cast(pl.String),
-        pl.col("accuracy").cast(pl.Float64).alias("value"),
-        pl.col("programs").cast(pl.Int64).alias("n"),
-        pl.col("baseline").cast(pl.Float64),
-    )
+    found = found.with_columns(experiment=pl.lit(experiment), value="accuracy", n="programs")
+    return found.select(*_MEASURED).cast(pl.Schema(_MEASURED))
 
 
 def _measured(experiment: str, metric: str, value: float, n: int) -> pl.DataFrame:
