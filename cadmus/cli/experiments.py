@@ -99,7 +99,7 @@ def _command(name: str) -> click.Command:
     arguments = f"{subject} {value} --output {name}.parquet{' --dataset DIR' * experiment.dataset}"
     text = inspect.cleandoc(experiment.measure.__doc__ or "")
     text += f"\n\n\b\nExample:\n  cadmus evaluate {name} {arguments}"
-    return click.command(name, help=text)(with_options(options, run))
+    return click.command(name, help=text)(with_options(*options)(run))
 
 
 for _name in experiments.NAMES:

@@ -51,12 +51,12 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
 
     where = "Directory of requests and replies; results/NAME/llm by default, for the run NAME."
     models = "Table of language models; config/tables/llms.yaml by default."
-    options = [
+    add_options = with_options(
         config_option,
         click.option("--directory", type=DIRECTORY, metavar="DIR", help=where),
         click.option("--table", type=PATH, help=models),
-    ]
-    return with_options(options, with_comparison)
+    )
+    return add_options(with_comparison)
 
 
 _only = click.option("--model", "only", multiple=True, metavar="NAME", help="Only this model; repeatable.")
@@ -92,21 +92,19 @@ def estimate(run: Comparison, as_json: bool) -> None:
     """
     costs = run.costs()
     spent = sum(cost.spent_usd for cost in costs.values())
-    maximum = sum(cost.usd for cost in costs.values())
+    most = sum(cost.usd for cost in costs.values())
     cap = run.config.llm.max_cost_usd
     if as_json:
         models = {name: {**asdict(cost), "model": cost.model.model} for name, cost in costs.items()}
-        click.echo(json.dumps({"models": models, "usd": maximum, "max_cost_usd": cap}, indent=2))
+        click.echo(json.dumps({"models": models, "usd": most, "max_cost_usd": cap}, indent=2))
         return
     rows = [["model", "requests", "settled", "malformed", "under way", "to send", "spent", "total at most"]]
     for name, cost in costs.items():
         counts = (cost.requests, cost.settled, cost.malformed, cost.awaited, cost.to_send)
         rows.append([name, *(f"{n:,}" for n in counts), f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"])
     echo_table(rows)
-    click.echo(
-        f"\n{spent:.2f} USD spent; at most {maximum:.2f} USD in total, if every answer reaches its limit"
-    )
-    if maximum > cap:
+    click.echo(f"\n{spent:.2f} USD spent; at most {most:.2f} USD in total, if every answer reaches its limit")
+    if most > cap:
         click.echo(f"above llm.max_cost_usd, {cap:g} USD: submit sends nothing that could exceed it")
     _echo_malformed(run, run.names)
 

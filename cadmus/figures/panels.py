@@ -70,8 +70,7 @@ def by_question(
         for line in lines:
             drawn = of_question.filter((pl.col("policy") == MODEL) == line.of_model, metric=line.metric)
             look = {"color": line.color, "marker": line.marker, "label": line.label, "ls": line.style}
-            shown_rows = _errors(drawn) if error else drawn
-            style.line(axes, shown_rows, x, "accuracy", band=line.band, **look)
+            style.line(axes, _errors(drawn) if error else drawn, x, "accuracy", band=line.band, **look)
         axes.set_title(title(question), fontsize=7)
         if error:
             template = QUESTIONS[question].template if question in QUESTIONS else question
