@@ -29,9 +29,6 @@ from cadmus.evaluate.regions import REGIONS
 from cadmus.evaluate.results import best_baseline
 from cadmus.experiments.experiment import Findings
 
-SHORT = ("programs", "programs_per_pixel")
-"""Settings whose option is also -n."""
-
 
 @click.group()
 def evaluate() -> None:
@@ -93,7 +90,7 @@ def _command(name: str) -> click.Command:
         if field.annotation in (int, float):
             text = " ".join((field.description or "").split())
             text = f"{text[:1].upper()}{text[1:]}; by default that of the config."
-            names = [*["-n"] * (key in SHORT), f"--{key.replace('_', '-')}", key]
+            names = [*["-n"] * (key in ("programs", "programs_per_pixel")), f"--{key.replace('_', '-')}", key]
             metavar = "N" if field.annotation is int else "NUMBER"
             options.append(click.option(*names, metavar=metavar, help=text))
     arguments = f"{subject} {value} --output {name}.parquet{' --dataset DIR' * experiment.dataset}"

@@ -27,9 +27,6 @@ from cadmus.vm.reference import Result, show
 if TYPE_CHECKING:
     from cadmus.programs import Samples
 
-MOST = 8_000_000
-"""Programs of the largest shard; more are a dataset."""
-
 
 @program_command()
 @click.argument("program")
@@ -157,7 +154,8 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 
 def _sampling_options(number: int) -> Decorator:
     """Return a decorator with the options of :func:`_sampled`; ``number`` is the default of -n."""
-    option, count = click.option, click.IntRange(0, MOST)
+    # More than the largest shard has are a dataset.
+    option, count = click.option, click.IntRange(0, 8_000_000)
     return with_options(
         option("-n", "--programs", "n", default=number, type=count, metavar="N", help="Number of programs."),
         option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed."),

@@ -45,8 +45,6 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 SHOWN = ("symbol", "name", "effect", "meaning")
-STOCK = 256
-"""Programs sampled per template at its first request."""
 MAX_VALUES = 50_000
 """Maximum number of values that the stacks of all steps have together."""
 PROGRAMS = 20_000
@@ -69,7 +67,7 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
 
     @cache
     def stock(template: str) -> list[str]:
-        return sampler.sample(dataset, 1, template, "test", 0, STOCK).programs.to_strings()
+        return sampler.sample(dataset, 1, template, "test", 0, 256).programs.to_strings()
 
     def machine(**others: str) -> dict[str, Any]:
         parameters = sum(tensor.numel() for tensor in model.model.parameters())
