@@ -412,9 +412,9 @@ def test_llms_run_with_a_key_and_are_marked_as_not_run_without_it(checkout, resu
     assert {row["source"] for row in series().values()} == {"measured"}
 
 
-def test_lint_needs_only_light_packages(checkout, tmp_path):
-    """The Snakemake workflow catalog lints a clone without our environment."""
-    ours = ("deepspeed", "matplotlib", "numba", "polars", "sklearn", "torch")
+def test_the_workflow_imports_only_light_packages(checkout, tmp_path):
+    """Each job starts Snakemake again; what takes seconds to import is imported by the commands alone."""
+    ours = ("deepspeed", "matplotlib", "numba", "sklearn", "torch")
     blocked = f"import sys\nsys.modules.update(dict.fromkeys({ours}))\n"
     (tmp_path / "sitecustomize.py").write_text(blocked)
     done = snakemake(checkout, "--lint", PYTHONPATH=str(tmp_path))
