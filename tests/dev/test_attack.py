@@ -13,10 +13,7 @@ from tests.checkout import ROOT
 DATASET = Dataset()
 
 
-@pytest.mark.parametrize(
-    ("question", "known"),
-    [("less_greater", "<"), ("apply_labels", "0="), ("random", "1"), ("equality", "{0}{1}{4}=")],
-)
+@pytest.mark.parametrize(("question", "known"), [("less_greater", "<"), ("equality", "{0}{1}{4}=")])
 def test_the_search_finds_a_policy_that_solves_as_much_as_a_known_one(monkeypatch, question, known) -> None:
     monkeypatch.setattr(attack, "attacks", lambda: [line for line in attacks() if line.policy != known])
     (task,) = (task for task in attack.tasks_for(question, 300) if task.name == question)
