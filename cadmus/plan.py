@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -86,107 +86,60 @@ class Estimate:
     mfu: float
 
 
-class AverageProgram(NamedTuple):
-    """Means over training programs: tokens with the end, pairs that attend, bytes in a compressed shard."""
+def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
+    """Estimate a run with the rates of a table of devices.
 
-    tokens: float
-    pairs: float
-    bytes: float
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The size of a run; ``tokens`` and everything derived from it are estimates from a sample.
-
-    ``programs`` and ``tokens`` are of one epoch, ``trained_...`` of all steps, ``shards`` of all splits.
-    ``disk_bytes`` is the most that each kind of file takes, ``memory_bytes`` that of the host of one node.
+    ``programs`` and ``tokens`` are of one epoch, ``trained_...`` of all steps, ``shards`` of all splits. All
+    that depends on ``tokens`` is estimated from a sample. ``disk_bytes`` is the most that each kind of file
+    takes, ``memory_bytes`` that of the host of one node. ``estimates`` has a list of :class:`Estimate`.
     """
-
-    name: str
-    parameters: int
-    parameters_without_embeddings: int
-    programs: int
-    tokens: int
-    shards: int
-    dataset_bytes: int
-    steps: int
-    batch_size: int
-    ranks: int | Literal["auto"]
-    gpus: int
-    trained_programs: int
-    trained_tokens: int
-    epochs: float
-    flops: float
-    disk_bytes: dict[str, int]
-    memory_bytes: int
-    estimates: tuple[Estimate, ...]
-
-
-@dataclass(frozen=True)
-class StudyPlan:
-    """The size of a study; what several runs share counts once, and trainings run one after another."""
-
-    name: str
-    variants: int
-    seeds: int
-    datasets: int
-    trainings: int
-    experiments: list[str]
-    flops: float
-    disk_bytes: int
-    memory_bytes: int
-    estimates: tuple[Estimate, ...]
-
-
-def plan(config: Config, devices: Path = DEVICES) -> Plan:
-    """Estimate a run with the rates of a table of devices."""
     from cadmus.train.labels import state_outputs
 
     train, model = config.train, config.model
     gpus = 1 if train.ranks == "auto" else train.ranks
     # A config is not hashable, its JSON is.
-    average = average_program(config.seed, config.dataset.model_dump_json())
+    tokens, pairs, bytes_of_program = average_program(config.seed, config.dataset.model_dump_json())
     parameters = parameter_count(model)
     programs = sum(getattr(config.dataset.templates, name).train for name in TEMPLATES)
     trained = train.steps * train.batch_size
-    flops = training_flops(model, trained * average.tokens, trained * average.pairs, state_outputs(train))
+    flops = training_flops(model, trained * tokens, trained * pairs, state_outputs(train))
     # At most: as if all completions differed and were as long as those of the dataset.
     verdict = train.verdict
     sampled = train.verdict_steps * len(verdict.questions) * verdict.prompts * verdict.samples
-    flops += 4 / 3 * training_flops(model, sampled * average.tokens, sampled * average.pairs)
+    flops += 4 / 3 * training_flops(model, sampled * tokens, sampled * pairs)
     files = shards.plan(config)
-    dataset_bytes = round(sum(shard.rows for shard in files) * average.bytes)
-    return Plan(
-        name=config.name,
-        parameters=parameters,
-        parameters_without_embeddings=parameters - embedding_count(model),
-        programs=programs,
-        tokens=round(programs * average.tokens),
-        shards=len(files),
-        dataset_bytes=dataset_bytes,
-        steps=train.steps,
-        batch_size=train.batch_size,
-        ranks=train.ranks,
-        gpus=gpus,
-        trained_programs=trained,
-        trained_tokens=round(trained * average.tokens),
-        epochs=trained / programs,
-        flops=flops,
-        disk_bytes={
+    dataset_bytes = round(sum(shard.rows for shard in files) * bytes_of_program)
+    return {
+        "name": config.name,
+        "parameters": parameters,
+        "parameters_without_embeddings": parameters - embedding_count(model),
+        "programs": programs,
+        "tokens": round(programs * tokens),
+        "shards": len(files),
+        "dataset_bytes": dataset_bytes,
+        "steps": train.steps,
+        "batch_size": train.batch_size,
+        "ranks": train.ranks,
+        "gpus": gpus,
+        "trained_programs": trained,
+        "trained_tokens": round(trained * tokens),
+        "epochs": trained / programs,
+        "flops": flops,
+        "disk_bytes": {
             "dataset": dataset_bytes,
             # One more than is kept: the next is written before the oldest is removed.
             "checkpoints": (train.keep_checkpoints + 1) * checkpoint_bytes(config),
             "snapshots": len(snapshot_steps(train)) * BYTES_FP32 * parameters,
             "export": BYTES_FP32 * parameters,
         },
-        memory_bytes=training_memory(0 if train.ranks == "auto" else gpus, CORES, programs),
-        estimates=tuple(
+        "memory_bytes": training_memory(0 if train.ranks == "auto" else gpus, CORES, programs),
+        "estimates": [
             _estimate(config, flops, name, device, count)
             for name, device in read_model(devices, dict[str, Device]).items()
             for count in sorted({gpus if isinstance(count, str) else count for count in device.counts})
             if train.divides(count)
-        ),
-    )
+        ],
+    }
 
 
 def training_memory(gpus: int, cores: int, programs: int) -> int:
@@ -210,19 +163,21 @@ def _estimate(config: Config, flops: float, name: str, device: Device, count: in
 
 
 @functools.lru_cache(maxsize=1)
-def average_program(seed: int, dataset_json: str) -> AverageProgram:
-    """Return the means over the training programs of all templates, from a small sample.
+def average_program(seed: int, dataset_json: str) -> tuple[float, float, float]:
+    """Return the mean tokens of training programs, pairs that attend, and bytes in a compressed shard.
 
+    They are the means over all templates, from a small sample. Tokens count the end.
     Deduplication drops short programs, so datasets have more tokens (2% for ``quick``, 8% for ``paper``).
     """
     dataset = Dataset.model_validate_json(dataset_json)
     counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
     used = [name for name in TEMPLATES if counts[name]]
     averages = [_sampled(seed, dataset, name) for name in progress("sample", used, unit="template")]
-    return AverageProgram(*np.average(averages, axis=0, weights=[counts[name] for name in used]).tolist())
+    tokens, pairs, size = np.average(averages, axis=0, weights=[counts[name] for name in used]).tolist()
+    return tokens, pairs, size
 
 
-def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:
+def _sampled(seed: int, dataset: Dataset, name: str) -> tuple[float, float, float]:
     """Return the means over sampled programs of a template; of any candidates if none of them is true."""
     from cadmus import templates
     from cadmus.vm.compiled import verdicts
@@ -241,29 +196,29 @@ def _sampled(seed: int, dataset: Dataset, name: str) -> AverageProgram:
     shard = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), shard, compression="zstd")
     tokens = drawn.programs.lengths + 1
-    return AverageProgram(tokens.mean(), causal_pairs(tokens).mean(), shard.getvalue().size / len(tokens))
+    return tokens.mean(), causal_pairs(tokens).mean(), shard.getvalue().size / len(tokens)
 
 
-def plan_study(study: StudyRuns, devices: Path = DEVICES) -> StudyPlan:
-    """Estimate a study: the sum of its datasets and trainings."""
+def plan_study(study: StudyRuns, devices: Path = DEVICES) -> dict[str, Any]:
+    """Estimate a study; what several runs share counts once, and trainings run one after another."""
     trainings = {run.training: run for run in study.runs}
     planned = [plan(run.config, devices) for run in trainings.values()]
     by_device = defaultdict(list)
     for training in planned:
-        for estimate in training.estimates:
+        for estimate in training["estimates"]:
             by_device[estimate.device, estimate.count].append(estimate)
-    return StudyPlan(
-        name=study.name,
-        variants=len({run.variant for run in study.runs}),
-        seeds=len(study.study.seeds),
-        datasets=len({run.dataset for run in study.runs}),
-        trainings=len(trainings),
-        experiments=study.study.experiments,
-        flops=sum(training.flops for training in planned),
-        disk_bytes=sum(_study_disk(study.runs).values()),
-        memory_bytes=max(training.memory_bytes for training in planned),
-        estimates=tuple(_total(each) for each in by_device.values() if len(each) == len(planned)),
-    )
+    return {
+        "name": study.name,
+        "variants": len({run.variant for run in study.runs}),
+        "seeds": len(study.study.seeds),
+        "datasets": len({run.dataset for run in study.runs}),
+        "trainings": len(trainings),
+        "experiments": study.study.experiments,
+        "flops": sum(training["flops"] for training in planned),
+        "disk_bytes": sum(_study_disk(study.runs).values()),
+        "memory_bytes": max(training["memory_bytes"] for training in planned),
+        "estimates": [_total(each) for each in by_device.values() if len(each) == len(planned)],
+    }
 
 
 def _total(trainings: list[Estimate]) -> Estimate:
@@ -287,6 +242,6 @@ def _study_disk(runs: Iterable[Run]) -> dict[str, int]:
     """Return the bytes of the datasets and models of ``runs``, by their directories in results/."""
     sizes: dict[str, int] = {}
     for run in runs:
-        dataset, *others = plan(run.config).disk_bytes.values()
+        dataset, *others = plan(run.config)["disk_bytes"].values()
         sizes |= {run.dataset: dataset, f"{run.training}/model": sum(others)}
     return sizes

@@ -43,8 +43,6 @@ KINDS = {
 HEADER = "cadmus"
 TEMPORARY = ".tmp-"
 """Begins the names of unfinished files."""
-PACKAGES = ("torch", "deepspeed", "numpy")
-"""Packages that results depend on."""
 
 _SEAL = b'"seal": "'
 _BLANK = b"0" * 64
@@ -298,9 +296,9 @@ def commit() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of those ``PACKAGES`` that are installed."""
+    """Return the versions of the packages that results depend on, if they are installed."""
     found = {}
-    for package in PACKAGES:
+    for package in ("torch", "deepspeed", "numpy"):
         with suppress(PackageNotFoundError):
             found[package] = version(package)
     return found

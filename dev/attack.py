@@ -1,16 +1,15 @@
 """Search for policies that fool the grade of a question.
 
-Three policies per question are chosen on the same test programs: the best constant, the best policy that
-copies from the prompt, and the best of the list cadmus/evaluate/attacks.tsv. In a policy, {0} is the first
-instruction of the prompt, and {-3:} its last three. The list is a baseline of every evaluation: add to it
-what the search finds beyond it.
+Two policies per question are chosen on the same test programs: the best that the search finds, and the best
+of the list cadmus/evaluate/attacks.tsv. In a policy, {0} is the first instruction of the prompt, and {-3:}
+its last three. The list is a baseline of every evaluation: add to it what the search finds beyond it.
 
 python -m dev.attack equality
 """
 
 import re
-from collections.abc import Callable, Iterable
-from itertools import islice, product
+from collections.abc import Iterable
+from itertools import product
 
 import numpy as np
 
@@ -20,9 +19,7 @@ from cadmus.dataset import sampler
 from cadmus.evaluate.attacks import attacks, best, solved_by
 from cadmus.evaluate.grading import Task, tasks_of
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.programs import Programs, join
 from cadmus.tables import plain
-from cadmus.vm.compiled import verdicts
 from dev.measure import parser
 
 _SYMBOLS = [row.symbol for row in isa.INSTRUCTIONS if row.symbol not in (isa.END, isa.DROP)]
@@ -34,7 +31,7 @@ _SLICES = [
 ]
 """Pieces of the prompt from which the search composes policies."""
 _GRADED = 100
-"""Programs on which the search grades policies."""
+"""Programs on which the search grades policies, spread evenly."""
 _BEAM, _EDITS = 24, 200
 """Policies kept in each round of the search, and random edits of each."""
 
@@ -43,18 +40,16 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("questions", nargs="*", help="questions, all by default")
     options.add_argument("--programs", type=int, default=1_000, help="test programs per template")
-    options.add_argument("--longest", type=int, default=3, help="instructions in the longest constant")
-    options.add_argument("--rounds", type=int, default=4, help="rounds of the search for copying policies")
+    options.add_argument("--rounds", type=int, default=4, help="rounds of random edits")
     given = options.parse_args()
     asked = given.questions or list(QUESTIONS)
     rows = [
-        search(task, given.longest, given.rounds)
+        search(task, given.rounds)
         for template in dict.fromkeys(QUESTIONS[name].template for name in asked)
         for task in tasks_for(template, given.programs)
         if task.name in asked
     ]
-    header = ["question", "tested", "constant", "solved", "copy", "solved", "listed", "solved"]
-    print(plain(header, rows))
+    print(plain(["question", "tested", "found", "solved", "listed", "solved"], rows))
 
 
 def tasks_for(template: str, programs: int) -> list[Task]:
@@ -64,62 +59,38 @@ def tasks_for(template: str, programs: int) -> list[Task]:
     return tasks_of(samples)
 
 
-def search(task: Task, longest: int, rounds: int) -> list[str]:
-    """Return the row of a question: the best policies of each kind and the fraction that they solve."""
+def search(task: Task, rounds: int) -> list[str]:
+    """Return the row of a question: the best policy found, the best listed, and the fractions they solve."""
     dataset = Dataset()
-    listed = best((line.policy for line in attacks()), task, dataset)
-    found = (best_constant(task, dataset, longest), best_copy(task, dataset, rounds), listed)
-    shares = solved_by(found, task, dataset).mean(1)
-    cells = [cell for text, share in zip(found, shares, strict=True) for cell in (text, f"{share:.1%}")]
+    policies = best_policy(task, dataset, rounds), best((line.policy for line in attacks()), task, dataset)
+    shares = solved_by(policies, task, dataset).mean(1)
+    cells = [cell for text, share in zip(policies, shares, strict=True) for cell in (text, f"{share:.1%}")]
     return [task.name, f"{len(task.programs):,}", *cells]
 
 
-def best_constant(task: Task, dataset: Dataset, longest: int) -> str:
-    """Search all constants of at most ``longest`` instructions for the one that solves most programs.
+def best_policy(task: Task, dataset: Dataset, rounds: int) -> str:
+    """Search for the policy that solves most programs.
 
-    All are executed after a few prompts; those that make most of them true go on, and are graded at last.
+    The search starts from ``attacks.tsv`` and all constants of up to two instructions, and edits at random.
     """
-    texts = ("".join(text) for n in range(longest + 1) for text in product(_SYMBOLS, repeat=n))
-    kept: list[str] = []
-    # The shorter ones come first.
-    while chunk := list(islice(filter(task.question.form.fullmatch, texts), 200_000)):
-        kept = _first([*kept, *chunk], lambda texts: _true(texts, _some(task, 16)), 8_192)
-    kept = _first(kept or [""], lambda texts: _true(texts, _some(task, 128)), 512)
-    kept = _first(kept, lambda texts: solved_by(texts, _some(task, _GRADED), dataset).sum(1), _BEAM)
-    return best(kept, task, dataset)
-
-
-def _first(texts: list[str], score: Callable[[list[str]], np.ndarray], most: int) -> list[str]:
-    """Return the ``most`` texts with the highest scores; of equals the first."""
-    return [texts[k] for k in np.argsort(-score(texts), kind="stable")[:most]]
-
-
-def _true(texts: list[str], task: Task) -> np.ndarray:
-    """Count the programs that each constant makes true."""
-    n = len(task.programs)
-    row, of = np.divmod(np.arange(len(texts) * n), n)
-    programs = join(task.prompts.take(of), Programs.from_strings(texts).take(row))
-    return verdicts(programs).reshape(len(texts), n).sum(1)
-
-
-def best_copy(task: Task, dataset: Dataset, rounds: int) -> str:
-    """Search for the policy that solves most programs, from those of ``attacks.tsv`` by random edits."""
     rng = np.random.default_rng(1)
-    few = _some(task, _GRADED)
+    rows = np.unique(np.linspace(0, len(task.programs) - 1, _GRADED).astype(np.int64))
+    few = task._replace(programs=task.programs.take(rows), prompt_length=task.prompt_length[rows])
     symbols = sorted(set("".join(few.programs.suffixes(few.prompt_length).to_strings())))
-    known = kept = list(dict.fromkeys(line.policy for line in attacks()))
+    known = list(dict.fromkeys(line.policy for line in attacks()))
+    constants = map("".join, product(["", *_SYMBOLS], repeat=2))
+    kept = [*known, *_fittest(constants, few, dataset)]
     for _ in range(rounds):
         edited = [edit for policy in kept for edit in _edits(policy, symbols, rng)]
-        # Of equals the shorter, which more prompts have room for.
-        listed = sorted({*kept, *edited}, key=lambda policy: (len(policy), policy))
-        kept = _first(listed, lambda policies: solved_by(policies, few, dataset).sum(1), _BEAM)
+        kept = _fittest([*kept, *edited], few, dataset)
     return best([*kept, *known], task, dataset)
 
 
-def _some(task: Task, most: int) -> Task:
-    """Return a task with ``most`` of the programs, spread evenly."""
-    rows = np.unique(np.linspace(0, len(task.programs) - 1, most).astype(np.int64))
-    return task._replace(programs=task.programs.take(rows), prompt_length=task.prompt_length[rows])
+def _fittest(policies: Iterable[str], task: Task, dataset: Dataset) -> list[str]:
+    """Return policies that solve most programs; of equals the shorter, which more prompts have room for."""
+    listed = sorted(set(policies), key=lambda policy: (len(policy), policy))
+    solved = solved_by(listed, task, dataset).sum(1)
+    return [listed[k] for k in np.argsort(-solved, kind="stable")[:_BEAM]]
 
 
 def _edits(policy: str, symbols: list[str], rng: np.random.Generator) -> Iterable[str]:

@@ -105,18 +105,14 @@ def agree(program: str) -> bool:
 def shrink(program: str) -> str:
     """Delete pieces, from halves to single instructions, as long as the VMs still disagree."""
     size = max(len(program) // 2, 1)
-    while True:
-        before, start = program, 0
-        while start < len(program):
-            shorter = program[:start] + program[start + size :]
-            if agree(shorter):
-                start += size
-            else:
-                program = shorter
-        if size > 1:
+    while size:
+        pieces = [program[:start] + program[start + size :] for start in range(0, len(program), size)]
+        shorter = next((piece for piece in pieces if not agree(piece)), None)
+        if shorter is None:
             size //= 2
-        elif program == before:
-            return program
+        else:
+            program = shorter
+    return program
 
 
 def programs_of(seed: int, chunk: int) -> list[str]:

@@ -204,7 +204,7 @@ def change_yaml(path: Path, rng: random.Random) -> str:
 
 
 def change_bytes(path: Path, rng: random.Random) -> str:
-    """Change the bytes of a file, or put something else in its place; return a description."""
+    """Change the bytes of a file, or remove it; return a description."""
     content = path.read_bytes()
     place = rng.randrange(len(content))
     before, after = content[:place], content[place:]
@@ -212,15 +212,11 @@ def change_bytes(path: Path, rng: random.Random) -> str:
         "truncated": before,
         "flipped": before + bytes([content[place] ^ 1 << rng.randrange(8)]) + after[1:],
         "inserted": before + rng.randbytes(8) + after,
-        "deleted": before + after[8:],
-        "empty": b"",
         "UTF-16": content.decode("latin-1").encode("utf-16"),
     }
-    edit = rng.choice((*edits, "flipped", "flipped", "a directory", "missing"))
+    edit = rng.choice((*edits, "flipped", "flipped", "missing"))
     path.unlink()
-    if edit == "a directory":
-        path.mkdir()
-    elif edit in edits:
+    if edit in edits:
         path.write_bytes(edits[edit])
     return f"{edit} at {place}"
 

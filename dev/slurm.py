@@ -112,27 +112,25 @@ class Run(NamedTuple):
         step = done() + more
         self.wait(lambda: done() >= step, f"step {step} of the training")
 
-    def wait_for_resumption(self) -> Facts:
-        """Wait until the training resumes where it stopped; return the steps."""
+    def wait_for_resumption(self) -> int:
+        """Wait until the training resumes where it stopped; return the step."""
         # Snakemake overwrites the log of the rule, but not that of the job.
         (log,) = (self.directory / ".snakemake/slurm_logs/rule_train").rglob("*.log")
 
-        def found(text: str) -> list[str]:
-            return re.findall(text, log.read_text(encoding="utf-8", errors="replace"))
+        def steps(event: str) -> list[str]:
+            text = log.read_text(encoding="utf-8", errors="replace")
+            return re.findall(rf"{event} after step (\d+)", text)
 
-        self.wait(lambda: found("resuming after step"), "the training to resume")
-        stopped, resumed = (
-            found(rf"{word} after step (\d+)") for word in ("stopped by a signal", "resuming")
-        )
-        say(f"the training stopped after step {stopped[-1]} and resumed after step {resumed[-1]}")
-        if stopped != resumed or len(found("put back in the queue")) != 1:
+        self.wait(lambda: steps("resuming"), "the training to resume")
+        stopped, resumed = steps("stopped by a signal"), steps("resuming")
+        say(f"the training stopped after steps {stopped} and resumed after {resumed}")
+        if len(stopped) != 1 or stopped != resumed:
             raise RuntimeError(f"stopped after steps {stopped}, resumed after {resumed}: {log}")
-        return {"stopped_after_step": int(stopped[-1]), "resumed_after_step": int(resumed[-1])}
+        return int(stopped[0])
 
 
 def disturbed(directory: Path) -> Facts:
     """Run the workflow through the profile, cancel a job of shards, and preempt the training."""
-    started = time.monotonic()
     with snakemake(directory, *CLUSTER) as cluster:
         cancelled = cluster.running("shards_shard")
         before = len(cluster.jobs("shards_shard"))
@@ -149,10 +147,8 @@ def disturbed(directory: Path) -> Facts:
         cluster.wait(lambda: state(urgent) == "COMPLETED", "the job of higher priority")
         preempted = cluster.wait_for_resumption()
     return {
-        "run_seconds": round(time.monotonic() - started),
-        "jobs": len(set(cluster.jobs(r"\w+"))),
         "cancelled": {"job": cancelled, "again": again},
-        "preempted": {"job": job, **preempted},
+        "preempted": {"job": job, "resumed_after_step": preempted},
     }
 
 
@@ -164,7 +160,6 @@ def train_on_two_nodes(directory: Path) -> Facts:
     profile.write_text(changed.replace("  manifest: 8\n", "  manifest: 8\n  train: 1\n"))
     for made in ("model", "training"):
         shutil.rmtree(directory / RESULTS / made)
-    started = time.monotonic()
     # Keep the copied dataset.
     options = ["--rerun-triggers", "input", "--", str(RESULTS / "model/meta.json")]
     with snakemake(directory, *CLUSTER, *options) as cluster:
@@ -179,7 +174,7 @@ def train_on_two_nodes(directory: Path) -> Facts:
         stopped = cluster.wait_for_resumption()
     if nodes != "2 node[1-2]":
         raise RuntimeError(f"the training ran on {nodes}")
-    return {"job": job, "nodes": nodes, "seconds": round(time.monotonic() - started), **stopped}
+    return {"job": job, "nodes": nodes, "resumed_after_step": stopped}
 
 
 def state(job: str) -> str:

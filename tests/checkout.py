@@ -1,7 +1,10 @@
 """Copies of the checkout in which tests run the workflow."""
 
 import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -23,3 +26,22 @@ def environment_of(directory: Path) -> dict[str, str]:
     """Return environment variables to run the code in ``directory``, without the user's OpenAI key."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     return {**kept, "PYTHONPATH": str(directory)}
+
+
+def snakemake(
+    directory: Path, *arguments: str, config: str = "tests/tiny.yaml", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the workflow in a copy of the checkout."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", config, *arguments]
+    environment = {**environment_of(directory), **variables}
+    return subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=900
+    )
+
+
+def jobs(directory: Path, *arguments: str, config: str = "tests/tiny.yaml") -> dict[str, int]:
+    """Return the number of jobs by rule of a dry run."""
+    done = snakemake(directory, "--dry-run", *arguments, config=config)
+    assert done.returncode == 0, done.stderr
+    counted = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout + done.stderr, re.MULTILINE))
+    return {rule: int(number) for rule, number in counted.items() if rule not in {"total", "all"}}

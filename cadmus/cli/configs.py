@@ -99,8 +99,8 @@ def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ..
     from cadmus.study.results import collect as write
 
     check_results_path(output)
-    for missing in write(load_study(config), results, output, elsewhere):
-        echo(f"missing: {missing.variant}, seed {missing.seed}: {missing.reason}", err=True)
+    for variant, seed, reason in write(load_study(config), results, output, elsewhere):
+        echo(f"missing: {variant}, seed {seed}: {reason}", err=True)
 
 
 @study.command()

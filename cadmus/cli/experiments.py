@@ -24,12 +24,10 @@ from cadmus.cli.options import (
 from cadmus.config import Evaluate, load_config
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import as_text, loss_as_text, percent
+from cadmus.evaluate.questions import title
 from cadmus.evaluate.regions import REGIONS
 from cadmus.evaluate.results import best_baseline
 from cadmus.experiments.experiment import Findings
-
-SHORT = ("programs", "programs_per_pixel")
-"""Settings whose option is also -n."""
 
 
 @click.group()
@@ -64,10 +62,14 @@ def _command(name: str) -> click.Command:
         config = config and load_config(config)
         settings = {key: value for key, value in given.items() if value is not None}
         results = pipeline.evaluate(name, directory, output, dataset, config, usable_device(device), settings)
-        if experiment.summary:
-            _print(experiment.summary(results), as_json)
-        elif experiment.findings:
-            _print_findings(experiment.findings(results), as_json)
+        findings = experiment.findings and experiment.findings(results)
+        table = findings.table if findings else experiment.summary and experiment.summary(results)
+        if as_json and table is not None:
+            click.echo(json.dumps(table.to_dicts(), indent=2))
+        elif findings:
+            _print_findings(findings)
+        elif table is not None:
+            _print(table)
 
     options = [
         click.option(subject, "directory", type=kind, required=True, help=subject_help),
@@ -88,13 +90,13 @@ def _command(name: str) -> click.Command:
         if field.annotation in (int, float):
             text = " ".join((field.description or "").split())
             text = f"{text[:1].upper()}{text[1:]}; by default that of the config."
-            names = [*["-n"] * (key in SHORT), f"--{key.replace('_', '-')}", key]
+            names = [*["-n"] * (key in ("programs", "programs_per_pixel")), f"--{key.replace('_', '-')}", key]
             metavar = "N" if field.annotation is int else "NUMBER"
             options.append(click.option(*names, metavar=metavar, help=text))
     arguments = f"{subject} {value} --output {name}.parquet{' --dataset DIR' * experiment.dataset}"
     text = inspect.cleandoc(experiment.measure.__doc__ or "")
     text += f"\n\n\b\nExample:\n  cadmus evaluate {name} {arguments}"
-    return click.command(name, help=text)(with_options(options, run))
+    return click.command(name, help=text)(with_options(*options)(run))
 
 
 for _name in experiments.NAMES:
@@ -132,14 +134,7 @@ def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
         echo(path)
 
 
-def _print_findings(findings: Findings, as_json: bool) -> None:
-    """Print findings as text, or their table as JSON."""
-    from cadmus.evaluate.questions import title
-
-    if as_json:
-        click.echo(json.dumps(findings.table.to_dicts(), indent=2))
-        return
-
+def _print_findings(findings: Findings) -> None:
     def cell(column: str, value: str | float | None) -> str:
         if value is None or isinstance(value, str):
             return title(value or "")
@@ -152,13 +147,8 @@ def _print_findings(findings: Findings, as_json: bool) -> None:
     echo_table([[column.replace("_", " ") for column in findings.table.columns], *rows])
 
 
-def _print(accuracies: pl.DataFrame, as_json: bool) -> None:
+def _print(accuracies: pl.DataFrame) -> None:
     """Print accuracies or losses: a line each, named by the first column; of pass@k the largest k."""
-    from cadmus.evaluate.questions import title
-
-    if as_json:
-        click.echo(json.dumps(accuracies.to_dicts(), indent=2))
-        return
     if "loss" in accuracies.columns:
         for row in accuracies.iter_rows(named=True):
             loss = loss_as_text(row["loss"], row["low"], row["high"])

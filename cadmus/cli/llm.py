@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,11 +18,13 @@ from cadmus.cli.options import (
     echo,
     echo_table,
     json_option,
+    with_options,
 )
+from cadmus.config import digest, load_config
 from cadmus.errors import InputError
-
-if TYPE_CHECKING:
-    from cadmus.llm.comparison import Comparison
+from cadmus.evaluate.intervals import percent
+from cadmus.evaluate.results import write_results
+from cadmus.llm.comparison import Comparison
 
 
 @click.group()
@@ -45,28 +47,16 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_comparison(config: Path, directory: Path | None, table: Path | None, **options: Any) -> None:
-        from cadmus.config import load_config
-        from cadmus.llm.comparison import Comparison
-
         command(Comparison(load_config(config), directory, table), **options)
 
-    for option in (
-        click.option(
-            "--table",
-            type=PATH,
-            metavar="FILE",
-            help="Table of language models; config/tables/llms.yaml by default.",
-        ),
-        click.option(
-            "--directory",
-            type=DIRECTORY,
-            metavar="DIR",
-            help="Directory of requests and replies; results/NAME/llm by default, for the run NAME.",
-        ),
+    where = "Directory of requests and replies; results/NAME/llm by default, for the run NAME."
+    models = "Table of language models; config/tables/llms.yaml by default."
+    add_options = with_options(
         config_option,
-    ):
-        with_comparison = option(with_comparison)
-    return with_comparison
+        click.option("--directory", type=DIRECTORY, metavar="DIR", help=where),
+        click.option("--table", type=PATH, help=models),
+    )
+    return add_options(with_comparison)
 
 
 _only = click.option("--model", "only", multiple=True, metavar="NAME", help="Only this model; repeatable.")
@@ -74,7 +64,7 @@ _only = click.option("--model", "only", multiple=True, metavar="NAME", help="Onl
 
 @llm.command()
 @_step
-def prepare(run: "Comparison") -> None:
+def prepare(run: Comparison) -> None:
     """Write the requests to each model as a batch file.
 
     OpenAI and `vllm run-batch` take these files.
@@ -93,7 +83,7 @@ def prepare(run: "Comparison") -> None:
 @llm.command()
 @_step
 @json_option
-def estimate(run: "Comparison", as_json: bool) -> None:
+def estimate(run: Comparison, as_json: bool) -> None:
     """Print the maximum cost of the requests, and the cost so far.
 
     \b
@@ -102,23 +92,19 @@ def estimate(run: "Comparison", as_json: bool) -> None:
     """
     costs = run.costs()
     spent = sum(cost.spent_usd for cost in costs.values())
-    maximum = sum(cost.usd for cost in costs.values())
+    most = sum(cost.usd for cost in costs.values())
     cap = run.config.llm.max_cost_usd
     if as_json:
         models = {name: {**asdict(cost), "model": cost.model.model} for name, cost in costs.items()}
-        click.echo(json.dumps({"models": models, "usd": maximum, "max_cost_usd": cap}, indent=2))
+        click.echo(json.dumps({"models": models, "usd": most, "max_cost_usd": cap}, indent=2))
         return
-    rows: list[tuple[str, ...]] = [
-        ("model", "requests", "settled", "malformed", "under way", "to send", "spent", "total at most")
-    ]
+    rows = [["model", "requests", "settled", "malformed", "under way", "to send", "spent", "total at most"]]
     for name, cost in costs.items():
         counts = (cost.requests, cost.settled, cost.malformed, cost.awaited, cost.to_send)
-        rows.append((name, *(f"{n:,}" for n in counts), f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"))
+        rows.append([name, *(f"{n:,}" for n in counts), f"{cost.spent_usd:.2f}", f"{cost.usd:.2f} USD"])
     echo_table(rows)
-    click.echo(
-        f"\n{spent:.2f} USD spent; at most {maximum:.2f} USD in total, if every answer reaches its limit"
-    )
-    if maximum > cap:
+    click.echo(f"\n{spent:.2f} USD spent; at most {most:.2f} USD in total, if every answer reaches its limit")
+    if most > cap:
         click.echo(f"above llm.max_cost_usd, {cap:g} USD: submit sends nothing that could exceed it")
     _echo_malformed(run, run.names)
 
@@ -132,7 +118,7 @@ def estimate(run: "Comparison", as_json: bool) -> None:
     metavar="KIND",
     help="Resend the requests whose reply is of this kind: malformed. They are charged again.",
 )
-def submit(run: "Comparison", only: tuple[str, ...], again: str | None) -> None:
+def submit(run: Comparison, only: tuple[str, ...], again: str | None) -> None:
     """Send all requests that are neither answered nor under way.
 
     The table of models says whether to send batches or single requests. OPENAI_API_KEY is the key;
@@ -164,15 +150,10 @@ def submit(run: "Comparison", only: tuple[str, ...], again: str | None) -> None:
 @click.argument("files", nargs=-1, type=PATH, metavar="[FILE]...")
 @click.option("--wait", is_flag=True, help="Wait until all batches have ended.")
 @click.option(
-    "--every",
-    default=30.0,
-    show_default=True,
-    type=click.FloatRange(0.01),
-    metavar="SECONDS",
-    help="Seconds between polls.",
+    "--every", default=30.0, type=click.FloatRange(0.01), metavar="SECONDS", help="Seconds between polls."
 )
 def collect(
-    run: "Comparison", only: tuple[str, ...], files: tuple[Path, ...], wait: bool, every: float
+    run: Comparison, only: tuple[str, ...], files: tuple[Path, ...], wait: bool, every: float
 ) -> None:
     """Fetch the results of batches, or read them from each FILE.
 
@@ -222,9 +203,9 @@ def collect(
 
 @llm.command()
 @_step
-@click.option("--output", type=PATH, required=True, metavar="FILE", help="Parquet file to write.")
+@click.option("--output", type=PATH, required=True, help="Parquet file to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as a JSON list.")
-def score(run: "Comparison", output: Path, as_json: bool) -> None:
+def score(run: Comparison, output: Path, as_json: bool) -> None:
     """Grade the answers by execution.
 
     Unanswered requests are counted separately.
@@ -233,9 +214,6 @@ def score(run: "Comparison", output: Path, as_json: bool) -> None:
     Example:
       cadmus llm score --config config/mine.yaml --output llm.parquet
     """
-    from cadmus.config import digest
-    from cadmus.evaluate.intervals import percent
-    from cadmus.evaluate.results import write_results
     from cadmus.llm.outcomes import OUTCOMES, summary
     from cadmus.llm.score import score
 
@@ -249,15 +227,13 @@ def score(run: "Comparison", output: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(summary(answers).to_dicts(), indent=2))
         return
-    rows: list[tuple[str, ...]] = [
-        ("model", "symbols", "tokens", "accuracy", *OUTCOMES, "output tokens", "USD")
-    ]
+    rows = [["model", "symbols", "tokens", "accuracy", *OUTCOMES, "output tokens", "USD"]]
     for row in summary(answers).iter_rows(named=True):
         accuracy = percent(row["correct"] / row["programs"]) if row["programs"] else "not run"
         counts = (f"{row[name]:,}" for name in OUTCOMES)
         tokens = "" if row["output_tokens"] is None else f"{row['output_tokens']:.0f}"
         limit = f"{row['max_output_tokens']:,}"
-        rows.append((row["model"], row["symbols"], limit, accuracy, *counts, tokens, f"{row['usd']:.2f}"))
+        rows.append([row["model"], row["symbols"], limit, accuracy, *counts, tokens, f"{row['usd']:.2f}"])
     echo_table(rows)
 
 
@@ -276,15 +252,13 @@ def prompts() -> None:
     click.echo(document(), nl=False)
 
 
-def _echo_malformed(run: "Comparison", names: Sequence[str]) -> None:
+def _echo_malformed(run: Comparison, names: Sequence[str]) -> None:
     """Tell about replies that have no known shape, and damaged lines."""
     for name in names:
         replies = run.replies[name]
         if number := len(replies.malformed(run.requests[name])):
-            echo(
-                f"{name}: {number:,} malformed, kept in {replies.path}; "
-                "`cadmus llm submit --again malformed` asks again and pays again"
-            )
+            again = "`cadmus llm submit --again malformed` asks again and pays again"
+            echo(f"{name}: {number:,} malformed, kept in {replies.path}; {again}")
         if replies.damaged:
             echo(f"{replies.path}: damaged lines skipped: {replies.damaged:,}")
 

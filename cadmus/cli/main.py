@@ -3,7 +3,7 @@
 import signal
 import sys
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,47 +13,39 @@ from cadmus.cli.options import color_mode, echo, print_error
 from cadmus.distribution import NAME, VERSION, missing_extra
 from cadmus.errors import InputError, Interrupted
 
-
-class Entry(NamedTuple):
-    """A command: its module in this package, the extra with its packages, the first sentence of its help."""
-
-    module: str
-    extra: str
-    help: str
-
-
 SECTIONS = {
     "Programs": {
-        "run": Entry("programs", "", "Execute PROGRAM and print its outputs and whether it is true."),
-        "isa": Entry("programs", "", "Print the table of the 65 instructions, or explain one."),
-        "sample": Entry("programs", "sample", "Print true programs of TEMPLATE, one per line."),
-        "states": Entry("programs", "sample", "Write programs of TEMPLATE with the stack after every token."),
+        "run": ("programs", "", "Execute PROGRAM and print its outputs and whether it is true."),
+        "isa": ("programs", "", "Print the table of the 65 instructions, or explain one."),
+        "sample": ("programs", "sample", "Print true programs of TEMPLATE, one per line."),
+        "states": ("programs", "sample", "Write programs of TEMPLATE with the stack after every token."),
     },
     "Trained models": {
-        "complete": Entry("complete", "model", "Complete PREFIX with a model and run the whole program."),
-        "explore": Entry("serve", "serve", "Serve an interactive explorer of a model."),
-        "evaluate": Entry("experiments", "model", "Run an experiment on a trained model."),
-        "figure": Entry("experiments", "figures", "Draw the figure, table or page NAME from results alone."),
-        "serve": Entry("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
-        "push": Entry("files", "model", "Upload a model or dataset to the Hugging Face Hub."),
+        "complete": ("complete", "model", "Complete PREFIX with a model and run the whole program."),
+        "explore": ("serve", "serve", "Serve an interactive explorer of a model."),
+        "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
+        "figure": ("experiments", "figures", "Draw the figure, table or page NAME from results alone."),
+        "serve": ("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
+        "push": ("files", "model", "Upload a model or dataset to the Hugging Face Hub."),
     },
     "Training": {
-        "config": Entry("configs", "sample", "Show a config with its defaults."),
-        "plan": Entry("plan", "sample", "Estimate compute, time and cost of a run before it starts."),
-        "train": Entry("train", "train", "Train a model on a dataset and export it."),
-        "study": Entry("configs", "figures", "Compare runs that differ in some fields of a config."),
+        "config": ("configs", "sample", "Show a config with its defaults."),
+        "plan": ("plan", "sample", "Estimate compute, time and cost of a run before it starts."),
+        "train": ("train", "train", "Train a model on a dataset and export it."),
+        "study": ("configs", "figures", "Compare runs that differ in some fields of a config."),
     },
     "Large language models": {
-        "llm": Entry("llm", "llm", "Ask large language models about the comparison grid."),
+        "llm": ("llm", "llm", "Ask large language models about the comparison grid."),
     },
     "Single steps of the workflow, rarely typed": {
-        "shard": Entry("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
-        "manifest": Entry("files", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
-        "report": Entry("files", "figures", "Write report, figures and card of the dataset in DIRECTORY."),
-        "card": Entry("files", "model", "Write the model card of the export in MODEL."),
+        "shard": ("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
+        "manifest": ("files", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
+        "report": ("files", "figures", "Write report, figures and card of the dataset in DIRECTORY."),
+        "card": ("files", "model", "Write the model card of the export in MODEL."),
     },
 }
-"""Commands by the headings of `cadmus --help`."""
+"""Commands by the headings of `cadmus --help`: the module in this package, the extra with its packages, and
+the first sentence of its help."""
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
@@ -65,28 +57,29 @@ class _Commands(click.Group):
             return None
         # Click sets it once the command is imported.
         ctx.invoked_subcommand = cmd_name
-        module = import_module(f"cadmus.cli.{COMMANDS[cmd_name].module}")
-        commands = (value for value in vars(module).values() if isinstance(value, click.Command))
+        module, _, _ = COMMANDS[cmd_name]
+        values = vars(import_module(f"cadmus.cli.{module}")).values()
+        commands = (value for value in values if isinstance(value, click.Command))
         return next(command for command in commands if command.name == cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            name = ctx.invoked_subcommand
-            if not name or not COMMANDS[name].extra:
+            _, extra, _ = COMMANDS.get(ctx.invoked_subcommand or "", ("", "", ""))
+            if not extra:
                 raise
-            raise missing_extra(error, f"cadmus {name}", COMMANDS[name].extra) from error
+            raise missing_extra(error, f"cadmus {ctx.invoked_subcommand}", extra) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))
         for title, section in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), entry.help) for name, entry in section.items()])
+                formatter.write_dl([(name.ljust(width), text) for name, (_, _, text) in section.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Click's own imports all commands.
-        items = [CompletionItem(name, help=entry.help) for name, entry in COMMANDS.items()]
+        items = [CompletionItem(name, help=text) for name, (_, _, text) in COMMANDS.items()]
         found = [item for item in items if item.value.startswith(incomplete)]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 

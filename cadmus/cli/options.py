@@ -66,6 +66,7 @@ CONFIG = _ConfigFile(path_type=Path)
 CONFIG.name = "file"
 MODEL = _ModelDirectory(path_type=Path, file_okay=False, exists=True)
 
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 program_command = functools.partial(
     click.command,
     cls=_ProgramCommand,
@@ -82,11 +83,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON
 device_option = click.option("--device", metavar="DEVICE", help="torch device; a GPU if there is one.")
 
 
-def with_options(
-    options: Sequence[Callable[[Callable[..., None]], Callable[..., None]]], command: Callable[..., None]
-) -> Callable[..., None]:
-    """Decorate a command with a list of options, the first on top."""
-    return functools.reduce(lambda inner, option: option(inner), reversed(options), command)
+def with_options(*options: Decorator) -> Decorator:
+    """Return a decorator that adds options to a command, the first on top."""
+    return lambda command: functools.reduce(lambda inner, option: option(inner), reversed(options), command)
 
 
 def usable_device(device: str | None) -> str:

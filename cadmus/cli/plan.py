@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from tqdm import tqdm
@@ -11,11 +12,9 @@ from cadmus.cli.options import CONFIG, PATH, echo, echo_table, json_option
 from cadmus.config import load_config
 from cadmus.config.study import is_study, load_study
 from cadmus.errors import InputError, suggest
-from cadmus.plan import DEVICES, Estimate, Plan, StudyPlan, plan_study
+from cadmus.plan import DEVICES, Estimate, plan_study
 from cadmus.plan import plan as plan_run
 
-CPU_HOURS = 24
-"""A training of at most this time on a CPU is planned for a CPU."""
 _short = tqdm.format_sizeof
 
 
@@ -46,15 +45,15 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
     table = devices or DEVICES
     study = load_study(config) if is_study(config) else None
     planned = plan_study(study, table) if study else plan_run(load_config(config), table)
-    estimates = planned.estimates
+    estimates = planned["estimates"]
     names = dict.fromkeys(each.device for each in estimates)
     if gpu is not None and gpu not in names:
         raise InputError(f"{table}: no device {gpu!r}; {suggest(gpu, names)}")
     if as_json:
-        click.echo(json.dumps(asdict(planned), indent=2))
+        click.echo(json.dumps(planned, indent=2, default=asdict))
         return
     cpus = [each for each in estimates if not each.gpu]
-    small = gpu is None and any(each.hours <= CPU_HOURS for each in cpus)
+    small = gpu is None and any(each.hours <= 24 for each in cpus)
     gpu = gpu or next((each.device for each in estimates if each.gpu), None)
     gpus = [each for each in estimates if each.device == gpu]
     shown = estimates if everything else [*cpus, *gpus[:1]] if small else gpus or estimates
@@ -62,34 +61,35 @@ def plan(config: Path, devices: Path | None, gpu: str | None, everything: bool, 
         echo(f"{title:<9} {text}")
     click.echo()
     echo_table([("on", "time", "USD", "MFU", "basis"), *map(_row, shown)])
-    if isinstance(planned, Plan) and gpus and (everything or not small):
+    if study is None and gpus and (everything or not small):
         echo(f"\n{'cheapest':<9} {_cheapest(planned, gpus)}")
     if len(shown) < len(estimates):
         click.echo(f"\n--all adds {len(estimates) - len(shown)} rows of other devices")
 
 
-def _size(plan: Plan | StudyPlan) -> dict[str, str]:
-    compute = f"about {plan.flops:.2g} FLOPs"
-    memory = f"at most {_short(plan.memory_bytes)}B of the host"
-    if isinstance(plan, StudyPlan):
-        counts = {name: getattr(plan, f"{name}s") for name in ("variant", "seed", "dataset", "training")}
+def _size(plan: dict[str, Any]) -> dict[str, str]:
+    compute = f"about {plan['flops']:.2g} FLOPs"
+    memory = f"at most {_short(plan['memory_bytes'])}B of the host"
+    if "variants" in plan:
+        counts = {name: plan[f"{name}s"] for name in ("variant", "seed", "dataset", "training")}
         listed = ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in counts.items())
         return {
-            "study": f"{plan.name}: {listed}; {', '.join(plan.experiments)} on each model",
+            "study": f"{plan['name']}: {listed}; {', '.join(plan['experiments'])} on each model",
             "compute": compute,
-            "disk": f"at most {_short(plan.disk_bytes)}B",
+            "disk": f"at most {_short(plan['disk_bytes'])}B",
             "memory": f"{memory} for each training",
         }
-    sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan.disk_bytes.items())
-    where = "2 CPU cores" if plan.ranks == "auto" else f"{plan.gpus} GPU{'s' * (plan.gpus > 1)}"
+    sizes = ", ".join(f"{name} {_short(size)}B" for name, size in plan["disk_bytes"].items())
+    where = "2 CPU cores" if plan["ranks"] == "auto" else f"{plan['gpus']} GPU{'s' * (plan['gpus'] > 1)}"
     return {
-        "model": f"{plan.parameters:,} parameters, {plan.parameters_without_embeddings:,} without embeddings",
-        "dataset": f"{plan.programs:,} programs, about {_short(plan.tokens)} tokens an epoch; all splits "
-        f"about {_short(plan.dataset_bytes)}B in {plan.shards} shards",
-        "training": f"{plan.steps:,} steps of {plan.batch_size:,} programs, about "
-        f"{_short(plan.trained_tokens)} tokens, {plan.epochs:.2f} epochs",
+        "model": f"{plan['parameters']:,} parameters, "
+        f"{plan['parameters_without_embeddings']:,} without embeddings",
+        "dataset": f"{plan['programs']:,} programs, about {_short(plan['tokens'])} tokens an epoch; "
+        f"all splits about {_short(plan['dataset_bytes'])}B in {plan['shards']} shards",
+        "training": f"{plan['steps']:,} steps of {plan['batch_size']:,} programs, about "
+        f"{_short(plan['trained_tokens'])} tokens, {plan['epochs']:.2f} epochs",
         "compute": compute,
-        "disk": f"at most {_short(sum(plan.disk_bytes.values()))}B: {sizes}",
+        "disk": f"at most {_short(sum(plan['disk_bytes'].values()))}B: {sizes}",
         "memory": f"{memory}, training on {where}",
     }
 
@@ -100,15 +100,15 @@ def _row(each: Estimate) -> tuple[str, ...]:
     return name, _time(each.hours), f"{each.usd:,.2f}", f"{100 * each.mfu:.0f}%", basis
 
 
-def _cheapest(plan: Plan, gpus: list[Estimate]) -> str:
+def _cheapest(plan: dict[str, Any], gpus: list[Estimate]) -> str:
     """Compare the configured number of GPUs with the cheapest."""
     cheapest = min(gpus, key=lambda each: (each.usd, each.count))
     text = f"{cheapest.count} × {cheapest.device}"
-    configured = next((each for each in gpus if each.count == plan.gpus), cheapest)
-    if configured.count != plan.gpus:
+    configured = next((each for each in gpus if each.count == plan["gpus"]), cheapest)
+    if configured.count != plan["gpus"]:
         return text
     if configured == cheapest:
-        return f"{text}, as configured" + (" (ranks: auto counts as 1)" if plan.ranks == "auto" else "")
+        return f"{text}, as configured" + (" (ranks: auto counts as 1)" if plan["ranks"] == "auto" else "")
     speedup = cheapest.hours / configured.hours
     time = f"{speedup:.1f}x faster" if speedup >= 1 else f"{1 / speedup:.1f}x slower"
     more = 100 * (configured.usd / cheapest.usd - 1)

@@ -1,9 +1,7 @@
 """``cadmus run`` and ``isa``, which need no extra; ``sample`` and ``states``, which import what they need."""
 
 import difflib
-import functools
 import json
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ from cadmus import isa
 from cadmus.cli.options import (
     CONFIG,
     PATH,
+    Decorator,
     check_results_path,
     echo_table,
     input_programs,
@@ -27,9 +26,6 @@ from cadmus.vm.reference import Result, show
 
 if TYPE_CHECKING:
     from cadmus.programs import Samples
-
-MOST = 8_000_000
-"""Programs of the largest shard; more are a dataset."""
 
 
 @program_command()
@@ -156,16 +152,16 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
     return {key: getattr(row, key) for key in keys}
 
 
-def _sampling_options(number: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _sampling_options(number: int) -> Decorator:
     """Return a decorator with the options of :func:`_sampled`; ``number`` is the default of -n."""
-    option, count = click.option, click.IntRange(0, MOST)
-    options = [
+    # More than the largest shard has are a dataset.
+    option, count = click.option, click.IntRange(0, 8_000_000)
+    return with_options(
         option("-n", "--programs", "n", default=number, type=count, metavar="N", help="Number of programs."),
         option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed."),
         option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood."),
         option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name."),
-    ]
-    return functools.partial(with_options, options)
+    )
 
 
 def _sampled(template: str, n: int, seed: int, split: str, config: Path | None) -> "Samples":

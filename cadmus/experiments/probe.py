@@ -200,16 +200,12 @@ def findings(results: pl.DataFrame) -> Findings:
     """Return the accuracy of the probes for both values by layer, where the comparator follows."""
     from cadmus.evaluate.comparisons import HALF
 
-    at_comparator = results.filter(token=2 * HALF)
-    columns = [
-        pl.col(name).filter(pl.col("target") == target).first().alias(alias)
-        for target in ("x", "y")
-        for name, alias in (("accuracy", target), ("control", f"{target}_control"))
-    ]
+    wide = results.filter(token=2 * HALF).pivot("target", index="layer", values=["accuracy", "control"])
+    table = wide.select("layer", x="accuracy_x", x_control="control_x", y="accuracy_y", y_control="control_y")
     return Findings(
         f"probes for X and Y after token {2 * HALF}, where the comparator follows: accuracy on "
         f"{results['programs'][0]:,}\ntest programs, and that of probes for permuted values (control)",
-        at_comparator.group_by("layer", maintain_order=True).agg(columns),
+        table,
     )
 
 

@@ -9,7 +9,6 @@ import base64
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,8 +45,6 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 SHOWN = ("symbol", "name", "effect", "meaning")
-STOCK = 256
-"""Programs sampled per template at its first request."""
 MAX_VALUES = 50_000
 """Maximum number of values that the stacks of all steps have together."""
 PROGRAMS = 20_000
@@ -58,44 +55,19 @@ STEPS, BATCHES = 200, 20
 """Steps and minibatches of the probe's solver."""
 
 
-@dataclass(frozen=True)
-class References:
-    """The bigrams, and a logistic regression from the output of a block to the label of the top of the stack.
-
-    The labels are those of :mod:`cadmus.train.labels`: of what the program up to a token leaves. ``accuracy``
-    is the fraction of scored tokens with the most likely label, ``majority`` with the most frequent one.
-    """
-
-    programs: int
-    bigrams: np.ndarray  # How often each instruction follows each, as a fraction; shape (65, 65).
-    layer: int  # From 1.
-    supervised: bool  # The block was trained to predict the label.
-    weights_DK: torch.Tensor
-    intercepts_K: torch.Tensor
-    accuracy: float
-    majority: float
-
-    def read(self, model: Cadmus, program: str) -> list[dict[str, Any]]:
-        """Return the most likely label after each instruction, its probability, and the true label."""
-        features, labels = _tokens(model, self.layer, Programs.from_strings([program]))
-        probabilities, read = (features @ self.weights_DK + self.intercepts_K).softmax(-1).max(-1)
-        names = label_names()
-        rows = zip(read.tolist(), probabilities.tolist(), labels.tolist(), strict=True)
-        return [
-            {"label": names[label], "probability": round(probability, 4), "true": names[true]}
-            for label, probability, true in rows
-        ]
+Probe = Callable[[str], list[dict[str, Any]]]
+"""Returns the most likely label after each instruction of a program, its probability, and the true label."""
 
 
 def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
     """Return the server of a model's page; samples are of the test split, with the training's ``config``."""
     dataset = config.dataset if config else Dataset()
     fitting = threading.Lock()
-    fitted: list[References] = []
+    fitted: list[tuple[dict[str, Any], Probe]] = []
 
     @cache
     def stock(template: str) -> list[str]:
-        return sampler.sample(dataset, 1, template, "test", 0, STOCK).programs.to_strings()
+        return sampler.sample(dataset, 1, template, "test", 0, 256).programs.to_strings()
 
     def machine(**others: str) -> dict[str, Any]:
         parameters = sum(tensor.numel() for tensor in model.model.parameters())
@@ -110,14 +82,13 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
         with fitting:
             if not fitted:
                 fitted.append(fit(model, config))
-        shown = ("programs", "layer", "supervised", "accuracy", "majority")
-        return {"bigrams": packed(fitted[0].bigrams)} | {name: getattr(fitted[0], name) for name in shown}
+        return fitted[0][0]
 
     def sample(template: str = "", **others: str) -> dict[str, Any]:
         return {"program": random.choice(stock(template)) + isa.END}
 
     def inspected(program: str = "", calls: str = "", **others: str) -> dict[str, Any]:
-        return inspect(model, program, calls == "true", fitted[0] if fitted else None)
+        return inspect(model, program, calls == "true", fitted[0][1] if fitted else None)
 
     def attention(program: str = "", layer: str = "", **others: str) -> dict[str, Any]:
         """Return the attention weights of a block from 1, shape (heads, tokens, tokens)."""
@@ -144,7 +115,7 @@ def explorer(model: Cadmus, name: str, config: Config | None) -> Starlette:
     return application([*(Route(path, file) for path in FILES), *api])
 
 
-def inspect(model: Cadmus, text: str, calls: bool = False, probe: References | None = None) -> dict[str, Any]:
+def inspect(model: Cadmus, text: str, calls: bool = False, probe: Probe | None = None) -> dict[str, Any]:
     """Execute a program, with or without its end ``.``, and read it with a model.
 
     ``calls`` lists the steps inside calls as well, before the instruction that calls.
@@ -171,7 +142,7 @@ def inspect(model: Cadmus, text: str, calls: bool = False, probe: References | N
             {"place": step.position, "depth": step.depth, "stack": list(map(reference.plain, step.stack))}
             for step in steps
         ],
-        "read": probe and probe.read(model, program),
+        "read": probe and probe(program),
         "lens": packed(torch.from_numpy(logits[:, 0]).softmax(-1).numpy()),
     }
 
@@ -192,10 +163,16 @@ def packed(values: np.ndarray) -> dict[str, Any]:
     return {"shape": values.shape, "data": data}
 
 
-def fit(model: Cadmus, config: Config | None) -> References:
+def fit(model: Cadmus, config: Config | None) -> tuple[dict[str, Any], Probe]:
     """Sample programs, count their bigrams and fit the probe; ``config`` is that of the training, if known.
 
-    The probe reads the block that state supervision trains, two before the last by default.
+    The probe is a logistic regression from the output of a block to the label of the top of the stack, one of
+    those of :mod:`cadmus.train.labels`: of what the program up to a token leaves. The block is the one that
+    state supervision trains, two before the last by default.
+
+    Returns the probe and, before it, bigrams (how often each instruction follows each, as a fraction; shape
+    (65, 65)), programs, layer (from 1), supervised (True if the block was trained to predict the label),
+    accuracy, the fraction of scored tokens with the most likely label, and majority, with the most frequent.
     """
     programs = _mixture(config.dataset if config else Dataset())
     train = config.train if config else None
@@ -206,11 +183,23 @@ def fit(model: Cadmus, config: Config | None) -> References:
     counts = torch.nn.functional.one_hot(labels, CLASSES).float()
     regressions = Regressions(features[None, order], counts[order])
     ((weights, intercepts),) = regressions.fit([1.0], [STEPS], BATCHES)
-    probe = weights[0], intercepts[0, 0]
     features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
-    right = (features @ probe[0] + probe[1]).argmax(-1) == expected
-    shares = (float(hits.float().mean()) for hits in (right, expected == counts.sum(0).argmax()))
-    return References(len(programs), _bigrams(programs), layer, supervised, *probe, *shares)
+    right = (features @ weights[0] + intercepts[0, 0]).argmax(-1) == expected
+    accuracy, majority = (float(hits.float().mean()) for hits in (right, expected == counts.sum(0).argmax()))
+    found = {"bigrams": packed(_bigrams(programs)), "programs": len(programs), "layer": layer}
+    found |= {"supervised": supervised, "accuracy": accuracy, "majority": majority}
+
+    def probe(program: str) -> list[dict[str, Any]]:
+        features, labels = _tokens(model, layer, Programs.from_strings([program]))
+        probabilities, read = (features @ weights[0] + intercepts[0, 0]).softmax(-1).max(-1)
+        names = label_names()
+        rows = zip(read.tolist(), probabilities.tolist(), labels.tolist(), strict=True)
+        return [
+            {"label": names[label], "probability": round(probability, 4), "true": names[true]}
+            for label, probability, true in rows
+        ]
+
+    return found, probe
 
 
 def _mixture(dataset: Dataset) -> Programs:

@@ -78,14 +78,13 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     look = {"location": "bottom", "format": style.PERCENT, "shrink": 0.5, "aspect": 40, "pad": 0.02}
     bar = style.colorbar(above, image, axes_of_panels, **look)
     bar.set_label("accuracy of the next token")
-    handles = [Patch(color=color) for color in _COLORS.values()]
-    labels = [f"predicts {'another token' if name == 'other' else name}" for name in _COLORS]
-    handles.append(_square(square, **_DASHED))
-    labels.append("training range")
+    names = {**{name: name for name in _COLORS}, "other": "another token"}
+    handles = [Patch(color=_COLORS[name], label=f"predicts {text}") for name, text in names.items()]
+    handles.append(_square(square, label="training range", **_DASHED))
     if empty:
-        handles.append(Patch(**_NO_PROGRAM))
-        labels.append("no test program" if llm is None else "no test program or answer")
-    above.legend(handles, labels, loc="outside upper center", ncols=len(labels), columnspacing=1.2)
+        label = "no test program" if llm is None else "no test program or answer"
+        handles.append(Patch(label=label, **_NO_PROGRAM))
+    above.legend(handles=handles, loc="outside upper center", ncols=len(handles), columnspacing=1.2)
     _text(below.subplots(), lines)
     return figure
 

@@ -51,9 +51,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         drawn = style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
         handles.append(drawn)
     label = "GPT-5, normal symbols: reported in the paper, not run"
-    diamond: dict[str, Any] = {"marker": "D", "mfc": "white", "ls": "none", "ms": 5, "zorder": 3}
     place = [reported.GPT5_OUTPUT_TOKENS], [reported.GPT5_ACCURACY]
-    handles += axes.plot(*place, color=style.GREY, label=label, **diamond)
+    handles += axes.plot(*place, "D", color=style.GREY, mfc="white", ms=5, zorder=3, label=label)
     axes.set_xscale("log")
     if limits:
         ticks = sorted(limits)

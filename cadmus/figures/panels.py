@@ -70,12 +70,18 @@ def by_question(
         for line in lines:
             drawn = of_question.filter((pl.col("policy") == MODEL) == line.of_model, metric=line.metric)
             look = {"color": line.color, "marker": line.marker, "label": line.label, "ls": line.style}
-            shown_rows = _errors(drawn) if error else drawn
-            style.line(axes, shown_rows, x, "accuracy", band=line.band, **look)
+            style.line(axes, _errors(drawn) if error else drawn, x, "accuracy", band=line.band, **look)
         axes.set_title(title(question), fontsize=7)
         if error:
             template = QUESTIONS[question].template if question in QUESTIONS else question
-            _error_axis(axes, reported.TABLE3.get(template))
+            axes.set_yscale("log")
+            axes.set_ylim(1e-3, 1.3)
+            axes.yaxis.set_major_formatter(style.EXACT_PERCENT)
+            axes.grid(True, axis="y")
+            if paper := reported.TABLE3.get(template):
+                # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
+                error_of_paper = max(1 - paper, 0.005)
+                axes.axhline(error_of_paper, color=style.ORANGE, lw=0.9, ls=":", label="paper, as reported")
         else:
             style.percent_axis(axes)
             # Room for the markers at 100%.
@@ -98,16 +104,6 @@ def _errors(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(
         pl.max_horizontal(1 - pl.col(of), least).alias(name) for name, of in errors.items()
     )
-
-
-def _error_axis(axes: Axes, paper: float | None) -> None:
-    axes.set_yscale("log")
-    axes.set_ylim(1e-3, 1.3)
-    axes.yaxis.set_major_formatter(style.EXACT_PERCENT)
-    axes.grid(True, axis="y")
-    if paper:
-        # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
-        axes.axhline(max(1 - paper, 0.005), color=style.ORANGE, lw=0.9, ls=":", label="paper, as reported")
 
 
 def layer_map(

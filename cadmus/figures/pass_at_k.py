@@ -8,8 +8,6 @@ from cadmus.evaluate.questions import in_order
 from cadmus.evaluate.results import accuracy_at_k
 from cadmus.figures import panels, style
 
-_TICKS = 6
-"""Maximum number of labels on the horizontal axis."""
 _GUESS = "random training completion"
 # The legend fills its columns from the top.
 _LINES = (
@@ -36,7 +34,8 @@ def draw(samples: pl.DataFrame) -> Figure:
     axes = figure.axes[0]
     axes.set_xscale("log", base=2)
     powers = [k for k in results["k"].unique().sort().to_list() if k.bit_count() == 1]
-    ticks = powers[:: -(-len(powers) // _TICKS)]
+    # At most six.
+    ticks = powers[:: -(-len(powers) // 6)]
     axes.set_xticks(ticks, [f"{k}" for k in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     return figure

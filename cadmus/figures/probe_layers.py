@@ -5,8 +5,6 @@ from matplotlib.figure import Figure
 
 from cadmus.figures import panels, style
 
-TICKS = (0.2, 0.4, 0.6, 0.8, 1.0)
-
 
 def data(probes: pl.DataFrame) -> pl.DataFrame:
     """Return the results by target, layer and token."""
@@ -28,7 +26,7 @@ def draw(probes: pl.DataFrame) -> Figure:
         of_target = probes.filter(target=target)
         image = panels.layer_map(axes, of_target, "accuracy", ".0f", 100, vmin=guess, vmax=1)
         axes.set_title(f"{target.upper()}, {'first' if target == 'x' else 'second'} expression")
-    ticks = [guess, *(tick for tick in TICKS if tick > guess + 0.05)]
+    ticks = [guess, *(tick for tick in (0.2, 0.4, 0.6, 0.8, 1.0) if tick > guess + 0.05)]
     look = {"format": style.PERCENT, "pad": 0.01, "ticks": ticks, "extendfrac": 0.05}
     bar = style.colorbar(figure, image, both, extend="min" if below else "neither", **look)
     bar.set_label(f"accuracy; {style.PERCENT(guess)}: most frequent value")

@@ -6,17 +6,8 @@ import polars as pl
 
 SOURCE = Path(__file__).with_name("related_work.csv")
 
-_HEADS = {
-    "transformer": "Transformer",
-    "executes": "Executes",
-    "values": "Values",
-    "dsl": "Fixed DSL",
-    "natural_language": "Natural language",
-    "synthesis": "Synthesis",
-    "induction": "Induction",
-    "labels": "Sequence labels",
-    "true_false": "True or false",
-}
+_HEADS = {"dsl": "Fixed DSL", "labels": "Sequence labels", "true_false": "True or false"}
+"""Headings that say more than the name of the column."""
 
 
 def table() -> pl.DataFrame:
@@ -25,7 +16,9 @@ def table() -> pl.DataFrame:
     Transformer: E encoder, D decoder. Values: I integers, F floats, L lists, S strings, T tokens, ASM for
     assembly.
     """
+    related = pl.read_csv(SOURCE)
     dated = pl.format("{} ({})", "work", "year")
     work = pl.when(pl.col("year").is_null()).then("work").otherwise(dated).alias("Work")
-    marks = [pl.col(name).replace({"yes": "✓", "no": ""}).alias(head) for name, head in _HEADS.items()]
-    return pl.read_csv(SOURCE).select(work, *marks)
+    heads = {name: _HEADS.get(name, name.replace("_", " ").capitalize()) for name in related.columns[2:]}
+    marks = [pl.col(name).replace({"yes": "✓", "no": ""}).alias(head) for name, head in heads.items()]
+    return related.select(work, *marks)

@@ -8,14 +8,11 @@ from cadmus.figures import style
 
 LOSSES = {"loss": ("all tokens", style.BLUE), "completion_loss": ("completions", style.GREEN)}
 
-WINDOW = 0.01
-"""Window of the running means, as a fraction of all steps."""
-
 
 def data(metrics: pl.DataFrame) -> pl.DataFrame:
-    """Return losses and running means by step; of a repeated step, the last."""
+    """Return losses and their running means over 1% of all steps; of a repeated step, the last."""
     steps = metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
-    window = max(1, round(WINDOW * len(steps)))
+    window = max(1, round(0.01 * len(steps)))
     means = pl.col(*LOSSES).rolling_mean(window, min_samples=1, center=True).name.prefix("mean_")
     return steps.select("step", *LOSSES, means)
 

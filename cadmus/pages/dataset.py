@@ -13,13 +13,13 @@ import polars as pl
 import pyarrow as pa
 from huggingface_hub import DatasetCardData
 
-from cadmus import isa, store, tables
+from cadmus import isa, store
 from cadmus.config import OOD
 from cadmus.dataset.shards import SCHEMA
 from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
 from cadmus.figures import style
-from cadmus.figures.tables import columns
+from cadmus.figures.tables import columns, render
 from cadmus.model import CARD
 from cadmus.pages import FIGURES, LICENSE, TAGS, card
 from cadmus.pages.survey import DRAWINGS, EXAMPLES, FATES, Survey, survey
@@ -113,7 +113,7 @@ def write_report(directory: Path | str) -> tuple[Path, ...]:
     data = (found.counts, found.lengths, found.values, found.instructions)
     for draw, frame in progress("draw", zip(DRAWINGS, data, strict=True), len(data), "figure"):
         stem = directory / FOLDER / draw.__name__
-        style.save(draw(found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
+        style.save(style.styled(draw)(found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
         store.write_text(stem.with_suffix(".csv"), frame.write_csv())
     for path, text in texts.items():
         store.write_text(path, text)
@@ -152,9 +152,8 @@ def report(found: Survey) -> str:
         for program, at in ((row["program"], row["prompt_length"]) for row in rows):
             verdict = str(reference.run(program).true).lower()
             examples.append((title(name), program[:at], program[at:] or "(end)", verdict))
-    parts += ["## Examples\n", f"The first {EXAMPLES} training programs of each template.\n"]
-    parts.append(f"{columns(examples)}\n")
-    return "\n".join(parts)
+    first = f"The first {EXAMPLES} training programs of each template.\n"
+    return "\n".join([*parts, "## Examples\n", first, f"{columns(examples)}\n"])
 
 
 def _split_table(counts: pl.DataFrame, has_rules: bool) -> str:
@@ -170,7 +169,7 @@ def _split_table(counts: pl.DataFrame, has_rules: bool) -> str:
         rows[-1] += [f"{row[name]:,}" for name in (*fates, "duplicates_kept")]
     labels = [label[0].upper() + label[1:] for label in fates.values()]
     header = ["Template", "Programs", "Distinct", "Candidates", "True", *labels, "Duplicates, kept"]
-    return _table(header, rows)
+    return render(pl.DataFrame(rows, header, orient="row"))
 
 
 def dataset_card(found: Survey) -> str:
@@ -197,9 +196,9 @@ def dataset_card(found: Survey) -> str:
         programs=f"{sum(totals[1:]):,}",
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
-        columns=_table(["Column", "Type", "Null", "Meaning"], fields).strip(),
+        columns=render(pl.DataFrame(fields, ["Column", "Type", "Null", "Meaning"], orient="row")).strip(),
         examples=columns([header, *examples]),
-        splits=_table(["Template", *splits], counts).strip(),
+        splits=render(pl.DataFrame(counts, ["Template", *splits], orient="row")).strip(),
         shared="; ".join(f"{pair} {count}" for pair, count in manifest["shared_between_splits"].items()),
         share=f"{100 * manifest['dataset']['eval_fraction']:g}",
         rules=f"\n{_rules(manifest)}" if OOD in manifest else "",
@@ -247,8 +246,4 @@ def _rules(manifest: dict[str, Any]) -> str:
         found_in = [f"{title(template)} {count:,}" for template, count in matched.items() if count]
         rows.append([name, f"`{kind}: {rule[kind]}`{how}", ", ".join(found_in)])
     text = f"## OOD rules\n\nPrograms that match one of these rules are only in the split `{OOD}`:\n\n"
-    return text + _table(["Rule", "Matches", "Matched candidates"], rows)
-
-
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    return tables.markdown(header, [list(map(tables.escape, row)) for row in rows])
+    return text + render(pl.DataFrame(rows, ["Rule", "Matches", "Matched candidates"], orient="row"))

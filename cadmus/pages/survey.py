@@ -58,17 +58,15 @@ def survey(directory: Path | str) -> Survey:
     """Read every shard of a dataset once, and hold only one in memory."""
     directory = Path(directory)
     manifest = read_manifest(directory)
-    by_length, by_value = list[pl.DataFrame](), list[pl.DataFrame]()
-    symbols, examples = dict[str, np.ndarray](), dict[str, list[dict[str, Any]]]()
+    counted, symbols = list[pl.DataFrame](), dict[str, np.ndarray]()
+    examples = dict[str, list[dict[str, Any]]]()
     for file in progress("read", manifest["files"], unit="shard"):
         split, template = file["split"], file["template"]
         table = read_file(directory, file, ["program", "prompt_length", "x", "y"])
         rows = pl.DataFrame(table)
-        place = {"split": pl.lit(split), "template": pl.lit(template)}
-        by_length.append(_counted("length", rows["program"].str.len_bytes()).with_columns(**place))
-        for name in ("x", "y"):
-            found = _counted("value", rows[name].drop_nulls())
-            by_value.append(found.with_columns(**place, variable=pl.lit(name)))
+        numbers = rows.select("x", "y", length=pl.col("program").str.len_bytes()).cast(pl.Int64).unpivot()
+        of_shard = numbers.drop_nulls().group_by("variable", "value").agg(programs=pl.len())
+        counted.append(of_shard.with_columns(split=pl.lit(split), template=pl.lit(template)))
         if split == "train":
             data = Programs.from_arrow(table["program"]).data
             symbols[template] = symbols.get(template, 0) + np.bincount(data, minlength=256)
@@ -79,12 +77,9 @@ def survey(directory: Path | str) -> Survey:
         for split, templates in manifest["splits"].items()
         for template, of_template in templates.items()
     ).select("split", "template", "programs", "distinct", "sampled", "duplicates_kept", *FATES)
-
-    def summed(shards: list[pl.DataFrame], *numbers: str) -> pl.DataFrame:
-        keys = ["split", "template"]
-        total = pl.concat(shards).group_by(*keys, *numbers).agg(pl.sum("programs")).sort(numbers)
-        return counts.select(keys).join(total, on=keys, maintain_order="left_right")
-
+    keys, number = ["split", "template"], ["variable", "value"]
+    total = pl.concat(counted).group_by(*keys, *number).agg(pl.sum("programs")).sort(number)
+    total = counts.select(keys).join(total, on=keys, maintain_order="left_right")
     shown = [symbol for symbol in isa.BY_SYMBOL if symbol != isa.END]
     used = [(template, symbol, int(of[ord(symbol)])) for template, of in symbols.items() for symbol in shown]
     share = pl.col("count") / pl.col("count").sum().over("template")
@@ -92,19 +87,13 @@ def survey(directory: Path | str) -> Survey:
         manifest,
         sum((directory / file["file"]).stat().st_size for file in manifest["files"]),
         counts,
-        summed(by_length, "length"),
-        summed(by_value, "variable", "value"),
+        total.filter(variable="length").drop("variable").rename({"value": "length"}),
+        total.filter(pl.col("variable") != "length"),
         pl.DataFrame(used, ["template", "symbol", "count"], orient="row").with_columns(share=share),
         examples,
     )
 
 
-def _counted(name: str, numbers: pl.Series) -> pl.DataFrame:
-    """Return the distinct numbers in column ``name``, and how many programs have each."""
-    return numbers.cast(pl.Int64).alias(name).value_counts(name="programs")
-
-
-@style.styled
 def acceptance(survey: Survey) -> Figure:
     """Draw one bar per template: the fates of the candidates for training programs."""
     counts = survey.counts.filter(split="train")
@@ -126,7 +115,6 @@ def acceptance(survey: Survey) -> Figure:
     return figure
 
 
-@style.styled
 def lengths(survey: Survey) -> Figure:
     """Draw a histogram of lengths per template, with a line for OOD programs."""
     longest = style.largest(survey.lengths["length"])
@@ -147,7 +135,6 @@ def lengths(survey: Survey) -> Figure:
     return figure
 
 
-@style.styled
 def values(survey: Survey) -> Figure:
     """Draw the compared values x and y per template that has any, with the configured interval."""
     interval = survey.manifest["dataset"]["values"]
@@ -175,7 +162,6 @@ def values(survey: Survey) -> Figure:
     return figure
 
 
-@style.styled
 def instructions(survey: Survey) -> Figure:
     """Draw a heat map: the frequency of each instruction in the training programs of each template."""
     table = survey.instructions.pivot("symbol", index="template", values="share")

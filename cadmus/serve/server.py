@@ -26,7 +26,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cadmus.errors import InputError
 
-LOCAL = ("localhost", "127.0.0.1", "[::1]")
 MAX_BYTES = 2 << 20
 """Maximum size of a request body."""
 MAX_CONNECTIONS = 256
@@ -74,7 +73,7 @@ def application(routes: Sequence[BaseRoute], hosts: Iterable[str] = ()) -> Starl
 
     ``hosts`` are values of the Host header to accept besides this machine's, such as ``*.example.com``.
     """
-    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=[*LOCAL, *hosts])
+    trusted = Middleware(TrustedHostMiddleware, allowed_hosts=["localhost", "127.0.0.1", "[::1]", *hosts])
     return Starlette(
         routes=routes,
         middleware=[trusted, Middleware(without_cross_site)],

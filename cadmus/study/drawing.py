@@ -76,7 +76,8 @@ def _page(results: Results, texts: Mapping[str, pl.DataFrame], figures: Mapping[
     trainings = results.rows.unique("directory")
     variants, seeds = runs["variant"].n_unique(), runs["seed"].n_unique()
     missing = "".join(
-        f"<li>{escape(run.variant)}, seed {run.seed}: {escape(run.reason)}</li>" for run in results.missing
+        f"<li>{escape(variant)}, seed {seed}: {escape(reason)}</li>"
+        for variant, seed, reason in results.missing
     )
     costs = runs.group_by("variant", maintain_order=True).agg(
         pl.col("flops", "seconds").mean(), pl.col("directory").str.join(" ")
@@ -100,15 +101,12 @@ def _page(results: Results, texts: Mapping[str, pl.DataFrame], figures: Mapping[
 
 
 def _figure(name: str, path: Path) -> str:
-    caption = (
-        f"Means over seeds by {escape(name)}, with 95% intervals; those of accuracies are over seeds "
-        "and test programs."
-    )
     if name == LAW_FIGURE:
-        caption = (
-            "A scaling law fitted to the loss of the variants, with 95% intervals over variants; numbers are "
-            f"in {LAW}."
-        )
+        caption = "A scaling law fitted to the loss of the variants, with 95% intervals over variants; "
+        caption += f"numbers are in {LAW}."
+    else:
+        caption = f"Means over seeds by {escape(name)}, with 95% intervals; "
+        caption += "those of accuracies are over seeds and test programs."
     image = base64.b64encode(path.read_bytes()).decode()
     return (
         f'<figure><img src="data:image/png;base64,{image}" alt="{escape(name)}">'
@@ -128,9 +126,8 @@ def _table(metric: str, table: pl.DataFrame, base: str) -> str:
 
 
 def _html(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    titles, *lines = (
-        "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in line)
-        for tag, line in [("th", header), *(("td", row) for row in rows)]
-    )
-    body = "".join(f"<tr>{line}</tr>\n" for line in lines)
-    return f"<table>\n<thead>\n<tr>{titles}</tr>\n</thead>\n<tbody>\n{body}</tbody>\n</table>\n"
+    def line(cells: Sequence[str], tag: str) -> str:
+        return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>\n"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f"<table>\n<thead>\n{line(header, 'th')}</thead>\n<tbody>\n{body}</tbody>\n</table>\n"

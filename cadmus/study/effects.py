@@ -14,8 +14,6 @@ from cadmus.study.results import Results
 _COLORS = (style.BLUE, style.ORANGE, style.GREEN, "#CC79A7")
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _COLUMNS = 4
-_SPREAD = 0.5
-"""Height, in rows, over which the points of a level are spread."""
 
 
 def data(results: Results, factor: str) -> pl.DataFrame:
@@ -81,7 +79,8 @@ def _points(axes: Axes, part: pl.DataFrame, levels: list[str], legend: dict[str,
     """Draw a point and its interval per variant, the first level at the top."""
     series = _series(part)
     for number, (shown, label, color, marker) in enumerate(series):
-        shift = _SPREAD * (0.5 - (number + 0.5) / len(series))
+        # The points of a level are spread over half a row.
+        shift = 0.5 * (0.5 - (number + 0.5) / len(series))
         places = [len(levels) - 1 - levels.index(level) + shift for level in shown["level"]]
         axes.hlines(places, shown["low"], shown["high"], color)
         (legend[label],) = axes.plot(shown["mean"], places, ls="", marker=marker, ms=3, color=color)

@@ -39,12 +39,8 @@ LAST = 0.1
 """Part of the steps, the last ones, over which losses are averaged: as many programs for all batch sizes."""
 
 
-class Missing(NamedTuple):
-    """A run without results: the stage that failed or did not start, and why."""
-
-    variant: str
-    seed: int
-    reason: str
+Missing = tuple[str, int, str]
+"""Variant, seed and reason of a run without results: the stage that failed or did not start, and why."""
 
 
 class Results(NamedTuple):
@@ -73,13 +69,13 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
     A run that is not finished in the directory ``results`` is taken from the first file ``elsewhere``, of
     this function on another machine, that has one of the same config with the same experiments.
     """
-    found, missing = [], []
+    found, missing = [], list[Missing]()
     others = [read(path).rows for path in elsewhere]
     for run in study.runs:
         reason = unfinished(study, run, results)
         rows = _rows_of(study, run, others) if reason else _rows(study, run, results)
         if rows is None:
-            missing.append(Missing(run.variant, run.seed, str(reason)))
+            missing.append((run.variant, run.seed, str(reason)))
             continue
         named = {
             "study": study.name,
@@ -92,10 +88,8 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
         rows = rows.with_columns(**{name: pl.lit(value) for name, value in named.items()})
         found.append(rows.select(pl.col(name).cast(kind) for name, kind in schema.items()))
     if not found:
-        first = missing[0]
-        raise InputError(
-            f"{study.name}: no run is finished; {first.variant}, seed {first.seed}: {first.reason}"
-        )
+        variant, seed, reason = missing[0]
+        raise InputError(f"{study.name}: no run is finished; {variant}, seed {seed}: {reason}")
     described = {
         "name": study.name,
         "question": study.study.question,
@@ -118,7 +112,7 @@ def read(path: Path) -> Results:
         # Some metrics are undefined for all templates of a run, such as `fits`.
         if metric not in found:
             raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, found)}")
-    missing = [Missing(*run) for run in described.pop("missing")]
+    missing = list(map(tuple, described.pop("missing")))
     return Results(rows, metadata[store.HEADER]["commit"], missing, **described)
 
 
@@ -185,13 +179,8 @@ def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
         best = of_baselines.group_by("question", "metric").agg(pl.col("accuracy").max().alias("baseline"))
         of_model = summary.filter(policy=MODEL).with_columns(template="question")
         found = of_model.join(best, ["question", "metric"], "left", maintain_order="left")
-    return found.select(
-        pl.lit(experiment).alias("experiment"),
-        pl.col("template", "metric").cast(pl.String),
-        pl.col("accuracy").cast(pl.Float64).alias("value"),
-        pl.col("programs").cast(pl.Int64).alias("n"),
-        pl.col("baseline").cast(pl.Float64),
-    )
+    found = found.with_columns(experiment=pl.lit(experiment), value="accuracy", n="programs")
+    return found.select(*_MEASURED).cast(pl.Schema(_MEASURED))
 
 
 def _measured(experiment: str, metric: str, value: float, n: int) -> pl.DataFrame:

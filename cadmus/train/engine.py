@@ -73,6 +73,7 @@ def stop_process() -> None:
     """Leave the process group together: a rank that exits early can abort the others."""
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
+    torch.compiler.set_stance("default")
 
 
 def with_precision(train: config.Train, device: torch.device) -> config.Train:

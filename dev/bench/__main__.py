@@ -3,7 +3,6 @@
 vm         instructions per second of the compiled and the reference VM
 templates  true programs per second of each template
 train      a training step, its alternatives and GPT-NeoX of transformers (--config, --programs)
-decode     greedy completion against `generate` of transformers (--model)
 start      start-up of the command line
 
 python -m dev.bench vm --output docs/results/bench_vm.json
@@ -13,17 +12,15 @@ import inspect
 from pathlib import Path
 
 from dev import measure
-from dev.bench import data, decoding, training
+from dev.bench import data, training
 
-FUNCTIONS = (data.vm, data.templates, training.train, decoding.decode, data.start)
-BENCHMARKS = {function.__name__: function for function in FUNCTIONS}
+BENCHMARKS = {"vm": data.vm, "templates": data.templates, "train": training.train, "start": data.start}
 
 
 def main() -> None:
     options = measure.parser(__doc__, output=True)
     options.add_argument("name", choices=BENCHMARKS, metavar="NAME")
     options.add_argument("--config", type=Path, help="config file")
-    options.add_argument("--model", type=Path, help="model directory, the shipped one by default")
     options.add_argument("--programs", type=int, help="number of programs")
     given = vars(options.parse_args())
     function = BENCHMARKS[given["name"]]

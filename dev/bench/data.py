@@ -28,6 +28,7 @@ PROCESSES = {
     "import": ("-c", "import cadmus"),
     "help": ("-m", "cadmus", "--help"),
     "run": ("-m", "cadmus", "run", "34+7="),
+    "complete": ("-m", "cadmus", "complete", "34+7"),
 }
 """Arguments of Python; ``python`` does nothing."""
 STARTS = 15

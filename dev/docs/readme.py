@@ -23,13 +23,15 @@ SOLVED = (
 )
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
 """In the order of the page of a run."""
-OPTIONAL = ("accuracy_by_compute", "output_tokens", "training_curve")
-"""Figures that a run may lack."""
-FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in OPTIONAL]
+SPECIAL = ("accuracy_by_compute", "output_tokens", "training_curve")
+FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in SPECIAL]
 FILES = (
     *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
+# The data of the training curve have a row per step.
+OPTIONAL = [f"figures/{name}" for name in ("accuracy_by_compute.png", "training_curve.png")]
+"""Files that a run may lack."""
 SUMMARY = {
     "less_greater": "order two expressions",
     "advanced_sequences": "sort, filter, map and fold sequences",
@@ -45,17 +47,11 @@ def publish(results: Path, root: Path) -> None:
         raise SystemExit(f"{results}: the run is not finished, {missing[0]} is missing")
     target = root / "docs/results" / results.name
     target.mkdir(parents=True, exist_ok=True)
-    # The data of the training curve have a row per step.
-    left_out = ["figures/training_curve.csv"]
-    if not (results / "experiments/llm.parquet").is_file():
-        # Without a large language model, these are only reported numbers.
-        left_out += ["figures/output_tokens.png", "figures/output_tokens.csv"]
-    for name in (*FILES, *(f"figures/{name}{suffix}" for name in OPTIONAL for suffix in (".png", ".csv"))):
+    for name in (*FILES, *OPTIONAL):
         copy = target / Path(name).name
-        if (results / name).is_file() and name not in left_out:
+        copy.unlink(missing_ok=True)
+        if (results / name).is_file():
             shutil.copyfile(results / name, copy)
-        else:
-            copy.unlink(missing_ok=True)
     store.write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
     store.write_text(root / "README.md", with_results(target, root))
 

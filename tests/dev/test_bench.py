@@ -5,12 +5,8 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
-from cadmus.config import Model
-from cadmus.model.export import save_export
-from cadmus.model.gpt import GPT
-from dev.bench import data, decoding
+from dev.bench import data
 from tests.checkout import ROOT
 
 LITTLE_TRAINING = """
@@ -24,39 +20,21 @@ def failing(*arguments):
 training._transformers_step = failing
 print(json.dumps(training.train("tests/tiny.yaml", 36)))
 """
-SIZES = Model(layers=1, width=16, heads=2, mlp=32)
 
 
 def published(name: str) -> set[str]:
-    return set(json.loads((ROOT / f"docs/results/bench_{name}.json").read_text()))
+    """Return what a published benchmark measured; its commit and machine come with it."""
+    measured = json.loads((ROOT / f"docs/results/bench_{name}.json").read_text())
+    return measured.keys() - {"commit", "cores", "processor"}
 
 
-@pytest.fixture
-def model(tmp_path):
-    torch.manual_seed(0)
-    save_export(GPT(SIZES), tmp_path / "model", {})
-    return tmp_path / "model"
-
-
-@pytest.mark.parametrize("name", ["vm", "templates"])
+@pytest.mark.parametrize("name", ["vm", "templates", "start"])
 def test_data_is_measured(monkeypatch, name) -> None:
-    for constant, value in {"REPEATS": 1, "TEMPLATE_PROGRAMS": 200}.items():
+    for constant, value in {"REPEATS": 1, "TEMPLATE_PROGRAMS": 200, "STARTS": 1}.items():
         monkeypatch.setattr(data, constant, value)
     measured = getattr(data, name)()
     assert set(measured) == published(name)
     assert all(value >= 0 for value in measured.values())
-
-
-def test_completion_agrees_with_transformers(monkeypatch, model) -> None:
-    monkeypatch.setattr(decoding, "EACH", 3)
-    measured = decoding.decode(model)
-    assert set(measured) == published("decode")
-    assert measured["same_completions"] == 1
-
-
-def test_the_start_is_measured(monkeypatch) -> None:
-    monkeypatch.setattr(data, "STARTS", 1)
-    assert set(data.start()) == published("start")
 
 
 def test_a_training_step_is_measured_in_every_way_that_does_not_fail() -> None:

@@ -21,8 +21,8 @@ def test_the_documentation_lists_the_extra_of_every_command() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .* \|(.*)\|$", page, re.MULTILINE)
     assert [extra for extra, _ in rows] == list(PROJECT["optional-dependencies"])
     listed = {command: extra for extra, commands in rows for command in re.findall(r"`(\w+)`", commands)}
-    assert listed == {name: entry.extra for name, entry in COMMANDS.items() if entry.extra}
-    assert {name for name, entry in COMMANDS.items() if not entry.extra} == {"isa", "run"}
+    assert listed == {name: extra for name, (_, extra, _) in COMMANDS.items() if extra}
+    assert {name for name, (_, extra, _) in COMMANDS.items() if not extra} == {"isa", "run"}
 
 
 def test_names_and_versions_agree() -> None:

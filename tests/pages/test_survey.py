@@ -10,6 +10,7 @@ from matplotlib.text import Text
 
 from cadmus import isa
 from cadmus.config import SPLITS, TEMPLATES
+from cadmus.figures import style
 from cadmus.pages.survey import FATES, acceptance, instructions, lengths, survey, values
 from cadmus.vm.reference import run
 
@@ -69,7 +70,7 @@ def test_acceptance_bars_match_the_fractions(tiny):
 
 @pytest.mark.parametrize("name", ["tiny", "ruled"])
 def test_labels_of_instruction_groups_do_not_overlap(name, request):
-    figure = instructions(survey(request.getfixturevalue(name)))
+    figure = style.styled(instructions)(survey(request.getfixturevalue(name)))
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()
     (above,) = figure.axes[0].child_axes
