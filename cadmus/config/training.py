@@ -225,7 +225,8 @@ class Train(Section):
                 problem = "muon does not learn with clipping (docs/log.md)"
                 raise ValueError(f"clip: {problem}; set 0, got {self.clip:g}")
             if self.zero_stage != 1:
-                raise ValueError(f"zero_stage: the optimizer muon needs stage 1, got {self.zero_stage}")
+                problem = f"with muon, every rank has all weights; remove it, got {self.zero_stage}"
+                raise ValueError(f"zero_stage: {problem}")
         if self.repeated.fraction and self.order != "mixed":
             raise ValueError(f"repeated.fraction: needs order mixed, got {self.order}")
         if self.verdict.fraction and self.zero_stage == 3:

@@ -1,13 +1,13 @@
 """DeepSpeed: the engine, its configuration, and the training state as full tensors.
 
 No other module knows DeepSpeed. It reaches into DeepSpeed's internals where the public interface does not do:
-three patches (:func:`start_process`, :func:`initialize`), and the layouts of the optimizer state in
+two patches (:func:`start_process`, :func:`initialize`), and the layouts of the optimizer state in
 :func:`gather` and :func:`restore`. ``test_deepspeed_is_as_the_engine_needs_it`` fails when a version of
 DeepSpeed has changed any of them.
 
-The training state is the fp32 weights and the optimizer state of every parameter. DeepSpeed partitions both
-over the ranks, in a layout for each ZeRO stage and precision; gathered as full tensors by name, they fit any
-number of ranks.
+The training state is the fp32 weights and the optimizer state of every parameter. With Adam, DeepSpeed
+partitions both over the ranks, in a layout for each ZeRO stage and precision; gathered as full tensors by
+name, they fit any number of ranks. With Muon (:mod:`cadmus.train.muon`) each rank has all of it.
 """
 
 import ctypes
@@ -45,8 +45,6 @@ def start_process() -> torch.device:
     local_ranks = int(os.environ["LOCAL_WORLD_SIZE"])
     if device.type == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"
-        # torch.compile would take a C++ compiler and half a minute to save milliseconds in Newton-Schulz.
-        torch.compiler.set_stance("force_eager")
     # torchrun sets the variable for several ranks; the user's choice counts only for one.
     if local_ranks > 1 or "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, cores() // local_ranks))

@@ -77,7 +77,7 @@ from tests.config.quick import QUICK, VALUES, changed
         ("train.learning_rate", "fast", "train.learning_rate: must be a valid number, got 'fast'"),
         ("train.zero_stage", True, "train.zero_stage: must be a valid integer, got True"),
         ("train.clip", 1.0, "muon does not learn with clipping"),
-        ("train.zero_stage", 3, "the optimizer muon needs stage 1, got 3"),
+        ("train.zero_stage", 3, "with muon, every rank has all weights; remove it, got 3"),
         (
             "train",
             {"steps": 2, "recipe": "paper", "zero_stage": 3, "verdict": {"fraction": 0.5}},

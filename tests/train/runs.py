@@ -14,7 +14,7 @@ from tests.train import worker
 
 # The server imports DeepSpeed once; each training is a fork of it.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.train.worker", "deepspeed.runtime.zero.muon.original_muon"])
+PROCESSES.set_forkserver_preload(["tests.train.worker", "deepspeed"])
 
 
 def run_config(**train) -> dict:
