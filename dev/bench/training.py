@@ -130,7 +130,7 @@ def _inputs(batch: PackedBatch, device: torch.device) -> list[Tensor]:
 
 def _engine_step(sizes: configs.Model, inputs: list[Tensor], train: configs.Train) -> Step:
     """Return a step through DeepSpeed, as in ``cadmus train``."""
-    started = engine.initialize(GPT(sizes), train, device)
+    started = engine.initialize(GPT(sizes), train, inputs[0].device)
     *given, targets = inputs
 
     def step() -> None:
