@@ -145,7 +145,7 @@ def initialize(model: GPT, train: config.Train, device: torch.device) -> Any:
     return engine
 
 
-def backward(engine: Any, loss: Tensor) -> None:
+def backward(engine: Any, loss: Tensor | float) -> None:
     """Compute the gradients of a micro-batch; those of the last one are reduced over the ranks."""
     engine.backward(loss, scale_wrt_gas=False)
     if isinstance(engine.optimizer, Muon) and not engine.is_gradient_accumulation_boundary():

@@ -20,6 +20,7 @@ from cadmus.train import checkpoint, data, engine
 from cadmus.train.batches import Loader, Pace
 from cadmus.train.labels import state_outputs
 from cadmus.train.metrics import START, Display, MetricsFile, advance
+from cadmus.train.muon import WEIGHT
 from cadmus.train.objectives import NextToken, Objective, StateSupervision, forward, training_model
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
 from cadmus.train.ranks import deferred_signals, on_first_rank, prepare_compiler
@@ -174,8 +175,8 @@ class Training:
         for number, packed in enumerate(batch.micro_batches, start=1):
             last = number == len(batch.micro_batches)
             outputs = forward(self.engine, packed)
-            loss = sum(objective.loss(outputs, packed, batch, last) for objective in self.objectives)
-            engine.backward(self.engine, loss)
+            losses = (objective.loss(outputs, packed, batch, last) for objective in self.objectives)
+            engine.backward(self.engine, sum(losses))
             if last:
                 # A GPU is still computing, and the optimizer's step waits for it.
                 self.pace = Pace(batch.drawn, self.next_token.errors)
@@ -219,7 +220,7 @@ class Training:
         checkpoint.save(self.engine, place, self.step, self.description, values, keep)
 
     def _export(self, directory: Path) -> None:
-        weights = engine.gather(self.engine, (engine.WEIGHT,))
+        weights = engine.gather(self.engine, (WEIGHT,))
 
         def export() -> None:
             model = GPT(self.config.model)

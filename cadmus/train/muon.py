@@ -77,7 +77,8 @@ class Muon(torch.optim.Optimizer):
         flat = nn.Parameter(self._weights[:size]), nn.Parameter(self._weights[size:])
         self._momentum = torch.zeros_like(flat[0])
         flat[1].grad = self._gradient[size:]
-        self._adam = torch.optim.AdamW([flat[1]], betas=tuple(train.betas), eps=1e-8, fused=True)
+        first, second = train.betas
+        self._adam = torch.optim.AdamW([flat[1]], betas=(first, second), eps=1e-8, fused=True)
         self.adam_steps = torch.zeros((), device=self._weights.device)
         moments = {kind: torch.zeros_like(flat[1]) for kind in ADAM_KINDS}
         self._adam.state[flat[1]] = {"step": self.adam_steps, **moments}
@@ -110,7 +111,8 @@ class Muon(torch.optim.Optimizer):
         """Add the gradients of a micro-batch to those of the step, in fp32."""
         parameters = self._parameters.values()
         add = torch._foreach_add_ if self._collected else torch._foreach_copy_
-        add(self._gradients, [parameter.grad for parameter in parameters])
+        gradients: Any = [parameter.grad for parameter in parameters]
+        add(self._gradients, gradients)
         self._collected = True
         for parameter in parameters:
             parameter.grad = None
@@ -121,7 +123,7 @@ class Muon(torch.optim.Optimizer):
         return [self._gradient], {}
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         of_matrices, of_rest = self.param_groups
         (matrices,) = of_matrices["params"]
         update = self._gradient[: len(matrices)]
@@ -142,7 +144,9 @@ class Muon(torch.optim.Optimizer):
             mine = every[self._rank :: self._ranks].to(self._computing.dtype)
             # The other ranks add theirs.
             every.zero_()[self._rank :: self._ranks] = orthogonalize(mine).float()
-            for stack, found in zip(batch, every.split([stack.shape[0] for stack in batch]), strict=True):
+            for stack, found in zip(
+                batch, torch.split(every, [stack.shape[0] for stack in batch]), strict=True
+            ):
                 _, rows, columns = stack.shape
                 stack.of(flat).copy_(found.mul_(math.sqrt(max(1, rows / columns))))
         if self._ranks > 1:
@@ -163,5 +167,5 @@ def _batches(matrices: Named) -> tuple[list[list[Stack]], int]:
 
 def _views(flat: Tensor, parameters: Named) -> dict[str, Tensor]:
     """Return the parts of a flat tensor that belong to the parameters, in their shapes."""
-    parts = flat.split([each.numel() for each in parameters.values()])
+    parts = torch.split(flat, [each.numel() for each in parameters.values()])
     return {name: part.view(each.shape) for (name, each), part in zip(parameters.items(), parts, strict=True)}
