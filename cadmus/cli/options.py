@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,9 @@ def usable_device(device: str | None) -> str:
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        # Read back, as the device meta makes tensors without values.
-        torch.zeros(1, device=device).tolist()
+        # Read back, as the device meta makes tensors without values; mkldnn warns before it fails.
+        with warnings.catch_warnings(action="ignore"):
+            torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, ModuleNotFoundError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"--device {device}: not available ({reason}); cpu always is") from None
