@@ -75,7 +75,9 @@ def replacing(path: Path | str) -> Iterator[Path]:
 
 @contextmanager
 def replacing_together() -> Iterator[Callable[[Path | str], Path]]:
-    """Yield a function like :func:`replacing` for files that belong together: all are moved, or none."""
+    """Yield a function like :func:`replacing` for files that belong together.
+
+    All of them are moved if the block ends without an error."""
     with ExitStack() as stack:
         yield lambda path: stack.enter_context(replacing(path))
 

@@ -95,7 +95,7 @@ WORDS = (
 
 
 class Ended(NamedTuple):
-    """How a command ended, and the files that it changed with their digests before and after."""
+    """The end of a command, and the files that it changed with their digests before and after."""
 
     status: object
     stdout: str

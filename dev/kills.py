@@ -32,7 +32,7 @@ TIMED = {"benchmarks", "logs"}
 CLOCKS = re.compile(
     rb'"(seconds|tokens_per_second)": [\d.e+-]+|"(commit|seal)": "\w*"|[\d.,e+-]+ (s on|tokens/s|FLOP/s)'
 )
-"""What depends on the moment and speed of a run in JSON files and cards; the seal changes with it."""
+"""Parts of JSON files and cards that depend on the moment and speed of a run; the seal changes with them."""
 
 
 def main() -> None:

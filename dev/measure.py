@@ -1,4 +1,4 @@
-"""What the tools share: medians, JSON files of measurements, processes and all that they started."""
+"""Shared by the tools: medians, JSON files of measurements, processes and all that they started."""
 
 import argparse
 import json

@@ -118,7 +118,7 @@ def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
     type=PATH,
     required=True,
     metavar="DIR_OR_FILE",
-    help="Directory, or the path of one of the files; the other formats go beside it.",
+    help="Directory, or the path of one of the files; the other formats go next to it.",
 )
 def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
     """Draw the figure, table or page NAME from results alone.

@@ -19,7 +19,7 @@ from cadmus.train.paths import RunPaths
 @config_option
 @click.option("--dataset", type=DIRECTORY, required=True, help="Directory of the dataset.")
 @click.option(
-    "--checkpoints", type=DIRECTORY, required=True, help="Directory of checkpoints, removed at the end."
+    "--checkpoints", type=DIRECTORY, required=True, help="Checkpoints to resume from; removed at the end."
 )
 @click.option("--output", "export", type=DIRECTORY, required=True, help="Directory to export the model to.")
 @click.option(

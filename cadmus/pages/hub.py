@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from huggingface_hub import CommitOperationAdd, HfApi
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
-# The HTTP library behind it depends on the version of huggingface_hub.
+# Which HTTP library raises it depends on the version of huggingface_hub.
 from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # isort: skip
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 

@@ -138,15 +138,14 @@ class Muon(torch.optim.Optimizer):
         self._collected = False
 
     def _orthogonalize(self, flat: Tensor) -> None:
-        """Orthogonalize the matrices of all ranks in place, scaled as DeepSpeed's Muon does."""
+        """Orthogonalize all matrices in place, scaled as DeepSpeed's Muon does; each rank does its share."""
         for batch in self._batches:
             every = torch.cat([stack.of(flat) for stack in batch])
             mine = every[self._rank :: self._ranks].to(self._computing.dtype)
             # The other ranks add theirs.
             every.zero_()[self._rank :: self._ranks] = orthogonalize(mine).float()
-            for stack, found in zip(
-                batch, torch.split(every, [stack.shape[0] for stack in batch]), strict=True
-            ):
+            parts = torch.split(every, [stack.shape[0] for stack in batch])
+            for stack, found in zip(batch, parts, strict=True):
                 _, rows, columns = stack.shape
                 stack.of(flat).copy_(found.mul_(math.sqrt(max(1, rows / columns))))
         if self._ranks > 1:

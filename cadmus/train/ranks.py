@@ -48,7 +48,7 @@ class Nodes(NamedTuple):
 
 
 def slurm_nodes() -> Nodes | None:
-    """Return the nodes of this SLURM job step, or None if it has one node or there is no step."""
+    """Return the nodes of this SLURM job step; None for a single node, or outside a step."""
     count = int(os.environ.get("SLURM_STEP_NUM_NODES", 1))
     if count == 1:
         return None
@@ -187,7 +187,7 @@ def prepare_compiler(wanted: bool) -> str | None:
     missing = missing_for_compiler() if wanted else None
     if missing or not wanted:
         torch.compiler.set_stance("force_eager")
-    return missing and f"{missing}; blocks and Muon are not compiled, which makes steps slower"
+    return missing and f"{missing}; the blocks are not compiled, which makes steps slower"
 
 
 def missing_for_compiler() -> str | None:

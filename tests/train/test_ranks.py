@@ -159,7 +159,7 @@ def test_without_a_compiler_training_is_eager_and_reports_it(stances, monkeypatc
     assert launch.prepare_compiler(wanted=True) is None
     assert stances == []
     monkeypatch.setenv("CC", "cl")
-    assert launch.prepare_compiler(wanted=True).startswith("no C compiler found (cl); blocks and Muon are")
+    assert launch.prepare_compiler(wanted=True).startswith("no C compiler found (cl); the blocks are not")
     monkeypatch.delenv("CC")
     (tmp_path / "Python.h").unlink()
     assert launch.prepare_compiler(wanted=True).startswith(f"no {tmp_path}/Python.h (the package python3-dev")

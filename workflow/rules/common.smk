@@ -73,7 +73,7 @@ wildcard_constraints:
 
 
 def config_file(wildcards, output):
-    """Return the path of the config of a run, beside its results; write the file if jobs will run.
+    """Return the path of the config of a run, next to its results; write the file if jobs will run.
 
     Snakemake evaluates the params of a job before it starts the job. With a rule for the file, it would not look for
     changed code and params in the jobs downstream, and a module has no `onstart`.
