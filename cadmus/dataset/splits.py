@@ -1,4 +1,4 @@
-"""The split of a program: the hash of its text decides it (invariant I6), and the rules of ``dataset.ood``.
+"""The split of a program, decided by the hash of its text (invariant I6) and the rules of ``dataset.ood``.
 
 A program that hashes to test is never in the training set, whatever the template, the seed or the shard. New
 test programs can therefore be sampled at any time.

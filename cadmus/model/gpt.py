@@ -23,7 +23,10 @@ from cadmus import config, isa
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
 INITIAL_DEVIATION = 0.02
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu2": lambda x: F.relu(x).square()}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "relu2": lambda x: F.relu(x).square(),
+}
 """By the names that ``transformers`` has for them."""
 SPARE = 16
 """Positions by which a cache exceeds the length it was made for or grown to."""
@@ -115,8 +118,11 @@ class GPT(nn.Module):
     ) -> Iterator[Tensor]:
         """Yield the output of the embedding and of every block, each of shape (R, L, D).
 
-        Each token attends to the visible ones, at least one. A cache holds earlier tokens, and these are
-        added. ``edit`` changes outputs before they are read, as activation patching does.
+        Args:
+            tokens_RL, positions_RL: as in :meth:`forward`.
+            visible_RLS: True for the tokens that each token attends to, at least one.
+            cache: holds earlier tokens; these are added.
+            edit: changes outputs before they are read, as activation patching does.
         """
         attend = self.attend or IMPLEMENTATIONS.get(tokens_RL.device.type, attend_eager)
         x_RLD = edit(0, self.embed_in(tokens_RL))
@@ -149,8 +155,17 @@ class Block(nn.Module):
         self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.mlp = MLP(sizes)
 
-    def forward(self, x_RLD: Tensor, *of_attention: Any) -> Tensor:
-        x_RLD = x_RLD + self.attention(self.input_layernorm(x_RLD), *of_attention)
+    def forward(
+        self,
+        x_RLD: Tensor,
+        positions_RL: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        attend: Attend,
+        bias_R1LS: Tensor,
+        cache: Cache | None,
+    ) -> Tensor:
+        normed_RLD = self.input_layernorm(x_RLD)
+        x_RLD = x_RLD + self.attention(normed_RLD, positions_RL, rotation, attend, bias_R1LS, cache)
         return x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
 
 
