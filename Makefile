@@ -15,6 +15,7 @@ CONFIGFILE = $(firstword $(wildcard $(CONFIG) config/$(CONFIG).yaml) $(CONFIG))
 
 run: .venv/installed
 	@$(BIN)/cadmus config show $(CONFIGFILE) > /dev/null
+	@$(BIN)/cadmus plan $(CONFIGFILE) --here
 	@$(BIN)/python workflow/scripts/remove_stale_lock.py
 	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIGFILE)
 

@@ -8,10 +8,11 @@ follow from the tokens and the sizes of the model, and a training on a device ta
 seconds. The first term is the launch of kernels, the optimizer and the gradient reduction, which more devices
 do not shorten. It dominates on GPUs with few tokens per step.
 
-Torch is never imported, and numba only to sample: Snakemake imports this module.
+Torch is imported only to measure this machine, and numba only to sample: Snakemake imports this module.
 """
 
 import functools
+import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable
@@ -105,7 +106,7 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
     flops = training_flops(model, trained * tokens, trained * pairs, state_outputs(train))
     # At most: as if all completions differed and were as long as those of the dataset.
     verdict = train.verdict
-    sampled = train.verdict_steps * len(verdict.questions) * verdict.prompts * verdict.samples
+    sampled = len(train.verdict_steps) * len(verdict.questions) * verdict.prompts * verdict.samples
     flops += 4 / 3 * training_flops(model, sampled * tokens, sampled * pairs)
     files = shards.plan(config)
     dataset_bytes = round(sum(shard.rows for shard in files) * bytes_of_program)
@@ -140,6 +141,26 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
             if train.divides(count)
         ],
     }
+
+
+def on_this_machine(config: Config, devices: Path = DEVICES) -> tuple[float, float]:
+    """Return the estimated seconds of a training here, and the rate of a matrix product in FLOPs per second.
+
+    The estimate is that of the device of the table whose peak rate is nearest, times the ratio of the rates.
+    """
+    import torch
+
+    from cadmus.model.rate import has_bf16, matmul_rate
+
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    bf16 = config.train.precision == "bf16" or (config.train.precision is None and has_bf16(place))
+    rate = matmul_rate(place, torch.bfloat16 if bf16 else torch.float32)
+    table = read_model(devices, dict[str, Device])
+    peaks = {name: device.peak_teraflops * 1e12 for name, device in table.items()}
+    alike = [name for name, device in table.items() if ("ranks" in device.counts) == (place.type == "cuda")]
+    nearest = min(alike or table, key=lambda name: abs(math.log(peaks[name] / rate)))
+    hours = min(each.hours for each in plan(config, devices)["estimates"] if each.device == nearest)
+    return hours * 3600 * peaks[nearest] / rate, rate
 
 
 def training_memory(gpus: int, cores: int, programs: int) -> int:

@@ -7,9 +7,7 @@ runs the parts that need N GPUs: the same training with one rank and with N, ove
 The training parts also run on CPUs, where tests/dev/test_gpu_check.py tests them.
 """
 
-import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -19,27 +17,18 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import yaml
 
 from cadmus import config, pipeline
-from cadmus.model.flops import training_flops
-from cadmus.programs import Samples
 from cadmus.store import commit, versions, write_text
-from cadmus.templates.random import random_programs
-from cadmus.train import checkpoint, loop
-from cadmus.train.paths import RunPaths
-from cadmus.train.ranks import missing_for_compiler
-from dev.measure import ROOT, Facts, kill_tree, parser, seconds_of, wait_for
+from dev.bench.steps import train_steps
+from dev.measure import ROOT, Facts, kill_tree, parser, wait_for
 
 STEPS = 60
-WARMUP = 20
-"""First steps, not measured: they compile kernels and allocate memory."""
-PROFILED = 3
-"""Steps under the profiler, after the measured ones."""
+"""Of the trainings of :func:`ranks_agree`."""
 LOSS_NOISE = 0.02
 """Maximum difference of bf16 losses between one rank and several, in nats."""
 SECONDS = 240
@@ -54,8 +43,6 @@ class Failed(Exception):
 
 def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Record the installed software and the GPUs."""
-    if missing := missing_for_compiler():
-        raise Failed(f"{missing}: nothing will be compiled")
     # In its own process: this one must not hold a GPU.
     found = _run([sys.executable, "-m", "torch.utils.collect_env"])
     facts = {"environment": found.splitlines(), "versions": versions()}
@@ -70,76 +57,14 @@ def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 
 def steps(directory: Path, ranks: int) -> tuple[Facts, str]:
-    """Measure training steps of the ``h200`` model on random programs."""
-    facts = train_steps(directory, ROOT / "config/h200.yaml", ranks)
+    """Measure training steps of the ``h200`` model."""
+    facts = train_steps(config.load_config(ROOT / "config/h200.yaml"), ranks)
     return facts, (
-        f"{facts['ms_per_step']:.1f} ms a step; "
-        f"{facts['tokens_per_second']:,.0f} tokens/s, {facts['tflops_per_gpu']:.0f} TFLOPS per GPU; "
+        f"{facts['ms_per_step']:.1f} ms a step; {facts['tokens_per_second']:,.0f} tokens/s, "
+        f"{facts['gflop_per_second'] / 1000 / ranks:.0f} TFLOPS per GPU; "
         f"{facts['synchronizations_per_step']:.1f} waits a step; "
         f"checkpoint {facts['checkpoint_seconds']:.1f} s"
     )
-
-
-def train_steps(directory: Path, path: Path, ranks: int) -> Facts:
-    """Train :data:`STEPS` steps in ``ranks`` processes; return the measurements of the first."""
-    values = yaml.safe_load(path.read_text())
-    values["train"] |= {"steps": STEPS, "ranks": ranks, "checkpoint_every": STEPS}
-    # The programs are random ones, which ask nothing.
-    values["train"]["verdict"] = {"fraction": 0}
-    values["train"]["batch_size"] -= values["train"]["batch_size"] % ranks
-    (directory / "config.yaml").write_text(yaml.safe_dump(values))
-    rank = [sys.executable, "-m", "dev.gpu_check", "--train", str(directory)]
-    launch = f"import sys; from cadmus.train.ranks import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
-    _run([sys.executable, "-c", launch])
-    return json.loads((directory / "facts.json").read_text())
-
-
-def train_and_measure(directory: Path) -> None:
-    """Train as one of the ranks of :func:`train_steps`."""
-    run = config.load_config(directory / "config.yaml")
-    programs = random_programs(50_000, 4, 38)
-    measured: Facts = {}
-    save, train_step = checkpoint.save, loop.Training.train_step
-    profiler = torch.profiler.profile()
-
-    def timed_save(*arguments: Any) -> None:
-        measured["checkpoint_seconds"] = seconds_of(partial(save, *arguments))
-
-    def profiled_step(training: Any, stop: bool) -> Any:
-        left = STEPS - training.step
-        if left == PROFILED:
-            profiler.start()
-        done = train_step(training, stop)
-        if left == 1:
-            profiler.stop()
-        return done
-
-    checkpoint.save, loop.Training.train_step = timed_save, profiled_step
-    paths = RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl")
-    loop.train(run, lambda templates: [Samples(programs, programs.lengths)], "gpu-check", paths)
-    if os.environ["RANK"] == "0":
-        measured["ranks"] = int(os.environ["WORLD_SIZE"])
-        (directory / "facts.json").write_text(json.dumps(_facts(run, directory, profiler, measured)))
-
-
-def _facts(run: config.Config, directory: Path, profiler: Any, measured: Facts) -> Facts:
-    records = _metrics(directory)
-    taken = [(record["seconds"], record["tokens"]) for record in records[WARMUP : STEPS - PROFILED]]
-    seconds, tokens = np.median(np.diff(taken, axis=0), axis=0).tolist()
-    # The profiler itself synchronizes the device when it stops.
-    waits = ("cudaStreamSynchronize", "cudaEventSynchronize")
-    return {
-        **measured,
-        "ms_per_step": 1000 * seconds,
-        "tokens_per_second": tokens / seconds,
-        # Without attention, a small fraction in programs this short.
-        "tflops_per_gpu": training_flops(run.model, tokens, 0) / seconds / measured["ranks"] / 1e12,
-        "synchronizations_per_step": sum(
-            event.count / PROFILED for event in profiler.key_averages() if event.key in waits
-        ),
-        "loss": records[-1]["loss"],
-        "gpu_gib": torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0,
-    }
 
 
 def _metrics(directory: Path) -> list[Facts]:
@@ -206,11 +131,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--output", type=Path, default=Path("gpu_check.json"), help="JSON file")
     options.add_argument("--ranks", type=int, default=1, metavar="N", help="GPUs to check together")
-    options.add_argument("--train", type=Path, metavar="DIR", help=argparse.SUPPRESS)
     given = options.parse_args()
-    if given.train:
-        train_and_measure(given.train)
-        return
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count < given.ranks:
         wanted = "a GPU" if given.ranks == 1 else f"{given.ranks} GPUs"

@@ -21,7 +21,15 @@ from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
 from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
-from cadmus.plan import average_program, check_disk, checkpoint_bytes, plan, plan_study, training_memory
+from cadmus.plan import (
+    average_program,
+    check_disk,
+    checkpoint_bytes,
+    on_this_machine,
+    plan,
+    plan_study,
+    training_memory,
+)
 from tests.checkout import ROOT
 from tests.config.tiny import TINY, tiny
 
@@ -331,3 +339,14 @@ def test_docs_quote_the_published_plan():
         if each["device"] == "H100"
     ]
     assert f"at most {sum(published['disk_bytes'].values()) / 1e9:.0f} GB of disk" in page
+
+
+def test_the_time_here_follows_the_rate_of_this_machine(monkeypatch):
+    run = load_config(ROOT / "config/quick.yaml")
+    run = run.model_copy(update={"train": run.train.model_copy(update={"precision": "fp32"})})
+    hours = {each.device: each.hours for each in plan(run)["estimates"]}
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("cadmus.model.rate.matmul_rate", lambda device, dtype: 0.107e12 / 2)
+    seconds, rate = on_this_machine(run)
+    assert seconds == pytest.approx(2 * 3600 * hours["2 CPU cores without bf16"])
+    assert rate == 0.107e12 / 2

@@ -124,6 +124,8 @@ class Verdict(Section):
     """prompts per question and step, over all ranks"""
     samples: Annotated[Integer, Field(ge=2)] = 8
     """completions per prompt"""
+    every: Positive = 1
+    """steps from one that trains on completions to the next; many prompts at a time are sampled faster"""
     temperature: Above0 = 1.0
     """divisor of the logits"""
     weight: Above0 = 1.0
@@ -185,7 +187,7 @@ class Train(Section):
     """training processes over all nodes; `auto` is one per GPU (one per core without GPUs), reduced to a
     number that divides the batch"""
     compile: bool = True
-    """compile the blocks with torch.compile on a GPU, below ZeRO stage 3"""
+    """compile the blocks with torch.compile, except at ZeRO stage 3 and in short trainings on a CPU"""
     checkpoint_every: Positive = 250
     """steps between checkpoints"""
     keep_checkpoints: Positive = 2
@@ -235,9 +237,10 @@ class Train(Section):
         return self
 
     @property
-    def verdict_steps(self) -> int:
-        """Number of steps, the last ones, that train against the verdict."""
-        return math.ceil(self.verdict.fraction * self.steps)
+    def verdict_steps(self) -> range:
+        """Steps, counted from 0, that train against the verdict."""
+        first = self.steps - math.ceil(self.verdict.fraction * self.steps)
+        return range(first, self.steps, self.verdict.every)
 
     def divides(self, ranks: int) -> bool:
         """Return True if ``ranks`` ranks get equal numbers of whole micro-batches and of prompts."""

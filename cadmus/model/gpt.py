@@ -276,12 +276,12 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, own: Tensor, other: Tensor) -> Tensor:
         ctx.save_for_backward(own, other)
-        return torch.addcmul(x * own, x.roll(x.shape[-1] // 2, -1), other)
+        return x * own + x.roll(x.shape[-1] // 2, -1) * other
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         own, other = ctx.saved_tensors
-        return torch.addcmul(gradient * own, gradient.roll(gradient.shape[-1] // 2, -1), -other), None, None
+        return gradient * own - gradient.roll(gradient.shape[-1] // 2, -1) * other, None, None
 
 
 def _initialize(module: nn.Module) -> None:

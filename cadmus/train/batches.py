@@ -222,9 +222,9 @@ class Loader:
             self._batches = TemplateBatches(seed, self._counts, train.batch_size)
         self._train = train
         self._row_length = row_length
-        share = train.batch_size // ranks
-        self._mine = slice(rank * share, (rank + 1) * share)
-        self._micro_batches = share // (train.micro_batch_size or share)
+        of_rank = train.batch_size // ranks // (train.micro_batch_size or train.batch_size // ranks)
+        self._micro_batches = ranks * of_rank
+        self._mine = slice(rank * of_rank, (rank + 1) * of_rank)
         self._device = device
 
     def load(self, step: int, pace: Pace | None = None) -> Batch:
@@ -241,8 +241,9 @@ class Loader:
         targets = int(lengths.sum())
         # The first instruction is not a target.
         prompt_targets = np.maximum(self._prompt_lengths[batch].astype(np.int64) - 1, 0)
+        mine = deal(batch, lengths, self._micro_batches)[self._mine]
         return Batch(
-            [self._pack(rows).to(self._device) for rows in np.split(batch[self._mine], self._micro_batches)],
+            [self._pack(rows).to(self._device) for rows in mine],
             tokens=targets + len(batch),
             pairs=int(causal_pairs(lengths + 1).sum()),
             targets=targets,
@@ -257,6 +258,16 @@ class Loader:
         if self._train.order == "self_paced":
             templates = np.searchsorted(np.cumsum(self._counts), rows, "right")
         return pack_batch(programs, self._prompt_lengths[rows], self._row_length, labels, templates)
+
+
+def deal(batch: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:
+    """Deal programs to parts with almost as many tokens each, as ranks wait for each other in every step.
+
+    Returns the elements of ``batch``, shape (parts, programs of a part): by length, back and forth.
+    """
+    dealt = batch[np.argsort(lengths, kind="stable")].reshape(-1, parts)
+    dealt[1::2] = dealt[1::2, ::-1]
+    return dealt.T
 
 
 def pack_batch(

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from cadmus import config
 from cadmus.model.gpt import GPT
+from cadmus.model.rate import has_bf16
 from cadmus.tools import cores
 from cadmus.train import ranks
 from cadmus.train.muon import ADAM_KINDS, MOMENTUM, WEIGHT, Muon
@@ -71,22 +72,13 @@ def stop_process() -> None:
     """Leave the process group together: a rank that exits early can abort the others."""
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
-    torch.compiler.set_stance("default")
 
 
 def with_precision(train: config.Train, device: torch.device) -> config.Train:
-    """Return ``train`` with its precision resolved: bf16 if the devices of all ranks support it, or fp32.
-
-    CPUs without bf16 instructions are 50 to 100 times slower in bf16 than in fp32.
-    """
+    """Return ``train`` with its precision resolved: bf16 if the devices of all ranks support it, or fp32."""
     if train.precision is not None:
         return train
-    if device.type == "cuda":
-        supported = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        capabilities = torch.cpu.get_capabilities()
-        supported = any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
-    by_all = torch.tensor(float(supported), device=device)
+    by_all = torch.tensor(float(has_bf16(device)), device=device)
     torch.distributed.all_reduce(by_all, torch.distributed.ReduceOp.MIN)
     return train.model_copy(update={"precision": "bf16" if by_all.item() else "fp32"})
 

@@ -15,15 +15,17 @@ from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
+from cadmus.model.rate import SLOW, matmul_rate
 from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
 from cadmus.train.batches import Loader, Pace
+from cadmus.train.compiling import compile_blocks
 from cadmus.train.labels import state_outputs
 from cadmus.train.metrics import START, Display, MetricsFile, advance
 from cadmus.train.muon import WEIGHT
 from cadmus.train.objectives import NextToken, Objective, StateSupervision, forward, training_model
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
-from cadmus.train.ranks import deferred_signals, on_first_rank, prepare_compiler
+from cadmus.train.ranks import deferred_signals, on_first_rank
 from cadmus.train.verdict import Verdict
 
 
@@ -97,14 +99,10 @@ class Training:
         self.pace = Pace([0] * len(counts), errors)
 
         torch.manual_seed(seed % 2**64)
-        if device.type == "cuda":
-            problem = prepare_compiler(run.train.compile)
-            if problem is not None:
-                log(f"train.compile: {problem}")
         model = training_model(run.model, run.train)
-        # The hooks of ZeRO stage 3 break the graph of each block.
-        if device.type == "cuda" and run.train.compile and run.train.zero_stage < 3:
-            model.compile_blocks()
+        problem = compile_blocks(model, run, device)
+        if problem is not None:
+            log(f"train.compile: {problem}")
         saved = checkpoint.find_latest(paths.checkpoints, self.description)
         if saved is None:
             self.engine = engine.initialize(model, run.train, device)
@@ -124,6 +122,15 @@ class Training:
         if run.train.verdict_steps:
             self.objectives.append(Verdict(self.engine, read, run, seed, row_length, *place, log))
         self.next_batch = self.loader.load(self.step, self.pace)
+        # All ranks at the same time, as in a step.
+        own = matmul_rate(device, torch.bfloat16 if run.train.precision == "bf16" else torch.float32)
+        rate = torch.tensor(own, dtype=torch.float64, device=device)
+        distributed.all_reduce(rate)
+        self.matmul_rate = rate.item()
+        of_core = self.matmul_rate / self.ranks / torch.get_num_threads()
+        if device.type == "cpu" and of_core < SLOW:
+            kind = run.train.precision
+            log(f"a core does {of_core / 1e9:.2f} GFLOP/s in {kind}, too little for a CPU that is not busy")
 
     def run(self) -> None:
         """Train to the last step and export the model."""
@@ -232,6 +239,7 @@ class Training:
                 **self.progress,
                 "device": str(self.device),
                 "cores": torch.get_num_threads() * self.ranks,
+                "matmul_rate": self.matmul_rate,
             }
             save_export(model, directory, metadata)
 

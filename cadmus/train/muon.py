@@ -141,15 +141,20 @@ class Muon(torch.optim.Optimizer):
         """Orthogonalize all matrices in place, scaled as DeepSpeed's Muon does; each rank does its share."""
         for batch in self._batches:
             every = torch.cat([stack.of(flat) for stack in batch])
-            mine = every[self._rank :: self._ranks].to(self._computing.dtype)
-            # The other ranks add theirs.
-            every.zero_()[self._rank :: self._ranks] = orthogonalize(mine).float()
-            parts = torch.split(every, [stack.shape[0] for stack in batch])
-            for stack, found in zip(batch, parts, strict=True):
+            # As many for each rank; those beyond the last one are zero.
+            share = -(-len(every) // self._ranks)
+            mine = every.new_zeros((share, *every.shape[1:]), dtype=self._computing.dtype)
+            own = every[self._rank * share :][:share]
+            mine[: len(own)] = own
+            found = orthogonalize(mine)
+            if self._ranks > 1:
+                gathered = found.new_empty((self._ranks * share, *found.shape[1:]))
+                distributed.all_gather([*gathered.chunk(self._ranks)], found)
+                found = gathered
+            parts = torch.split(found[: len(every)], [stack.shape[0] for stack in batch])
+            for stack, part in zip(batch, parts, strict=True):
                 _, rows, columns = stack.shape
-                stack.of(flat).copy_(found.mul_(math.sqrt(max(1, rows / columns))))
-        if self._ranks > 1:
-            distributed.all_reduce(flat)
+                stack.of(flat).copy_(part).mul_(math.sqrt(max(1, rows / columns)))
 
 
 def _batches(matrices: Named) -> tuple[list[list[Stack]], int]:

@@ -7,14 +7,11 @@ one machine meet on its loopback interface; by default PyTorch listens on all in
 
 import logging
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -177,26 +174,6 @@ def take_device() -> torch.device:
     # cuDNN plans for each number of rows, and a training has dozens.
     torch.backends.cuda.enable_cudnn_sdp(False)
     return torch.device("cuda", local_rank)
-
-
-def prepare_compiler(wanted: bool) -> str | None:
-    """Run everything eagerly on a GPU unless compiling is ``wanted`` and possible.
-
-    Returns the reason why nothing is compiled although it is wanted, or None.
-    """
-    missing = missing_for_compiler() if wanted else None
-    if missing or not wanted:
-        torch.compiler.set_stance("force_eager")
-    return missing and f"{missing}; the blocks are not compiled, which makes steps slower"
-
-
-def missing_for_compiler() -> str | None:
-    """Return what Triton is missing to build kernel launchers, or None."""
-    compilers = [os.environ["CC"]] if "CC" in os.environ else ["gcc", "clang"]
-    if not any(shutil.which(compiler) for compiler in compilers):
-        return f"no C compiler found ({' or '.join(compilers)})"
-    header = Path(sysconfig.get_path("include"), "Python.h")
-    return None if header.exists() else f"no {header} (the package python3-dev has it)"
 
 
 def join() -> Any:

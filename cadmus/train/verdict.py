@@ -86,13 +86,16 @@ class Verdict(Objective):
         self._asked = [_asked(name, run.dataset, read) for name in self.verdict.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((of.programs.lengths - of.prompt_length).max()) for of in self._asked]
-        self._fp32 = GPT(run.model) if device.type == "cpu" and run.train.precision == "bf16" else None
+        # The blocks of the engine's model may be compiled for training. On a CPU this one is fp32: attention
+        # to few tokens takes half again as long in bf16.
+        bf16 = device.type == "cuda" and run.train.precision == "bf16"
+        self._sampled = GPT(run.model).to(device, torch.bfloat16 if bf16 else torch.float32)
 
     def start(self, step: int) -> None:
         super().start(step)
         train = self._run.train
         self._step, self._rollout = step, None
-        if step >= train.steps - train.verdict_steps:
+        if step in train.verdict_steps:
             rollout = self._rollout = self.sample(step)
             totals = [rollout.flops, *rollout.counts.ravel()]
             self.sums = torch.tensor(totals, dtype=torch.float64, device=self.device)
@@ -119,7 +122,7 @@ class Verdict(Objective):
             question: dict(zip(COUNTS, row, strict=True))
             for question, row in zip(self.verdict.questions, shares.tolist(), strict=True)
         }
-        if self._step in (train.steps - train.verdict_steps, train.steps - 1):
+        if self._step in (train.verdict_steps[0], train.verdict_steps[-1]):
             for question, row in found.items():
                 learnt = "" if row["solved"] else "; nothing to learn from"
                 share = f"{row['solved']:.1%} of {sampled} completions of {question} solved"
@@ -137,8 +140,11 @@ class Verdict(Objective):
         prompts = references.prefixes(prompt_length)
         limits = prompt_length + np.repeat(self._longest, self._prompts * k)
         limits = np.minimum(limits, dataset.max_length)
-        model = Cadmus(self._for_sampling(self._engine.module))
-        completions, ended = model.complete(prompts, limits, temperature=self.verdict.temperature, seed=seed)
+        # Without the layer for state supervision.
+        self._sampled.load_state_dict(self._engine.module.state_dict(), strict=False)
+        completions, ended = Cadmus(self._sampled).complete(
+            prompts, limits, temperature=self.verdict.temperature, seed=seed
+        )
         programs = join(prompts, completions)
         kept = split_of(programs, dataset.eval_fraction) == TRAIN
         texts = completions.to_strings()
@@ -169,14 +175,6 @@ class Verdict(Objective):
         flops += training_flops(self._run.model, packed.token_count, int(pairs[rows].sum()))
         counts = np.array([counts for _, counts in graded])
         return Rollout(packed, self._weights(packed, advantages, ended[rows]), counts, flops)
-
-    def _for_sampling(self, model: GPT) -> GPT:
-        """Return the model, on a CPU in fp32: attention to few tokens takes half again as long in bf16."""
-        if self._fp32 is None:
-            return model
-        # Without the layer for state supervision.
-        self._fp32.load_state_dict(model.state_dict(), strict=False)
-        return self._fp32
 
     def _grade(self, name: str, of: Completed, kept: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
         """Return the reward of each completion of a question, and the counts."""

@@ -9,7 +9,16 @@ from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
 from cadmus.templates.random import random_programs
-from cadmus.train.batches import SMALLEST, Batches, Loader, TemplateBatches, pack, pack_batch, weights
+from cadmus.train.batches import (
+    SMALLEST,
+    Batches,
+    Loader,
+    TemplateBatches,
+    deal,
+    pack,
+    pack_batch,
+    weights,
+)
 from cadmus.train.labels import NO_TARGET
 
 COUNTS = np.array([40, 10, 30])
@@ -180,3 +189,14 @@ def test_labels_are_packed_with_their_instructions():
     assert (packed.labels[packed.segments < 0] == NO_TARGET).all()
     assert int((packed.labels != NO_TARGET).sum()) == 2 * packed.target_count
     assert pack_batch(programs, np.ones(50), 32).labels is None
+
+
+def test_programs_are_dealt_by_length_to_parts_with_as_many_tokens():
+    lengths = np.random.default_rng(0).integers(3, 64, 128)
+    batch = np.arange(1000, 1128)
+    parts = deal(batch, lengths, 4)
+    assert parts.shape == (4, 32)
+    assert sorted(parts.ravel()) == batch.tolist()
+    tokens = lengths[parts - 1000].sum(1)
+    assert np.ptp(tokens) <= 64 / 2
+    assert np.array_equal(deal(batch, lengths, 1)[0], batch[np.argsort(lengths, kind="stable")])

@@ -1,10 +1,9 @@
-"""Ranks: their number, starting and stopping them, devices and compilers."""
+"""Ranks: their number, starting and stopping them, and devices."""
 
 import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import time
 
 import pytest
@@ -141,28 +140,3 @@ def test_gpus_that_torch_cannot_use_are_reported(monkeypatch):
         monkeypatch.delenv("SLURM_JOB_GPUS", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     launch.check_devices(1)
-
-
-@pytest.fixture
-def stances(monkeypatch) -> list[str]:
-    """Options of torch.compile."""
-    given: list[str] = []
-    monkeypatch.setattr(torch.compiler, "set_stance", given.append)
-    monkeypatch.delenv("CC", raising=False)
-    return given
-
-
-def test_without_a_compiler_training_is_eager_and_reports_it(stances, monkeypatch, tmp_path):
-    (tmp_path / "Python.h").touch()
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == "gcc" else None)
-    assert launch.prepare_compiler(wanted=True) is None
-    assert stances == []
-    monkeypatch.setenv("CC", "cl")
-    assert launch.prepare_compiler(wanted=True).startswith("no C compiler found (cl); the blocks are not")
-    monkeypatch.delenv("CC")
-    (tmp_path / "Python.h").unlink()
-    assert launch.prepare_compiler(wanted=True).startswith(f"no {tmp_path}/Python.h (the package python3-dev")
-    assert stances == ["force_eager"] * 2
-    assert launch.prepare_compiler(wanted=False) is None
-    assert stances == ["force_eager"] * 3

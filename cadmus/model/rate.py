@@ -1,0 +1,38 @@
+"""The rate of matrix products, by which the times of different machines compare."""
+
+import statistics
+import time
+
+import torch
+
+SIZE = 1024
+"""Rows of a matrix on a CPU; on a GPU eight times as many."""
+SECONDS = 0.2
+SLOW = 5e9
+"""FLOPs per second of a core, a tenth of the slowest that was measured: something is wrong."""
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Return True if a device computes in bf16 faster than in fp32.
+
+    CPUs without instructions for it are 50 to 100 times slower.
+    """
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
+
+
+def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Measure the FLOPs per second of a matrix product in this process, with the threads that it has."""
+    size = SIZE if device.type == "cpu" else 8 * SIZE
+    a, b = torch.randn(2, size, size, device=device).to(dtype)
+    taken: list[float] = []
+    # The first ones are slower.
+    while len(taken) < 5 or sum(taken) < SECONDS:
+        start = time.perf_counter()
+        torch.mm(a, b)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        taken.append(time.perf_counter() - start)
+    return 2.0 * size**3 / statistics.median(taken)

@@ -1,0 +1,147 @@
+"""Whole steps of real trainings, measured in their ranks: where the time goes, and how fast it is.
+
+The programs are true ones of the config. Nothing is asked of them: a model after few steps writes longer
+completions than a trained one, so the share of the verdict comes from whole trainings (:mod:`dev.walk`).
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from functools import partial, wraps
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+import yaml
+
+from cadmus import config
+from cadmus.dataset.sampler import sample
+from cadmus.model.export import read_metadata
+from cadmus.programs import Samples
+from cadmus.train import batches, checkpoint, engine, loop, muon
+from cadmus.train.paths import RunPaths
+from cadmus.train.ranks import count_ranks
+from dev.measure import ROOT, Facts, seconds_of
+
+STEPS, WARMUP, PROFILED = 120, 20, 3
+"""Steps; the first ones, which compile kernels and allocate memory, and the last ones, under a profiler, are
+not measured."""
+PROGRAMS = 100_000
+PARTS = {
+    "batch": [(batches.Loader, "load")],
+    "forward": [(loop, "forward")],
+    "backward": [(engine, "backward")],
+    "optimizer": [(muon.Muon, "step")],
+    "newton_schulz": [(muon.Muon, "_orthogonalize")],
+    "collectives": [(torch.distributed, "all_reduce"), (torch.distributed, "all_gather")],
+}
+"""What is timed in a step. Newton-Schulz is part of the optimizer; the collectives, most of them waiting for
+another rank, are part of the others."""
+
+
+def train_steps(run: config.Config, ranks: int | None = None) -> Facts:
+    """Train :data:`STEPS` steps of a config, as ``cadmus train`` does; return the first rank's measurements.
+
+    There are as many ranks as ``cadmus train`` would start, unless ``ranks`` says otherwise.
+    """
+    values = run.model_dump()
+    ranks = ranks or count_ranks(run.train)
+    # Half a batch more or less does not matter; the verdict has no part in it.
+    size = run.train.batch_size - run.train.batch_size % ranks
+    values["train"] |= {"steps": STEPS, "ranks": ranks, "checkpoint_every": STEPS, "batch_size": size}
+    values["train"]["verdict"]["fraction"] = 0
+    with TemporaryDirectory(prefix="cadmus-steps-") as name:
+        directory = Path(name)
+        (directory / "config.yaml").write_text(yaml.safe_dump(values))
+        rank = [sys.executable, "-m", "dev.bench.steps", name]
+        launch = f"import sys; from cadmus.train.ranks import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
+        subprocess.run([sys.executable, "-c", launch], cwd=ROOT, check=True, stdout=sys.stderr)
+        return json.loads((directory / "facts.json").read_text())
+
+
+def main(directory: Path) -> None:
+    """Train as one of the ranks of :func:`train_steps`."""
+    run = config.load_config(directory / "config.yaml")
+    taken: dict[str, list[float]] = {name: [0.0] * (STEPS + 1) for name in PARTS}
+    measured: Facts = {}
+    step, profiler = [0], torch.profiler.profile()
+    for name, functions in PARTS.items():
+        for owner, function in functions:
+            setattr(owner, function, _timed(getattr(owner, function), taken[name], step))
+    save, train_step = checkpoint.save, loop.Training.train_step
+
+    def timed_save(*arguments: Any) -> None:
+        measured["checkpoint_seconds"] = seconds_of(partial(save, *arguments))
+
+    def profiled_step(training: Any, stop: bool) -> Any:
+        step[0] = training.step
+        if STEPS - training.step == PROFILED:
+            profiler.start()
+        done = train_step(training, stop)
+        if STEPS - training.step == 1:
+            profiler.stop()
+        return done
+
+    checkpoint.save, loop.Training.train_step = timed_save, profiled_step  # type: ignore[assignment]
+    paths = RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl")
+    loop.train(run, partial(_programs, run), "bench", paths, lambda line: None)
+    if os.environ.get("RANK", "0") != "0":
+        return
+    records = [json.loads(line) for line in paths.metrics.read_text().splitlines()]
+    within = slice(WARMUP, STEPS - PROFILED)
+    pairs = list(zip(records[within], records[WARMUP + 1 :], strict=False))
+
+    def median(name: str) -> float:
+        return statistics.median(after[name] - before[name] for before, after in pairs)
+
+    seconds = median("seconds")
+    metadata = read_metadata(paths.export)
+    waits = ("cudaStreamSynchronize", "cudaEventSynchronize")
+    counted = sum(event.count for event in profiler.key_averages() if event.key in waits)
+    facts = {
+        "ranks": int(os.environ["WORLD_SIZE"]),
+        "programs": run.train.batch_size,
+        "ms_per_step": 1000 * seconds,
+        "tokens_per_second": median("tokens") / seconds,
+        "gflop_per_second": median("flops") / seconds / 1e9,
+        "matmul_gflop_per_second": metadata["matmul_rate"] / 1e9,
+        "bits": 16 if metadata["config"]["train"]["precision"] == "bf16" else 32,
+        "share_of_matmul": median("flops") / seconds / metadata["matmul_rate"],
+        **{f"ms_of_{name}": 1000 * statistics.median(of[within]) for name, of in taken.items()},
+        **measured,
+        # The profiler itself synchronizes the device when it stops.
+        "synchronizations_per_step": counted / PROFILED,
+        "gpu_gib": torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0,
+        "loss": records[-1]["loss"],
+    }
+    (directory / "facts.json").write_text(json.dumps(facts))
+
+
+def _timed(function: Callable[..., Any], taken: list[float], step: list[int]) -> Callable[..., Any]:
+    @wraps(function)
+    def timed(*arguments: Any, **options: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return function(*arguments, **options)
+        finally:
+            taken[step[0]] += time.perf_counter() - start
+
+    return timed
+
+
+def _programs(run: config.Config, names: Collection[str] | None) -> Iterator[Samples]:
+    """Yield :data:`PROGRAMS` training programs in the proportions of a config."""
+    wanted = {name: getattr(run.dataset.templates, name).train for name in names or config.TEMPLATES}
+    for name, count in wanted.items():
+        if count:
+            share = min(count, -(-PROGRAMS * count // sum(wanted.values())))
+            yield sample(run.dataset, run.seed, name, "train", 0, share)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,67 @@
+"""Compiled blocks: for long trainings, and never a reason to fail."""
+
+import os
+
+import pytest
+import torch
+
+from cadmus import config
+from cadmus.model.gpt import GPT
+from cadmus.train import compiling
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def run(monkeypatch) -> config.Config:
+    monkeypatch.setattr(compiling, "WORTH", 0)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda *of_one_rank: None)
+    values = {
+        "name": "test",
+        "dataset": {"templates": {"random": {"train": 1}}},
+        "model": {"layers": 2, "width": 32, "heads": 2, "mlp": 64},
+        "train": {"steps": 1, "precision": "bf16"},
+    }
+    return config.parse_config(values, "test")
+
+
+def compiled(model: GPT) -> bool:
+    return all(block._compiled_call_impl is not None for block in model.layers)
+
+
+def test_short_trainings_are_not_compiled(run, monkeypatch):
+    monkeypatch.setattr(compiling, "WORTH", 1e11)
+    monkeypatch.setattr(GPT, "compile_blocks", None)
+    assert compiling.compile_blocks(GPT(run.model), run, CPU) is None
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_a_damaged_cache_is_not_used(run, monkeypatch, failures, tmp_path):
+    """The second try has an empty cache."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    tries, compile_blocks = [], GPT.compile_blocks
+
+    def with_damaged_cache(model: GPT) -> None:
+        tries.append(model)
+        if len(tries) <= failures:
+            raise OSError("kernel.so: file too short")
+        compile_blocks(model, "eager")
+
+    monkeypatch.setattr(GPT, "compile_blocks", with_damaged_cache)
+    model = GPT(run.model)
+    assert compiling.compile_blocks(model, run, CPU) is None
+    assert len(tries) == failures + 2
+    assert compiled(model)
+    assert (os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)) == (not failures)
+
+
+def test_a_broken_compiler_is_one_line_and_the_blocks_run_eagerly(run, monkeypatch, tmp_path):
+    torch._dynamo.reset()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "false"))
+    model = GPT(run.model)
+    problem = compiling.compile_blocks(model, run, CPU)
+    assert problem is not None
+    assert problem.endswith("; the blocks are not compiled, which makes steps slower")
+    assert "\n" not in problem
+    assert not compiled(model)
