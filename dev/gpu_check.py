@@ -3,8 +3,6 @@
 This takes ten minutes on one GPU. Each part starts processes with a time limit; if one fails, the others
 still run. Prints one verdict per line and writes all measurements to ``gpu_check.json``. With ``--ranks N``,
 runs the parts that need N GPUs: the same training with one rank and with N, over NCCL.
-
-The training parts also run on CPUs, where tests/dev/test_gpu_check.py tests them.
 """
 
 import json

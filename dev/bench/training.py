@@ -3,12 +3,11 @@
 ``cadmus`` are whole steps of real trainings (:mod:`dev.bench.steps`), with labels and optimizer, in as many
 ranks as a user gets. One process trains on true programs of all templates in other ways:
 
-* ``written_out_64``, ``fused_64``, … eager attention or SDPA, rows of 64 or 128 tokens, no DeepSpeed; on a
-  GPU also with compiled blocks;
+* ``written_out``, ``fused``: eager attention or SDPA, no DeepSpeed; on a GPU also with compiled blocks;
 * ``transformers_fp32``, … GPT-NeoX of transformers, bf16 by autocast.
 
 On a CPU these take turns; a GPU holds one of them at a time. A way that fails, for example out of memory,
-prints one line and has no row. Padding does not count as tokens; ``fill`` is the fraction of the others.
+prints one line and has no row. Padding does not count as tokens.
 """
 
 import gc
@@ -33,14 +32,13 @@ from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
 from cadmus.programs import stack
 from cadmus.templates import TEMPLATES
 from cadmus.tools import progress
-from cadmus.train.batches import PackedBatch, pack_batch
+from cadmus.train.batches import pack_batch
 from cadmus.train.labels import NO_TARGET
 from dev.bench import steps
 from dev.measure import ROOT, Facts, flat, seconds_of
 
 SIZES = configs.Model(layers=4, width=320, heads=5, mlp=1280)
 """5M parameters."""
-ROW_LENGTHS = (64, 128)
 REPEATS = 15
 Step = Callable[[], object]
 Form = Callable[[configs.Model], GPT]
@@ -72,34 +70,24 @@ def train(config: Path | None = None, programs: int = 256) -> Facts:
     each = -(-programs // len(TEMPLATES))
     drawn = stack([sample(run.dataset, 0, template, "train", 0, each).programs for template in TEMPLATES])
     drawn = drawn.take(np.random.default_rng(0).permutation(len(drawn))[:programs])
-    longest = int(drawn.lengths.max()) + 1
-    rows = {length: pack_batch(drawn, np.ones(programs), max(length, longest)) for length in ROW_LENGTHS}
+    packed = pack_batch(drawn, np.ones(programs), run.train.row_length or run.dataset.max_length + 1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if whole["bits"] == 16 else torch.float32
-    inputs = {length: _inputs(batch, device) for length, batch in rows.items()}
-    batches: dict[str, PackedBatch] = {}
-    starts: dict[str, Callable[[], Step]] = {}
-    for length, batch in rows.items():
-        for name, form in forms(device).items():
-            batches[f"{name}_{length}"] = batch
-            starts[f"{name}_{length}"] = partial(_step, form, sizes, inputs[length], dtype)
+    inputs = [
+        tensor.to(device) for tensor in (packed.tokens, packed.positions, packed.segments, packed.targets)
+    ]
+    starts: dict[str, Callable[[], Step]] = {
+        name: partial(_step, form, sizes, inputs, dtype) for name, form in forms(device).items()
+    }
     for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
-        batches[f"transformers_{kind}"] = rows[ROW_LENGTHS[0]]
-        starts[f"transformers_{kind}"] = partial(
-            _transformers_step, sizes, inputs[ROW_LENGTHS[0]], kind == "bf16"
-        )
+        starts[f"transformers_{kind}"] = partial(_transformers_step, sizes, inputs, kind == "bf16")
     seconds = _seconds(starts, device)
     table = {
-        name: {
-            "tokens_per_second": round(batches[name].token_count / taken),
-            "programs_per_second": round(programs / taken),
-            "fill": round(batches[name].token_count / batches[name].tokens.numel(), 3),
-        }
-        for name, taken in seconds.items()
+        name: {"tokens_per_second": round(packed.token_count / taken)} for name, taken in seconds.items()
     }
     ratios = {
-        f"cadmus_over_{name}": round(whole["tokens_per_second"] / table[name]["tokens_per_second"], 2)
-        for name in table
+        f"cadmus_over_{name}": round(whole["tokens_per_second"] / row["tokens_per_second"], 2)
+        for name, row in table.items()
         if name.startswith("transformers")
     }
     facts = {"parameters": parameter_count(sizes), "threads": torch.get_num_threads(), "repeats": REPEATS}
@@ -108,10 +96,6 @@ def train(config: Path | None = None, programs: int = 256) -> Facts:
 
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=NO_TARGET)
-
-
-def _inputs(batch: PackedBatch, device: torch.device) -> list[Tensor]:
-    return [tensor.to(device) for tensor in (batch.tokens, batch.positions, batch.segments, batch.targets)]
 
 
 def _step(form: Form, sizes: configs.Model, inputs: list[Tensor], dtype: torch.dtype) -> Step:
