@@ -124,9 +124,10 @@ def _known_figures(ctx: click.Context, param: click.Parameter, names: tuple[str,
     help="Directory, or the path of one of the files; the other formats go next to it. Repeat for each NAME.",
 )
 def figure(names: tuple[str, ...], results: tuple[Path, ...], outputs: tuple[Path, ...]) -> None:
-    """Draw figures, tables or pages from results alone; all NAMEs from the same ones.
+    """Draw figures, tables or pages from results alone.
 
-    A figure is written as .pdf, .png and .csv, a table as .csv and .md, and a page as .html.
+    All NAMEs have the same results. A figure is written as .pdf, .png and .csv, a table as .csv and .md, and
+    a page as .html.
 
     \b
     Examples:
