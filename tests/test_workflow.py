@@ -218,9 +218,9 @@ def test_a_code_change_reruns_only_its_dependents(checkout):
             # Else the copied dataset below, which has no checksums, would be older than the file.
             os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    assert edited("cadmus/figures/comparison_grid.py") == {"figure": 1}
+    assert edited("cadmus/figures/comparison_grid.py") == {"draw_grid": 1}
     assert edited("cadmus/templates/random.py")["shard"] == 3
-    assert edited("cadmus/experiments/probe.py") == {"experiment": 1, "figure": 2}
+    assert edited("cadmus/experiments/probe.py") == {"experiment": 1, "draw_probe": 1}
     vm = edited("cadmus/vm/compiled.py")
     assert vm["shard"] == len(plan(CONFIG))
     assert {"manifest", "train", "experiment"} <= set(vm)
@@ -230,9 +230,8 @@ def test_a_code_change_reruns_only_its_dependents(checkout):
 def test_a_config_change_reruns_only_its_dependents(checkout):
     assert jobs(checkout, "--config", 'evaluate={"completions": {"programs": 20}}') == {
         "experiment": 1,
-        "figure": 1,
-        "table": 3,
-        "page": 1,
+        "draw_completions": 1,
+        "draw_curve_completions": 1,
         "model_card": 1,
     }
     more_steps = jobs(checkout, "--config", 'train={"steps": 30}')

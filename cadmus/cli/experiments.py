@@ -103,35 +103,43 @@ for _name in experiments.NAMES:
     evaluate.add_command(_command(_name))
 
 
-def _known_figure(ctx: click.Context, param: click.Parameter, name: str) -> str:
+def _known_figures(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
     """Refuse an unknown figure, before an option that is missing."""
-    if name not in experiments.figures() and not ctx.resilient_parsing:
-        raise InputError(f"no figure, table or page {name!r}; {suggest(name, experiments.figures())}")
-    return name
+    for name in names:
+        if name not in experiments.figures() and not ctx.resilient_parsing:
+            raise InputError(f"no figure, table or page {name!r}; {suggest(name, experiments.figures())}")
+    return names
 
 
 @click.command(epilog=f"Figures, tables and pages: {', '.join(experiments.figures())}.")
-@click.argument("name", callback=_known_figure)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", callback=_known_figures)
 @click.option("--results", type=PATH, multiple=True, help="Result file; repeat for a second one.")
 @click.option(
     "--output",
+    "outputs",
     type=PATH,
     required=True,
+    multiple=True,
     metavar="DIR_OR_FILE",
-    help="Directory, or the path of one of the files; the other formats go next to it.",
+    help="Directory, or the path of one of the files; the other formats go next to it. Repeat for each NAME.",
 )
-def figure(name: str, results: tuple[Path, ...], output: Path) -> None:
-    """Draw the figure, table or page NAME from results alone.
+def figure(names: tuple[str, ...], results: tuple[Path, ...], outputs: tuple[Path, ...]) -> None:
+    """Draw figures, tables or pages from results alone.
 
-    A figure is written as .pdf, .png and .csv, a table as .csv and .md, and a page as .html.
+    All NAMEs have the same results. A figure is written as .pdf, .png and .csv, a table as .csv and .md, and
+    a page as .html.
 
     \b
     Examples:
       cadmus figure comparison_grid --results grid.parquet --output figures
       cadmus figure table2_instructions --output table2.md
+      cadmus figure probe_layers probe_final_block --results probe.parquet --output . --output .
     """
-    for path in pipeline.draw(name, results, output):
-        echo(path)
+    if len(outputs) != len(names):
+        raise InputError(f"--output: give one for each of the {len(names)} names, not {len(outputs)}")
+    for name, output in zip(names, outputs, strict=True):
+        for path in pipeline.draw(name, results, output):
+            echo(path)
 
 
 def _print_findings(findings: Findings) -> None:

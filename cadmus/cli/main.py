@@ -24,7 +24,7 @@ SECTIONS = {
         "complete": ("complete", "model", "Complete PREFIX with a model and run the whole program."),
         "explore": ("serve", "serve", "Serve an interactive explorer of a model."),
         "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
-        "figure": ("experiments", "figures", "Draw the figure, table or page NAME from results alone."),
+        "figure": ("experiments", "figures", "Draw figures, tables or pages from results alone."),
         "serve": ("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
         "push": ("files", "model", "Upload a model or dataset to the Hugging Face Hub."),
     },

@@ -110,8 +110,11 @@ class Completed:
 
     @cached_property
     def same_outputs(self) -> np.ndarray:
-        """Completed programs that leave the outputs of the reference: bool, shape (n,)."""
-        return same_outputs(self.full, self.references)
+        """Verified programs that leave the outputs of the reference: bool, shape (n,)."""
+        same = self.verified.copy()
+        rows = np.flatnonzero(same)
+        same[rows] = same_outputs(self.full.take(rows), self.references.take(rows))
+        return same
 
 
 def comparator(of: Completed) -> np.ndarray:
@@ -127,7 +130,7 @@ def equal_expression(of: Completed) -> np.ndarray:
         EXPRESSION.fullmatch(text) is not None and is_expression(text[:-1]) and not copies(text[:-1], first)
         for text, first in zip(of.texts, firsts, strict=True)
     ]
-    return _all(of.verified, of.same_outputs, np.array(shaped, np.bool_))
+    return _all(of.same_outputs, np.array(shaped, np.bool_))
 
 
 def copies(second: str, first: str) -> bool:
@@ -151,12 +154,12 @@ def written_answer(of: Completed) -> np.ndarray:
         text == reference if reference in ("", "!") else re.fullmatch(_COMPARED, text) is not None
         for text, reference in zip(of.texts, of.reference_texts, strict=True)
     ]
-    return _all(of.verified, of.same_outputs, np.array(shaped, np.bool_))
+    return _all(of.same_outputs, np.array(shaped, np.bool_))
 
 
 def definition(of: Completed) -> np.ndarray:
     """The completion is one definition that is not constant, and the comparison in the prompt holds."""
-    solved = _all(of.verified, of.same_outputs, _has_form(of, DEFINITION))
+    solved = _all(of.same_outputs, _has_form(of, DEFINITION))
     rows = np.flatnonzero(solved & ~of.exact)
     solved[rows] = varies(of.full.take(rows))
     return solved
@@ -164,7 +167,7 @@ def definition(of: Completed) -> np.ndarray:
 
 def fits_examples(of: Completed) -> np.ndarray:
     """The completion is one definition, which gives the results of all examples in the prompt."""
-    return _all(of.verified, of.same_outputs, _has_form(of, DEFINITION))
+    return _all(of.same_outputs, _has_form(of, DEFINITION))
 
 
 def induced(of: Completed) -> np.ndarray:

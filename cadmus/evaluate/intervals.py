@@ -7,6 +7,7 @@ of a training are resampled as well or, where one value per seed is known, have 
 """
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from functools import lru_cache
 
 import numpy as np
 
@@ -41,22 +42,31 @@ def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
     Returns float64, shape (RESAMPLES, measures); NaN where a resample has no program.
     """
     seeds, clusters, measures = correct.shape
+    counted = np.concatenate([correct, programs[..., None]], axis=2)
+    flat = counted.transpose(1, 0, 2).reshape(clusters, -1).astype(np.float64)
+    sums = np.empty((RESAMPLES, measures + 1))
+    for rows, of_seeds, weights in _resamples(seeds, clusters):
+        by_seed = (weights.astype(np.float64) @ flat).reshape(len(weights), seeds, measures + 1)
+        sums[rows] = np.einsum("rs,rsm->rm", of_seeds, by_seed)
+    with np.errstate(invalid="ignore"):
+        return sums[:, :-1] / sums[:, -1:]
+
+
+# The policies that answer a question have the same clusters.
+@lru_cache(maxsize=1)
+def _resamples(seeds: int, clusters: int) -> list[tuple[slice, np.ndarray, np.ndarray]]:
+    """Return the rows of each part of the resamples, and how often they have each seed and each cluster."""
     rng = np.random.default_rng(0)
     of_seeds = rng.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES).astype(np.float64)
-    hits = np.empty((RESAMPLES, measures))
-    counts = np.empty(RESAMPLES)
-    flat = correct.transpose(1, 0, 2).reshape(clusters, -1).astype(np.float64)
+    parts = []
     step = max(1, _WEIGHTS_AT_ONCE // clusters)
     for start in range(0, RESAMPLES, step):
-        part = slice(start, min(start + step, RESAMPLES))
-        drawn = rng.integers(clusters, size=(part.stop - part.start, clusters))
+        rows = slice(start, min(start + step, RESAMPLES))
+        drawn = rng.integers(clusters, size=(rows.stop - start, clusters))
         drawn += clusters * np.arange(len(drawn))[:, None]
-        weights = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
-        of_part = of_seeds[part]
-        hits[part] = np.einsum("rs,rsm->rm", of_part, (weights @ flat).reshape(len(drawn), seeds, measures))
-        counts[part] = np.einsum("rs,rs->r", of_part, weights @ programs.T)
-    with np.errstate(invalid="ignore"):
-        return hits / counts[:, None]
+        weights = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        parts.append((rows, of_seeds[rows], weights.astype(np.uint16)))
+    return parts
 
 
 def bootstrap(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 import polars as pl
 
 from cadmus.errors import InputError
-from cadmus.evaluate.results import accuracy_by, best_baseline
+from cadmus.evaluate.results import accuracy_by
 from cadmus.experiments.completions import ask, grade_model
 from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
 from cadmus.model import METADATA
@@ -11,23 +11,18 @@ from cadmus.tools import progress
 
 
 def measure(subject: Subject) -> pl.DataFrame:
-    """Accuracy of each snapshot of a training, by training compute.
-
-    The baselines are those of `cadmus evaluate completions`.
-    """
-    from cadmus.evaluate.baselines import Learned, grade_baselines
+    """Accuracy of each snapshot of a training, by training compute."""
     from cadmus.model.export import read_metadata
 
     dataset = subject.config.dataset
     tasks = ask(subject, subject.config.evaluate.curve.programs)
-    baselines = grade_baselines(tasks, Learned(subject.dataset_directory(), tasks), dataset)
     rows = []
     for path in progress("snapshots", subject.snapshots):
         metadata = read_metadata(path)
         for key in ("steps", "tokens", "flops"):
             if key not in metadata:
                 raise InputError(f"{path / METADATA}: {key}: missing; give the snapshots of a training")
-        completions = pl.concat([grade_model(subject.model(path), tasks, dataset), baselines])
+        completions = grade_model(subject.model(path), tasks, dataset)
         compute = {"step": metadata["steps"], "tokens": metadata["tokens"], "flops": metadata["flops"]}
         rows.append(accuracy_by(completions, "question").with_columns(**compute))
     # Large numbers of tokens have another type.
@@ -35,16 +30,11 @@ def measure(subject: Subject) -> pl.DataFrame:
 
 
 def findings(results: pl.DataFrame) -> Findings:
-    """Return the accuracy of each snapshot and of the best baseline on each question."""
-    solved = results.filter(metric="solved")
-    table = solved.filter(policy="model").pivot("step", index="question", values="accuracy")
-    last = solved.filter(pl.col("step") == solved["step"].max())
-    best = pl.concat(best_baseline(of_question) for of_question in last.partition_by("question"))
+    """Return the accuracy of each snapshot on each question."""
+    table = results.filter(metric="solved").pivot("step", index="question", values="accuracy")
     return Findings(
-        "questions solved by the snapshot after each step, and by the best baseline",
-        table.rename({name: f"step_{name}" for name in table.columns[1:]}).join(
-            best.select("question", pl.col("accuracy").alias("best_baseline")), "question"
-        ),
+        "questions solved by the snapshot after each step",
+        table.rename({name: f"step_{name}" for name in table.columns[1:]}),
     )
 
 
@@ -63,6 +53,7 @@ EXPERIMENT = Experiment(
             "accuracy_by_compute",
             "Error on each sub-problem (1 - accuracy, log scale) against training compute, with the errors "
             "of the best baseline and of the paper, whose 100% is drawn as an error of 0.5%.",
+            sources=("completions",),
         ),
     ),
 )

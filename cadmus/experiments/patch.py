@@ -37,8 +37,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     programs, of = sample_comparisons(rng, DRAWN_PER_PAIR * n, config.dataset, wanted_by)
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     own = TOKEN_OF_BYTE[comparator(of["x"], of["y"])]
-    # Pairs in which the model gets the program or the donor wrong do not count.
-    known = model.next_logits(prompts).argmax(-1) == own
+    known = np.zeros(len(own), np.bool_)
     rows = []
     for token in (HALF, 2 * HALF):
         pair = rng.integers(len(own), size=(2, _PAIRS_AT_ONCE))
@@ -53,6 +52,9 @@ def measure(subject: Subject) -> pl.DataFrame:
                 f"{wanted_by}: {n} pairs with three different comparators are wanted, {len(found)} were "
                 "found; ask for fewer or widen dataset.values"
             )
+        # Pairs in which the model gets the program or the donor wrong do not count.
+        used = np.unique(pair[:, found])
+        known[used] = model.next_logits(prompts.take(used)).argmax(-1) == own[used]
         found = found[known[pair[:, found]].all(0)]
         (program, donor), hybrid = pair[:, found], hybrid[found]
         answers = np.stack([own[program], hybrid, own[donor]])

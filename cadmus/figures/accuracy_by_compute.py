@@ -4,17 +4,23 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from cadmus.evaluate.grading import MODEL
+from cadmus.evaluate.results import accuracy_by
 from cadmus.figures import panels
 
 
-def data(curve: pl.DataFrame) -> pl.DataFrame:
-    """Return the plotted accuracies, sorted by question, policy and compute."""
-    return panels.plotted(curve, "flops")
+def data(curve: pl.DataFrame, completions: pl.DataFrame) -> pl.DataFrame:
+    """Return the plotted accuracies by question, policy and compute; those of baselines are constant."""
+    baselines = accuracy_by(completions.filter(pl.col("policy") != MODEL), "question")
+    snapshots = curve.select("step", "tokens", "flops").unique(maintain_order=True)
+    constant = snapshots.join(baselines, how="cross").select(curve.columns)
+    return panels.plotted(pl.concat([curve, constant]), "flops")
 
 
-def draw(curve: pl.DataFrame) -> Figure:
-    """Draw the results of ``cadmus evaluate curve``."""
-    figure = panels.by_question(data(curve), "flops", "training compute, FLOPs", error=True)
+def draw(curve: pl.DataFrame, completions: pl.DataFrame) -> Figure:
+    """Draw the results of ``cadmus evaluate curve`` and the baselines of ``cadmus evaluate completions``."""
+    drawn = data(curve, completions)
+    figure = panels.by_question(drawn, "flops", "training compute, FLOPs", error=True)
     axes = figure.axes[0]
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator())

@@ -109,9 +109,11 @@ def completions() -> pl.DataFrame:
 
 def curve() -> pl.DataFrame:
     """Return a curve of all questions except random."""
-    accuracies = accuracy_by(completions(), "question")
-    steps = [accuracies.with_columns(flops=pl.lit(flops)) for flops in (1e12, 1e13, 1e14)]
-    return pl.concat(steps).filter(pl.col("question") != "random")
+    accuracies = accuracy_by(completions().filter(policy="model"), "question")
+    rows = [(1, 1000, 1e12), (10, 10_000, 1e13), (100, 100_000, 1e14)]
+    snapshots = pl.DataFrame(rows, ["step", "tokens", "flops"], orient="row")
+    curve = accuracies.join(snapshots, how="cross")
+    return curve.filter(pl.col("question") != "random")
 
 
 def samples() -> pl.DataFrame:
@@ -239,7 +241,11 @@ def results(tmp_path):
     def write(name: str) -> list[Path]:
         if RESULTS[name] is None:
             return []
-        return [written(tmp_path / "results.parquet", RESULTS[name](), figures()[name].sources[0])]
+        first, *others = figures()[name].sources
+        files = [written(tmp_path / "results.parquet", RESULTS[name](), first)]
+        if "completions" in others:
+            files.append(written(tmp_path / "completions.parquet", completions(), "completions"))
+        return files
 
     return write
 
@@ -322,7 +328,9 @@ def test_failures_have_verdicts_and_traces() -> None:
 def test_panels_show_what_was_tested() -> None:
     questions = [title(name) for name in QUESTIONS]
     assert titles(accuracy_by_length.draw(completions())) == questions
-    assert titles(accuracy_by_compute.draw(curve())) == [name for name in questions if name != "random"]
+    assert titles(accuracy_by_compute.draw(curve(), completions())) == [
+        name for name in questions if name != "random"
+    ]
     # Of one length, a panel has nothing to compare; of a few programs, a point says little.
     short = completions().filter(pl.col("program").str.len_chars() < 4)
     assert texts(accuracy_by_length.draw(short)) == ["not tested"]
@@ -347,14 +355,14 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
 
 
 def test_curves_show_the_best_baseline() -> None:
-    accuracies = curve().filter(question="equality")
+    of_question = completions().filter(question="equality")
+    better = (pl.col("policy") == "ngram") | pl.col("solved")
     shown = accuracy_by_compute.data(
-        accuracies.with_columns(
-            correct=pl.when(pl.col("policy") == "ngram").then(pl.col("correct") + 1).otherwise("correct")
-        )
+        curve().filter(question="equality"), of_question.with_columns(solved=better)
     )
     assert shown["policy"].unique(maintain_order=True).to_list() == ["model", "ngram"]
     assert set(shown["metric"]) == {"solved"}
+    assert shown.filter(policy="ngram")["flops"].to_list() == [1e12, 1e13, 1e14]
 
 
 def test_table2_has_the_instructions_of_the_paper(tmp_path) -> None:

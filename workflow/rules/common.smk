@@ -156,19 +156,20 @@ def experiment_settings(wildcards):
     return RUNS[wildcards.run].config.evaluate.model_dump(include={wildcards.experiment, *shared})
 
 
-def figure_results(wildcards):
-    """Return the result files of a figure."""
-    asked = RUNS[wildcards.run].config.llm.models
-    sources = [source for source in FIGURES[wildcards.figure].sources if source != "llm" or asked]
+def results_of(sources, wildcards):
+    """Return the result files of figures."""
     files = {source: f"results/{wildcards.run}/experiments/{source}.parquet" for source in sources}
     return [metrics(wildcards) if source == "metrics" else file for source, file in files.items()]
 
 
-def result(path, kind):
-    """Return the output of a figure, table or page that the report shows."""
-    return report(
-        path, category=f"{kind}s".capitalize(), caption="../captions/result.rst", labels={kind: "{figure}"}
-    )
+def files_of(figure):
+    """Return the outputs of a figure, table or page, one of which the report shows."""
+    kind, suffixes = figure.kind, experiments.FORMATS[figure.kind]
+    files = {suffix: f"results/{{run}}/{kind}s/{figure.name}{suffix}" for suffix in suffixes}
+    look = {"caption": "../captions/result.rst", "labels": {kind: figure.name}}
+    shown = ".png" if kind == "figure" else suffixes[0]
+    files[shown] = report(files[shown], category=f"{kind}s".capitalize(), **look)
+    return list(files.values())
 
 
 def targets():

@@ -15,7 +15,8 @@ rule experiment:
         experiment="|".join(EXPERIMENTS),
     conda:
         "../envs/cadmus.yaml"
-    threads: CORES
+    # Two at a time, because starting, drawing programs and grading have one thread; a GPU serves one.
+    threads: CORES if has_gpu() else max(1, CORES // 2)
     resources:
         gpu=1,
     params:

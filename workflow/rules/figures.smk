@@ -1,38 +1,37 @@
-# Figures, tables and pages, drawn from result files. `snakemake results/quick/figures/NAME.pdf` draws one figure.
+# Figures, tables and pages. One job draws all that have the same result files, because a process takes longer to start
+# than to draw: `snakemake results/quick/figures/NAME.pdf` draws NAME with the others of its job.
+
+DRAWN = {}
+for each in FIGURES.values():
+    # Without models there are no replies.
+    sources = tuple(source for source in each.sources if source != "llm" or RUN.llm.models)
+    DRAWN.setdefault(sources, []).append(each)
 
 
-rule figure:
-    input:
-        results=figure_results,
-        code=lambda wildcards: code(
-            "cadmus.experiments.drawing",
-            FIGURES[wildcards.figure].module or f"cadmus.figures.{wildcards.figure}",
-        ),
-    output:
-        drawn="results/{run}/figures/{figure}.pdf",
-        png=result("results/{run}/figures/{figure}.png", "figure"),
-        data="results/{run}/figures/{figure}.csv",
-    log:
-        "results/{run}/logs/figure-{figure}.log",
-    conda:
-        "../envs/cadmus.yaml"
-    params:
-        results=lambda wildcards, input: " ".join(f"--results {path}" for path in input.results),
-        caption=lambda wildcards: FIGURES[wildcards.figure].caption,
-    shell:
-        "python -m cadmus figure {wildcards.figure} {params.results} --output {output.drawn} > {log} 2>&1"
+for sources, drawn in DRAWN.items():
+    job = f"draw_{'_'.join(sources) or 'constants'}"
 
-
-use rule figure as table with:
-    output:
-        drawn=result("results/{run}/tables/{figure}.csv", "table"),
-        markdown="results/{run}/tables/{figure}.md",
-    log:
-        "results/{run}/logs/table-{figure}.log",
-
-
-use rule figure as page with:
-    output:
-        drawn=result("results/{run}/pages/{figure}.html", "page"),
-    log:
-        "results/{run}/logs/page-{figure}.log",
+    rule:
+        name:
+            job
+        input:
+            results=functools.partial(results_of, sources),
+            code=code(
+                "cadmus.experiments.drawing",
+                *(each.module or f"cadmus.figures.{each.name}" for each in drawn),
+            ),
+        output:
+            **{each.name: files_of(each) for each in drawn},
+        log:
+            f"results/{{run}}/logs/{job}.log",
+        # It takes seconds, less than starting a job on a cluster, or waits.
+        localrule: True
+        conda:
+            "../envs/cadmus.yaml"
+        params:
+            names=[each.name for each in drawn],
+            results=lambda wildcards, input: [f"--results {path}" for path in input.results],
+            outputs=lambda wildcards, output: [f"--output {files[0]}" for _, files in output.items()],
+            captions={each.name: each.caption for each in drawn},
+        shell:
+            "python -m cadmus figure {params.names} {params.results} {params.outputs} > {log} 2>&1"
