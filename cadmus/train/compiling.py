@@ -22,17 +22,22 @@ WORTH = 1e11
 """Parameters times programs of a training from which it is compiled on a CPU: about 1e13 FLOPs."""
 
 
+def pays(run: config.Config, device: torch.device) -> bool:
+    """Return True if the training gains more from compiled blocks than compiling takes."""
+    train = run.train
+    # The hooks of ZeRO stage 3 break the graph of each block.
+    staged = train.optimizer == "adam" and train.zero_stage == 3
+    work = parameter_count(run.model) * train.steps * train.batch_size
+    return train.compile and not staged and (device.type != "cpu" or work >= WORTH)
+
+
 def compile_blocks(model: GPT, run: config.Config, device: torch.device) -> str | None:
     """Compile the blocks of a model that no engine wraps yet, if that pays and all ranks can.
 
     All ranks call this together, with the precision of the training resolved. Returns why nothing is compiled
     although it should be, or None.
     """
-    train = run.train
-    work = parameter_count(run.model) * train.steps * train.batch_size
-    # The hooks of ZeRO stage 3 break the graph of each block.
-    staged = train.optimizer == "adam" and train.zero_stage == 3
-    if not train.compile or staged or (device.type == "cpu" and work < WORTH):
+    if not pays(run, device):
         return None
     problem = _try(run, device)
     failed = torch.tensor(float(problem is not None), device=device)

@@ -23,7 +23,7 @@ from cadmus import config
 from cadmus.dataset.sampler import sample
 from cadmus.model.export import read_metadata
 from cadmus.programs import Samples
-from cadmus.train import batches, checkpoint, engine, loop, muon
+from cadmus.train import batches, checkpoint, compiling, engine, loop, muon
 from cadmus.train.paths import RunPaths
 from cadmus.train.ranks import count_ranks
 from dev.measure import ROOT, Facts, seconds_of
@@ -55,6 +55,8 @@ def train_steps(run: config.Config, ranks: int | None = None) -> Facts:
     size = run.train.batch_size - run.train.batch_size % ranks
     values["train"] |= {"steps": STEPS, "ranks": ranks, "checkpoint_every": STEPS, "batch_size": size}
     values["train"]["verdict"]["fraction"] = 0
+    # As in the whole training.
+    values["train"]["compile"] = compiling.pays(run, torch.device("cpu"))
     with TemporaryDirectory(prefix="cadmus-steps-") as name:
         directory = Path(name)
         (directory / "config.yaml").write_text(yaml.safe_dump(values))
@@ -68,6 +70,7 @@ def main(directory: Path) -> None:
     """Train as one of the ranks of :func:`train_steps`."""
     run = config.load_config(directory / "config.yaml")
     taken: dict[str, list[float]] = {name: [0.0] * (STEPS + 1) for name in PARTS}
+    compiling.WORTH = 0
     measured: Facts = {}
     step, profiler = [0], torch.profiler.profile()
     for name, functions in PARTS.items():
