@@ -124,8 +124,6 @@ class Verdict(Section):
     """prompts per question and step, over all ranks"""
     samples: Annotated[Integer, Field(ge=2)] = 8
     """completions per prompt"""
-    every: Positive = 1
-    """steps from one that trains on completions to the next; many prompts at a time are sampled faster"""
     temperature: Above0 = 1.0
     """divisor of the logits"""
     weight: Above0 = 1.0
@@ -240,7 +238,7 @@ class Train(Section):
     def verdict_steps(self) -> range:
         """Steps, counted from 0, that train against the verdict."""
         first = self.steps - math.ceil(self.verdict.fraction * self.steps)
-        return range(first, self.steps, self.verdict.every)
+        return range(first, self.steps)
 
     def divides(self, ranks: int) -> bool:
         """Return True if ``ranks`` ranks get equal numbers of whole micro-batches and of prompts."""

@@ -56,7 +56,8 @@ def train_steps(run: config.Config, ranks: int | None = None) -> Facts:
     values["train"] |= {"steps": STEPS, "ranks": ranks, "checkpoint_every": STEPS, "batch_size": size}
     values["train"]["verdict"]["fraction"] = 0
     # As in the whole training.
-    values["train"]["compile"] = compiling.pays(run, torch.device("cpu"))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    values["train"]["compile"] = compiling.pays(run, device)
     with TemporaryDirectory(prefix="cadmus-steps-") as name:
         directory = Path(name)
         (directory / "config.yaml").write_text(yaml.safe_dump(values))

@@ -6,11 +6,9 @@ ranks as a user gets. One process trains on true programs of all templates in ot
 * ``written_out``, ``fused``: eager attention or SDPA, no DeepSpeed; on a GPU also with compiled blocks;
 * ``transformers_fp32``, … GPT-NeoX of transformers, bf16 by autocast.
 
-On a CPU these take turns; a GPU holds one of them at a time. A way that fails, for example out of memory,
-prints one line and has no row. Padding does not count as tokens.
+A way that fails, for example out of memory, prints one line and has no row. Padding does not count as tokens.
 """
 
-import gc
 import statistics
 import sys
 import textwrap
@@ -130,39 +128,24 @@ def _plain_step(logits: Callable[..., Tensor], parameters: Any, inputs: list[Ten
 
 
 def _seconds(starts: dict[str, Callable[[], Step]], device: torch.device) -> dict[str, float]:
-    """Return the median seconds of a step of each way that does not fail."""
-    groups = [list(starts)] if device.type == "cpu" else [[name] for name in starts]
-    taken: dict[str, list[float]] = {}
-    for names in groups:
-        started: dict[str, Step] = {}
-        for repeat in progress("train", range(REPEATS + 2), unit="repeats"):
-            for name in names:
-                try:
-                    if repeat == 0:
-                        started[name] = starts[name]()
-                    elif name in started:
-                        taken.setdefault(name, []).append(_time(started[name], device))
-                except (RuntimeError, ImportError) as error:
-                    # Out-of-memory errors are RuntimeErrors.
-                    reason = textwrap.shorten(str(error), 200) or type(error).__name__
-                    print(f"bench train: {name}: {reason}", file=sys.stderr)
-                    started.pop(name, None)
-                    taken.pop(name, None)
-        # No other variable keeps a step, but DeepSpeed's engine is in a reference cycle.
-        started.clear()
-        gc.collect()
+    """Return the median seconds of a step of each way that does not fail; they are in memory in turn."""
+    taken: dict[str, float] = {}
+    for name in progress("train", starts, unit="way"):
+        try:
+            step = starts[name]()
+            # The first time includes what a process needs once.
+            times = [seconds_of(partial(_whole, step, device)) for _ in range(REPEATS + 1)]
+            taken[name] = statistics.median(times[1:])
+        except (RuntimeError, ImportError) as error:
+            # Out-of-memory errors are RuntimeErrors.
+            reason = textwrap.shorten(str(error), 200) or type(error).__name__
+            print(f"bench train: {name}: {reason}", file=sys.stderr)
+        step = None
         torch.cuda.empty_cache()
-    # The first time includes what a process needs once.
-    return {name: statistics.median(times[1:]) for name, times in taken.items()}
+    return taken
 
 
-def _time(step: Step, device: torch.device) -> float:
-    """Return the seconds of a step that follows one like it, as in a training."""
-
-    def whole() -> None:
-        step()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
-    whole()
-    return seconds_of(whole)
+def _whole(step: Step, device: torch.device) -> None:
+    step()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

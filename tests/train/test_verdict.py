@@ -169,11 +169,6 @@ def test_only_the_last_steps_sample_and_the_first_and_last_of_them_are_logged():
     assert [line.partition(":")[0] for line in said] == ["step 3", "step 4"]
 
 
-def test_some_of_the_last_steps_sample():
-    train = config.Train(steps=20, verdict={"fraction": 0.5, "every": 4})
-    assert [*train.verdict_steps] == [10, 14, 18]
-
-
 def test_a_question_without_training_prompts_is_an_error():
     def read(templates):
         return [Samples(Programs.from_strings(["123"]), np.array([2]))]
