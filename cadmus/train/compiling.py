@@ -53,6 +53,10 @@ def _try(run: config.Config, device: torch.device) -> str | None:
 
     All blocks share its compiled graph.
     """
+    from torch._inductor import config as inductor
+
+    # Otherwise it tries the instructions of the CPU in its cache, and a damaged file there means scalar ones.
+    inductor.cpp.vec_isa_ok = True
     dtype = torch.bfloat16 if run.train.precision == "bf16" else torch.float32
     # torch.compile specializes a dimension that equals a model size; 11 and 7 are not model sizes.
     tokens = torch.zeros((11, 7), dtype=torch.int64, device=device)
