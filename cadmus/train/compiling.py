@@ -54,6 +54,7 @@ def _try(run: config.Config, device: torch.device) -> str | None:
     All blocks share its compiled graph.
     """
     from torch._inductor import config as inductor
+    from torch._inductor.utils import clear_caches
 
     # Otherwise it tries the instructions of the CPU in its cache, and a damaged file there means scalar ones.
     inductor.cpp.vec_isa_ok = True
@@ -66,6 +67,8 @@ def _try(run: config.Config, device: torch.device) -> str | None:
         for use_new_cache in (False, True):
             if use_new_cache:
                 # A killed process leaves files that cannot be loaded.
+                torch.compiler.reset()
+                clear_caches()
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = mkdtemp(prefix="cadmus-compiled-")
                 atexit.register(shutil.rmtree, os.environ["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
             try:
