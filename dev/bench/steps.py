@@ -1,7 +1,7 @@
 """Whole steps of real trainings, measured in their ranks: where the time goes, and how fast it is.
 
 The programs are true ones of the config. Nothing is asked of them: a model after few steps writes longer
-completions than a trained one, so the share of the verdict comes from whole trainings (:mod:`dev.walk`).
+completions than a trained one, so sampling would be measured wrongly.
 """
 
 import json
@@ -40,7 +40,7 @@ PARTS = {
     "newton_schulz": [(muon.Muon, "_orthogonalize")],
     "collectives": [(torch.distributed, "all_reduce"), (torch.distributed, "all_gather")],
 }
-"""What is timed in a step. Newton-Schulz is part of the optimizer; the collectives, most of them waiting for
+"""Functions timed in a step. Newton-Schulz is part of the optimizer; the collectives, most of them waiting for
 another rank, are part of the others."""
 
 
@@ -51,7 +51,7 @@ def train_steps(run: config.Config, ranks: int | None = None) -> Facts:
     """
     values = run.model_dump()
     ranks = ranks or count_ranks(run.train)
-    # Half a batch more or less does not matter; the verdict has no part in it.
+    # The ranks share the batch equally.
     size = run.train.batch_size - run.train.batch_size % ranks
     values["train"] |= {"steps": STEPS, "ranks": ranks, "checkpoint_every": STEPS, "batch_size": size}
     values["train"]["verdict"]["fraction"] = 0

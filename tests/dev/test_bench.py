@@ -49,6 +49,8 @@ def test_a_training_step_is_measured_in_every_way_that_does_not_fail() -> None:
     of_step = [measured[f"cadmus_ms_of_{part}"] for part in ("batch", "forward", "backward", "optimizer")]
     assert 0 < sum(of_step) < measured["cadmus_ms_per_step"]
     assert 0 < measured["cadmus_share_of_matmul"] < 1
+    assert measured["cadmus_checkpoint_seconds"] > 0
+    assert measured["cadmus_synchronizations_per_step"] == 0
     reason = "out of memory; tried to allocate 100 GB"
     assert f"bench train: transformers_fp32: {reason}\n" in done.stderr
     assert not [key for key in measured if "transformers_fp32" in key]

@@ -3,7 +3,7 @@
 
 DRAWN = {}
 for each in FIGURES.values():
-    # Without models there are no replies.
+    # Replies need models to ask.
     sources = tuple(source for source in each.sources if source != "llm" or RUN.llm.models)
     DRAWN.setdefault(sources, []).append(each)
 
