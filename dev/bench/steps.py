@@ -40,7 +40,7 @@ PARTS = {
     "newton_schulz": [(muon.Muon, "_orthogonalize")],
     "collectives": [(torch.distributed, "all_reduce"), (torch.distributed, "all_gather")],
 }
-"""Functions timed in a step. Newton-Schulz is part of the optimizer; the collectives, most of them waiting for
+"""Functions timed in a step. Newton-Schulz is part of the optimizer; the collectives, mostly waiting for
 another rank, are part of the others."""
 
 

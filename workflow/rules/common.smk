@@ -163,7 +163,7 @@ def results_of(sources, wildcards):
 
 
 def files_of(figure):
-    """Return the outputs of a figure, table or page, the report shows one of them."""
+    """Return the outputs of a figure, table or page; the report shows one of them."""
     kind, suffixes = figure.kind, experiments.FORMATS[figure.kind]
     files = {suffix: f"results/{{run}}/{kind}s/{figure.name}{suffix}" for suffix in suffixes}
     look = {"caption": "../captions/result.rst", "labels": {kind: figure.name}}
