@@ -60,6 +60,12 @@ class Study(Section):
     law_flops: list[Above0] = []
     """FLOPs at which a scaling law, fitted to the loss by parameters and programs, gives the optimal size; no
     law is fitted without any"""
+    law_minutes: list[Above0] = []
+    """minutes of training instead of FLOPs, on a machine with 1e12 FLOPs per second of matrix products"""
+
+    @property
+    def has_law(self) -> bool:
+        return bool(self.law_flops or self.law_minutes)
 
     @model_validator(mode="after")
     def _check(self) -> "Study":
@@ -69,9 +75,11 @@ class Study(Section):
         runs = variants * len(self.seeds)
         if runs > MOST_RUNS:
             raise ValueError(f"describes {runs:,} runs; at most {MOST_RUNS:,} are allowed")
-        if self.law_flops and (variants < LAW_VARIANTS or not set(LOSSES) & set(self.compare)):
+        if self.has_law and (variants < LAW_VARIANTS or not set(LOSSES) & set(self.compare)):
             needed = f"{LAW_VARIANTS} variants, got {variants}, and one of {', '.join(LOSSES)} in compare"
-            raise ValueError(f"law_flops: a law needs {needed}")
+            raise ValueError(f"{'law_flops' if self.law_flops else 'law_minutes'}: a law needs {needed}")
+        if self.law_flops and self.law_minutes:
+            raise ValueError("law_flops and law_minutes: a law has one kind of budget; remove one")
         return self
 
 

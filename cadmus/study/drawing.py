@@ -46,7 +46,8 @@ def write_all(results: Path, directory: Path) -> list[Path]:
     left out while runs are missing.
     """
     study = read(results)
-    has_law = bool(study.law_flops) and not study.missing
+    budget, budgets = law.budget_of(study)
+    has_law = bool(budgets) and not study.missing
     texts = comparison.tables(study)
     draw = style.styled(effects.draw)
     figures = {factor: (draw(study, factor), effects.data(study, factor)) for factor in study.factors}
@@ -58,8 +59,9 @@ def write_all(results: Path, directory: Path) -> list[Path]:
             runs = law.runs_of(study)
             fitted = law.fit(runs)
             laws = law.resampled(runs, fitted)
-            law.table(fitted, laws, study.law_flops).write_csv(replaced(directory / LAW))
-            figures[LAW_FIGURE] = style.styled(law.draw)(runs, fitted, laws, study.law_flops), runs
+            law.table(fitted, laws, budgets).write_csv(replaced(directory / LAW))
+            drawn = style.styled(law.draw)(runs, fitted, laws, law.BUDGETS[budget], budgets)
+            figures[LAW_FIGURE] = drawn, runs
         images = {}
         for name, (figure, data) in figures.items():
             pdf, images[name], csv = (

@@ -1,8 +1,12 @@
 """A scaling law fitted to the runs of a study: loss by parameters and programs, and the optimal size.
 
 The law is that of Hoffmann et al. (arXiv 2203.15556): with N parameters and D programs, the loss is
-E + A / N^alpha + B / D^beta. FLOPs are c N D, with c measured, so FLOPs C are best spent on a model of
-G (C / c)^(beta / (alpha + beta)) parameters, where G = (alpha A / (beta B))^(1 / (alpha + beta)).
+E + A / N^alpha + B / D^beta. A program costs f + c N FLOPs, or minutes, with f and c measured: small models
+spend time on what does not grow with them. The optimal N for a budget is the one whose loss is smallest.
+For large budgets it grows as the budget to the power of beta / (alpha + beta).
+
+Minutes are those of a machine whose matrix products do 1e12 FLOPs per second, as two cores with bf16 do, so
+that machines compare.
 """
 
 import itertools
@@ -21,39 +25,57 @@ from cadmus.tools import progress
 NAMES = ("E", "A", "alpha", "B", "beta")
 RESAMPLES = 200
 LINE = 1.3
-"""Runs whose FLOPs differ by less than this factor are on the same line of equal FLOPs."""
+"""Runs whose costs differ by less than this factor are on the same line of equal cost."""
+MACHINE = 1e12
+"""FLOPs per second of matrix products in whose minutes the cost of a training is measured."""
+BUDGETS = {"flops": "FLOPs", "minutes": "minutes"}
+"""Columns of costs, and the names of their units."""
 _POSITIVE = np.array([True, True, False, True, False])
+_SIZES = np.geomspace(1e3, 1e12, 9_001)
+"""Parameters among which the optimum is sought."""
 
 
 class Law(NamedTuple):
     coefficients: np.ndarray
     """E in nats, A, alpha, B and beta; shape (5,)"""
-    cost: float
-    """FLOPs per parameter and program"""
+    cost: np.ndarray
+    """of a program, fixed and per parameter; shape (2,)"""
 
     def loss(self, parameters: np.ndarray, programs: np.ndarray) -> np.ndarray:
         floor, by_parameters, alpha, by_programs, beta = self.coefficients
         return floor + by_parameters * parameters**-alpha + by_programs * programs**-beta
 
-    def optimal_parameters(self, flops: np.ndarray) -> np.ndarray:
-        _, by_parameters, alpha, by_programs, beta = self.coefficients
-        scale = (alpha * by_parameters / (beta * by_programs)) ** (1 / (alpha + beta))
-        return scale * (flops / self.cost) ** (beta / (alpha + beta))
+    def programs(self, parameters: np.ndarray, budgets: np.ndarray | float) -> np.ndarray:
+        """Return the programs on which models can be trained for the budgets."""
+        fixed, per_parameter = self.cost
+        return budgets / (fixed + per_parameter * parameters)
+
+    def optimal_parameters(self, budgets: np.ndarray) -> np.ndarray:
+        losses = self.loss(_SIZES, self.programs(_SIZES, budgets[:, None]))
+        return _SIZES[losses.argmin(axis=1)]
+
+
+def budget_of(results: Results) -> tuple[str, list[float]]:
+    """Return the column of costs and the budgets for which a study asks; none if it fits no law."""
+    return ("minutes", results.law_minutes) if results.law_minutes else ("flops", results.law_flops)
 
 
 def runs_of(results: Results) -> pl.DataFrame:
-    """Return variant, seed, parameters, programs, flops and loss of each run, by the first loss compared."""
+    """Return variant, seed, parameters, programs, cost and loss of each run, by the first loss compared."""
     metric = next(name for name in results.compare if name in LOSSES)
-    columns = ("variant", "seed", "parameters", "programs", "flops")
-    return results.rows.filter(metric=metric).select(*columns, loss="value")
+    columns = ("variant", "seed", "parameters", "programs")
+    rows = results.rows.filter(metric=metric)
+    if results.law_minutes:
+        rows = rows.with_columns(minutes=pl.col("seconds", "matmul_rate").product() / MACHINE / 60)
+    return rows.select(*columns, cost=budget_of(results)[0], loss="value")
 
 
 def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
     """Fit the law by robust least squares of the logarithm of the loss, from ``near`` or several starts."""
-    from scipy.optimize import least_squares
+    from scipy.optimize import least_squares, nnls
 
-    columns = runs.select("parameters", "programs", "flops", "loss").cast(pl.Float64)
-    parameters, programs, flops, loss = (column.to_numpy() for column in columns)
+    columns = runs.select("parameters", "programs", "cost", "loss").cast(pl.Float64)
+    parameters, programs, cost, loss = (column.to_numpy() for column in columns)
 
     def residuals(given: np.ndarray) -> np.ndarray:
         # E, A and B by their logarithms are positive.
@@ -77,8 +99,10 @@ def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
         for start in (starts if near is None else [near.coefficients])
     ]
     best = min(fits, key=lambda found: found.cost).x
-    cost = float(np.exp(np.log(flops / (parameters * programs)).mean()))
-    return Law(np.where(_POSITIVE, np.exp(best), best), cost)
+    # Relative errors, so that small models count as much as large ones.
+    of_program = programs / cost
+    by_size = np.stack((of_program, of_program * parameters), axis=1)
+    return Law(np.where(_POSITIVE, np.exp(best), best), nnls(by_size, np.ones_like(cost))[0])
 
 
 def resampled(runs: pl.DataFrame, law: Law) -> list[Law]:
@@ -97,32 +121,33 @@ def resampled(runs: pl.DataFrame, law: Law) -> list[Law]:
     return laws
 
 
-def table(law: Law, laws: list[Law], flops: list[float]) -> pl.DataFrame:
+def table(law: Law, laws: list[Law], budgets: list[float]) -> pl.DataFrame:
     """Return name, value, low and high (95% interval) of the coefficients and of what follows from them.
 
-    ``exponent`` is that of FLOPs in the optimal number of parameters. ``parameters``, ``programs`` and
-    ``loss at C`` are those of the optimal model for ``C`` of ``flops``.
+    ``exponent`` is that of large budgets in the optimal number of parameters. ``parameters``, ``programs``
+    and ``loss at C`` are those of the optimal model for ``C`` of ``budgets``.
     """
-    values = _quantities(law, flops)
-    others = [list(_quantities(other, flops).values()) for other in laws]
+    values = _quantities(law, budgets)
+    others = [list(_quantities(other, budgets).values()) for other in laws]
     low, high = np.quantile(others, [0.025, 0.975], axis=0)
     return pl.DataFrame({"name": values.keys(), "value": values.values(), "low": low, "high": high})
 
 
-def _quantities(law: Law, flops: list[float]) -> dict[str, float]:
+def _quantities(law: Law, budgets: list[float]) -> dict[str, float]:
     found = dict(zip(NAMES, law.coefficients.tolist(), strict=True))
     found["exponent"] = found["beta"] / (found["alpha"] + found["beta"])
-    for amount in flops:
+    found |= zip(("fixed cost", "cost of a parameter"), law.cost.tolist(), strict=True)
+    for amount in budgets:
         parameters = law.optimal_parameters(np.array([amount]))
-        programs = amount / (law.cost * parameters)
+        programs = law.programs(parameters, np.array([amount]))
         found[f"parameters at {amount:.2g}"] = parameters.item()
         found[f"programs at {amount:.2g}"] = programs.item()
         found[f"loss at {amount:.2g}"] = law.loss(parameters, programs).item()
     return found
 
 
-def draw(runs: pl.DataFrame, law: Law, laws: list[Law], flops: list[float]) -> Figure:
-    """Draw the loss against the parameters on lines of equal FLOPs, and the optimal size against FLOPs."""
+def draw(runs: pl.DataFrame, law: Law, laws: list[Law], unit: str, budgets: list[float]) -> Figure:
+    """Draw the loss against the parameters on lines of equal cost, and the optimal size against the budget."""
     figure = Figure(figsize=(style.PAGE, 2.6))
     left, right = figure.subplots(1, 2)
     parameters = runs["parameters"].to_numpy()
@@ -130,36 +155,36 @@ def draw(runs: pl.DataFrame, law: Law, laws: list[Law], flops: list[float]) -> F
     colors = itertools.cycle((style.BLUE, style.ORANGE, style.GREEN, style.GREY))
     measured = []
     for line, color in zip(_lines(runs), colors, strict=False):
-        amount = float(np.exp(np.log(line["flops"].to_numpy()).mean()))
-        left.plot(sizes, law.loss(sizes, amount / (law.cost * sizes)), color=color, lw=0.8)
+        amount = float(np.exp(np.log(line["cost"].to_numpy()).mean()))
+        left.plot(sizes, law.loss(sizes, law.programs(sizes, amount)), color=color, lw=0.8)
         left.vlines(line["parameters"], line["low"], line["high"], color, lw=0.8)
-        left.plot(line["parameters"], line["loss"], "o", color=color, ms=3, label=f"{amount:.2g} FLOPs")
+        left.plot(line["parameters"], line["loss"], "o", color=color, ms=3, label=f"{amount:.2g} {unit}")
         measured.append(amount)
     optimum = law.optimal_parameters(np.array(measured))
-    lowest = law.loss(optimum, np.array(measured) / (law.cost * optimum))
+    lowest = law.loss(optimum, law.programs(optimum, np.array(measured)))
     left.plot(optimum, lowest, "k*", ms=6, label="optimal size")
     left.set(xscale="log", xlabel="parameters", ylabel="loss in nats")
     left.legend()
-    range_ = np.geomspace(min(measured) / 2, max([*measured, *flops]) * 2, 60)
+    range_ = np.geomspace(min(measured) / 2, max([*measured, *budgets]) * 2, 60)
     low, high = np.quantile([other.optimal_parameters(range_) for other in laws], [0.025, 0.975], axis=0)
     right.fill_between(range_, low, high, color=style.GREY, alpha=0.3, lw=0, label="95% interval")
     right.plot(range_, law.optimal_parameters(range_), color="k", label="optimal size")
-    right.axvspan(min(measured), max(measured), color=style.BLUE, alpha=0.1, lw=0, label="measured FLOPs")
-    for amount in flops:
+    right.axvspan(min(measured), max(measured), color=style.BLUE, alpha=0.1, lw=0, label=f"measured {unit}")
+    for amount in budgets:
         right.axvline(amount, color=style.GREY, ls=":", lw=0.8)
-    right.set(xscale="log", yscale="log", xlabel="FLOPs", ylabel="parameters")
+    right.set(xscale="log", yscale="log", xlabel=unit, ylabel="parameters")
     # On white, as dotted lines cross it.
     right.legend(frameon=True, framealpha=1, edgecolor="none")
     return figure
 
 
 def _lines(runs: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return parameters, flops, loss, low and high (95% interval over seeds) of each line of equal FLOPs."""
+    """Return parameters, cost, loss, low and high (95% interval over seeds) of each line of equal cost."""
     rows = []
     for (_,), part in runs.group_by(["variant"], maintain_order=True):
         mean, low, high = mean_interval(part["loss"].to_numpy())
-        common = {"parameters": part["parameters"][0], "flops": part["flops"].mean()}
+        common = {"parameters": part["parameters"][0], "cost": part["cost"].mean()}
         rows.append({**common, "loss": mean, "low": low, "high": high})
-    means = pl.DataFrame(rows).with_columns(pl.col("low", "high").fill_nan(pl.col("loss"))).sort("flops")
-    ratio = (pl.col("flops") / pl.col("flops").shift()).fill_null(1.0)
+    means = pl.DataFrame(rows).with_columns(pl.col("low", "high").fill_nan(pl.col("loss"))).sort("cost")
+    ratio = (pl.col("cost") / pl.col("cost").shift()).fill_null(1.0)
     return means.with_columns(line=(ratio > LINE).cum_sum()).partition_by("line", maintain_order=True)

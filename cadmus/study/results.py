@@ -24,14 +24,16 @@ COLUMNS: dict[str, Any] = {
     **{"study": pl.String, "variant": pl.String, "seed": pl.Int64},
     **_MEASURED,
     **{"parameters": pl.Int64, "programs": pl.Int64, "flops": pl.Float64, "seconds": pl.Float64},
+    **{"matmul_rate": pl.Float64},
     **{"directory": pl.String, "config_digest": pl.String},
 }
 """Columns of the results.
 
 The column template has the question or, of the comparison grid, the region; baseline is the value of the best
 baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds are
-those of the training, whose results are in directory, a path in the directory of all results. A column per
-factor, with its levels as text, follows.
+those of the training, whose results are in directory, a path in the directory of all results; matmul_rate is
+the FLOPs per second of matrix products on the machine during the training. A column per factor, with its
+levels as text, follows.
 """
 TRAINING = "train"
 """Experiment of the losses of a training."""
@@ -60,7 +62,8 @@ class Results(NamedTuple):
     factors: list[str]
     """Those with several levels."""
     law_flops: list[float]
-    """FLOPs of a scaling law; none is fitted if empty."""
+    """FLOPs of a scaling law; none is fitted if both are empty."""
+    law_minutes: list[float] = []
 
 
 def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[Path] = ()) -> list[Missing]:
@@ -97,6 +100,7 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
         "compare": study.study.compare,
         "factors": study.factors,
         "law_flops": study.study.law_flops,
+        "law_minutes": study.study.law_minutes,
         "missing": missing,
     }
     store.write_parquet(output, "study", pl.concat(found), {"study": json.dumps(described)})

@@ -182,18 +182,20 @@ class Training:
         for number, packed in enumerate(batch.micro_batches, start=1):
             last = number == len(batch.micro_batches)
             outputs = forward(self.engine, packed)
-            losses = (objective.loss(outputs, packed, batch, last) for objective in self.objectives)
-            engine.backward(self.engine, sum(losses))
+            loss = sum(objective.loss(outputs, packed, batch, last) for objective in self.objectives)
+            if last:
+                stopping = torch.tensor([float(stop)], dtype=torch.float64, device=self.device)
+                totals = torch.cat([stopping, *(objective.sums for objective in self.objectives)])
+                # While gradients are computed.
+                reduction = distributed.all_reduce(totals, async_op=True)
+            engine.backward(self.engine, loss)
             if last:
                 # A GPU is still computing, and the optimizer's step waits for it.
                 self.pace = Pace(batch.drawn, self.next_token.errors)
                 self.next_batch = self.loader.load(self.step + 1, self.pace)
             self.engine.step()
 
-        stopping = torch.tensor([float(stop)], dtype=torch.float64, device=self.device)
-        totals = torch.cat([stopping, *(objective.sums for objective in self.objectives)])
-        if self.ranks > 1:
-            distributed.all_reduce(totals)
+        reduction.wait()
         stopped, *sums = totals.tolist()
         metrics: dict[str, Any] = {
             "loss": math.nan,

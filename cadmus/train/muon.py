@@ -139,6 +139,7 @@ class Muon(torch.optim.Optimizer):
 
     def _orthogonalize(self, flat: Tensor) -> None:
         """Orthogonalize all matrices in place, scaled as DeepSpeed's Muon does; each rank does its share."""
+        found = []
         for batch in self._batches:
             every = torch.cat([stack.of(flat) for stack in batch])
             # As many for each rank; those beyond the last one are zero.
@@ -146,13 +147,22 @@ class Muon(torch.optim.Optimizer):
             mine = every.new_zeros((share, *every.shape[1:]), dtype=self._computing.dtype)
             own = every[self._rank * share :][:share]
             mine[: len(own)] = own
-            found = orthogonalize(mine)
-            if self._ranks > 1:
-                gathered = found.new_empty((self._ranks * share, *found.shape[1:]))
-                distributed.all_gather([*gathered.chunk(self._ranks)], found)
-                found = gathered
-            parts = torch.split(found[: len(every)], [stack.shape[0] for stack in batch])
-            for stack, part in zip(batch, parts, strict=True):
+            found.append(orthogonalize(mine))
+        of_ranks = [found]
+        if self._ranks > 1:
+            # All at once, as each collective waits for the slower rank.
+            own = torch.cat([each.flatten() for each in found])
+            gathered = [torch.empty_like(own) for _ in range(self._ranks)]
+            distributed.all_gather(gathered, own)
+            sizes = [each.numel() for each in found]
+            of_ranks = [
+                [part.view(each.shape) for part, each in zip(torch.split(of_rank, sizes), found, strict=True)]
+                for of_rank in gathered
+            ]
+        for batch, *parts in zip(self._batches, *of_ranks, strict=True):
+            counts = [stack.shape[0] for stack in batch]
+            of_stacks = torch.split(torch.cat(parts)[: sum(counts)], counts)
+            for stack, part in zip(batch, of_stacks, strict=True):
                 _, rows, columns = stack.shape
                 stack.of(flat).copy_(part).mul_(math.sqrt(max(1, rows / columns)))
 

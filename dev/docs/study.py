@@ -32,7 +32,7 @@ def publish(results: Path, root: Path) -> None:
     page = root / f"docs/findings/{study.name}.md"
     text = None if page.is_file() else f"# {escape(study.question)}\n\n{BEGIN}\n{END}\n"
     directory = root / "docs/results/studies" / study.name
-    made = files_of(study.factors, [], bool(study.law_flops))
+    made = files_of(study.factors, [], bool(budget_of(study)[1]))
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
         write_all(results, drawn)
@@ -50,7 +50,7 @@ def _block(study: Results, drawn: Path) -> str:
     trainings = study.rows.unique("directory")
     hours = trainings["seconds"].sum() / 3600
     law = []
-    if study.law_flops:
+    if budget_of(study)[1]:
         law = [f"![Scaling law]({files}/{LAW_FIGURE}.png)\n", _law_text(drawn / LAW, study, files)]
     factors = [f"![All metrics by {escape(factor)}]({files}/{factor}.png)\n" for factor in study.factors]
     origin = (
@@ -116,6 +116,8 @@ def _cell(row: dict[str, Any] | None) -> str:
 
 def _law_text(path: Path, study: Results, files: str) -> str:
     """Return the law as a formula, and a table of the optimal size for each number of FLOPs."""
+    budget, budgets = budget_of(study)
+    unit = BUDGETS[budget]
     rows = {name: interval for name, *interval in pl.read_csv(path).iter_rows()}
     fits = {name: f"{value:.3g}" for name, (value, _, _) in rows.items()}
     formula = "loss = {E} + {A} / N^{alpha} + {B} / D^{beta}".format_map(fits)
@@ -128,11 +130,11 @@ def _law_text(path: Path, study: Results, files: str) -> str:
 
     shown = {"parameters": rounded, "programs": rounded, "loss": "{:.3f}".format}
     optimal = [
-        [f"{flops:.2g}", *(cell(f"{name} at {flops:.2g}", show) for name, show in shown.items())]
-        for flops in study.law_flops
+        [f"{amount:.2g}", *(cell(f"{name} at {amount:.2g}", show) for name, show in shown.items())]
+        for amount in budgets
     ]
     return (
-        f"With N parameters and D programs, `{formula}`. The optimal N grows as FLOPs to the power of "
+        f"With N parameters and D programs, `{formula}`. The optimal N grows as {unit} to the power of "
         f"{cell('exponent', '{:.2f}'.format)} ([all coefficients]({files}/{Path(LAW).name})).\n\n"
-        + markdown(["FLOPs", "optimal parameters", "programs", "loss in nats"], optimal)
+        + markdown([unit, "optimal parameters", "programs", "loss in nats"], optimal)
     )

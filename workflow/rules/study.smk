@@ -3,7 +3,7 @@
 from cadmus.plan import check_disk
 from cadmus.study import files_of
 
-STUDY_FILES = files_of(STUDY.factors, STUDY.study.compare, bool(STUDY.study.law_flops))
+STUDY_FILES = files_of(STUDY.factors, STUDY.study.compare, STUDY.study.has_law)
 
 
 localrules:
