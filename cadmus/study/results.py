@@ -14,6 +14,7 @@ from cadmus.config.study import HELD_OUT_LOSS, TRAINING_LOSSES, Run, StudyRuns, 
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import read_results
+from cadmus.model import METADATA
 from cadmus.model.flops import parameter_count
 
 _MEASURED: dict[str, Any] = {
@@ -146,11 +147,13 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
     for name in study.study.experiments:
         path = results / run.evaluation / f"experiments/{name}.parquet"
         parts.append(summarized(name, read_results(path, experiments.columns(name))[0]))
+    trained = store.read_json(results / run.training / "model" / METADATA, "model")
     return pl.concat(parts).with_columns(
         parameters=parameter_count(run.config.model),
         programs=steps["programs"][-1],
         flops=steps["flops"][-1],
         seconds=steps["seconds"][-1],
+        matmul_rate=trained.get("matmul_rate"),
         directory=pl.lit(run.training),
     )
 
@@ -160,7 +163,8 @@ def _rows_of(study: StudyRuns, run: Run, others: list[pl.DataFrame]) -> pl.DataF
     wanted = [TRAINING, *study.study.experiments]
     for rows in others:
         found = rows.filter(pl.col("experiment").is_in(wanted), config_digest=digest(run.config.model_dump()))
-        if found["experiment"].n_unique() == len(wanted):
+        # Earlier versions had fewer columns.
+        if found["experiment"].n_unique() == len(wanted) and set(COLUMNS) <= {*found.columns}:
             return found
     return None
 

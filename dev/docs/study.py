@@ -14,6 +14,7 @@ from cadmus.store import write_text
 from cadmus.study import COMPARISON, LAW, LAW_FIGURE, files_of
 from cadmus.study.comparison import compare
 from cadmus.study.drawing import write_all
+from cadmus.study.law import BUDGETS, budget_of
 from cadmus.study.results import Results, read
 from cadmus.tables import escape, markdown
 from dev.docs import BEGIN, END, with_generated
