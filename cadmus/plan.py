@@ -150,11 +150,10 @@ def on_this_machine(config: Config, devices: Path = DEVICES) -> tuple[float, flo
     """
     import torch
 
-    from cadmus.model.rate import has_bf16, matmul_rate
+    from cadmus.model.rate import dtype_of, matmul_rate
 
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    bf16 = config.train.precision == "bf16" or (config.train.precision is None and has_bf16(place))
-    rate = matmul_rate(place, torch.bfloat16 if bf16 else torch.float32)
+    rate = matmul_rate(place, dtype_of(config.train.precision, place))
     table = read_model(devices, dict[str, Device])
     peaks = {name: device.peak_teraflops * 1e12 for name, device in table.items()}
     alike = [name for name, device in table.items() if ("ranks" in device.counts) == (place.type == "cuda")]

@@ -23,6 +23,12 @@ def has_bf16(device: torch.device) -> bool:
     return any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
 
 
+def dtype_of(precision: str | None, device: torch.device) -> torch.dtype:
+    """Return what a training computes in: its ``precision``, or the faster one of the device if that is None."""
+    bf16 = has_bf16(device) if precision is None else precision == "bf16"
+    return torch.bfloat16 if bf16 else torch.float32
+
+
 def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
     """Measure the FLOPs per second of a matrix product in this process, with the threads that it has."""
     size = SIZE if device.type == "cpu" else 8 * SIZE

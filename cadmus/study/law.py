@@ -5,8 +5,7 @@ E + A / N^alpha + B / D^beta. A program costs f + c N FLOPs, or minutes, with f 
 spend time on what does not grow with them. The optimal N for a budget is the one whose loss is smallest.
 For large budgets it grows as the budget to the power of beta / (alpha + beta).
 
-Minutes are those of a machine whose matrix products do 1e12 FLOPs per second, as two cores with bf16 do, so
-that machines compare.
+Minutes are :data:`~cadmus.study.results.MINUTES`, so that machines compare.
 """
 
 import itertools
@@ -19,15 +18,13 @@ from matplotlib.figure import Figure
 from cadmus.config.study import LAW_VARIANTS, LOSSES
 from cadmus.evaluate.intervals import mean_interval
 from cadmus.figures import style
-from cadmus.study.results import Results
+from cadmus.study.results import MINUTES, Results
 from cadmus.tools import progress
 
 NAMES = ("E", "A", "alpha", "B", "beta")
 RESAMPLES = 200
 LINE = 1.3
 """Runs whose costs differ by less than this factor are on the same line of equal cost."""
-MACHINE = 1e12
-"""FLOPs per second of matrix products in whose minutes the cost of a training is measured."""
 BUDGETS = {"flops": "FLOPs", "minutes": "minutes"}
 """Columns of costs, and the names of their units."""
 _POSITIVE = np.array([True, True, False, True, False])
@@ -66,7 +63,7 @@ def runs_of(results: Results) -> pl.DataFrame:
     columns = ("variant", "seed", "parameters", "programs")
     rows = results.rows.filter(metric=metric)
     if results.law_minutes:
-        rows = rows.with_columns(minutes=pl.col("seconds", "matmul_rate").product() / MACHINE / 60)
+        rows = rows.with_columns(minutes=MINUTES)
     return rows.select(*columns, cost=budget_of(results)[0], loss="value")
 
 

@@ -36,6 +36,8 @@ those of the training, whose results are in directory, a path in the directory o
 the FLOPs per second of matrix products on the machine during the training. A column per factor, with its
 levels as text, follows.
 """
+MINUTES = pl.col("seconds") * pl.col("matmul_rate") / 1e12 / 60
+"""Minutes that the training would take if matrix products did 1e12 FLOPs per second, as two cores with bf16."""
 TRAINING = "train"
 """Experiment of the losses of a training."""
 LAST = 0.1

@@ -17,6 +17,7 @@ from torch import distributed
 from cadmus import config
 from cadmus.model.flops import parameter_count
 from cadmus.model.gpt import GPT
+from cadmus.model.rate import dtype_of
 
 WORTH = 1e11
 """Parameters times programs of a training from which it is compiled on a CPU: about 1e13 FLOPs."""
@@ -58,7 +59,6 @@ def _try(run: config.Config, device: torch.device) -> str | None:
 
     # Otherwise it tries the instructions of the CPU in its cache, and a damaged file there means scalar ones.
     inductor.cpp.vec_isa_ok = True
-    dtype = torch.bfloat16 if run.train.precision == "bf16" else torch.float32
     # torch.compile specializes a dimension that equals a model size; 11 and 7 are not model sizes.
     tokens = torch.zeros((11, 7), dtype=torch.int64, device=device)
     problem = None
@@ -72,7 +72,7 @@ def _try(run: config.Config, device: torch.device) -> str | None:
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = mkdtemp(prefix="cadmus-compiled-")
                 atexit.register(shutil.rmtree, os.environ["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
             try:
-                trial = GPT(run.model.model_copy(update={"layers": 1})).to(device, dtype)
+                trial = GPT(run.model.model_copy(update={"layers": 1})).to(device, dtype_of(run.train.precision, device))
                 trial.compile_blocks()
                 trial(tokens, tokens, tokens).sum().backward()
                 return None

@@ -15,7 +15,7 @@ from cadmus.errors import InputError, Interrupted, RankLocalError
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
-from cadmus.model.rate import SLOW, matmul_rate
+from cadmus.model.rate import SLOW, dtype_of, matmul_rate
 from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
 from cadmus.train.batches import Loader, Pace
@@ -123,7 +123,7 @@ class Training:
             self.objectives.append(Verdict(self.engine, read, run, seed, row_length, *place, log))
         self.next_batch = self.loader.load(self.step, self.pace)
         # All ranks at the same time, as in a step.
-        own = matmul_rate(device, torch.bfloat16 if run.train.precision == "bf16" else torch.float32)
+        own = matmul_rate(device, dtype_of(run.train.precision, device))
         rate = torch.tensor(own, dtype=torch.float64, device=device)
         distributed.all_reduce(rate)
         self.matmul_rate = rate.item()

@@ -10,7 +10,7 @@ from cadmus.config import TEMPLATES
 from cadmus.evaluate.intervals import as_text, mean_interval, percent, programs_error
 from cadmus.evaluate.questions import title
 from cadmus.store import write_text
-from cadmus.study.results import read
+from cadmus.study.results import MINUTES, read
 from cadmus.tables import escape, markdown
 from dev.docs import with_generated
 
@@ -23,7 +23,7 @@ QUESTIONS = tuple(name.replace("equality", "equality_comparator") for name in TE
 COLUMNS = {
     **dict.fromkeys(("date", "commit", "change"), pl.String),
     "seeds": pl.Int64,
-    **dict.fromkeys(("flops", "seconds", "next_token", "low", "high", "baseline"), pl.Float64),
+    **dict.fromkeys(("flops", "seconds", "minutes", "next_token", "low", "high", "baseline"), pl.Float64),
     "reached": pl.Boolean,
     **dict.fromkeys(QUESTIONS, pl.Float64),
 }
@@ -36,7 +36,8 @@ def add_record(results: Path, change: str, root: Path) -> None:
     """Add the results of a study with one variant, on the validation split, and write the page."""
     study = read(results)
     asked = study.rows.filter(metric="next_token").filter(pl.col("template").is_in(QUESTIONS))
-    by_seed = asked.group_by("seed").agg(pl.col("value").mean(), pl.len(), pl.col("flops", "seconds").first())
+    costs = (pl.col("flops", "seconds").first(), MINUTES.first().alias("minutes"))
+    by_seed = asked.group_by("seed").agg(pl.col("value").mean(), pl.len(), *costs)
     if len(by_seed) < SEEDS or set(by_seed["len"]) != {len(QUESTIONS)}:
         raise SystemExit(f"{results}: a record has one variant, {len(QUESTIONS)} questions and {SEEDS} seeds")
     of_questions = asked.group_by("template").agg(pl.col("value").mean(), pl.col("n").min())
@@ -50,6 +51,8 @@ def add_record(results: Path, change: str, root: Path) -> None:
         # Of one training, means over the seeds.
         "flops": by_seed["flops"].mean(),
         "seconds": by_seed["seconds"].mean(),
+        # Of a machine with 1e12 FLOPs per second of matrix products.
+        "minutes": by_seed["minutes"].mean(),
         "next_token": mean,
         # The 95% interval over seeds and programs.
         "low": low,
@@ -69,7 +72,10 @@ def add_record(results: Path, change: str, root: Path) -> None:
 def tables(rows: list[dict[str, Any]]) -> str:
     """Return the records, the oldest first, and the accuracy of each question."""
     table = markdown(
-        ["date", "commit", "change", "seeds", "FLOPs", "minutes", "next token", "best baseline", "target"],
+        [
+            *("date", "commit", "change", "seeds", "FLOPs", "minutes", "minutes of 1 TFLOP/s"),
+            *("next token", "best baseline", "target"),
+        ],
         [
             [
                 escape(str(row["date"])),
@@ -78,6 +84,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
                 f"{row['seeds']}",
                 f"{row['flops']:.2g}",
                 f"{row['seconds'] / 60:.0f}",
+                "–" if row["minutes"] is None else f"{row['minutes']:.0f}",
                 as_text(row["next_token"], row["low"], row["high"]),
                 percent(row["baseline"]),
                 "reached" if row["reached"] else "missed",

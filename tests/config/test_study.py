@@ -92,6 +92,11 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
             "study: compare: no metric 'solved@3'; did you mean 'solved@",
         ),
         ("{variants: {a: {}}, law_flops: [1e9]}", "study: law_flops: a law needs 6 variants, got 1"),
+        ("{variants: {a: {}}, law_minutes: [1]}", "study: law_minutes: a law needs 6 variants, got 1"),
+        (
+            "{factors: {seed: [0, 1, 2, 3, 4, 5]}, law_minutes: [1], law_flops: [1], compare: [loss]}",
+            "law_flops and law_minutes: a law has one kind of budget; remove one",
+        ),
         ("{factors: {train.steps: [2026-01-01]}}", "factors.train.steps.0: input was not a valid JSON value"),
         ("{factors: {train.steps: [!!binary aGk=]}}", "train.steps.0: input was not a valid JSON value"),
         ("{factors: {train.steps: [!!set {a}]}}", "train.steps.0: input was not a valid JSON value"),

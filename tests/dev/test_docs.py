@@ -97,6 +97,7 @@ def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
             "baseline": 0.5,
             "flops": 5e13 + seed,
             "seconds": 600.0,
+            "matmul_rate": 0.5e12,
         }
         for seed in range(seeds)
         for question in QUESTIONS
@@ -119,7 +120,7 @@ def test_speed_records_are_rows_of_a_table(tmp_path) -> None:
     # Over seeds alone, the half-width would be 0.0025.
     assert records["high"][0] - 0.981 == pytest.approx(0.0035, abs=1e-4)
     page = (tmp_path / PAGE).read_text()
-    assert f"| {store.commit()[:7]} | first | 3 | 5e+13 | 10 | 98.1% [" in page
+    assert f"| {store.commit()[:7]} | first | 3 | 5e+13 | 10 | 5 | 98.1% [" in page
     assert "worse \\| narrower" in page
     with pytest.raises(SystemExit, match="3 seeds"):
         add_record(study(tmp_path, seeds=2), "none", tmp_path)

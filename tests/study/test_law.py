@@ -8,13 +8,14 @@ import polars as pl
 import pytest
 
 from cadmus.config.study import load_study
+from cadmus import store
 from cadmus.errors import InputError
 from cadmus.study import LAW, law
 from cadmus.study.drawing import write_all
-from cadmus.study.results import COLUMNS, collect, read
+from cadmus.study.results import COLUMNS, Results, collect, read
 from tests.checkout import ROOT
 
-TRUE = law.Law(np.array([0.5, 60.0, 0.4, 300.0, 0.5]), 100.0)
+TRUE = law.Law(np.array([0.5, 60.0, 0.4, 300.0, 0.5]), np.array([0.0, 100.0]))
 FLOPS = (1e12, 1e13, 1e14)
 
 
@@ -23,12 +24,12 @@ def study_runs(deviation=0.001):
     random = np.random.default_rng(1)
     rows = []
     for flops, parameters in itertools.product(FLOPS, (2e4, 1e5, 5e5, 2.5e6)):
-        programs = flops / (TRUE.cost * parameters)
+        programs = TRUE.programs(parameters, flops)
         loss = TRUE.loss(np.array([parameters]), np.array([programs])).item()
         for seed in range(3):
             noisy = loss * np.exp(deviation * random.standard_normal())
             rows.append((f"{parameters:.2g} at {flops:.2g}", seed, parameters, programs, flops, noisy))
-    columns = ["variant", "seed", "parameters", "programs", "flops", "loss"]
+    columns = ["variant", "seed", "parameters", "programs", "cost", "loss"]
     return pl.DataFrame(rows, columns, orient="row")
 
 
@@ -36,11 +37,12 @@ def test_the_law_is_recovered(monkeypatch):
     monkeypatch.setattr(law, "RESAMPLES", 40)
     runs = study_runs()
     fitted = law.fit(runs)
-    assert fitted.cost == pytest.approx(TRUE.cost)
+    assert fitted.cost == pytest.approx(TRUE.cost, abs=1e-6)
     assert fitted.coefficients == pytest.approx(TRUE.coefficients, rel=0.25)
     found = law.table(fitted, law.resampled(runs, fitted), [1e15])
     rows = {row["name"]: row for row in found.iter_rows(named=True)}
-    assert list(rows) == [*law.NAMES, "exponent", "parameters at 1e+15", "programs at 1e+15", "loss at 1e+15"]
+    of_budget = ["parameters at 1e+15", "programs at 1e+15", "loss at 1e+15"]
+    assert list(rows) == [*law.NAMES, "exponent", "fixed cost", "cost of a parameter", *of_budget]
     for name, value in {
         "exponent": 0.5 / 0.9,
         "E": 0.5,
@@ -51,16 +53,28 @@ def test_the_law_is_recovered(monkeypatch):
         assert row["value"] == pytest.approx(value, rel=0.1)
 
 
-def test_the_optimum_is_the_smallest_loss():
-    sizes = np.geomspace(1e3, 1e8, 4001)
-    best = sizes[TRUE.loss(sizes, 1e14 / (TRUE.cost * sizes)).argmin()]
+def test_the_optimum_is_that_of_the_closed_form():
+    _, of_size, alpha, of_programs, beta = TRUE.coefficients
+    scale = (alpha * of_size / (beta * of_programs)) ** (1 / (alpha + beta))
+    best = scale * (1e14 / TRUE.cost[1]) ** (beta / (alpha + beta))
     assert TRUE.optimal_parameters(np.array([1e14])).item() == pytest.approx(best, rel=0.01)
 
 
-def test_lines_have_equal_flops():
+def test_a_fixed_cost_makes_the_optimum_larger():
+    slow = TRUE._replace(cost=np.array([2e7, 100.0]))
+    budgets = np.array([1e13, 1e14])
+    assert (slow.optimal_parameters(budgets) > 1.1 * TRUE.optimal_parameters(budgets)).all()
+    parameters, programs = np.array([2e4, 5e5, 2.5e6]), np.array([1e5, 1e6, 1e7])
+    columns = {"variant": ["a", "b", "c"], "seed": [0] * 3, "parameters": parameters, "programs": programs}
+    costs = programs * (slow.cost[0] + slow.cost[1] * parameters)
+    fitted = law.fit(pl.DataFrame({**columns, "cost": costs, "loss": slow.loss(parameters, programs)}))
+    assert fitted.cost == pytest.approx(slow.cost)
+
+
+def test_lines_have_equal_cost():
     lines = law._lines(study_runs())
     assert [len(line) for line in lines] == [4, 4, 4]
-    assert [line["flops"][0] for line in lines] == list(FLOPS)
+    assert [line["cost"][0] for line in lines] == list(FLOPS)
 
 
 SIZES = [(1, 16), (1, 32), (2, 16), (2, 32), (3, 16), (3, 32)]
@@ -88,6 +102,7 @@ def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
         (tmp_path / run.dataset / "dataset").mkdir(parents=True, exist_ok=True)
         (tmp_path / run.dataset / "dataset/manifest.json").write_text("{}")
         (tmp_path / run.training / "training").mkdir(parents=True)
+        store.write_json(tmp_path / run.training / "model/meta.json", "model", {"matmul_rate": 1e12})
         step = {"step": 1, "loss": 1 + 1 / run.config.model.width, "completion_loss": 1.0, "programs": 80}
         (tmp_path / run.training / "training/metrics.jsonl").write_text(
             json.dumps({**step, "flops": 1e9 * run.config.model.width, "seconds": 1.0}) + "\n"
@@ -102,6 +117,16 @@ def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
     collect(study, tmp_path, tmp_path / "study.parquet")
     assert read(tmp_path / "study.parquet").missing
     assert tmp_path / "sizes" / LAW not in write_all(tmp_path / "study.parquet", tmp_path / "sizes")
+
+
+def test_a_law_by_minutes(tmp_path, monkeypatch):
+    monkeypatch.setattr(law, "RESAMPLES", 3)
+    runs = study_runs().with_columns(seconds=pl.col("cost") / 1e10, matmul_rate=pl.lit(5e11))
+    rows = runs.rename({"loss": "value", "cost": "flops"}).with_columns(metric=pl.lit("loss"))
+    options = {"missing": [], "name": "a", "question": "", "base": "b", "compare": ["loss"], "factors": []}
+    found = Results(rows, "commit", **options, law_flops=[], law_minutes=[1.0])
+    assert law.budget_of(found) == ("minutes", [1.0])
+    assert law.runs_of(found)["cost"].to_numpy() == pytest.approx(runs["seconds"].to_numpy() / 120)
 
 
 @pytest.mark.parametrize(

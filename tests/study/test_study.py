@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from cadmus import experiments
+from cadmus import experiments, store
 from cadmus.cli.configs import study as command
 from cadmus.config.evaluation import Evaluate, PassAtK
 from cadmus.config.study import load_study
@@ -20,7 +20,7 @@ from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare, tables
 from cadmus.study.drawing import write_all
-from cadmus.study.results import COLUMNS, collect, read, summarized
+from cadmus.study.results import COLUMNS, MINUTES, collect, read, summarized
 from dev.docs.study import publish, summary
 from tests.checkout import ROOT
 from tests.figures import test_figures as samples
@@ -87,6 +87,7 @@ def results(tmp_path, config):
         losses = {"loss": 2.0, "completion_loss": 1.0 - accuracy, "seconds": 60.0}
         steps = [{"step": k, "programs": 8 * k, "flops": 1e9 * k, **losses} for k in range(1, 61)]
         (training / "training/metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+        store.write_json(training / "model/meta.json", "model", {"matmul_rate": 2e12})
         (evaluation / "experiments").mkdir(parents=True)
         write_results(completions(accuracy), evaluation / "experiments/completions.parquet", {})
         write_results(grid(9), evaluation / "experiments/grid.parquet", {})
@@ -107,6 +108,7 @@ def test_the_results_are_tidy(config, collected):
     (row,) = found.rows.filter(variant="tied, steps=20", seed=1, metric="solved").to_dicts()
     assert (row["template"], row["value"], row["n"], row["baseline"]) == ("equality", 0.75, 40, 0.0)
     assert (row["flops"], row["seconds"], row["programs"]) == (60e9, 60.0, 480)
+    assert found.rows.select(MINUTES).to_series().unique().to_list() == [2.0]
     assert row["parameters"] == parameter_count(study.runs[-1].config.model)
     assert row["directory"] == study.runs[-2].training
     of_grid = found.rows.filter(variant="base, steps=10", seed=0, experiment="grid", template="inside")
