@@ -24,7 +24,7 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def dtype_of(precision: str | None, device: torch.device) -> torch.dtype:
-    """Return what a training computes in: its ``precision``, or the faster one of the device if that is None."""
+    """Return what a training computes in: its ``precision``, or the faster one of the device."""
     bf16 = has_bf16(device) if precision is None else precision == "bf16"
     return torch.bfloat16 if bf16 else torch.float32
 

@@ -16,6 +16,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cadmus.config.study import LAW_VARIANTS, LOSSES
+from cadmus.errors import InputError
 from cadmus.evaluate.intervals import mean_interval
 from cadmus.figures import style
 from cadmus.study.results import MINUTES, Results
@@ -64,7 +65,11 @@ def runs_of(results: Results) -> pl.DataFrame:
     rows = results.rows.filter(metric=metric)
     if results.law_minutes:
         rows = rows.with_columns(minutes=MINUTES)
-    return rows.select(*columns, cost=budget_of(results)[0], loss="value")
+    runs = rows.select(*columns, cost=budget_of(results)[0], loss="value")
+    for variant, seed in runs.filter(pl.col("cost").is_null()).select("variant", "seed").iter_rows():
+        problem = "no matmul_rate; train it with this version"
+        raise InputError(f"study.law_minutes: {variant}, seed {seed}: {problem}")
+    return runs
 
 
 def fit(runs: pl.DataFrame, near: Law | None = None) -> Law:
@@ -144,7 +149,7 @@ def _quantities(law: Law, budgets: list[float]) -> dict[str, float]:
 
 
 def draw(runs: pl.DataFrame, law: Law, laws: list[Law], unit: str, budgets: list[float]) -> Figure:
-    """Draw the loss against the parameters on lines of equal cost, and the optimal size against the budget."""
+    """Draw the loss against the parameters on lines of equal cost, and the optimal size against budgets."""
     figure = Figure(figsize=(style.PAGE, 2.6))
     left, right = figure.subplots(1, 2)
     parameters = runs["parameters"].to_numpy()

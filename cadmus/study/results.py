@@ -37,7 +37,7 @@ the FLOPs per second of matrix products on the machine during the training. A co
 levels as text, follows.
 """
 MINUTES = pl.col("seconds") * pl.col("matmul_rate") / 1e12 / 60
-"""Minutes that the training would take if matrix products did 1e12 FLOPs per second, as two cores with bf16."""
+"""Minutes of a training if matrix products did 1e12 FLOPs per second, as two cores with bf16 do."""
 TRAINING = "train"
 """Experiment of the losses of a training."""
 LAST = 0.1
@@ -66,7 +66,8 @@ class Results(NamedTuple):
     """Those with several levels."""
     law_flops: list[float]
     """FLOPs of a scaling law; none is fitted if both are empty."""
-    law_minutes: list[float] = []
+    law_minutes: list[float] | tuple[()] = ()
+    """Minutes instead."""
 
 
 def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[Path] = ()) -> list[Missing]:

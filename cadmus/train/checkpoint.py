@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from cadmus import config, store
 from cadmus.errors import InputError, RankLocalError, reading
@@ -25,7 +26,8 @@ from cadmus.train.ranks import on_first_rank
 VISIBLE_SECONDS = 120
 """Time that a shared file system may take to show a checkpoint to another node."""
 FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "micro_batch_size", "compile"}
-"""Fields of the section train that a resumed run may change: losses change by rounding at most."""
+"""Fields of the section train that a resumed run may change: losses change by rounding at most, and by the
+samples of verdicts, which depend on the ranks."""
 
 
 @contextmanager
@@ -58,6 +60,14 @@ def describe(run: config.Config, data_digest: str) -> dict[str, Any]:
     }
 
 
+def check_finite(tensors: dict[str, Tensor], step: int) -> None:
+    """Check the training state after a step: its loss is that of the weights before."""
+    bad = next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
+    if bad is not None:
+        problem = f"{bad} is not finite after step {step}"
+        raise InputError(f"{problem}; lower the learning rates in the section train")
+
+
 def save(
     engine: Any, directory: Path, step: int, description: dict[str, Any], values: dict[str, Any], keep: int
 ) -> None:
@@ -69,6 +79,7 @@ def save(
     tensors = gather(engine)
 
     def write() -> None:
+        check_finite(tensors, step)
         checkpoint = paths.step_path(directory, step)
         state = checkpoint / paths.STATE
         steps = {"step": step, "adam_steps": count_adam_steps(engine)}

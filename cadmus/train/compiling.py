@@ -44,6 +44,8 @@ def compile_blocks(model: GPT, run: config.Config, device: torch.device) -> str 
     failed = torch.tensor(float(problem is not None), device=device)
     distributed.all_reduce(failed, distributed.ReduceOp.MAX)
     if not failed.item():
+        # Another shape may be compiled later; if that fails, it runs eagerly.
+        torch._dynamo.config.suppress_errors = True
         model.compile_blocks()
         return None
     return f"{problem or 'another rank cannot'}; the blocks are not compiled, which makes steps slower"
@@ -61,9 +63,9 @@ def _try(run: config.Config, device: torch.device) -> str | None:
     inductor.cpp.vec_isa_ok = True
     # torch.compile specializes a dimension that equals a model size; 11 and 7 are not model sizes.
     tokens = torch.zeros((11, 7), dtype=torch.int64, device=device)
-    problem = None
+    dtype, problem = dtype_of(run.train.precision, device), None
     # Tracing reads attributes that warn.
-    with torch.random.fork_rng(), warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings(action="ignore"):
         for use_new_cache in (False, True):
             if use_new_cache:
                 # A killed process leaves files that cannot be loaded.
@@ -72,11 +74,11 @@ def _try(run: config.Config, device: torch.device) -> str | None:
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = mkdtemp(prefix="cadmus-compiled-")
                 atexit.register(shutil.rmtree, os.environ["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
             try:
-                trial = GPT(run.model.model_copy(update={"layers": 1})).to(device, dtype_of(run.train.precision, device))
+                trial = GPT(run.model.model_copy(update={"layers": 1})).to(device, dtype)
                 trial.compile_blocks()
                 trial(tokens, tokens, tokens).sum().backward()
                 return None
             # A compiler fails in any way.
             except Exception as error:
-                problem = str(error).strip().splitlines()[0]
+                problem = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return problem

@@ -123,6 +123,7 @@ class Training:
             self.objectives.append(Verdict(self.engine, read, run, seed, row_length, *place, log))
         self.next_batch = self.loader.load(self.step, self.pace)
         # All ranks at the same time, as in a step.
+        distributed.barrier()
         own = matmul_rate(device, dtype_of(run.train.precision, device))
         rate = torch.tensor(own, dtype=torch.float64, device=device)
         distributed.all_reduce(rate)
@@ -184,7 +185,8 @@ class Training:
             outputs = forward(self.engine, packed)
             loss = sum(objective.loss(outputs, packed, batch, last) for objective in self.objectives)
             if last:
-                stopping = torch.tensor([float(stop)], dtype=torch.float64, device=self.device)
+                # Filled on the device: copying from the host would synchronize a GPU.
+                stopping = torch.full((1,), float(stop), dtype=torch.float64, device=self.device)
                 totals = torch.cat([stopping, *(objective.sums for objective in self.objectives)])
                 # While gradients are computed.
                 reduction = distributed.all_reduce(totals, async_op=True)
@@ -232,6 +234,7 @@ class Training:
         weights = engine.gather(self.engine, (WEIGHT,))
 
         def export() -> None:
+            checkpoint.check_finite(weights, self.step)
             model = GPT(self.config.model)
             engine.load_weights(model, weights.__getitem__)
             metadata = {

@@ -5,12 +5,12 @@ time on starting operations. Here all weights are one fp32 tensor, and the param
 of it, or of a copy in the precision of the training. Newton-Schulz is batched: matrices of one shape, or of
 its transpose, are orthogonalized together, and each rank takes its share of them.
 
-DeepSpeed reduces the flat gradient over the ranks. Its own Muon orthogonalizes one matrix after the other, on
-each rank that has a part of it.
+DeepSpeed drives it. DeepSpeed's own Muon orthogonalizes one matrix after the other, on each rank that has a
+part of it.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -118,53 +118,59 @@ class Muon(torch.optim.Optimizer):
             parameter.grad = None
 
     def get_grads_for_reduction(self) -> tuple[list[Tensor], dict[str, Any]]:
-        """Return what DeepSpeed reduces over the ranks after the last micro-batch."""
+        """Add up the gradient over the ranks after the last micro-batch, while the next batch is loaded.
+
+        DeepSpeed calls this, and gets nothing to reduce: it would wait.
+        """
         self.collect()
-        return [self._gradient], {}
+        if self._ranks > 1:
+            self._reduction = distributed.all_reduce(self._gradient, async_op=True)
+        return [], {}
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        if self._ranks > 1:
+            self._reduction.wait()
+            self._gradient.div_(self._ranks)
         of_matrices, of_rest = self.param_groups
         (matrices,) = of_matrices["params"]
         update = self._gradient[: len(matrices)]
         self._momentum.lerp_(update, 1 - DECAY)
-        self._orthogonalize(update.lerp_(self._momentum, DECAY))
+        update.lerp_(self._momentum, DECAY)
         matrices.mul_(1 - of_matrices["lr"] * of_matrices["weight_decay"])
-        matrices.add_(update, alpha=-of_matrices["lr"])
+        for stack, found in self._orthogonalized(update):
+            _, rows, columns = stack.shape
+            # Scaled as DeepSpeed's Muon does.
+            scale = math.sqrt(max(1, rows / columns))
+            stack.of(matrices).add_(found, alpha=-of_matrices["lr"] * scale)
         self._adam.param_groups[0] |= {name: of_rest[name] for name in ("lr", "weight_decay")}
         self._adam.step()
         if self._computing is not self._weights:
             self._computing.copy_(self._weights)
         self._collected = False
 
-    def _orthogonalize(self, flat: Tensor) -> None:
-        """Orthogonalize all matrices in place, scaled as DeepSpeed's Muon does; each rank does its share."""
-        found = []
+    def _orthogonalized(self, flat: Tensor) -> Iterator[tuple[Stack, Tensor]]:
+        """Yield each stack and its matrices, orthogonalized; each rank does its share."""
+        shares = []
         for batch in self._batches:
             every = torch.cat([stack.of(flat) for stack in batch])
             # As many for each rank; those beyond the last one are zero.
-            share = -(-len(every) // self._ranks)
-            mine = every.new_zeros((share, *every.shape[1:]), dtype=self._computing.dtype)
-            own = every[self._rank * share :][:share]
+            count = -(-len(every) // self._ranks)
+            mine = every.new_zeros((count, *every.shape[1:]), dtype=self._computing.dtype)
+            own = every[self._rank * count :][:count]
             mine[: len(own)] = own
-            found.append(orthogonalize(mine))
-        of_ranks = [found]
+            shares.append(orthogonalize(mine))
+        own = torch.cat([share.flatten() for share in shares])
+        of_ranks = own[None]
         if self._ranks > 1:
             # All at once, as each collective waits for the slower rank.
-            own = torch.cat([each.flatten() for each in found])
-            gathered = [torch.empty_like(own) for _ in range(self._ranks)]
-            distributed.all_gather(gathered, own)
-            sizes = [each.numel() for each in found]
-            of_ranks = [
-                [part.view(each.shape) for part, each in zip(torch.split(of_rank, sizes), found, strict=True)]
-                for of_rank in gathered
-            ]
-        for batch, *parts in zip(self._batches, *of_ranks, strict=True):
+            of_ranks = own.new_empty((self._ranks, len(own)))
+            distributed.all_gather([*of_ranks], own)
+        of_batches = torch.split(of_ranks, [share.numel() for share in shares], 1)
+        for batch, share, found in zip(self._batches, shares, of_batches, strict=True):
             counts = [stack.shape[0] for stack in batch]
-            of_stacks = torch.split(torch.cat(parts)[: sum(counts)], counts)
-            for stack, part in zip(batch, of_stacks, strict=True):
-                _, rows, columns = stack.shape
-                stack.of(flat).copy_(part).mul_(math.sqrt(max(1, rows / columns)))
+            every = found.reshape(-1, *share.shape[1:])[: sum(counts)]
+            yield from zip(batch, torch.split(every, counts), strict=True)
 
 
 def _batches(matrices: Named) -> tuple[list[list[Stack]], int]:

@@ -34,7 +34,9 @@ class Outputs(NamedTuple):
 def forward(model: Callable[..., Tensor], packed: PackedBatch) -> Outputs:
     """Run a model, or the engine around it, on a micro-batch."""
     flat = model(packed.tokens, packed.positions, packed.segments).float().flatten(0, 1)
-    logits, state_logits = flat[:, : isa.VOCABULARY_SIZE], flat[:, isa.VOCABULARY_SIZE :]
+    # Split: two slices would add up two gradients that are mostly zero.
+    sizes = [isa.VOCABULARY_SIZE, flat.shape[1] - isa.VOCABULARY_SIZE]
+    logits, state_logits = torch.split(flat, sizes, 1)
     losses = F.cross_entropy(logits, packed.targets.flatten(), ignore_index=NO_TARGET, reduction="none")
     return Outputs(losses, state_logits)
 
@@ -114,7 +116,8 @@ class StateSupervision(Objective):
 
     def __init__(self, train: config.Train, ranks: int, device: torch.device) -> None:
         super().__init__(1, ranks, device)
-        self._weight, self._columns = train.state_weight, columns(train.state_labels)
+        self._weight = train.state_weight
+        self._columns = torch.tensor(columns(train.state_labels), device=device)
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
         # Each target of the batch follows an instruction, which has a label.
@@ -125,8 +128,7 @@ class StateSupervision(Objective):
             ignore_index=NO_TARGET,
             reduction="none",
         )
-        weights = losses.new_tensor(self._columns)
-        total = (losses.view(-1, len(weights)).sum(0) * weights).sum()
+        total = (losses.view(-1, len(self._columns)).sum(0) * self._columns).sum()
         self.sums[0] += total.detach()
         return total * (self.ranks * self._weight / batch.targets)
 
@@ -144,7 +146,6 @@ class SupervisedGPT(GPT):
     def __init__(self, sizes: config.Model, layer: int, outputs: int) -> None:
         super().__init__(sizes)
         self.state_layer = layer
-        # DeepSpeed trains what is called lm_head with Adam, not Muon.
         self.lm_head_state = nn.Linear(sizes.width, outputs)
         nn.init.normal_(self.lm_head_state.weight, std=INITIAL_DEVIATION)
         nn.init.zeros_(self.lm_head_state.bias)

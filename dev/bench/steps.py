@@ -38,7 +38,7 @@ PARTS = {
     "backward": [(engine, "backward")],
     "optimizer": [(muon.Muon, "step")],
     "newton_schulz": [(muon.Muon, "_orthogonalize")],
-    "collectives": [(torch.distributed, "all_reduce"), (torch.distributed, "all_gather")],
+    "collectives": [(torch.distributed.Work, "wait")],
 }
 """Functions timed in a step. Newton-Schulz is part of the optimizer; the collectives, mostly waiting for
 another rank, are part of the others."""
@@ -98,7 +98,7 @@ def main(directory: Path) -> None:
         return
     records = [json.loads(line) for line in paths.metrics.read_text().splitlines()]
     within = slice(WARMUP, STEPS - PROFILED)
-    pairs = list(zip(records[within], records[WARMUP + 1 :], strict=False))
+    pairs = list(zip(records[WARMUP - 1 :], records[within], strict=False))
 
     def median(name: str) -> float:
         return statistics.median(after[name] - before[name] for before, after in pairs)

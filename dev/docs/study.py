@@ -116,7 +116,7 @@ def _cell(row: dict[str, Any] | None) -> str:
 
 
 def _law_text(path: Path, study: Results, files: str) -> str:
-    """Return the law as a formula, and a table of the optimal size for each number of FLOPs."""
+    """Return the law as a formula, and a table of the optimal size for each budget."""
     budget, budgets = budget_of(study)
     unit = BUDGETS[budget]
     rows = {name: interval for name, *interval in pl.read_csv(path).iter_rows()}
@@ -135,7 +135,8 @@ def _law_text(path: Path, study: Results, files: str) -> str:
         for amount in budgets
     ]
     return (
-        f"With N parameters and D programs, `{formula}`. The optimal N grows as {unit} to the power of "
-        f"{cell('exponent', '{:.2f}'.format)} ([all coefficients]({files}/{Path(LAW).name})).\n\n"
+        f"With N parameters and D programs, `{formula}`. For large budgets the optimal N grows as {unit} to "
+        f"the power of {cell('exponent', '{:.2f}'.format)} "
+        f"([all coefficients]({files}/{Path(LAW).name})).\n\n"
         + markdown([unit, "optimal parameters", "programs", "loss in nats"], optimal)
     )

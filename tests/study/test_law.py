@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cadmus.config.study import load_study
 from cadmus import store
+from cadmus.config.study import load_study
 from cadmus.errors import InputError
 from cadmus.study import LAW, law
 from cadmus.study.drawing import write_all
