@@ -306,7 +306,7 @@ def test_a_study_is_the_sum_of_its_trainings(path):
 
 
 def test_a_study_needs_disk_only_for_what_is_missing(tmp_path, monkeypatch):
-    study = load_study(ROOT / "config/studies/order.yaml")
+    study = load_study(ROOT / "config/studies/recipe.yaml")
     usage = type("Usage", (), {"free": 10**6})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     with pytest.raises(InputError, match=r"study \w+: needs at most .* GB of disk, .* has 0\.0 GB free"):
