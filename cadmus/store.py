@@ -131,26 +131,26 @@ def read_parquet(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str,
 
 
 def read_table(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str, Any]]:
-    """Read a sealed table, Parquet or JSON lines, or one of another program: CSV, or lines without a seal.
+    """Read a sealed table: Parquet, or JSON lines, which have no seal while a training writes them.
 
-    Returns it without nested columns, and its metadata as :func:`read_parquet` does; none without a seal.
+    Returns it and its metadata as :func:`read_parquet` does; lines without nested columns, and unsealed ones
+    without metadata.
     """
     import polars as pl
 
     path = Path(path)
     if path.suffix == ".parquet":
         return read_parquet(path, kind)
-    readers: dict[str, Any] = {".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
-    if path.suffix not in readers:
-        raise InputError(f"{path}: not a table; its suffix must be .parquet or {' or '.join(readers)}")
     data = _read(path)
+    if path.suffix != ".jsonl":
+        raise InputError(f"{path}: not a file of results or metrics; its suffix must be .parquet or .jsonl")
     metadata = {}
-    if path.suffix == ".jsonl" and _seal_place(data):
+    if _seal_place(data):
         _check_seal(path, kind, data)
         metadata[HEADER] = json.loads(data.splitlines()[0])[HEADER]
         _check_header(path, kind, metadata[HEADER])
     with reading(path):
-        frame = readers[path.suffix](io.BytesIO(data), infer_schema_length=None)
+        frame = pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
     return frame.drop(name for name, type_ in frame.schema.items() if type_.is_nested()), metadata
 
 

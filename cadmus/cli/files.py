@@ -1,11 +1,11 @@
-"""``cadmus shard``, ``manifest`` and ``report`` of a dataset, ``card`` of a model, and ``push`` of either."""
+"""``cadmus shard``, ``manifest`` and ``report`` of a dataset, and ``card`` of a model."""
 
 from pathlib import Path
 
 import click
 
 from cadmus import pipeline
-from cadmus.cli.options import DIRECTORY, MODEL, PATH, config_option, echo, echo_table
+from cadmus.cli.options import DIRECTORY, MODEL, PATH, config_option, echo
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.model import CARD
@@ -52,7 +52,7 @@ def manifest(config: Path, directory: Path) -> None:
 def report(directory: Path) -> None:
     """Write report, figures and card of the dataset in DIRECTORY.
 
-    They are report.md, the directory report, and README.md. `cadmus push` uploads the directory.
+    They are report.md, the directory report, and README.md, its page on the Hugging Face Hub.
 
     \b
     Example:
@@ -86,35 +86,3 @@ def card(model: Path, completions: Path, metrics: Path | None, output: Path | No
     if output.suffix != ".md":
         raise InputError(f"--output {output}: must end in .md")
     write_text(output, model_card(model, completions, metrics))
-
-
-@click.command()
-@click.argument("directory", type=MODEL)
-@click.option("--to", "name", required=True, metavar="NAME", help="Repository, USER/NAME on the Hub.")
-@click.option("--snapshots", type=DIRECTORY, help="Snapshots of the model; each becomes a revision.")
-@click.option("--private", is_flag=True, help="Create the repository as a private one, if there is none.")
-@click.option("--yes", is_flag=True, help="Upload the files; by default they are only listed.")
-def push(directory: Path, name: str, snapshots: Path | None, private: bool, yes: bool) -> None:
-    """Upload a model or dataset to the Hugging Face Hub.
-
-    DIRECTORY is a model export or a finished dataset. Without --yes, the command only lists the files; that
-    needs neither a token nor the network. With --yes it uploads them, with the token of `hf auth login` or
-    HF_TOKEN. Hidden files are left out.
-
-    \b
-    Examples:
-      cadmus push results/quick/model --to USER/cadmus-quick --snapshots results/quick/training/snapshots
-      cadmus push results/quick/dataset --to USER/cadmus-quick --yes
-    """
-    from cadmus.pages import hub
-
-    planned = hub.plan(directory, name, snapshots)
-    if yes:
-        hub.push(planned, private, echo)
-        return
-    files = [(path, name, of[path].stat().st_size) for name, of in planned.revisions.items() for path in of]
-    rows = ((path, revision, f"{size:,}") for path, revision, size in files)
-    echo_table([("file", "revision", "bytes"), *rows])
-    total = sum(size for *_, size in files) / 1e6
-    echo(f"\n{len(files)} files, {total:,.1f} MB, would go to the {planned.kind} {planned.url}")
-    echo("Nothing was uploaded; --yes uploads.")

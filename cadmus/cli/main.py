@@ -26,7 +26,6 @@ SECTIONS = {
         "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
         "figure": ("experiments", "figures", "Draw figures, tables or pages from results alone."),
         "serve": ("serve", "serve", "Serve a model with the OpenAI completions API until Ctrl-C."),
-        "push": ("files", "model", "Upload a model or dataset to the Hugging Face Hub."),
     },
     "Training": {
         "config": ("configs", "sample", "Show a config with its defaults."),

@@ -99,15 +99,6 @@ class StateLabels(Section):
         return {name: weight for name, weight in self.model_dump().items() if weight}
 
 
-class Repeated(Section):
-    """Two-set training: a part of each batch comes from a few programs, which are repeated."""
-
-    fraction: Fraction = 0.0
-    """fraction of each batch from the repeated set, the rest from all other programs; 0 for none"""
-    programs: Positive = 100_000
-    """size of the repeated set, drawn at random from the training programs"""
-
-
 class Verdict(Section):
     """Training against the verdict: the model learns from completions that it samples and that are graded."""
 
@@ -172,11 +163,6 @@ class Train(Section):
     """what it predicts"""
     state_layer: Positive | None = None
     """block whose output predicts the state; two before the last when null"""
-    order: Literal["mixed", "staged", "self_paced"] = "mixed"
-    """`mixed` draws all programs alike; `staged` adds the templates one by one in the first half of the
-    steps; `self_paced` draws templates in proportion to the model's current error on each"""
-    repeated: Repeated = Repeated()
-    """two-set training"""
     verdict: Verdict = Verdict()
     """training against the verdict in the last steps"""
     precision: Literal["bf16", "fp32"] | None = None
@@ -227,8 +213,6 @@ class Train(Section):
             if self.zero_stage != 1:
                 problem = f"with muon, every rank has all weights; remove it, got {self.zero_stage}"
                 raise ValueError(f"zero_stage: {problem}")
-        if self.repeated.fraction and self.order != "mixed":
-            raise ValueError(f"repeated.fraction: needs order mixed, got {self.order}")
         if self.verdict.fraction and self.zero_stage == 3:
             needed = "needs stage 1 or 2, whose ranks have all weights"
             raise ValueError(f"zero_stage: training against the verdict {needed}")

@@ -1,7 +1,6 @@
 """Result files: written by experiments, read by figures and tables."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import polars as pl
 
 from cadmus import isa, store
 from cadmus.config.evaluation import budgets
-from cadmus.errors import InputError
+from cadmus.errors import InputError, reading
 from cadmus.evaluate.intervals import bootstrap, gap_interval, resampled, wilson
 
 METRICS = {
@@ -233,10 +232,9 @@ def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, s
 
 
 def read_results(path: Path | str, columns: Mapping[str, type]) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Read results, metrics of a training or a table of one's own: CSV, or JSON lines without a seal.
+    """Read results, or the metrics of a training, which have no seal while it runs.
 
-    It has at least ``columns``, names and types, to which a table of one's own is cast. Returns the table,
-    and the metadata of its file; empty for one's own.
+    Returns a table with at least ``columns``, names and types, and its metadata; none without a seal.
     """
     kind = "metrics" if Path(path).suffix == ".jsonl" else "results"
     results, metadata = store.read_table(path, kind)
@@ -248,15 +246,6 @@ def read_results(path: Path | str, columns: Mapping[str, type]) -> tuple[pl.Data
     if results.is_empty():
         raise InputError(f"{path}: has no rows")
     if not metadata:
-        results = results.with_columns(_cast(path, results[name], type_) for name, type_ in columns.items())
+        with reading(path):
+            results = results.with_columns(pl.col(name).cast(type_) for name, type_ in columns.items())
     return results, metadata
-
-
-def _cast(path: Path | str, column: pl.Series, type_: type) -> pl.Series:
-    with suppress(pl.exceptions.PolarsError):
-        cast = column.cast(pl.DataType.from_python(type_))
-        # A fraction would be cut off.
-        if type_ is not int or column.is_null().all() or (cast == column).all():
-            return cast
-    wanted = {int: "whole numbers", float: "numbers", bool: "true and false", str: "text"}[type_]
-    raise InputError(f"{path}: column {column.name!r} holds {column.dtype}, not {wanted}")

@@ -1,8 +1,6 @@
 """Figures, tables and pages as files."""
 
 import importlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from cadmus.errors import InputError, naming, suggest
@@ -31,13 +29,11 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
         raise InputError(f"{output}: {name} is written as {', '.join(formats)}")
     stem = output.with_suffix("") if output.suffix in formats else output / name
     paths = [stem.with_name(stem.name + suffix) for suffix in formats]
-    read = [read_results(path, columns(of)) for path, of in zip(results, figure.sources, strict=False)]
-    frames = [frame for frame, _ in read]
-    own = [path for path, (_, metadata) in zip(results, read, strict=True) if not metadata]
+    frames = [read_results(path, columns(of))[0] for path, of in zip(results, figure.sources, strict=False)]
     module = importlib.import_module(figure.module or f"cadmus.figures.{name}")
     with replacing_together() as replaced:
         temporary = [replaced(path) for path in paths]
-        with _drawing(results, own):
+        with naming(", ".join(map(str, results))):
             if figure.kind == "figure":
                 style.save(style.styled(module.draw)(*frames), temporary[:2])
                 module.data(*frames).write_csv(temporary[2])
@@ -49,16 +45,3 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
             else:
                 temporary[0].write_text(module.page(*frames), encoding="utf-8")
     return paths
-
-
-@contextmanager
-def _drawing(results: Sequence[Path], own: Sequence[Path]) -> Iterator[None]:
-    """Name the files in an error of the user; with tables of one's own, any error is one."""
-    try:
-        with naming(", ".join(map(str, results))):
-            yield
-    except Exception as error:
-        if not own or isinstance(error, InputError | OSError):
-            raise
-        reason = next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
-        raise InputError(f"{', '.join(map(str, own))}: cannot be drawn ({reason})") from None

@@ -144,6 +144,9 @@ def trained_config(directory: Path | str) -> config.Config | None:
     if values is None:
         return None
     values.pop("evaluate", None)
+    # Models of earlier versions have fields that are gone, such as `order`; only a training would read them.
+    fields = config.Train.model_fields
+    values["train"] = {name: value for name, value in values["train"].items() if name in fields}
     return config.parse_config(values, str(Path(directory) / METADATA))
 
 

@@ -1,17 +1,13 @@
 """The batch of a step: which programs it has, packed into rows of one length.
 
 The programs of a step are a function of the seed and the step alone, so a resumed training sees the same
-ones: endless epochs, each a permutation of the training set, are cut into batches. Curricula and self-paced
-training draw from epochs over each template instead, and need to know how many programs they have drawn
-before (:class:`Pace`).
+ones: endless epochs, each a permutation of the training set, are cut into batches.
 
 Rows hold several programs each, longest first into the fullest row with room, which leaves next to no
 padding. Attention stays within a program.
 """
 
 import functools
-import itertools
-import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,107 +17,31 @@ import torch
 from torch import Tensor
 
 from cadmus import config, isa
-from cadmus.errors import InputError
 from cadmus.model.flops import causal_pairs
 from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples
-from cadmus.tools import epoch_seed, generator, seed_of
+from cadmus.tools import epoch_seed
 from cadmus.train.labels import NO_TARGET, state_labels
-
-STAGED = 0.5
-"""Fraction of the steps after which a staged training draws from all templates."""
-SMALLEST = 0.01
-"""Smallest error that counts: no template is left out of a self-paced training."""
-
-
-class Pace(NamedTuple):
-    """State on which the programs of a step depend, besides seed and step.
-
-    By template: ``drawn``, the programs drawn before the step, and ``errors``, the running mean of the error.
-    """
-
-    drawn: list[int]
-    errors: list[float]
-
-
-def weights(train: config.Train, counts: np.ndarray, step: int, errors: list[float]) -> np.ndarray:
-    """Return the sampling weight of each template in a step, counted from 0: float64, shape (templates,).
-
-    ``counts`` are the training programs of each template, ``errors`` those of :class:`Pace`.
-    """
-    if train.order == "self_paced":
-        return np.maximum(errors, SMALLEST)
-    started = 1 + int(len(counts) * step / (STAGED * train.steps))
-    return np.where(np.arange(len(counts)) < started, counts, 0).astype(np.float64)
 
 
 class Batches:
-    """The batches of a training: endless epochs over the programs, cut into steps.
+    """The batches of a training: endless epochs, each a permutation of all programs, cut into steps."""
 
-    With a repeated set, ``of_repeated`` programs of each batch come from epochs over ``repeated`` fixed
-    programs, the rest from epochs over all others (two-set training, Charton and Kempe 2024, arXiv
-    2410.07041).
-    """
-
-    def __init__(
-        self, seed: int, programs: int, batch_size: int, repeated: int = 0, of_repeated: int = 0
-    ) -> None:
-        if not of_repeated:
-            self._parts = [(_Epochs(seed, range(programs)), batch_size)]
-            return
-        drawn = generator(seed, "repeated set").permutation(programs)
-        parts = [(drawn[:repeated], of_repeated), (drawn[repeated:], batch_size - of_repeated)]
-        self._parts = [(_Epochs(seed, np.sort(indices)), share) for indices, share in parts if share]
-
-    def batch(self, step: int) -> np.ndarray:
-        """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
-        return np.concatenate([part.take(step * share, share) for part, share in self._parts])
-
-
-class TemplateBatches:
-    """Batches whose programs are drawn from each template with other weights in each step.
-
-    ``counts`` are the programs of each template, all above 0, in the order of the training set.
-    """
-
-    def __init__(self, seed: int, counts: np.ndarray, batch_size: int) -> None:
-        self._seed, self._batch_size = seed, batch_size
-        bounds = itertools.pairwise([0, *np.cumsum(counts)])
-        self._parts = [_Epochs(seed_of(seed, number), range(*within)) for number, within in enumerate(bounds)]
-
-    def draw(self, step: int, weights: np.ndarray, drawn: list[int]) -> tuple[np.ndarray, list[int]]:
-        """Return the indices of the programs of a step, and how many were drawn of each template after it.
-
-        ``weights`` need not sum to 1; ``drawn`` are the programs drawn of each template before.
-        """
-        rng = generator(self._seed, "templates", step)
-        shares = rng.multinomial(self._batch_size, weights / weights.sum()).tolist()
-        parts = zip(self._parts, drawn, shares, strict=True)
-        indices = np.concatenate([part.take(start, share) for part, start, share in parts if share])
-        return rng.permutation(indices), [a + b for a, b in zip(drawn, shares, strict=True)]
-
-
-class _Epochs:
-    """An endless sequence of epochs, each a permutation of ascending ``indices``."""
-
-    def __init__(self, seed: int, indices: np.ndarray | range) -> None:
-        self._seed, self._indices = seed, indices
+    def __init__(self, seed: int, programs: int, batch_size: int) -> None:
+        self._seed, self._programs, self._batch_size = seed, programs, batch_size
         # Steps come in order, so earlier epochs are not needed again.
         self._permutation = functools.lru_cache(maxsize=1)(self._permute)
 
-    def take(self, first: int, count: int) -> np.ndarray:
-        """Return ``count`` elements of the sequence from ``first`` on: int64, shape (count,)."""
-        epochs, within = np.divmod(first + np.arange(count), len(self._indices))
-        indices = np.empty(count, np.int64)
+    def batch(self, step: int) -> np.ndarray:
+        """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
+        places = step * self._batch_size + np.arange(self._batch_size)
+        epochs, within = np.divmod(places, self._programs)
+        indices = np.empty(self._batch_size, np.int64)
         for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
             indices[epochs == epoch] = self._permutation(epoch)[within[epochs == epoch]]
         return indices
 
     def _permute(self, epoch: int) -> np.ndarray:
-        ascending = self._indices
-        # A range takes no memory besides the permutation of the epoch.
-        if isinstance(ascending, range):
-            ascending = np.arange(ascending.start, ascending.stop)
-        permutation = ascending.astype(np.int32 if ascending[-1] < 2**31 else np.int64)
+        permutation = np.arange(self._programs, dtype=np.int32 if self._programs <= 2**31 else np.int64)
         np.random.default_rng(epoch_seed(self._seed, epoch)).shuffle(permutation)
         return permutation
 
@@ -135,7 +55,6 @@ class PackedBatch:
         targets: int64, shape (R, L), the next token, or ``NO_TARGET`` after an end token and in the padding.
         completion_mask: bool, shape (R, L), True where the target belongs to a completion.
         labels: int64, shape (R, L, columns), for state supervision, or ``NO_TARGET``; None without it.
-        templates: int64, shape (programs,), the number of each program's template; None if not asked for.
     """
 
     tokens: Tensor
@@ -146,7 +65,6 @@ class PackedBatch:
     programs: int
     target_count: int
     labels: Tensor | None = None
-    templates: Tensor | None = None
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on a device; a GPU copies it while it computes."""
@@ -172,7 +90,6 @@ class Batch(NamedTuple):
         tokens: end tokens included.
         pairs: of a token and one that it attends to.
         targets, completion_targets: tokens to predict, and those of them in completions.
-        drawn: programs drawn of each template so far, this batch included; empty if all are mixed.
     """
 
     micro_batches: list[PackedBatch]
@@ -180,7 +97,6 @@ class Batch(NamedTuple):
     pairs: int
     targets: int
     completion_targets: int
-    drawn: list[int]
 
     @property
     def fill(self) -> float:
@@ -190,10 +106,7 @@ class Batch(NamedTuple):
 
 
 class Loader:
-    """Prepares the batches of one rank; the order of the programs depends on ``seed``.
-
-    ``counts`` are the programs of each template, in the order of the training set; None if all are mixed.
-    """
+    """Prepares the batches of one rank; the order of the programs depends on ``seed``."""
 
     def __init__(
         self,
@@ -204,22 +117,9 @@ class Loader:
         rank: int = 0,
         ranks: int = 1,
         device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
-        counts: list[int] | None = None,
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
-        repeated, programs = train.repeated, len(self._programs)
-        if repeated.fraction and repeated.programs >= programs:
-            raise InputError(
-                f"train.repeated.programs: must be fewer than the {programs:,} programs of the dataset, got "
-                f"{repeated.programs:,}"
-            )
-        self._counts = np.array(counts or [programs])
-        self._batches: Batches | TemplateBatches
-        if train.order == "mixed":
-            of_repeated = math.ceil(repeated.fraction * train.batch_size)
-            self._batches = Batches(seed, programs, train.batch_size, repeated.programs, of_repeated)
-        else:
-            self._batches = TemplateBatches(seed, self._counts, train.batch_size)
+        self._batches = Batches(seed, len(self._programs), train.batch_size)
         self._train = train
         self._row_length = row_length
         of_rank = train.batch_size // ranks // (train.micro_batch_size or train.batch_size // ranks)
@@ -227,15 +127,9 @@ class Loader:
         self._mine = slice(rank * of_rank, (rank + 1) * of_rank)
         self._device = device
 
-    def load(self, step: int, pace: Pace | None = None) -> Batch:
-        """Return the batch of a step, counted from 0; ``pace`` is needed unless all templates are mixed."""
-        drawn: list[int] = []
-        if isinstance(self._batches, Batches):
-            batch = self._batches.batch(step)
-        else:
-            assert pace is not None
-            drawing = weights(self._train, self._counts, step, pace.errors)
-            batch, drawn = self._batches.draw(step, drawing, pace.drawn)
+    def load(self, step: int) -> Batch:
+        """Return the batch of a step, counted from 0."""
+        batch = self._batches.batch(step)
         offsets = self._programs.offsets
         lengths = offsets[batch + 1] - offsets[batch]
         targets = int(lengths.sum())
@@ -248,16 +142,12 @@ class Loader:
             pairs=int(causal_pairs(lengths + 1).sum()),
             targets=targets,
             completion_targets=targets - int(prompt_targets.sum()),
-            drawn=drawn,
         )
 
     def _pack(self, rows: np.ndarray) -> PackedBatch:
         programs = self._programs.take(rows)
         labels = state_labels(programs, self._train.state_labels) if self._train.state_weight else None
-        templates = None
-        if self._train.order == "self_paced":
-            templates = np.searchsorted(np.cumsum(self._counts), rows, "right")
-        return pack_batch(programs, self._prompt_lengths[rows], self._row_length, labels, templates)
+        return pack_batch(programs, self._prompt_lengths[rows], self._row_length, labels)
 
 
 def deal(batch: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:
@@ -275,12 +165,11 @@ def pack_batch(
     prompt_lengths: np.ndarray,
     row_length: int,
     labels: np.ndarray | None = None,
-    templates: np.ndarray | None = None,
 ) -> PackedBatch:
     """Pack n programs, the first at the start of their data, and their end tokens into rows.
 
-    ``prompt_lengths`` and ``templates``, their numbers, are integers of shape (n,). ``labels``, for state
-    supervision, are int64 of shape (instructions, columns).
+    ``prompt_lengths`` are integers of shape (n,). ``labels``, for state supervision, are int64 of shape
+    (instructions, columns).
     """
     lengths = programs.lengths + 1
     rows, columns, row_count = pack(lengths, row_length)
@@ -310,7 +199,6 @@ def pack_batch(
         programs=len(programs),
         target_count=len(targeted),
         labels=None if labels is None else arrange(NO_TARGET, labels, targeted),
-        templates=None if templates is None else torch.from_numpy(templates),
     )
 
 

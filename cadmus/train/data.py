@@ -23,8 +23,8 @@ Read = Callable[[Collection[str] | None], Iterable[Samples]]
 _FILES = {"bytes": np.uint8, "offsets": np.int64, "prompt_lengths": np.uint8}
 
 
-def share(read: Read, max_length: int, templates: list[str] | None = None) -> tuple[Samples, list[int]]:
-    """Return the training programs, and how many there are of each of the templates, or of all together.
+def share(read: Read, max_length: int) -> Samples:
+    """Return the training programs of all templates.
 
     All ranks call this together, and all raise the InputError of one; the first of each node calls ``read``.
     """
@@ -34,8 +34,8 @@ def share(read: Read, max_length: int, templates: list[str] | None = None) -> tu
         if local_rank == 0:
             try:
                 with store.as_input_error(Path(gettempdir(), "training programs")):
-                    directory = Path(stack.enter_context(TemporaryDirectory(prefix="cadmus-")))
-                    own = directory, _write(directory, read, max_length, templates)
+                    own = Path(stack.enter_context(TemporaryDirectory(prefix="cadmus-")))
+                    _write(own, read, max_length)
             except InputError as error:
                 own = error
         every = [own] * distributed.get_world_size()
@@ -43,38 +43,33 @@ def share(read: Read, max_length: int, templates: list[str] | None = None) -> tu
         for found in every:
             if isinstance(found, InputError):
                 raise found
-        shared, counts = every[distributed.get_rank() - local_rank]
+        shared = every[distributed.get_rank() - local_rank]
         data, offsets, prompt_lengths = (
             np.memmap(shared / name, dtype, "r").view(np.ndarray) for name, dtype in _FILES.items()
         )
         # Mapped files outlive their names.
         distributed.barrier()
-    return Samples(Programs(data, offsets), prompt_lengths), counts
+    return Samples(Programs(data, offsets), prompt_lengths)
 
 
-def _write(directory: Path, read: Read, max_length: int, templates: list[str] | None) -> list[int]:
-    counts = []
+def _write(directory: Path, read: Read, max_length: int) -> None:
     end = np.zeros(1, np.int64)
     with ExitStack() as stack:
         data, offsets, prompt_lengths = (
             stack.enter_context((directory / name).open("wb")) for name in _FILES
         )
         offsets.write(end.data)
-        for asked in [None] if templates is None else [[name] for name in templates]:
-            counts.append(0)
-            for samples in read(asked):
-                programs = samples.programs
-                longest = programs.lengths.max(initial=0)
-                if longest > max_length:
-                    raise InputError(
-                        f"dataset.max_length: is {max_length}, but the dataset has a program of {longest} "
-                        "instructions; sample again"
-                    )
-                counts[-1] += len(samples)
-                data.write(np.ascontiguousarray(programs.data).data)
-                offsets.write((programs.offsets[1:] - programs.offsets[0] + end).data)
-                prompt_lengths.write(np.ascontiguousarray(samples.prompt_length).data)
-                end = end + programs.lengths.sum()
+        for samples in read(None):
+            programs = samples.programs
+            longest = programs.lengths.max(initial=0)
+            if longest > max_length:
+                raise InputError(
+                    f"dataset.max_length: is {max_length}, but the dataset has a program of {longest} "
+                    "instructions; sample again"
+                )
+            data.write(np.ascontiguousarray(programs.data).data)
+            offsets.write((programs.offsets[1:] - programs.offsets[0] + end).data)
+            prompt_lengths.write(np.ascontiguousarray(samples.prompt_length).data)
+            end = end + programs.lengths.sum()
     if not end:
         raise InputError("the dataset has no training programs")
-    return counts

@@ -18,7 +18,7 @@ from cadmus.model.gpt import GPT
 from cadmus.model.rate import SLOW, dtype_of, matmul_rate
 from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
-from cadmus.train.batches import Loader, Pace
+from cadmus.train.batches import Loader
 from cadmus.train.compiling import compile_blocks
 from cadmus.train.labels import state_outputs
 from cadmus.train.metrics import START, Display, MetricsFile, advance
@@ -68,8 +68,7 @@ def train(
 class Training:
     """One rank of a training, resumed from the newest checkpoint if there is one; arguments as in train().
 
-    ``step`` counts the steps done. ``pace`` is that of the next batch, which is drawn before the errors of
-    this step are known.
+    ``step`` counts the steps done.
     """
 
     def __init__(
@@ -87,16 +86,11 @@ class Training:
         place = (self.rank, self.ranks, device)
         self.description = checkpoint.describe(run, data_digest)
 
-        templates = None
-        if run.train.order != "mixed":
-            templates = [name for name in config.TEMPLATES if getattr(run.dataset.templates, name).train]
-        training_set, counts = data.share(read, run.dataset.max_length, templates)
+        training_set = data.share(read, run.dataset.max_length)
         seed = seed_of(run.seed, "train", run.train.seed)
         row_length = run.train.row_length or run.dataset.max_length + 1
-        self.loader = Loader(training_set, seed, run.train, row_length, *place, counts)
+        self.loader = Loader(training_set, seed, run.train, row_length, *place)
         self.step, self.progress = 0, START
-        errors = [1.0] * len(counts)
-        self.pace = Pace([0] * len(counts), errors)
 
         torch.manual_seed(seed % 2**64)
         model = training_model(run.model, run.train)
@@ -112,16 +106,14 @@ class Training:
                 self.engine = engine.initialize(model, run.train, device)
                 engine.restore(self.engine, tensors, saved.adam_steps)
             self.step, self.progress = saved.step, saved.values["progress"]
-            self.pace, errors = Pace(*saved.values["pace"]), saved.values["errors"]
             log(f"resuming after step {self.step} from {saved.path}")
 
-        self.next_token = NextToken(run.train, errors, self.ranks, device)
-        self.objectives: list[Objective] = [self.next_token]
+        self.objectives: list[Objective] = [NextToken(run.train, self.ranks, device)]
         if run.train.state_weight:
             self.objectives.append(StateSupervision(run.train, self.ranks, device))
         if run.train.verdict_steps:
             self.objectives.append(Verdict(self.engine, read, run, seed, row_length, *place, log))
-        self.next_batch = self.loader.load(self.step, self.pace)
+        self.next_batch = self.loader.load(self.step)
         # All ranks at the same time, as in a step.
         distributed.barrier()
         own = matmul_rate(device, dtype_of(run.train.precision, device))
@@ -193,8 +185,7 @@ class Training:
             engine.backward(self.engine, loss)
             if last:
                 # A GPU is still computing, and the optimizer's step waits for it.
-                self.pace = Pace(batch.drawn, self.next_token.errors)
-                self.next_batch = self.loader.load(self.step + 1, self.pace)
+                self.next_batch = self.loader.load(self.step + 1)
             self.engine.step()
 
         reduction.wait()
@@ -226,9 +217,8 @@ class Training:
     def _save(self) -> None:
         if self.rank == 0:
             self.metrics.flush()
-        values = {"progress": self.progress, "pace": self.pace, "errors": self.next_token.errors}
         place, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
-        checkpoint.save(self.engine, place, self.step, self.description, values, keep)
+        checkpoint.save(self.engine, place, self.step, self.description, {"progress": self.progress}, keep)
 
     def _export(self, directory: Path) -> None:
         weights = engine.gather(self.engine, (WEIGHT,))

@@ -18,9 +18,6 @@ from cadmus.model.gpt import GPT, INITIAL_DEVIATION
 from cadmus.train.batches import Batch, PackedBatch
 from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
 
-_DECAY = 0.95
-"""Weight of the errors before in the running mean."""
-
 
 class Outputs(NamedTuple):
     """Outputs of a model for a micro-batch, in fp32."""
@@ -69,46 +66,24 @@ class Objective:
 
 
 class NextToken(Objective):
-    """Predicts the next token; those in prompts weigh ``train.prompt_weight``.
+    """Predicts the next token; those in prompts weigh ``train.prompt_weight``."""
 
-    ``errors`` are, by template, the running mean of the probability that the model gives to wrong completion
-    tokens; self-paced training draws templates by it.
-    """
-
-    def __init__(self, train: config.Train, errors: list[float], ranks: int, device: torch.device) -> None:
-        super().__init__(2 + 2 * len(errors), ranks, device)
-        self.errors = errors
-        self._prompt_weight, self._self_paced = train.prompt_weight, train.order == "self_paced"
+    def __init__(self, train: config.Train, ranks: int, device: torch.device) -> None:
+        super().__init__(2, ranks, device)
+        self._prompt_weight = train.prompt_weight
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
         prompt_weight, losses = self._prompt_weight, outputs.losses
         total, completion_total = losses.sum(), (losses * packed.completion_mask.flatten()).sum()
         self.sums[0] += total.detach()
         self.sums[1] += completion_total.detach()
-        if self._self_paced:
-            self.sums[2:] += self._wrong(packed, losses.detach()).flatten()
         weight = batch.completion_targets + prompt_weight * (batch.targets - batch.completion_targets)
         weighted = prompt_weight * total + (1 - prompt_weight) * completion_total
         return weighted * (self.ranks / weight)
 
     def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
-        total, completion_total, *of_templates = sums
-        wrong, tokens = of_templates[: len(self.errors)], of_templates[len(self.errors) :]
-        # The error of a template without any completion token stays.
-        self.errors = [
-            _DECAY * error + (1 - _DECAY) * wrong_ / count if count else error
-            for error, wrong_, count in zip(self.errors, wrong, tokens, strict=True)
-        ]
+        total, completion_total = sums
         return {"loss": total / batch.targets, "completion_loss": completion_total / batch.completion_targets}
-
-    def _wrong(self, packed: PackedBatch, losses: Tensor) -> Tensor:
-        """Return the probability of wrong completion tokens and the number of these: shape (2, templates)."""
-        assert packed.templates is not None
-        asked = packed.completion_mask.flatten()
-        template = packed.templates[packed.segments.flatten()[asked]]
-        wrong = -torch.expm1(-losses[asked].double())
-        counted = (wrong, torch.ones_like(wrong))
-        return torch.stack([torch.bincount(template, each, len(self.errors)) for each in counted])
 
 
 class StateSupervision(Objective):

@@ -438,29 +438,6 @@ def test_the_last_row_of_the_losses_is_all_templates() -> None:
     assert table["Loss"][2].startswith("0.2000 [0.1")
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "message"),
-    [
-        ("loss", ["x"] * 10, "own.csv: column 'loss' holds String, not numbers"),
-        ("step", [0.5] * 10, "own.csv: column 'step' holds Float64, not whole numbers"),
-    ],
-)
-def test_an_error_of_a_table_of_ones_own_is_one_line(tmp_path, column, values, message) -> None:
-    training().with_columns(pl.Series(column, values)).write_csv(tmp_path / "own.csv")
-    with pytest.raises(InputError, match=message):
-        produce("training_curve", [tmp_path / "own.csv"], tmp_path)
-
-
-def test_any_error_while_drawing_a_table_of_ones_own_names_it(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("cadmus.figures.training_curve.data", lambda metrics: metrics["absent"])
-    training().write_csv(tmp_path / "own.csv")
-    with pytest.raises(InputError, match=r"own\.csv: cannot be drawn \(.*absent"):
-        produce("training_curve", [tmp_path / "own.csv"], tmp_path)
-    written(tmp_path / "ours.parquet", training(), "metrics")
-    with pytest.raises(pl.exceptions.ColumnNotFoundError):
-        produce("training_curve", [tmp_path / "ours.parquet"], tmp_path)
-
-
 def test_special_characters_are_escaped_in_markdown() -> None:
     markdown = tables.render(pl.DataFrame({"a_b": ["`|`", "x|y", "`\\`", "5 % → c"]}))
     cells = [line.removeprefix("| ").removesuffix(" |") for line in markdown.splitlines()]

@@ -8,11 +8,12 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from cadmus import isa
+from cadmus import config, isa
 from cadmus.errors import InputError
 from cadmus.model import FILES
-from cadmus.model.export import load_export, read_metadata, save_export
+from cadmus.model.export import load_export, read_metadata, save_export, trained_config
 from cadmus.model.inference import Cadmus
+from tests.checkout import ROOT
 from tests.model.models import FLOAT_NOISE, random_model, random_programs, unpacked_logits
 
 
@@ -54,6 +55,14 @@ def test_an_export_loads_with_the_same_weights(exported):
     metadata = read_metadata(directory)
     assert metadata["steps"] == 7
     assert metadata["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_a_model_of_a_training_with_fields_that_are_gone_is_read(tmp_path):
+    run = config.load_config(ROOT / "tests/tiny.yaml")
+    values = run.model_dump()
+    values["train"] |= {"order": "self_paced", "repeated": {"fraction": 0.0, "programs": 100_000}}
+    save_export(random_model(), tmp_path, {"config": values})
+    assert trained_config(tmp_path) == run.model_copy(update={"evaluate": config.Evaluate()})
 
 
 def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):

@@ -43,7 +43,7 @@ MODULES = {
     "train": ("train.ranks", "train.loop", "train.engine"),
     "serve": ("serve.completions", "explore.application"),
     "llm": ("llm.submit", "llm.score"),
-    "model": ("experiments.experiment", "evaluate.results", "pages.model", "pages.hub"),
+    "model": ("experiments.experiment", "evaluate.results", "pages.model"),
     "figures": ("pages.dataset", "study.comparison", "study.drawing", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""
@@ -55,7 +55,6 @@ ARGUMENTS = {
     "llm": "prepare",
     "manifest": "dataset",
     "plan": "quick",
-    "push": "laptop --to me/it",
     "report": "dataset",
     "sample": "equality",
     "states": "equality --output states.parquet",

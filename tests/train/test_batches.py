@@ -1,4 +1,4 @@
-"""Batches: the order of the programs and of the templates, counts over all ranks, packing into rows."""
+"""Batches: the order of the programs, counts over all ranks, packing into rows."""
 
 import numpy as np
 import pytest
@@ -6,22 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import config, isa
-from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
 from cadmus.templates.random import random_programs
-from cadmus.train.batches import (
-    SMALLEST,
-    Batches,
-    Loader,
-    TemplateBatches,
-    deal,
-    pack,
-    pack_batch,
-    weights,
-)
+from cadmus.train.batches import Batches, Loader, deal, pack, pack_batch
 from cadmus.train.labels import NO_TARGET
-
-COUNTS = np.array([40, 10, 30])
 
 
 def test_each_epoch_is_another_permutation():
@@ -39,61 +27,6 @@ def test_a_batch_depends_only_on_seed_and_step():
     assert not np.array_equal(Batches(2, 10, 25).batch(0), reference[0])
 
 
-def test_a_part_of_each_batch_comes_from_the_repeated_set():
-    batches = Batches(seed=1, programs=100, batch_size=8, repeated=5, of_repeated=2)
-    sequence = np.stack([batches.batch(step) for step in range(50)])
-    repeated, others = sequence[:, :2], sequence[:, 2:]
-    assert len(np.unique(repeated)) == 5
-    assert not set(repeated.flat) & set(others.flat)
-    assert len(np.unique(others)) == 95
-    # 100 places are 20 epochs of the repeated set.
-    assert (np.bincount(repeated.ravel())[np.unique(repeated)] == 20).all()
-    again = Batches(seed=1, programs=100, batch_size=8, repeated=5, of_repeated=2)
-    assert np.array_equal(again.batch(7), sequence[7])
-
-
-def test_the_repeated_set_alone():
-    batches = Batches(seed=1, programs=100, batch_size=8, repeated=4, of_repeated=8)
-    assert len(np.unique([batches.batch(step) for step in range(5)])) == 4
-
-
-def test_each_template_goes_through_epochs_of_its_own():
-    batches = TemplateBatches(1, COUNTS, 16)
-    drawn, seen = [0, 0, 0], []
-    for step in range(30):
-        indices, drawn = batches.draw(step, np.array([0.0, 1.0, 3.0]), drawn)
-        seen.append(indices)
-    sequence = np.concatenate(seen)
-    assert sequence.min() >= 40
-    second = sequence[sequence < 50]
-    assert drawn == [0, len(second), len(sequence) - len(second)]
-    # Every epoch has each program once.
-    assert np.ptp(np.bincount(second - 40)) <= 1
-    assert len(second) == pytest.approx(30 * 16 / 4, rel=0.3)
-
-
-def test_a_batch_is_a_function_of_the_step_and_of_what_was_drawn():
-    uniform = np.ones(3)
-    first, drawn = TemplateBatches(1, COUNTS, 16).draw(7, uniform, [5, 6, 7])
-    again, _ = TemplateBatches(1, COUNTS, 16).draw(7, uniform, [5, 6, 7])
-    assert np.array_equal(first, again)
-    assert sum(drawn) == 5 + 6 + 7 + 16
-    other, _ = TemplateBatches(2, COUNTS, 16).draw(7, uniform, [5, 6, 7])
-    assert not np.array_equal(first, other)
-
-
-def test_stages_add_the_templates_in_the_first_half():
-    train = config.Train(steps=60, order="staged")
-    active = [np.count_nonzero(weights(train, COUNTS, step, [1.0] * 3)) for step in range(60)]
-    assert active == [1] * 10 + [2] * 10 + [3] * 40
-    assert weights(train, COUNTS, 59, [1.0] * 3).tolist() == COUNTS.tolist()
-
-
-def test_self_paced_weights_are_errors():
-    train = config.Train(steps=60, order="self_paced")
-    assert weights(train, COUNTS, 5, [0.5, 0.0, 0.2]).tolist() == [0.5, SMALLEST, 0.2]
-
-
 def test_counts_cover_all_ranks():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
@@ -108,15 +41,6 @@ def test_counts_cover_all_ranks():
         assert batch.pairs == sum(count * (count + 1) // 2 for count in tokens)
         assert batch.targets == sum(map(len, strings))
     assert sum(batch.micro_batches[0].programs for batch in batches) == 4
-
-
-def test_the_repeated_set_is_smaller_than_the_training_set():
-    training_set = Samples(Programs.from_strings(["34+7=", "u", "12+0>", "55="]), np.full(4, 2, np.uint8))
-    train = config.Train(steps=1, batch_size=4, repeated={"fraction": 0.25, "programs": 4})
-    with pytest.raises(InputError, match="must be fewer than the 4 programs of the dataset, got 4"):
-        Loader(training_set, 0, train, 16)
-    train = config.Train(steps=1, batch_size=4, repeated={"fraction": 0.25, "programs": 1})
-    assert Loader(training_set, 0, train, 16).load(0).micro_batches[0].programs == 4
 
 
 @settings(deadline=None)

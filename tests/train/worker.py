@@ -24,8 +24,7 @@ def train(directory: Path, data_digest: str = "data") -> None:
             print(line, file=file)
 
     def read(templates: Collection[str] | None) -> list[Samples]:
-        # Shorter ones stand for another template.
-        programs = random_programs(300, 4, 12 if templates == ["equality"] else 30)
+        programs = random_programs(300, 4, 30)
         # The prompt is all but the end.
         return [Samples(programs, programs.lengths)]
 
