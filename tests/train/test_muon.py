@@ -67,22 +67,19 @@ def test_steps_are_those_of_muon_and_adam_for_each_parameter():
 def test_ranks_orthogonalize_each_matrix_once(monkeypatch, ranks):
     """The parts of all ranks are what one rank computes."""
     flat = torch.randn(Muon(model(), TRAIN)._momentum.shape)
-    whole = flat.clone()
-    Muon(model(), TRAIN)._orthogonalize(whole)
-    parts: list[list[torch.Tensor]] = []
-    monkeypatch.setattr(torch.distributed, "all_gather", lambda every, own: parts[-1].append(own))
+    whole = [found for _, found in Muon(model(), TRAIN)._orthogonalized(flat)]
+    parts: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.distributed, "all_gather", lambda every, own: parts.append(own))
     for rank in range(ranks):
-        parts.append([])
-        Muon(model(), TRAIN, rank, ranks)._orthogonalize(flat.clone())
-    of_batches = zip(*parts, strict=True)
+        list(Muon(model(), TRAIN, rank, ranks)._orthogonalized(flat))
 
     def all_gather(every: list[torch.Tensor], own: torch.Tensor) -> None:
-        for part, found in zip(every, next(of_batches), strict=True):
+        for part, found in zip(every, parts, strict=True):
             part.copy_(found)
 
     monkeypatch.setattr(torch.distributed, "all_gather", all_gather)
-    Muon(model(), TRAIN, 0, ranks)._orthogonalize(flat)
-    torch.testing.assert_close(flat, whole, rtol=1e-5, atol=1e-6)
+    gathered = [found for _, found in Muon(model(), TRAIN, 0, ranks)._orthogonalized(flat)]
+    torch.testing.assert_close(gathered, whole, rtol=1e-5, atol=1e-6)
 
 
 def test_orthogonalized_matrices_have_singular_values_near_1():
