@@ -114,16 +114,19 @@ class Training:
         if run.train.verdict_steps:
             self.objectives.append(Verdict(self.engine, read, run, seed, row_length, *place, log))
         self.next_batch = self.loader.load(self.step)
-        # All ranks at the same time, as in a step.
-        distributed.barrier()
-        own = matmul_rate(device, dtype_of(run.train.precision, device))
-        rate = torch.tensor(own, dtype=torch.float64, device=device)
-        distributed.all_reduce(rate)
-        self.matmul_rate = rate.item()
+        self.matmul_rate = self._matmul_rate()
         of_core = self.matmul_rate / self.ranks / torch.get_num_threads()
         if device.type == "cpu" and of_core < SLOW:
             kind = run.train.precision
             log(f"a core does {of_core / 1e9:.2f} GFLOP/s in {kind}, too little for a CPU that is not busy")
+
+    def _matmul_rate(self) -> float:
+        """Return the FLOPs per second of matrix products on all ranks, at the same time as in a step."""
+        distributed.barrier()
+        own = matmul_rate(self.device, dtype_of(self.config.train.precision, self.device))
+        rate = torch.tensor(own, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(rate)
+        return rate.item()
 
     def run(self) -> None:
         """Train to the last step and export the model."""
@@ -159,6 +162,8 @@ class Training:
                         f"stopped by a signal after step {self.step} of {train.steps}; a checkpoint is "
                         "saved, and the same command resumes from it"
                     )
+            # Another process may have been busy at the start.
+            self.matmul_rate = max(self.matmul_rate, self._matmul_rate())
             self._export(paths.export)
         self.log(f"exported the model of step {self.step} to {paths.export}")
 
