@@ -23,7 +23,7 @@ from tests.config.quick import QUICK, VALUES, changed
         ("train.steps", 10.5, "train.steps: must be a valid integer, got 10.5"),
         ("train.batch_size", True, "train.batch_size: must be a valid integer, got True"),
         ("model.layers", 0, "model.layers: must be greater than or equal to 1, got 0"),
-        ("model.heads", 3, "x.yaml: model.heads: must divide width 80, got 3"),
+        ("model.heads", 3, "x.yaml: model.heads: must divide width 128, got 3"),
         ("model.layers", 10**30, "model.layers: must be less than or equal to 1000, got 1000"),
         ("model", {"layers": 1, "width": 6, "heads": 2, "mlp": 4}, "an even width per head, got 3"),
         ("dataset.values", {"low": 3, "high": 1}, "dataset.values: low 3 is above high 1"),
