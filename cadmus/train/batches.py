@@ -23,27 +23,21 @@ from cadmus.tools import epoch_seed
 from cadmus.train.labels import NO_TARGET, state_labels
 
 
-class Batches:
-    """The batches of a training: endless epochs, each a permutation of all programs, cut into steps."""
+def programs_of(step: int, seed: int, programs: int, batch_size: int) -> np.ndarray:
+    """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
+    epochs, within = np.divmod(step * batch_size + np.arange(batch_size), programs)
+    indices = np.empty(batch_size, np.int64)
+    for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
+        indices[epochs == epoch] = _permutation(epoch, seed, programs)[within[epochs == epoch]]
+    return indices
 
-    def __init__(self, seed: int, programs: int, batch_size: int) -> None:
-        self._seed, self._programs, self._batch_size = seed, programs, batch_size
-        # Steps come in order, so earlier epochs are not needed again.
-        self._permutation = functools.lru_cache(maxsize=1)(self._permute)
 
-    def batch(self, step: int) -> np.ndarray:
-        """Return the indices of the programs of a step, counted from 0: int64, shape (batch_size,)."""
-        places = step * self._batch_size + np.arange(self._batch_size)
-        epochs, within = np.divmod(places, self._programs)
-        indices = np.empty(self._batch_size, np.int64)
-        for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
-            indices[epochs == epoch] = self._permutation(epoch)[within[epochs == epoch]]
-        return indices
-
-    def _permute(self, epoch: int) -> np.ndarray:
-        permutation = np.arange(self._programs, dtype=np.int32 if self._programs <= 2**31 else np.int64)
-        np.random.default_rng(epoch_seed(self._seed, epoch)).shuffle(permutation)
-        return permutation
+# Steps come in order, so earlier epochs are not needed again.
+@functools.lru_cache(maxsize=1)
+def _permutation(epoch: int, seed: int, programs: int) -> np.ndarray:
+    permutation = np.arange(programs, dtype=np.int32 if programs <= 2**31 else np.int64)
+    np.random.default_rng(epoch_seed(seed, epoch)).shuffle(permutation)
+    return permutation
 
 
 @dataclass(frozen=True)
@@ -119,8 +113,7 @@ class Loader:
         device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
-        self._batches = Batches(seed, len(self._programs), train.batch_size)
-        self._train = train
+        self._seed, self._train = seed, train
         self._row_length = row_length
         of_rank = train.batch_size // ranks // (train.micro_batch_size or train.batch_size // ranks)
         self._micro_batches = ranks * of_rank
@@ -129,7 +122,7 @@ class Loader:
 
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
-        batch = self._batches.batch(step)
+        batch = programs_of(step, self._seed, len(self._programs), self._train.batch_size)
         offsets = self._programs.offsets
         lengths = offsets[batch + 1] - offsets[batch]
         targets = int(lengths.sum())

@@ -8,23 +8,22 @@ from hypothesis import strategies as st
 from cadmus import config, isa
 from cadmus.programs import Programs, Samples
 from cadmus.templates.random import random_programs
-from cadmus.train.batches import Batches, Loader, deal, pack, pack_batch
+from cadmus.train.batches import Loader, deal, pack, pack_batch, programs_of
 from cadmus.train.labels import NO_TARGET
 
 
 def test_each_epoch_is_another_permutation():
-    batches = Batches(seed=1, programs=10, batch_size=4)
-    sequence = np.concatenate([batches.batch(step) for step in range(10)])
+    sequence = np.concatenate([programs_of(step, seed=1, programs=10, batch_size=4) for step in range(10)])
     epochs = sequence.reshape(4, 10)
     assert (np.sort(epochs, axis=1) == np.arange(10)).all()
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
 def test_a_batch_depends_only_on_seed_and_step():
-    reference = [Batches(1, 10, 25).batch(step) for step in range(5)]
-    onward = Batches(1, 10, 25)
-    assert all(np.array_equal(onward.batch(step), reference[step]) for step in range(5))
-    assert not np.array_equal(Batches(2, 10, 25).batch(0), reference[0])
+    onward = [programs_of(step, 1, 10, 25) for step in range(5)]
+    back = [programs_of(step, 1, 10, 25) for step in reversed(range(5))]
+    assert all(map(np.array_equal, onward, reversed(back)))
+    assert not np.array_equal(programs_of(0, 2, 10, 25), onward[0])
 
 
 def test_counts_cover_all_ranks():
