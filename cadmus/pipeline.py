@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from cadmus.config import Config
 from cadmus.errors import InputError
-from cadmus.store import check_writable
+from cadmus.store import check_writable, write_parquet
 from cadmus.train.paths import RunPaths
 
 if TYPE_CHECKING:
@@ -99,13 +99,12 @@ def evaluate(
     ``config`` is that of the model by default, and ``settings`` change its section ``evaluate.EXPERIMENT``.
     """
     from cadmus import experiments
-    from cadmus.evaluate.results import write_results
     from cadmus.experiments.experiment import Subject
 
     data = None if dataset is None else Path(dataset)
     subject = Subject(experiment, Path(model), config, device, data, settings)
     results = experiments.get(experiment).run(subject)
-    write_results(results, Path(output), subject.metadata())
+    write_parquet(output, "results", results, subject.metadata())
     return results
 
 

@@ -22,7 +22,7 @@ from cadmus.dataset.sampler import sample
 from cadmus.dataset.shards import Shard, plan, write, write_shard
 from cadmus.distribution import VERSION
 from cadmus.errors import InputError
-from cadmus.evaluate.results import read_results, write_results
+from cadmus.evaluate.results import read_results
 from cadmus.figures import style
 from cadmus.model.export import load_export, save_export
 from cadmus.model.gpt import GPT
@@ -55,7 +55,7 @@ ARTIFACTS = {
     "export": Artifact(lambda d: save_export(GPT(SIZES), d, {"steps": 3}), "meta.json", load_export),
     "weights": Artifact(lambda d: save_export(GPT(SIZES), d, {}), "model.safetensors", load_export),
     "results": Artifact(
-        lambda d: write_results(RESULTS, d / "loss.parquet", {"split": "test"}),
+        lambda d: store.write_parquet(d / "loss.parquet", "results", RESULTS, {"split": "test"}),
         "loss.parquet",
         lambda d: read_results(d / "loss.parquet", LOSS),
     ),
@@ -171,7 +171,7 @@ def no_space() -> Iterator[None]:
 SHARD = Shard("random", "test", 0, 60)
 WRITERS = {
     "shard.parquet": lambda path: write(path, SHARD, sample(CONFIG.dataset, 1, *SHARD), CONFIG, {}),
-    "numbers.parquet": lambda path: write_results(pl.DataFrame({"x": range(100)}), path, {}),
+    "numbers.parquet": lambda path: store.write_parquet(path, "results", pl.DataFrame({"x": range(100)}), {}),
     "figure.pdf": lambda path: style.save(Figure(), [path]),
     "figure.png": lambda path: style.save(Figure(), [path]),
     "table.md": lambda path: write_text(path, "text" * 100),
@@ -222,7 +222,7 @@ def test_a_device_is_written_to_and_stays(tmp_path):
     device = tmp_path / "device.parquet"
     device.symlink_to("/dev/null")
     check_writable(device)
-    write_results(pl.DataFrame({"x": range(100)}), device, {})
+    store.write_parquet(device, "results", pl.DataFrame({"x": range(100)}), {})
     assert device.is_char_device()
     assert list(tmp_path.iterdir()) == [device]
     expected = pytest.raises(InputError, match=r"^cannot write /dev/full: No space left")

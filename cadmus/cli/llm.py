@@ -23,8 +23,8 @@ from cadmus.cli.options import (
 from cadmus.config import digest, load_config
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import percent
-from cadmus.evaluate.results import write_results
 from cadmus.llm.comparison import Comparison
+from cadmus.store import write_parquet
 
 
 @click.group()
@@ -223,7 +223,7 @@ def score(run: Comparison, output: Path, as_json: bool) -> None:
         "config_digest": digest(run.config.model_dump()),
         "servers": ", ".join(sorted(set().union(*(replies.servers for replies in run.replies.values())))),
     }
-    write_results(answers, output, metadata)
+    write_parquet(output, "results", answers, metadata)
     if as_json:
         click.echo(json.dumps(summary(answers).to_dicts(), indent=2))
         return

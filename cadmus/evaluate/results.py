@@ -1,4 +1,4 @@
-"""Result files: written by experiments, read by figures and tables."""
+"""Result files, which figures and tables read, and what is computed from them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -224,11 +224,6 @@ def by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np
     np.add.at(programs, (seed, cluster), 1)
     np.add.at(correct, (seed, cluster), graded.select(columns).to_numpy().astype(np.float64))
     return correct, programs
-
-
-def write_results(results: pl.DataFrame, path: Path | str, metadata: dict[str, str]) -> None:
-    """Write the results of an experiment to a sealed Parquet file, with their origin in ``metadata``."""
-    store.write_parquet(path, "results", results, metadata)
 
 
 def read_results(path: Path | str, columns: Mapping[str, type]) -> tuple[pl.DataFrame, dict[str, Any]]:

@@ -12,8 +12,8 @@ from cadmus.evaluate.results import (
     by_length,
     gaps_by,
     read_results,
-    write_results,
 )
+from cadmus.store import write_parquet
 
 LOSS = {"step": int, "loss": float}
 
@@ -21,7 +21,7 @@ LOSS = {"step": int, "loss": float}
 def test_results_keep_their_metadata(tmp_path) -> None:
     path = tmp_path / "deep" / "results.parquet"
     results = pl.DataFrame({"x": [1], "fits": [None]}, schema={"x": pl.Int64, "fits": pl.Int64})
-    write_results(results, path, {"commit": "abc"})
+    write_parquet(path, "results", results, {"commit": "abc"})
     found, metadata = read_results(path, {"x": int, "fits": int})
     assert found.equals(results)
     assert metadata["commit"] == "abc"

@@ -15,7 +15,7 @@ from cadmus.cli.main import cadmus
 from cadmus.errors import InputError
 from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS, title
-from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy, write_results
+from cadmus.evaluate.results import METRICS, accuracy_by, with_accuracy
 from cadmus.experiments import columns, figures
 from cadmus.experiments.drawing import produce
 from cadmus.figures import (
@@ -39,6 +39,7 @@ from cadmus.figures import (
     tables,
     training_curve,
 )
+from cadmus.store import write_parquet
 
 
 def grid(low: int = -3, high: int = 3, empty: bool = True) -> pl.DataFrame:
@@ -214,7 +215,7 @@ def written(path: Path, results: pl.DataFrame, source: str) -> Path:
     """Write results, with nulls in the columns that no figure reads."""
     declared = pl.Schema(columns(source))
     missing = {name: pl.lit(None, kind) for name, kind in declared.items() if name not in results.columns}
-    write_results(results.with_columns(**missing), path, {})
+    write_parquet(path, "results", results.with_columns(**missing), {})
     return path
 
 

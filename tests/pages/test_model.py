@@ -13,11 +13,11 @@ from cadmus import isa
 from cadmus.cli.files import card as command
 from cadmus.config import load_config
 from cadmus.errors import InputError
-from cadmus.evaluate.results import write_results
 from cadmus.model.export import read_metadata, save_export, weights_digest
 from cadmus.model.gpt import GPT
 from cadmus.pages import CITATION
 from cadmus.pages.model import model_card
+from cadmus.store import write_parquet
 from tests.checkout import ROOT
 
 RUN = load_config(ROOT / "tests/tiny.yaml")
@@ -68,7 +68,7 @@ def place(tmp_path):
     )
     digests = {"model_digest": weights_digest(tmp_path / "model"), "data_digest": TRAINED["data_digest"]}
     origin = {**digests, "split": "test"}
-    write_results(completions, tmp_path / "completions.parquet", origin)
+    write_parquet(tmp_path / "completions.parquet", "results", completions, origin)
     totals = dict.fromkeys(("completion_loss", "programs", "flops", "seconds"), 1)
     steps = [{"step": step, "loss": 4 - step / 10, **totals} for step in range(1, 21)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))

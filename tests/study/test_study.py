@@ -15,7 +15,6 @@ from cadmus.config.evaluation import Evaluate, PassAtK
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import programs_error
-from cadmus.evaluate.results import write_results
 from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
 from cadmus.study.comparison import compare, tables
@@ -89,8 +88,10 @@ def results(tmp_path, config):
         (training / "training/metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
         store.write_json(training / "model/meta.json", "model", {"matmul_rate": 2e12})
         (evaluation / "experiments").mkdir(parents=True)
-        write_results(completions(accuracy), evaluation / "experiments/completions.parquet", {})
-        write_results(grid(9), evaluation / "experiments/grid.parquet", {})
+        store.write_parquet(
+            evaluation / "experiments/completions.parquet", "results", completions(accuracy), {}
+        )
+        store.write_parquet(evaluation / "experiments/grid.parquet", "results", grid(9), {})
     return directory
 
 
@@ -127,7 +128,7 @@ def test_a_study_compares_the_loss_on_test_programs(config, results, tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         programs = {"template": "equality", "program": "3;=", "prompt_length": 2}
         rows = [{**programs, "tokens": tokens, "loss": 0.1 * run.seed} for tokens in (1, 3)]
-        write_results(pl.DataFrame(rows), path, {})
+        store.write_parquet(path, "results", pl.DataFrame(rows), {})
     assert collect(study, results, tmp_path / "study.parquet") == []
     found = read(tmp_path / "study.parquet")
     (row,) = found.rows.filter(metric="held_out_loss", variant="tied, steps=20", seed=2).to_dicts()
