@@ -130,25 +130,25 @@ def read_parquet(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str,
     return pl.read_parquet(data), {**metadata, HEADER: header}
 
 
-def read_table(path: Path | str, kind: str) -> tuple["pl.DataFrame", dict[str, Any]]:
-    """Read a sealed table: Parquet, or JSON lines, which have no seal while a training writes them.
+def read_table(path: Path | str) -> tuple["pl.DataFrame", dict[str, Any]]:
+    """Read results, sealed Parquet, or metrics: JSON lines, which have no seal while a training writes them.
 
-    Returns it and its metadata as :func:`read_parquet` does; lines without nested columns, and unsealed ones
-    without metadata.
+    Returns the table and its metadata as :func:`read_parquet` does; lines without nested columns, and
+    unsealed ones without metadata.
     """
     import polars as pl
 
     path = Path(path)
     if path.suffix == ".parquet":
-        return read_parquet(path, kind)
+        return read_parquet(path, "results")
     data = _read(path)
     if path.suffix != ".jsonl":
         raise InputError(f"{path}: not a file of results or metrics; its suffix must be .parquet or .jsonl")
     metadata = {}
     if _seal_place(data):
-        _check_seal(path, kind, data)
+        _check_seal(path, "metrics", data)
         metadata[HEADER] = json.loads(data.splitlines()[0])[HEADER]
-        _check_header(path, kind, metadata[HEADER])
+        _check_header(path, "metrics", metadata[HEADER])
     with reading(path):
         frame = pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
     return frame.drop(name for name, type_ in frame.schema.items() if type_.is_nested()), metadata

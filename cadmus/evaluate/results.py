@@ -231,15 +231,12 @@ def read_results(path: Path | str, columns: Mapping[str, type]) -> tuple[pl.Data
 
     Returns a table with at least ``columns``, names and types, and its metadata; none without a seal.
     """
-    kind = "metrics" if Path(path).suffix == ".jsonl" else "results"
-    results, metadata = store.read_table(path, kind)
+    results, metadata = store.read_table(path)
     missing = [column for column in columns if column not in results.columns]
     if missing:
         raise InputError(
             f"{path}: no column {missing[0]!r}; needs {', '.join(columns)}; has {', '.join(results.columns)}"
         )
-    if results.is_empty():
-        raise InputError(f"{path}: has no rows")
     if not metadata:
         with reading(path):
             results = results.with_columns(pl.col(name).cast(type_) for name, type_ in columns.items())

@@ -46,7 +46,7 @@ def test_publishing_seals_the_metrics_and_removes_the_checkpoints(paths):
     (paths.snapshots / "notes").touch()
     paths.publish()
     assert sorted(path.name for path in paths.metrics.parent.iterdir()) == ["metrics.jsonl", "snapshots"]
-    assert store.read_table(paths.metrics, "metrics")[0]["loss"].to_list() == [2.5, 1.5]
+    assert store.read_table(paths.metrics)[0]["loss"].to_list() == [2.5, 1.5]
     assert sorted(path.name for path in paths.snapshots.iterdir()) == ["notes", "step-00000002"]
 
 
