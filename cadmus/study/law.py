@@ -142,9 +142,9 @@ def _quantities(law: Law, budgets: list[float]) -> dict[str, float]:
     for amount in budgets:
         parameters = law.optimal_parameters(np.array([amount]))
         programs = law.programs(parameters, np.array([amount]))
-        found[f"parameters at {amount:.2g}"] = parameters.item()
-        found[f"programs at {amount:.2g}"] = programs.item()
-        found[f"loss at {amount:.2g}"] = law.loss(parameters, programs).item()
+        found[f"parameters at {amount:.3g}"] = parameters.item()
+        found[f"programs at {amount:.3g}"] = programs.item()
+        found[f"loss at {amount:.3g}"] = law.loss(parameters, programs).item()
     return found
 
 

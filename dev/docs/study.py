@@ -131,7 +131,7 @@ def _law_text(path: Path, study: Results, files: str) -> str:
 
     shown = {"parameters": rounded, "programs": rounded, "loss": "{:.3f}".format}
     optimal = [
-        [f"{amount:.2g}", *(cell(f"{name} at {amount:.2g}", show) for name, show in shown.items())]
+        [f"{amount:.3g}", *(cell(f"{name} at {amount:.3g}", show) for name, show in shown.items())]
         for amount in budgets
     ]
     return (
