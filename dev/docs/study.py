@@ -40,7 +40,8 @@ def publish(results: Path, root: Path) -> None:
         block = with_generated(page, _block(study, drawn), text)
         directory.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(results, directory / _FILE)
-        for name in (name for name in made if name.endswith((".png", ".csv"))):
+        # Tables last: the law is one, and its figure has data of the same name.
+        for name in sorted(name for name in made if name.endswith((".png", ".csv"))):
             shutil.copyfile(drawn / name, directory / Path(name).name)
     write_text(page, block)
 
