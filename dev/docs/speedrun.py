@@ -20,6 +20,9 @@ SEEDS = 3
 """Fewest seeds of a record."""
 QUESTIONS = tuple(name.replace("equality", "equality_comparator") for name in TEMPLATES if name != "random")
 """One of each template whose next token is determined: all but random."""
+TITLES = (
+    "date, commit, change, seeds, FLOPs, minutes, at 1 TFLOP/s, next token, best baseline, target"
+)
 COLUMNS = {
     **dict.fromkeys(("date", "commit", "change"), pl.String),
     "seeds": pl.Int64,
@@ -51,7 +54,6 @@ def add_record(results: Path, change: str, root: Path) -> None:
         # Of one training, means over the seeds.
         "flops": by_seed["flops"].mean(),
         "seconds": by_seed["seconds"].mean(),
-        # Of a machine with 1e12 FLOPs per second of matrix products.
         "minutes": by_seed["minutes"].mean(),
         "next_token": mean,
         # The 95% interval over seeds and programs.
@@ -72,10 +74,7 @@ def add_record(results: Path, change: str, root: Path) -> None:
 def tables(rows: list[dict[str, Any]]) -> str:
     """Return the records, the oldest first, and the accuracy of each question."""
     table = markdown(
-        [
-            *("date", "commit", "change", "seeds", "FLOPs", "minutes", "minutes of 1 TFLOP/s"),
-            *("next token", "best baseline", "target"),
-        ],
+        TITLES.split(", "),
         [
             [
                 escape(str(row["date"])),
