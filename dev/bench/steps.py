@@ -37,7 +37,7 @@ PARTS = {
     "forward": [(loop, "forward")],
     "backward": [(engine, "backward")],
     "optimizer": [(muon.Muon, "step")],
-    "newton_schulz": [(muon.Muon, "_orthogonalize")],
+    "newton_schulz": [(muon, "orthogonalize")],
     "collectives": [(torch.distributed.Work, "wait")],
 }
 """Functions timed in a step. Newton-Schulz is part of the optimizer; the collectives, mostly waiting for
