@@ -20,9 +20,7 @@ SEEDS = 3
 """Fewest seeds of a record."""
 QUESTIONS = tuple(name.replace("equality", "equality_comparator") for name in TEMPLATES if name != "random")
 """One of each template whose next token is determined: all but random."""
-TITLES = (
-    "date, commit, change, seeds, FLOPs, minutes, at 1 TFLOP/s, next token, best baseline, target"
-)
+TITLES = "date, commit, change, seeds, FLOPs, minutes, at 1 TFLOP/s, next token, best baseline, target"
 COLUMNS = {
     **dict.fromkeys(("date", "commit", "change"), pl.String),
     "seeds": pl.Int64,
