@@ -46,7 +46,7 @@ def write_all(results: Path, directory: Path) -> list[Path]:
     left out while runs are missing.
     """
     study = read(results)
-    budget, budgets = law.budget_of(study)
+    unit, budgets = law.budget_of(study)
     has_law = bool(budgets) and not study.missing
     texts = comparison.tables(study)
     draw = style.styled(effects.draw)
@@ -60,8 +60,7 @@ def write_all(results: Path, directory: Path) -> list[Path]:
             fitted = law.fit(runs)
             laws = law.resampled(runs, fitted)
             law.table(fitted, laws, budgets).write_csv(replaced(directory / LAW))
-            drawn = style.styled(law.draw)(runs, fitted, laws, law.BUDGETS[budget], budgets)
-            figures[LAW_FIGURE] = drawn, runs
+            figures[LAW_FIGURE] = style.styled(law.draw)(runs, fitted, laws, unit, budgets), runs
         images = {}
         for name, (figure, data) in figures.items():
             pdf, images[name], csv = (

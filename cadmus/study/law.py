@@ -1,8 +1,8 @@
 """A scaling law fitted to the runs of a study: loss by parameters and programs, and the optimal size.
 
 The law is that of Hoffmann et al. (arXiv 2203.15556): with N parameters and D programs, the loss is
-E + A / N^alpha + B / D^beta. A program costs f + c N FLOPs, or minutes, with f and c measured: small models
-spend time on what does not grow with them. The optimal N for a budget is the one whose loss is smallest.
+E + A / N^alpha + B / D^beta. A program costs f + c N FLOPs, or minutes, with f and c fitted: part of the time
+of a small model does not depend on its size. The optimal N for a budget is the one whose loss is smallest.
 For large budgets it grows as the budget to the power of beta / (alpha + beta).
 
 Minutes are :data:`~cadmus.study.results.MINUTES`, so that machines compare.
@@ -26,8 +26,6 @@ NAMES = ("E", "A", "alpha", "B", "beta")
 RESAMPLES = 200
 LINE = 1.3
 """Runs whose costs differ by less than this factor are on the same line of equal cost."""
-BUDGETS = {"flops": "FLOPs", "minutes": "minutes"}
-"""Columns of costs, and the names of their units."""
 _POSITIVE = np.array([True, True, False, True, False])
 _SIZES = np.geomspace(1e3, 1e12, 9_001)
 """Parameters among which the optimum is sought."""
@@ -54,18 +52,16 @@ class Law(NamedTuple):
 
 
 def budget_of(results: Results) -> tuple[str, list[float]]:
-    """Return the column of costs and the budgets for which a study asks; none if it fits no law."""
-    return ("minutes", results.law_minutes) if results.law_minutes else ("flops", results.law_flops)
+    """Return the unit of costs and the budgets for which a study asks; none if it fits no law."""
+    return ("minutes", results.law_minutes) if results.law_minutes else ("FLOPs", results.law_flops)
 
 
 def runs_of(results: Results) -> pl.DataFrame:
     """Return variant, seed, parameters, programs, cost and loss of each run, by the first loss compared."""
     metric = next(name for name in results.compare if name in LOSSES)
     columns = ("variant", "seed", "parameters", "programs")
-    rows = results.rows.filter(metric=metric)
-    if results.law_minutes:
-        rows = rows.with_columns(minutes=MINUTES)
-    runs = rows.select(*columns, cost=budget_of(results)[0], loss="value")
+    cost = MINUTES if results.law_minutes else pl.col("flops")
+    runs = results.rows.filter(metric=metric).select(*columns, cost=cost, loss="value")
     for variant, seed in runs.filter(pl.col("cost").is_null()).select("variant", "seed").iter_rows():
         problem = "no matmul_rate; train it with this version"
         raise InputError(f"study.law_minutes: {variant}, seed {seed}: {problem}")

@@ -61,12 +61,11 @@ def _try(run: config.Config, device: torch.device) -> str | None:
 
     # Otherwise it tries the instructions of the CPU in its cache, and a damaged file there means scalar ones.
     inductor.cpp.vec_isa_ok = True
-    torch._dynamo.config.suppress_errors = False
     # torch.compile specializes a dimension that equals a model size; 11 and 7 are not model sizes.
     tokens = torch.zeros((11, 7), dtype=torch.int64, device=device)
     dtype, problem = dtype_of(run.train.precision, device), None
     # Tracing reads attributes that warn.
-    with warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings(action="ignore"), torch._dynamo.config.patch(suppress_errors=False):
         for use_new_cache in (False, True):
             if use_new_cache:
                 # A killed process leaves files that cannot be loaded.

@@ -14,7 +14,7 @@ from cadmus.store import write_text
 from cadmus.study import COMPARISON, LAW, LAW_FIGURE, files_of
 from cadmus.study.comparison import compare
 from cadmus.study.drawing import write_all
-from cadmus.study.law import BUDGETS, budget_of
+from cadmus.study.law import budget_of
 from cadmus.study.results import Results, read
 from cadmus.tables import escape, markdown
 from dev.docs import BEGIN, END, with_generated
@@ -118,8 +118,7 @@ def _cell(row: dict[str, Any] | None) -> str:
 
 def _law_text(path: Path, study: Results, files: str) -> str:
     """Return the law as a formula, and a table of the optimal size for each budget."""
-    budget, budgets = budget_of(study)
-    unit = BUDGETS[budget]
+    unit, budgets = budget_of(study)
     rows = {name: interval for name, *interval in pl.read_csv(path).iter_rows()}
     fits = {name: f"{value:.3g}" for name, (value, _, _) in rows.items()}
     formula = "loss = {E} + {A} / N^{alpha} + {B} / D^{beta}".format_map(fits)
