@@ -5,7 +5,7 @@ from functools import partial
 from cadmus.programs import Programs, Samples, join
 from cadmus.templates.answers import answered
 from cadmus.templates.draw import Draw, definition, nothing
-from cadmus.templates.functions import number_function, number_predicate, pair_function, sequence_change
+from cadmus.templates.functions import NUMBER_FUNCTION, NUMBER_PREDICATE, PAIR_FUNCTION, SEQUENCE_CHANGE
 
 
 def advanced_sequences(draw: Draw, n: int) -> Samples:
@@ -26,13 +26,13 @@ def advanced_sequences(draw: Draw, n: int) -> Samples:
             ),
             lambda k: join(*draw.sequences(k, lengths, 2), comparison(k), b"K"),
             # Order, element-wise arithmetic and logic.
-            lambda k: join(sequence(k), sequence_change(draw, k)),
+            lambda k: join(sequence(k), SEQUENCE_CHANGE.draw(draw, k)),
             lambda k: join(sequence(k), draw.choice(k, b"SV!?'B~ae"), draw.choice(k, b"SV'B~a")),
             lambda k: join(*draw.sequences(k, lengths, 2), draw.choice(k, b"+-*/%xn<>=&|")),
             lambda k: join(sequence(k), sequence(k), b"c", draw.choice(k, b"SV")),
             # Map and filter.
-            lambda k: join(definition(number_function(draw, k)), sequence(k), b"m"),
-            lambda k: join(definition(number_predicate(draw, k)), sequence(k), b"w"),
+            lambda k: join(definition(NUMBER_FUNCTION.draw(draw, k)), sequence(k), b"m"),
+            lambda k: join(definition(NUMBER_PREDICATE.draw(draw, k)), sequence(k), b"w"),
             # Decorate the elements, reorder them and, in the last, read the decorations.
             lambda k: join(sequence(k), b"E", comparison(k), b":", draw.choice(k, b"SV")),
             lambda k: join(*draw.sequences(k, lengths, 2), b"3%:", draw.choice(k, b"SV"), b'"'),
@@ -52,7 +52,7 @@ def advanced_sequences(draw: Draw, n: int) -> Samples:
             n,
             *[lambda k: join(changed(k), query(k))] * 6,
             # Folds; the second drops the accumulator, so that the last element decides.
-            lambda k: join(definition(pair_function(draw, k)), sequence(k), draw.digit(k), b"l"),
+            lambda k: join(definition(PAIR_FUNCTION.draw(draw, k)), sequence(k), draw.digit(k), b"l"),
             lambda k: join(
                 definition(join(b"s_", draw.digit(k), draw.operator(k))), sequence(k), draw.digit(k), b"l"
             ),

@@ -5,7 +5,7 @@ from functools import partial
 from cadmus.programs import Samples, join
 from cadmus.templates.answers import answered
 from cadmus.templates.draw import Draw, definition
-from cadmus.templates.functions import number_label, sequence_predicate
+from cadmus.templates.functions import NUMBER_LABEL, SEQUENCE_PREDICATE
 
 
 def apply_labels(draw: Draw, n: int) -> Samples:
@@ -17,7 +17,7 @@ def apply_labels(draw: Draw, n: int) -> Samples:
     sequence = partial(draw.sequence, lengths=draw.dataset.templates.apply_labels.sequence_length)
     prompt = draw.mix(
         n,
-        lambda k: join(definition(sequence_predicate(draw, k)), sequence(k), b"f"),
-        lambda k: join(definition(number_label(draw, k)), sequence(k), b"Em:"),
+        lambda k: join(definition(SEQUENCE_PREDICATE.draw(draw, k)), sequence(k), b"f"),
+        lambda k: join(definition(NUMBER_LABEL.draw(draw, k)), sequence(k), b"Em:"),
     )
     return answered(prompt)

@@ -14,12 +14,12 @@ from cadmus.programs import Programs, Samples, interleave, join
 from cadmus.templates.answers import answer, rows_of, writable
 from cadmus.templates.draw import Draw, definition, merged
 from cadmus.templates.functions import (
-    number_function,
-    number_predicate,
-    pair_function,
-    sequence_change,
-    sequence_function,
-    sequence_predicate,
+    NUMBER_FUNCTION,
+    NUMBER_PREDICATE,
+    PAIR_FUNCTION,
+    SEQUENCE_CHANGE,
+    SEQUENCE_FUNCTION,
+    SEQUENCE_PREDICATE,
 )
 from cadmus.vm import compiled
 
@@ -50,17 +50,17 @@ CALLS: dict[str, Callable[[Draw, int], Programs]] = {
 """Samplers of calls, by what the function does."""
 
 KINDS = (
-    (5, sequence_predicate, "label or reduce"),
-    (2, number_predicate, "calculate"),
-    (2, sequence_function, "label or reduce"),
-    (2, number_function, "calculate"),
-    (1, pair_function, "calculate with two"),
-    (1, pair_function, "fold"),
-    (1, sequence_change, "change"),
-    (1, number_function, "map"),
-    (1, number_predicate, "filter"),
+    (5, SEQUENCE_PREDICATE, "label or reduce"),
+    (2, NUMBER_PREDICATE, "calculate"),
+    (2, SEQUENCE_FUNCTION, "label or reduce"),
+    (2, NUMBER_FUNCTION, "calculate"),
+    (1, PAIR_FUNCTION, "calculate with two"),
+    (1, PAIR_FUNCTION, "fold"),
+    (1, SEQUENCE_CHANGE, "change"),
+    (1, NUMBER_FUNCTION, "map"),
+    (1, NUMBER_PREDICATE, "filter"),
 )
-"""Weight, sampler of functions and name of the calls of each kind; the first two kinds label."""
+"""Weight, functions and name of the calls of each kind; the first two kinds label."""
 
 _FIRST_CALL = re.compile(r"(?P<sequence>u(?:[0-9tZ]b)*|[0-9]I)?[0-9tZ]*(?P<call>[fFlmw])")
 _BY_SYMBOL = {"F": "calculate with two", "l": "fold", "m": "map", "w": "filter"}
@@ -89,7 +89,7 @@ def complete_algorithm(draw: Draw, n: int) -> Samples:
     weights, functions, calls = zip(*KINDS, strict=True)
     kind = draw.rng.choice(len(KINDS), size=n, p=np.divide(weights, sum(weights)))
     count = draw.rng.integers(fields.examples[0], fields.examples[1] + 1, size=n)
-    body = _by_kind(kind, [partial(function, draw) for function in functions])
+    body = _by_kind(kind, [partial(function.draw, draw) for function in functions])
     call = _by_kind(np.repeat(kind, count), [partial(CALLS[name], draw) for name in calls])
 
     outcome = compiled.execute(join(definition(body.take(np.repeat(np.arange(n), count))), call))
