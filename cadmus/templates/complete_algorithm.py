@@ -60,7 +60,9 @@ KINDS = (
     (1, NUMBER_FUNCTION, "map"),
     (1, NUMBER_PREDICATE, "filter"),
 )
-"""Weight, functions and name of the calls of each kind; the first two kinds label."""
+"""Weight, functions and name of the calls of each kind."""
+LABELLING = 2
+"""Kinds, the first ones, whose results are labels."""
 
 _FIRST_CALL = re.compile(r"(?P<sequence>u(?:[0-9tZ]b)*|[0-9]I)?[0-9tZ]*(?P<call>[fFlmw])")
 _BY_SYMBOL = {"F": "calculate with two", "l": "fold", "m": "map", "w": "filter"}
@@ -79,6 +81,18 @@ def calls_in(prompt: str) -> str:
     return "change" if "Y" in prompt else "label or reduce"
 
 
+def kind_of(prompt: str) -> int:
+    """Return the index in :data:`KINDS` of the function that a prompt of this template gives examples of."""
+    calls = calls_in(prompt)
+    labels = not {"=", "Y"} & set(prompt)
+    kinds = [
+        kind for kind, (_, _, name) in enumerate(KINDS) if name == calls and (kind < LABELLING) == labels
+    ]
+    if len(kinds) != 1:
+        raise Defect(f"{prompt!r} does not show one kind of function")
+    return kinds[0]
+
+
 def complete_algorithm(draw: Draw, n: int) -> Samples:
     """Draw calls of a function and their results, then its definition; the prompt ends before the latter.
 
@@ -93,7 +107,7 @@ def complete_algorithm(draw: Draw, n: int) -> Samples:
     call = _by_kind(np.repeat(kind, count), [partial(CALLS[name], draw) for name in calls])
 
     outcome = compiled.execute(join(definition(body.take(np.repeat(np.arange(n), count))), call))
-    labels = np.repeat(kind < 2, count)
+    labels = np.repeat(kind < LABELLING, count)
     first = np.cumsum(count) - count
     # A number for each result, the same for the same results.
     result = outcome.length + outcome.values.astype(np.int64) @ (7 ** np.arange(outcome.values.shape[1]))

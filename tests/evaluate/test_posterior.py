@@ -1,0 +1,69 @@
+"""The best possible induction."""
+
+import numpy as np
+import pytest
+
+from cadmus.config import Dataset
+from cadmus.dataset.sampler import sample
+from cadmus.errors import Defect
+from cadmus.evaluate.criteria import Completed, induced
+from cadmus.evaluate.posterior import posterior
+from cadmus.programs import Programs
+from cadmus.templates.complete_algorithm import kind_of
+
+COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return sample(Dataset(), 2, "complete_algorithm", "test", 0, COUNT)
+
+
+@pytest.fixture(scope="module")
+def posteriors(asked):
+    prompts = asked.programs.prefixes(asked.prompt_length.astype(np.int64)).to_strings()
+    return [posterior(prompt, Dataset()) for prompt in prompts]
+
+
+def graded(asked, texts):
+    length = asked.prompt_length.astype(np.int64)
+    completions = Programs.from_strings(texts)
+    return induced(Completed(asked.programs, length, completions, np.ones(len(asked), bool), Dataset()))
+
+
+def test_the_function_of_the_program_is_possible(asked, posteriors):
+    programs = zip(asked.programs.to_strings(), asked.prompt_length, posteriors, strict=True)
+    for text, length, of in programs:
+        assert text[length + 1 : -1] in of.functions.bodies.take(of.rows).to_strings()
+        assert of.probability.sum() == pytest.approx(1)
+
+
+def test_the_best_answer_is_right_as_often_as_it_says(asked, posteriors):
+    best, probability = zip(*[of.best() for of in posteriors], strict=True)
+    solved = graded(asked, best)
+    deviation = np.sqrt(sum(p * (1 - p) for p in probability))
+    assert solved.sum() == pytest.approx(sum(probability), abs=4 * deviation)
+
+
+def test_the_posterior_is_calibrated(asked, posteriors):
+    """A function drawn from it is right as often as its class is probable."""
+    rng = np.random.default_rng(0)
+    drawn, expected = [], []
+    for of in posteriors:
+        row = rng.choice(len(of.rows), p=of.probability)
+        drawn.append("\\" + of.functions.bodies.take(of.rows[[row]]).to_strings()[0] + ";")
+        expected.append((of.by_behaviour()[1] ** 2).sum())
+    deviation = np.sqrt(sum(p * (1 - p) for p in expected))
+    assert graded(asked, drawn).sum() == pytest.approx(sum(expected), abs=4 * deviation)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "kind"), [("3f5f!", 1), ("3f4=5f6=", 3), ("u1bf!u2bf", 0), ("u1b2b3l6=", 5), ("u1bfu2bY", 6)]
+)
+def test_the_kind_of_a_function_shows_in_the_prompt(prompt, kind):
+    assert kind_of(prompt) == kind
+
+
+def test_a_prompt_without_a_kind():
+    with pytest.raises(Defect, match="does not show one kind"):
+        kind_of("u1b2b3lu3b2l!")
