@@ -7,7 +7,6 @@ definition would make the program longer than ``dataset.max_length``. A learner 
 know more, and is right most often with what most of the posterior computes on fresh inputs.
 """
 
-import re
 from functools import cache
 from typing import NamedTuple
 
@@ -16,13 +15,12 @@ import numpy as np
 from cadmus.config import Dataset
 from cadmus.evaluate.criteria import FRESH_INPUTS, fresh_calls
 from cadmus.programs import Programs, join
-from cadmus.templates.complete_algorithm import KINDS, kind_of
+from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, KINDS, kind_of
 from cadmus.templates.draw import definition
 from cadmus.vm.compiled import execute
 
 AT_ONCE = 1 << 13
 """Functions that are called with the fresh inputs at once."""
-_FIRST_EXAMPLE = re.compile(r"(?:u(?:[0-9tZ]b)*|[0-9]I)?[0-9tZ]*[fFlmw](?:!|[^fFlmw]*?[=Y])?")
 
 
 class Functions(NamedTuple):
@@ -65,9 +63,10 @@ def posterior(prompt: str, dataset: Dataset) -> Posterior:
     functions = functions_of(kind_of(prompt), dataset.model_dump_json())
     room = dataset.max_length - len(prompt) - len("\\;")
     rows = np.flatnonzero(functions.bodies.lengths <= room)
-    first = _FIRST_EXAMPLE.match(prompt)
+    first = FIRST_EXAMPLE.match(prompt)
+    assert first is not None
     # Most fail at the first example already.
-    for examples in (first[0] if first else prompt, prompt):
+    for examples in (first[0], prompt):
         rows = rows[execute(join(examples.encode(), definition(functions.bodies.take(rows)))).true]
     probability = functions.probability[rows]
     return Posterior(functions, rows, probability / probability.sum())

@@ -64,13 +64,16 @@ KINDS = (
 LABELLING = 2
 """Kinds, the first ones, whose results are labels."""
 
-_FIRST_CALL = re.compile(r"(?P<sequence>u(?:[0-9tZ]b)*|[0-9]I)?[0-9tZ]*(?P<call>[fFlmw])")
+FIRST_EXAMPLE = re.compile(
+    r"(?P<sequence>u(?:[0-9tZ]b)*|[0-9]I)?[0-9tZ]*(?P<call>[fFlmw])(?:!|[^fFlmw]*?[=Y])?"
+)
+"""A call and its result, at the start of a prompt."""
 _BY_SYMBOL = {"F": "calculate with two", "l": "fold", "m": "map", "w": "filter"}
 
 
 def calls_in(prompt: str) -> str:
     """Return the name in :data:`CALLS` of the calls in a prompt of this template."""
-    found = _FIRST_CALL.match(prompt)
+    found = FIRST_EXAMPLE.match(prompt)
     if not found:
         raise Defect(f"{prompt!r} does not begin with a call of complete_algorithm")
     if found["call"] in _BY_SYMBOL:

@@ -17,8 +17,8 @@ from cadmus.templates.draw import Draw
 class Grammar:
     """A distribution over texts, given by equally likely forms.
 
-    A form is a sequence of independent parts: a string, of which one character is drawn, or another grammar.
-    A form or a character that is repeated is likelier.
+    A form is a sequence of independent parts: one character of a string, or a text of another grammar. A
+    form or a character that is repeated is likelier.
 
     >>> Grammar(("L", "12", "<"), ("E", "S", "Y")).texts
     {'L1<': 0.25, 'L2<': 0.25, 'ESY': 0.5}
