@@ -26,7 +26,7 @@ from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import as_text, loss_as_text, percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.regions import REGIONS
-from cadmus.evaluate.results import best_baseline
+from cadmus.evaluate.results import CEILING, best_baseline
 from cadmus.experiments.experiment import Findings
 
 
@@ -177,4 +177,7 @@ def _print(accuracies: pl.DataFrame) -> None:
             best = best_baseline(accuracies.filter(question=name)).row(0, named=True)
             baseline = f"{best['policy'].replace('_', ' ')} {percent(best['accuracy'])}"
             accuracy += f" {solved}, best baseline ({baseline})"
+            possible = accuracies.filter(policy="model", metric=CEILING).filter(question=name)["accuracy"]
+            if len(possible) and possible[0] < 1:
+                accuracy += f", best possible {percent(possible[0])}"
         echo(f"{REGIONS.get(name, title(name))}: {accuracy} of {row['programs']:,} programs")

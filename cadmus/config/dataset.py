@@ -159,8 +159,8 @@ class Values(Range):
 class OODRule(Section):
     """A rule excludes programs from train, validation and test; the ood split is sampled from them.
 
-    `dataset.ood` maps names to rules. Each rule has one of `values`, `length` and `contains`; a program is
-    excluded if any rule matches. `evaluate.split: ood` measures Table 3 on the excluded programs:
+    `dataset.ood` maps names to rules. Each rule has one of `values`, `length`, `contains` and `functions`; a
+    program is excluded if any rule matches. `evaluate.split: ood` measures Table 3 on the excluded programs:
 
     ```yaml
     dataset:
@@ -168,6 +168,7 @@ class OODRule(Section):
         sevens: {values: [7, [13, 15]], compared: either}
         long: {length: [40, 63], templates: [complete_algorithm]}
         product_then_minus: {contains: ["*-"], templates: [equality, less_greater]}
+        unseen: {functions: 0.1}
     evaluate: {split: ood}
     ```
     """
@@ -180,6 +181,9 @@ class OODRule(Section):
     """range of matching program lengths, in instructions"""
     contains: Annotated[list[str] | None, Field(min_length=1)] = None
     """instructions, or pieces such as `*-`; a program that contains any of them matches"""
+    functions: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    """fraction of all functions; a program that defines one of them matches. What a function computes, not
+    its text, decides whether it is one of them"""
     templates: Annotated[list[TemplateName] | None, Field(min_length=1)] = None
     """templates the rule applies to; all when null"""
 
@@ -203,8 +207,8 @@ class OODRule(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "OODRule":
-        if sum(given is not None for given in (self.values, self.length, self.contains)) != 1:
-            raise ValueError("a rule has exactly one of values, length and contains")
+        if sum(each is not None for each in (self.values, self.length, self.contains, self.functions)) != 1:
+            raise ValueError("a rule has exactly one of values, length, contains and functions")
         if self.compared == "both" and self.values is None:
             raise ValueError("compared: needs values; remove it")
         for template in self.templates or []:

@@ -37,7 +37,7 @@ class Settings(Section):
 class Completions(Settings):
     """Completions of test programs."""
 
-    summary: ClassVar = ("solved", "fits", "exact", "next_token", "verified")
+    summary: ClassVar = ("solved", "fits", "exact", "next_token", "verified", "ceiling")
 
     programs: Positive = 2_000
     """maximum number of programs per template"""

@@ -16,6 +16,7 @@ import numpy as np
 
 from cadmus.config import OOD, SPLITS, Dataset, OODRule
 from cadmus.programs import Programs, Samples
+from cadmus.templates.behaviour import places
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 
@@ -103,6 +104,8 @@ def _matches(rule: OODRule, samples: Samples) -> np.ndarray:
         every = np.zeros(len(samples), np.int64)
         pieces = (Programs.from_strings([piece]).take(every) for piece in rule.contains)
         return np.any([samples.programs.contain(piece) for piece in pieces], axis=0)
+    if rule.functions is not None:
+        return places(samples.programs) < rule.functions
     if samples.x is None or samples.y is None:
         return np.zeros(len(samples), np.bool_)
     return _matches_values(rule, samples.x, samples.y)

@@ -5,7 +5,7 @@ Every condition is stricter than *verified* (:mod:`cadmus.model.completing`).
 
 import re
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numba
 import numpy as np
@@ -14,15 +14,12 @@ from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import Defect
 from cadmus.model.completing import drops, verified
-from cadmus.programs import Programs, join, stack
-from cadmus.templates.complete_algorithm import CALLS, calls_in
-from cadmus.templates.draw import Draw
-from cadmus.tools import generator
+from cadmus.programs import Programs, join
+from cadmus.templates.behaviour import behaviour, fresh_calls
+from cadmus.templates.complete_algorithm import calls_in
 from cadmus.vm.compiled import execute, same_outputs
 from cadmus.vm.values import NUMBER
 
-FRESH_INPUTS = 32
-"""Inputs besides the examples on which an induced function must agree with the reference."""
 COMPARATOR = re.compile(r"[<=>]")
 """The completion of a comparison."""
 EXPRESSION = re.compile(r"[0-9tZ+\-*/%xn~]+=")
@@ -174,35 +171,16 @@ def induced(of: Completed) -> np.ndarray:
     """The definition fits the examples and agrees with the reference on fresh inputs."""
     solved = fits_examples(of)
     rows = np.flatnonzero(solved & ~of.exact)
-    prompts = of.prompts.take(rows).to_strings()
     # A definition may be open at the end of a program.
     ours, theirs = (
         Programs.from_strings(texts[row].rstrip(";") + ";" for row in rows)
         for texts in (of.texts, of.reference_texts)
     )
-    calls = fresh_calls(of.dataset.model_dump_json())
-    # Row i asks for the k-th fresh input of program i // FRESH_INPUTS.
-    fresh = stack([calls[calls_in(prompt)] for prompt in prompts] or [Programs.from_strings([])])
-    of_row = np.repeat(np.arange(len(rows)), FRESH_INPUTS)
-    agrees = same_outputs(join(ours.take(of_row), fresh), join(theirs.take(of_row), fresh))
-    solved[rows] = agrees.reshape(-1, FRESH_INPUTS).all(1)
+    names = np.array([calls_in(prompt) for prompt in of.prompts.take(rows).to_strings()])
+    for name, calls in fresh_calls(of.dataset.model_dump_json()).items():
+        alike = np.flatnonzero(names == name)
+        solved[rows[alike]] = behaviour(ours.take(alike), calls) == behaviour(theirs.take(alike), calls)
     return solved
-
-
-@cache
-def fresh_calls(dataset: str) -> dict[str, Programs]:
-    """Return :data:`FRESH_INPUTS` distinct calls of each kind in complete_algorithm.
-
-    They are drawn as the examples are, the same for all programs. Of the 12 calls with one number, each is
-    there, and some are repeated. The dataset is JSON, because a section of a config has no hash and training
-    asks in every step.
-    """
-    draw = Draw(generator(0, "fresh inputs"), Dataset.model_validate_json(dataset))
-    calls = {}
-    for name, sampler in CALLS.items():
-        distinct = list(dict.fromkeys(sampler(draw, 32 * FRESH_INPUTS).to_strings()))
-        calls[name] = Programs.from_strings(distinct[i % len(distinct)] for i in range(FRESH_INPUTS))
-    return calls
 
 
 def _all(*conditions: np.ndarray) -> np.ndarray:

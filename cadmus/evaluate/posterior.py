@@ -2,32 +2,32 @@ r"""The best possible induction: the posterior over the functions of the grammar
 
 The sampler draws the kind of a function, a function of that kind and inputs for it, independently. The inputs
 and their number say nothing about the function, and the kind shows in the prompt. So the functions that give
-the results of all examples keep the ratios of their probabilities in the grammar, but for those whose
-definition would make the program longer than ``dataset.max_length``. A learner who knows the grammar cannot
-know more, and is right most often with what most of the posterior computes on fresh inputs.
+the results of all examples keep the ratios of their probabilities in the grammar, but for those that would
+make the program longer than ``dataset.max_length`` or are kept out of its split by a rule. A learner who
+knows the grammar cannot know more, and is right most often with what most of the posterior computes on fresh
+inputs. In the split ood the posterior has all functions, as nobody can know which of them training left out.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from cadmus.config import Dataset
-from cadmus.evaluate.criteria import FRESH_INPUTS, fresh_calls
-from cadmus.programs import Programs, join
+from cadmus.config import OOD, Dataset
+from cadmus.dataset.splits import matches
+from cadmus.programs import Programs, Samples, join
+from cadmus.templates.behaviour import behaviour, fresh_calls
 from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, KINDS, kind_of
 from cadmus.templates.draw import definition
-from cadmus.vm.compiled import execute
-
-AT_ONCE = 1 << 13
-"""Functions that are called with the fresh inputs at once."""
+from cadmus.tools import progress
+from cadmus.vm.compiled import verdicts
 
 
 class Functions(NamedTuple):
     """All functions of one kind."""
 
-    bodies: Programs
-    """m bodies of subroutines."""
+    definitions: Programs
+    """m definitions."""
     probability: np.ndarray
     """Of each in the grammar: float64, shape (m,)."""
     behaviour: np.ndarray
@@ -54,41 +54,59 @@ class Posterior(NamedTuple):
         chosen = probability.argmax()
         alike = self.functions.behaviour[self.rows] == behaviour[chosen]
         likeliest = self.rows[alike][self.probability[alike].argmax()]
-        (text,) = definition(self.functions.bodies.take(likeliest[None])).to_strings()
+        (text,) = self.functions.definitions.take(likeliest[None]).to_strings()
         return text, float(probability[chosen])
 
 
-def posterior(prompt: str, dataset: Dataset) -> Posterior:
+def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
     """Return the posterior of a prompt of complete_algorithm; of no functions if none gives its results."""
-    functions = functions_of(kind_of(prompt), dataset.model_dump_json())
-    room = dataset.max_length - len(prompt) - len("\\;")
-    rows = np.flatnonzero(functions.bodies.lengths <= room)
-    first = FIRST_EXAMPLE.match(prompt)
-    assert first is not None
-    # Most fail at the first example already.
-    for examples in (first[0], prompt):
-        rows = rows[execute(join(examples.encode(), definition(functions.bodies.take(rows)))).true]
+    kind, section = kind_of(prompt), dataset.model_dump_json()
+    functions = functions_of(kind, section)
+    first, *others = [found[0] for found in FIRST_EXAMPLE.finditer(prompt)]
+    rows = _that_fit(kind, section, first)
+    rows = rows[functions.definitions.lengths[rows] <= dataset.max_length - len(prompt)]
+    for example in others:
+        rows = rows[verdicts(join(example.encode(), functions.definitions.take(rows)))]
+    rules = dataset.rules_for("complete_algorithm")
+    if rules and split != OOD:
+        programs = join(prompt.encode(), functions.definitions.take(rows))
+        excluded = matches(rules.values(), Samples(programs, np.full(len(rows), len(prompt))))
+        rows = rows[~excluded.any(0)]
     probability = functions.probability[rows]
     return Posterior(functions, rows, probability / probability.sum())
+
+
+def best_possible(prompts: Programs, dataset: Dataset, split: str) -> np.ndarray:
+    """Return the probability that the best answer to each prompt is right: float64, shape (n,)."""
+    texts = progress("best possible", prompts.to_strings())
+    return np.array([posterior(prompt, dataset, split).best()[1] for prompt in texts])
+
+
+def surprise(programs: Programs, prompt_length: np.ndarray, dataset: Dataset, split: str) -> np.ndarray:
+    """Return minus the log-probability of each definition given its prompt, in nats: float64, shape (n,).
+
+    No model can have a lower mean, as the grammar draws the text of a function, too.
+    """
+    found = []
+    texts = progress("best possible", programs.to_strings())
+    for text, length in zip(texts, prompt_length.tolist(), strict=True):
+        of = posterior(text[:length], dataset, split)
+        prior = KINDS[kind_of(text[:length])][1].texts[text[length:].strip("\\;")]
+        found.append(np.log(of.functions.probability[of.rows].sum() / prior))
+    return np.array(found)
+
+
+# There are few examples with numbers.
+@lru_cache(maxsize=4096)
+def _that_fit(kind: int, dataset: str, example: str) -> np.ndarray:
+    definitions = functions_of(kind, dataset).definitions
+    return np.flatnonzero(verdicts(join(example.encode(), definitions)))
 
 
 @cache
 def functions_of(kind: int, dataset: str) -> Functions:
     """Return all functions of a kind, see :data:`KINDS`; the dataset is JSON, see :func:`fresh_calls`."""
     _, grammar, calls = KINDS[kind]
-    bodies = Programs.from_strings(grammar.texts)
-    fresh = fresh_calls(dataset)[calls]
-    behaviour = np.empty(len(bodies), np.int64)
-    for start in range(0, len(bodies), AT_ONCE):
-        part = bodies.take(np.arange(start, min(start + AT_ONCE, len(bodies))))
-        called = join(
-            definition(part.take(np.repeat(np.arange(len(part)), FRESH_INPUTS))),
-            fresh.take(np.tile(np.arange(FRESH_INPUTS), len(part))),
-        )
-        outcome = execute(called)
-        columns = [outcome.kind[:, None], outcome.length[:, None], outcome.values, outcome.decorations]
-        results = np.concatenate(columns, 1).astype(np.int64).reshape(len(part), -1)
-        # Equal for equal results; 64 bits tell the others apart.
-        factors = np.random.default_rng(0).integers(1, 2**62, results.shape[1])
-        behaviour[start : start + len(part)] = results @ factors
-    return Functions(bodies, np.array(list(grammar.texts.values())), behaviour)
+    definitions = definition(Programs.from_strings(grammar.texts))
+    probability = np.array(list(grammar.texts.values()))
+    return Functions(definitions, probability, behaviour(definitions, fresh_calls(dataset)[calls]))

@@ -16,11 +16,15 @@ import numpy as np
 from cadmus import isa
 from cadmus.evaluate import criteria
 from cadmus.evaluate.criteria import Completed, second_expressions
+from cadmus.evaluate.posterior import best_possible
 from cadmus.programs import Programs, Samples
+from cadmus.templates.behaviour import FRESH_INPUTS
 from cadmus.vm.compiled import execute
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from cadmus.config import Dataset
 
 Cut = Callable[[Samples], tuple[np.ndarray, np.ndarray]]
 """Returns the rows that have the question, and the lengths of their prompts; both int64, shape (k,)."""
@@ -120,6 +124,9 @@ class Question:
     the answer away."""
     fits: Callable[[Completed], np.ndarray] | None = None
     """For induction, returns the completions that fit the examples of the prompt: bool, shape (n,)."""
+    ceiling: Callable[[Programs, "Dataset", str], np.ndarray] | None = None
+    """Returns the probability that the best possible answer to prompts of a split is solved: float64, shape
+    (n,). Without it, it is 1, as the prompt determines what is right."""
 
 
 _asks_for_comparator = partial(
@@ -188,7 +195,7 @@ QUESTIONS: dict[str, Question] = {
         "complete_algorithm",
         "before the definition",
         "it is one definition that gives the results of all examples (*fits examples*) and agrees with the "
-        f"reference on {criteria.FRESH_INPUTS} fresh inputs, drawn as the examples are, or on all 12 single "
+        f"reference on {FRESH_INPUTS} fresh inputs, drawn as the examples are, or on all 12 single "
         "numbers",
         "function",
         _as_sampled,
@@ -196,6 +203,7 @@ QUESTIONS: dict[str, Question] = {
         criteria.DEFINITION,
         open=True,
         fits=criteria.fits_examples,
+        ceiling=best_possible,
     ),
 }
 """Questions by name, in the order of Table 3; other templates ask for a written answer."""

@@ -21,6 +21,9 @@ METRICS = {
 }
 """Metrics, which are columns of :func:`cadmus.evaluate.grading.grade`, and their titles in tables."""
 
+CEILING = "ceiling"
+"""Column with the probability that the best possible answer is solved, in the rows of the model; a metric of
+accuracies."""
 COUNTS = ("solved", "verified", "fits")
 """Metrics that :func:`cadmus.evaluate.grading.grade_samples` counts."""
 BIN = 4
@@ -50,17 +53,18 @@ def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     Programs are resampled in clusters that are asked about the same thing; with a column seed, whose values
     tell the trainings apart, the seeds are resampled as well. Returns the keys, policy, metric, programs,
     correct, accuracy, low, high; groups and policies in the order of the completions, metrics in that of
-    :data:`METRICS`. A metric is absent where it is not defined.
+    :data:`METRICS`, then :data:`CEILING`. A metric is absent where it is not defined.
     """
+    defined = [metric for metric in (*METRICS, CEILING) if metric in completions.columns]
 
     def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
         for (policy,), graded in part.group_by(["policy"], maintain_order=True):
-            metrics = [metric for metric in METRICS if not graded[metric].has_nulls()]
+            metrics = [metric for metric in defined if not graded[metric].has_nulls()]
             bounds = bootstrap(*by_cluster(graded, metrics))
             n = len(graded)
             for metric, *interval in zip(metrics, *bounds, strict=True):
-                hits = int(graded[metric].sum())
-                yield policy, metric, n, hits, hits / n, *map(float, interval)
+                hits = float(graded[metric].sum())
+                yield policy, metric, n, round(hits), hits / n, *map(float, interval)
 
     columns = {"policy": pl.String, "metric": pl.String, "programs": pl.Int64, "correct": pl.Int64}
     return by_group(completions, keys, columns, ("accuracy", "low", "high"), accuracies)
@@ -111,7 +115,8 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
 def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """Compute the mean loss per token from the results of ``cadmus evaluate loss``.
 
-    Returns the keys, programs, tokens, loss (nats), low, high: the 95% bootstrap interval over programs.
+    Returns the keys, programs, tokens, loss (nats), low, high: the 95% bootstrap interval over programs, and
+    floor, the best possible loss, null where it is not known for all.
     """
 
     def mean(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
@@ -119,10 +124,11 @@ def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
         total = part["loss"].to_numpy() * tokens
         low, high = np.quantile(resampled(total[None, :, None], tokens[None]), [0.025, 0.975])
         n = int(tokens.sum())
-        yield len(part), n, float(total.sum()) / n, float(low), float(high)
+        floor = None if part["floor"].has_nulls() else float(part["floor"].to_numpy() @ tokens) / n
+        yield len(part), n, float(total.sum()) / n, float(low), float(high), floor
 
     counts = {"programs": pl.Int64, "tokens": pl.Int64}
-    return by_group(losses, keys, counts, ("loss", "low", "high"), mean)
+    return by_group(losses, keys, counts, ("loss", "low", "high", "floor"), mean)
 
 
 def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:

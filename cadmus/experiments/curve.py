@@ -52,7 +52,8 @@ EXPERIMENT = Experiment(
         Figure(
             "accuracy_by_compute",
             "Error on each sub-problem (1 - accuracy, log scale) against training compute, with the errors "
-            "of the best baseline and of the paper, whose 100% is drawn as an error of 0.5%.",
+            "of the best baseline, of the best possible answer (induction) and of the paper, whose 100% is "
+            "drawn as an error of 0.5%.",
             sources=("completions",),
         ),
     ),

@@ -15,8 +15,10 @@ def measure(subject: Subject) -> pl.DataFrame:
     """Loss on the completions of test programs.
 
     The mean over the tokens of a completion, its end included, in nats. The training reports the same loss
-    as completion_loss.
+    as completion_loss. For induction, the lowest loss that a learner can have on average is computed.
     """
+    from cadmus.evaluate.posterior import surprise
+
     samples = subject.test_programs()
     templates = np.asarray(samples.template)
     most = subject.config.evaluate.loss.programs
@@ -33,27 +35,41 @@ def measure(subject: Subject) -> pl.DataFrame:
             # The last instruction of the prompt predicts the first one of the completion.
             places = prompts[row] - 1 + np.arange(len(following))
             losses[row] = -found[places, following].mean(dtype=np.float64)
+    tokens = programs.lengths - prompts + 1
+    induction = np.flatnonzero(np.asarray(samples.template) == "complete_algorithm")
+    floor = np.full(len(programs), None)
+    of = programs.take(induction), prompts[induction], subject.config.dataset, subject.config.evaluate.split
+    floor[induction] = surprise(*of) / tokens[induction]
     return pl.DataFrame(
         {
             "template": samples.template,
             "program": programs.to_strings(),
             "prompt_length": prompts,
-            "tokens": programs.lengths - prompts + 1,
+            "tokens": tokens,
             "loss": losses,
+            "floor": floor,
         },
-        schema_overrides={"template": pl.String},
+        schema_overrides={"template": pl.String, "floor": pl.Float64},
     )
 
 
 EXPERIMENT = Experiment(
     measure=measure,
-    columns={"template": str, "program": str, "prompt_length": int, "tokens": int, "loss": float},
+    columns={
+        "template": str,
+        "program": str,
+        "prompt_length": int,
+        "tokens": int,
+        "loss": float,
+        "floor": float,
+    },
     summary=lambda results: loss_by(results, "template"),
     dataset=True,
     figures=(
         Figure(
             "loss_by_template",
-            "Loss on the completions of test programs in nats per token, with 95% bootstrap intervals.",
+            "Loss on the completions of test programs in nats per token, with 95% bootstrap intervals. The "
+            "best possible loss is the entropy of the functions that the examples allow.",
             "table",
         ),
     ),

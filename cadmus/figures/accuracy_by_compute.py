@@ -5,20 +5,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from cadmus.evaluate.grading import MODEL
-from cadmus.evaluate.results import accuracy_by
+from cadmus.evaluate.results import CEILING, accuracy_by
 from cadmus.figures import panels
 
 
 def data(curve: pl.DataFrame, completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the plotted accuracies by question, policy and compute; those of baselines are constant."""
-    baselines = accuracy_by(completions.filter(pl.col("policy") != MODEL), "question")
+    """Return the plotted accuracies by question, policy and compute.
+
+    Those of baselines and of the best possible answer are constant.
+    """
+    found = accuracy_by(completions, "question")
+    found = found.filter((pl.col("policy") != MODEL) | (pl.col("metric") == CEILING))
     snapshots = curve.select("step", "tokens", "flops").unique(maintain_order=True)
-    constant = snapshots.join(baselines, how="cross").select(curve.columns)
+    constant = snapshots.join(found, how="cross").select(curve.columns)
     return panels.plotted(pl.concat([curve, constant]), "flops")
 
 
 def draw(curve: pl.DataFrame, completions: pl.DataFrame) -> Figure:
-    """Draw the results of ``cadmus evaluate curve`` and the baselines of ``cadmus evaluate completions``."""
+    """Draw the results of ``cadmus evaluate curve`` and baselines of ``cadmus evaluate completions``."""
     drawn = data(curve, completions)
     figure = panels.by_question(drawn, "flops", "training compute, FLOPs", error=True)
     axes = figure.axes[0]

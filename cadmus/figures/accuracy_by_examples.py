@@ -2,7 +2,8 @@
 
 import polars as pl
 
-from cadmus.evaluate.results import METRICS, best_baseline, by_examples
+from cadmus.evaluate.intervals import percent
+from cadmus.evaluate.results import CEILING, METRICS, best_baseline, by_examples
 from cadmus.figures import tables
 
 data = by_examples
@@ -16,7 +17,8 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
         model = {row["metric"]: row for row in part.filter(policy="model").iter_rows(named=True)}
         best = [tables.best_accuracy(best_baseline(part, metric)) for metric in shown]
         accuracies = [tables.accuracy(model[metric]) for metric in shown]
-        rows.append((f"{examples}", f"{model['solved']['programs']:,}", *accuracies, *best))
+        possible = percent(model[CEILING]["accuracy"])
+        rows.append((f"{examples}", f"{model['solved']['programs']:,}", *accuracies, possible, *best))
     baselines = [f"Best baseline, {name.lower()}" for name in shown.values()]
-    headings = ("Examples", "Tested", *shown.values(), *baselines)
+    headings = ("Examples", "Tested", *shown.values(), "Best possible, solved", *baselines)
     return pl.DataFrame(rows, dict.fromkeys(headings, pl.String), orient="row")

@@ -21,6 +21,7 @@ def table(losses: pl.DataFrame) -> pl.DataFrame:
             "Programs": f"{row['programs']:,}",
             "Tokens": f"{row['tokens']:,}",
             "Loss": loss_as_text(row["loss"], row["low"], row["high"]),
+            "Best possible": "" if row["floor"] is None else f"{row['floor']:.4f}",
         }
         for row in data(losses).iter_rows(named=True)
     )

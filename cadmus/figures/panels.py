@@ -11,7 +11,7 @@ from matplotlib.image import AxesImage
 
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.questions import QUESTIONS, in_order, title
-from cadmus.evaluate.results import best_baseline
+from cadmus.evaluate.results import CEILING, best_baseline
 from cadmus.figures import reported, style
 
 LAYERS_WITH_TEXT = 8
@@ -36,14 +36,17 @@ class Line(NamedTuple):
 SOLVED = (
     Line(True, "solved", "model, solved", style.BLUE, "o"),
     Line(False, "solved", "best baseline", style.GREY),
+    Line(True, CEILING, "best possible", style.GREEN, style="--", band=False),
 )
 """The lines of :func:`plotted`."""
 
 
 def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
-    """Return the rows that :func:`by_question` draws: solved programs of model and best baseline."""
+    """Return the rows that :func:`by_question` draws: model, best possible answer and best baseline."""
+    below_1 = pl.col("metric").eq(CEILING) & (pl.col("accuracy") < 1)
+    shown = pl.col("metric").eq("solved") | below_1
     parts = [
-        pl.concat([part.filter(policy=MODEL, metric="solved"), best_baseline(part)])
+        pl.concat([part.filter(shown, policy=MODEL), best_baseline(part)])
         for _, part in results.group_by(["question"], maintain_order=True)
     ]
     return in_order(pl.concat(parts), pl.col("policy") != MODEL, x)

@@ -5,15 +5,15 @@ import polars as pl
 from cadmus.evaluate.baselines import EXECUTING
 from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
-from cadmus.evaluate.results import METRICS, accuracy_by, best_baseline, gaps_by
+from cadmus.evaluate.results import CEILING, METRICS, accuracy_by, best_baseline, gaps_by
 from cadmus.figures import reported, tables
 
 
 def data(completions: pl.DataFrame) -> pl.DataFrame:
     """Return accuracies as fractions, one row per question, policy and metric.
 
-    Only the model has a gap to the best baseline, and only solved the accuracy of the paper. Counts and
-    accuracies are null where a baseline is absent from a question.
+    Only the model has a gap to the best baseline and a ceiling, and only solved the accuracy of the paper.
+    Counts and accuracies are null where a baseline is absent from a question.
     """
     gaps = pl.concat(
         gaps_by(completions, "question", metric=metric).select(
@@ -91,6 +91,7 @@ def _row(question: str, metric: str, results: pl.DataFrame) -> dict[str, str]:
         "Tested": f"{shown['programs']:,}",
         "Solved": tables.accuracy(shown),
         "Paper": "" if shown["paper"] is None else percent(shown["paper"]),
+        "Best possible": percent(model[CEILING]["accuracy"]) if metric == "solved" else "100.0%",
         "Best baseline": tables.best_accuracy(best_baseline(results, metric)),
         "Gap": tables.gap(shown) + (", below" if below else ""),
         "Best without execution": tables.best_accuracy(best_baseline(without, metric)),

@@ -14,6 +14,12 @@ from cadmus.programs import Programs, Samples, interleave, join
 from cadmus.templates.answers import answer, rows_of, writable
 from cadmus.templates.draw import Draw, definition, merged
 from cadmus.templates.functions import (
+    COMPOSED_NUMBER_FUNCTION,
+    COMPOSED_NUMBER_PREDICATE,
+    COMPOSED_PAIR_FUNCTION,
+    COMPOSED_SEQUENCE_CHANGE,
+    COMPOSED_SEQUENCE_FUNCTION,
+    COMPOSED_SEQUENCE_PREDICATE,
     NUMBER_FUNCTION,
     NUMBER_PREDICATE,
     PAIR_FUNCTION,
@@ -21,6 +27,7 @@ from cadmus.templates.functions import (
     SEQUENCE_FUNCTION,
     SEQUENCE_PREDICATE,
 )
+from cadmus.templates.grammar import Grammar
 from cadmus.vm import compiled
 
 
@@ -49,16 +56,20 @@ CALLS: dict[str, Callable[[Draw, int], Programs]] = {
 }
 """Samplers of calls, by what the function does."""
 
+_NUMBER_PREDICATE = Grammar((NUMBER_PREDICATE,), (COMPOSED_NUMBER_PREDICATE,))
+_NUMBER_FUNCTION = Grammar((NUMBER_FUNCTION,), (COMPOSED_NUMBER_FUNCTION,))
+_PAIR_FUNCTION = Grammar((PAIR_FUNCTION,), (COMPOSED_PAIR_FUNCTION,))
+
 KINDS = (
-    (5, SEQUENCE_PREDICATE, "label or reduce"),
-    (2, NUMBER_PREDICATE, "calculate"),
-    (2, SEQUENCE_FUNCTION, "label or reduce"),
-    (2, NUMBER_FUNCTION, "calculate"),
-    (1, PAIR_FUNCTION, "calculate with two"),
-    (1, PAIR_FUNCTION, "fold"),
-    (1, SEQUENCE_CHANGE, "change"),
-    (1, NUMBER_FUNCTION, "map"),
-    (1, NUMBER_PREDICATE, "filter"),
+    (5, Grammar((SEQUENCE_PREDICATE,), (COMPOSED_SEQUENCE_PREDICATE,)), "label or reduce"),
+    (2, _NUMBER_PREDICATE, "calculate"),
+    (2, Grammar((SEQUENCE_FUNCTION,), (COMPOSED_SEQUENCE_FUNCTION,)), "label or reduce"),
+    (2, _NUMBER_FUNCTION, "calculate"),
+    (1, _PAIR_FUNCTION, "calculate with two"),
+    (1, _PAIR_FUNCTION, "fold"),
+    (1, Grammar((SEQUENCE_CHANGE,), (COMPOSED_SEQUENCE_CHANGE,)), "change"),
+    (1, _NUMBER_FUNCTION, "map"),
+    (1, _NUMBER_PREDICATE, "filter"),
 )
 """Weight, functions and name of the calls of each kind."""
 LABELLING = 2

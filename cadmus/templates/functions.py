@@ -1,6 +1,6 @@
 """A grammar of functions that change and label sequences, and that induction infers from examples.
 
-They are the bodies of subroutines.
+They are the bodies of subroutines. The functions that induction infers are simple ones, or compose them.
 """
 
 from cadmus.templates.grammar import Grammar
@@ -103,3 +103,33 @@ SEQUENCE_CHANGE = Grammar(
     ("E", AGGREGATES, "b+-"),
 )
 """From a sequence to a sequence: ``SV``, ``2*``, ``E5>K``."""
+
+CHANGE = Grammar(("123456789", "+-*"), ("'B~a",))
+"""Of a number, or of each element: ``3+``, ``B``."""
+SELECTION = Grammar((CHANGE,), ("E", COMPARISON, "K"))
+"""Of a sequence: ``3+``, ``E5>K``."""
+CONDITION = Grammar((AGGREGATES, COMPARISON), (AGGREGATES, COMPARISON), (AGGREGATES, "e"))
+"""On a sequence: ``L3>``."""
+
+COMPOSED_NUMBER_PREDICATE = Grammar(
+    (CHANGE, COMPARISON), (CHANGE, "2345", "%", "012", "="), ("E", COMPARISON, "s", "2345", "%", "012", *"=&")
+)
+"""``3*5>``, ``2+3%1=``, ``E5>s3%1=&``."""
+COMPOSED_NUMBER_FUNCTION = Grammar(
+    (CHANGE, NUMBER_FUNCTION), ("E", Grammar((COMPARISON,), ("e",)), "o", CHANGE, "r", "'B~a", "i")
+)
+"""``2*9n``; ``E5>o2*rBi``, twice the argument if it exceeds 5, else half of it."""
+COMPOSED_PAIR_FUNCTION = Grammar((CHANGE, PAIR_FUNCTION), (PAIR_FUNCTION, CHANGE))
+"""``3*-``, ``x2+``."""
+COMPOSED_SEQUENCE_PREDICATE = Grammar(
+    (SELECTION, CONDITION), (SELECTION, CONDITION), ("E", "L", "1234", "<>=", "s", "$XN", COMPARISON, "&|")
+)
+"""``E5>KL3<``; ``EL3>sX7<&``, more than three elements, all below 7."""
+COMPOSED_SEQUENCE_FUNCTION = Grammar(
+    (SELECTION, AGGREGATES),
+    (SELECTION, AGGREGATES, "123456789", "+-*%"),
+    ("E", CONDITION, "o", AGGREGATES, "r", AGGREGATES, "i"),
+)
+"""``3+X2*``; ``EL3>oXr$i``, the maximum if there are more than three elements, else the sum."""
+COMPOSED_SEQUENCE_CHANGE = Grammar((SELECTION, SEQUENCE_CHANGE))
+"""``E5>KV``."""

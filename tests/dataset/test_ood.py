@@ -219,7 +219,7 @@ def test_the_manifest_describes_an_empty_split(tmp_path):
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({}, "dataset.ood.rule: a rule has exactly one of values, length and contains"),
+        ({}, "dataset.ood.rule: a rule has exactly one of values, length, contains and functions"),
         (
             {"values": [7], "templates": ["equality", "apply_labels"]},
             "rule.templates: apply_labels does not compare numbers; use basic_math, equality, le",

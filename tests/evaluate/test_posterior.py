@@ -7,8 +7,9 @@ from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import Defect
 from cadmus.evaluate.criteria import Completed, induced
-from cadmus.evaluate.posterior import posterior
-from cadmus.programs import Programs
+from cadmus.evaluate.posterior import posterior, surprise
+from cadmus.programs import Programs, join
+from cadmus.templates.behaviour import places
 from cadmus.templates.complete_algorithm import kind_of
 
 COUNT = 400
@@ -19,10 +20,13 @@ def asked():
     return sample(Dataset(), 2, "complete_algorithm", "test", 0, COUNT)
 
 
+def prompts(asked):
+    return asked.programs.prefixes(asked.prompt_length.astype(np.int64)).to_strings()
+
+
 @pytest.fixture(scope="module")
 def posteriors(asked):
-    prompts = asked.programs.prefixes(asked.prompt_length.astype(np.int64)).to_strings()
-    return [posterior(prompt, Dataset()) for prompt in prompts]
+    return [posterior(prompt, Dataset()) for prompt in prompts(asked)]
 
 
 def graded(asked, texts):
@@ -34,7 +38,7 @@ def graded(asked, texts):
 def test_the_function_of_the_program_is_possible(asked, posteriors):
     programs = zip(asked.programs.to_strings(), asked.prompt_length, posteriors, strict=True)
     for text, length, of in programs:
-        assert text[length + 1 : -1] in of.functions.bodies.take(of.rows).to_strings()
+        assert text[length:] in of.functions.definitions.take(of.rows).to_strings()
         assert of.probability.sum() == pytest.approx(1)
 
 
@@ -51,10 +55,31 @@ def test_the_posterior_is_calibrated(asked, posteriors):
     drawn, expected = [], []
     for of in posteriors:
         row = rng.choice(len(of.rows), p=of.probability)
-        drawn.append("\\" + of.functions.bodies.take(of.rows[[row]]).to_strings()[0] + ";")
+        drawn += of.functions.definitions.take(of.rows[[row]]).to_strings()
         expected.append((of.by_behaviour()[1] ** 2).sum())
     deviation = np.sqrt(sum(p * (1 - p) for p in expected))
     assert graded(asked, drawn).sum() == pytest.approx(sum(expected), abs=4 * deviation)
+
+
+def test_no_policy_has_a_lower_loss(asked):
+    """The mean surprise of the references is the entropy of the posteriors, within its deviation."""
+    of_references = surprise(asked.programs, asked.prompt_length, Dataset(), "test")
+    entropies = [
+        -(of.probability * np.log(of.probability)).sum()
+        for of in (posterior(text, Dataset()) for text in prompts(asked))
+    ]
+    deviation = np.std(of_references - entropies) / np.sqrt(COUNT)
+    assert of_references.mean() == pytest.approx(np.mean(entropies), abs=4 * deviation)
+
+
+def test_functions_that_a_rule_keeps_out_are_possible_in_ood_alone():
+    ruled = Dataset(ood={"unseen": {"functions": 0.3}})
+    for split, kept in (("test", False), ("ood", True)):
+        asked = sample(ruled, 2, "complete_algorithm", split, 0, 40)
+        for prompt in prompts(asked):
+            of = posterior(prompt, ruled, split)
+            programs = join(prompt.encode(), of.functions.definitions.take(of.rows))
+            assert (places(programs) < 0.3).any() == kept
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from cadmus import isa
 from cadmus.config import TEMPLATE_OF, TEMPLATES, Dataset
 from cadmus.dataset.sampler import sample
-from cadmus.evaluate.criteria import DEFINITION, FRESH_INPUTS, fresh_calls
+from cadmus.evaluate.criteria import DEFINITION
 from cadmus.evaluate.grading import Task, grade, tasks_of
 from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
 from cadmus.programs import Programs
+from cadmus.templates.behaviour import FRESH_INPUTS, fresh_calls
 from cadmus.vm.compiled import outputs
 from cadmus.vm.reference import Number, run
 

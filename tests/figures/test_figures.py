@@ -102,7 +102,10 @@ def completions() -> pl.DataFrame:
                 **rows,
                 **dict.fromkeys(METRICS, right["model" if policy == "model" else "baseline"]),
             }
-        ).with_columns(fits=pl.col("fits") if question.fits else pl.lit(None, pl.Boolean))
+        ).with_columns(
+            fits=pl.col("fits") if question.fits else pl.lit(None, pl.Boolean),
+            ceiling=pl.lit((0.8 if question.ceiling else 1.0) if policy == "model" else None, pl.Float64),
+        )
         for policy in ("model", *BASELINES)
         for name, question in QUESTIONS.items()
     )
@@ -151,8 +154,9 @@ def lens(layers: int = 3) -> pl.DataFrame:
 
 def losses() -> pl.DataFrame:
     """Return the losses of completions of two to five tokens."""
-    rows = [(name, 2 + k % 4, 0.1 * (k % 5)) for name in ("equality", "random") for k in range(40)]
-    return pl.DataFrame(rows, schema=["template", "tokens", "loss"], orient="row")
+    floors = {"equality": None, "random": 0.1}
+    rows = [(name, 2 + k % 4, 0.1 * (k % 5), floor) for name, floor in floors.items() for k in range(40)]
+    return pl.DataFrame(rows, schema=["template", "tokens", "loss", "floor"], orient="row")
 
 
 def patches() -> pl.DataFrame:
@@ -384,6 +388,8 @@ def test_table3_has_baselines_and_the_accuracies_of_the_paper(tmp_path) -> None:
     assert list(rows)[-2:] == ["complete algorithm", "complete algorithm, fits examples"]
     assert rows["complete algorithm"]["Paper"] == "96.0%"
     assert rows["random"]["Solved"].startswith("75.0% [")
+    assert rows["random"]["Best possible"] == "100.0%"
+    assert rows["complete algorithm"]["Best possible"] == "80.0%"
     assert rows["random"]["Best baseline"] == "25.0% (ends at once)"
     assert rows["random"]["Gap"].startswith("+50.0 [+")
     numbers = pl.read_csv(tmp_path / "table3_accuracy.csv")
@@ -428,6 +434,7 @@ def test_tables_of_completions(tmp_path) -> None:
     examples = accuracy_by_examples.table(completions())
     assert examples["Examples"].to_list() == ["0"]
     assert examples["Best baseline, solved"].to_list() == ["25.0% (ends at once)"]
+    assert examples["Best possible, solved"].to_list() == ["80.0%"]
     assert accuracy_by_examples.table(completions().filter(question="random")).is_empty()
 
 
@@ -437,6 +444,7 @@ def test_the_last_row_of_the_losses_is_all_templates() -> None:
     assert table["Programs"].to_list() == ["40", "40", "80"]
     assert table["Tokens"].to_list() == ["140", "140", "280"]
     assert table["Loss"][2].startswith("0.2000 [0.1")
+    assert table["Best possible"].to_list() == ["", "0.1000", ""]
 
 
 def test_special_characters_are_escaped_in_markdown() -> None:

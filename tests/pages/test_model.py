@@ -61,6 +61,7 @@ def place(tmp_path):
                 "exact": [k < right - 20 for k in range(50)],
                 "next_token": [k < 25 for k in range(50)],
                 "verified": [True] * 50,
+                "ceiling": pl.Series([1.0 if policy == "model" else None] * 50, dtype=pl.Float64),
             }
         )
         for policy in ("model", "ends_at_once", "constant")
@@ -115,7 +116,7 @@ def test_every_number_comes_from_a_file(place):
         f"commit `{model['cadmus']['commit']}`",
         "- optimizer: muon",
         f"- learning rate: {RUN.train.learning_rate}",
-        "| equality | 50 | 98.0% [94.0, 100.0] | 100.0% | 20.0% (ends at once) | +78.0 [",
+        "| equality | 50 | 98.0% [94.0, 100.0] | 100.0% | 100.0% | 20.0% (ends at once) | +78.0 [",
         "- *equality, comparator*, the prompt ends before the comparator: it is the comparator",
         f"`{isa.digest()}`",
     ):

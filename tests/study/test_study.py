@@ -61,7 +61,8 @@ def completions(solved, programs=40):
             **dict.fromkeys(("prompt_length", "training_programs"), 1),
             **dict.fromkeys(("ended", "uses_drop", "seen"), True),
         }
-        rows.append(pl.DataFrame({**common, **metrics}).with_columns(fits=pl.lit(None, pl.Boolean)))
+        unknown = {"fits": pl.lit(None, pl.Boolean), "ceiling": pl.lit(1.0 if policy == "model" else None)}
+        rows.append(pl.DataFrame({**common, **metrics}).with_columns(**unknown))
     return pl.concat(rows)
 
 
@@ -126,7 +127,7 @@ def test_a_study_compares_the_loss_on_test_programs(config, results, tmp_path):
     for run in study.runs:
         path = results / run.evaluation / "experiments/loss.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        programs = {"template": "equality", "program": "3;=", "prompt_length": 2}
+        programs = {"template": "equality", "program": "3;=", "prompt_length": 2, "floor": None}
         rows = [{**programs, "tokens": tokens, "loss": 0.1 * run.seed} for tokens in (1, 3)]
         store.write_parquet(path, "results", pl.DataFrame(rows), {})
     assert collect(study, results, tmp_path / "study.parquet") == []

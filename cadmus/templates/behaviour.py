@@ -1,0 +1,94 @@
+r"""What functions compute: two definitions are the same function if they agree on fresh inputs.
+
+A text says little about a function: ``\2*;`` and ``\E+;`` are the same one. Induction is graded by this
+comparison, a posterior over functions and the votes of samples are sums over its classes, and an OOD rule
+keeps functions out of training by it.
+"""
+
+from functools import cache
+
+import numpy as np
+
+from cadmus.config import Dataset
+from cadmus.programs import Programs, join
+from cadmus.templates.complete_algorithm import CALLS
+from cadmus.templates.draw import Draw
+from cadmus.tools import generator
+from cadmus.vm.compiled import execute
+
+FRESH_INPUTS = 32
+"""Inputs on which two functions must agree."""
+_AT_ONCE = 1 << 13
+"""Functions that are called with the fresh inputs at once."""
+_DEFINITION = r"\\([^;]*);?"
+
+
+@cache
+def fresh_calls(dataset: str) -> dict[str, Programs]:
+    """Return :data:`FRESH_INPUTS` distinct calls of each kind in complete_algorithm.
+
+    They are drawn as the examples are, the same for all programs. Of the 12 calls with one number, each is
+    there, and some are repeated. The dataset is JSON, because a section of a config has no hash and training
+    asks in every step.
+    """
+    draw = Draw(generator(0, "fresh inputs"), Dataset.model_validate_json(dataset))
+    calls = {}
+    for name, sampler in CALLS.items():
+        distinct = list(dict.fromkeys(sampler(draw, 32 * FRESH_INPUTS).to_strings()))
+        calls[name] = Programs.from_strings(distinct[i % len(distinct)] for i in range(FRESH_INPUTS))
+    return calls
+
+
+def behaviour(definitions: Programs, calls: Programs) -> np.ndarray:
+    """Return a number for each definition, equal for those that agree on all calls: int64, shape (n,)."""
+    found = np.empty(len(definitions), np.int64)
+    for start in range(0, len(definitions), _AT_ONCE):
+        part = definitions.take(np.arange(start, min(start + _AT_ONCE, len(definitions))))
+        of, call = (side.ravel() for side in np.indices((len(part), len(calls))))
+        outcome = execute(join(part.take(of), calls.take(call)))
+        columns = [outcome.count[:, None], outcome.kind[:, None], outcome.length[:, None]]
+        columns += [outcome.values, outcome.decorations]
+        results = np.concatenate(columns, 1).astype(np.int64).reshape(len(part), -1)
+        # 64 bits tell different results apart.
+        factors = np.random.default_rng(0).integers(1, 2**62, results.shape[1])
+        found[start : start + len(part)] = results @ factors
+    return found
+
+
+def places(programs: Programs) -> np.ndarray:
+    r"""Return the place of the function that each program defines, from 0 to 1: float64, shape (n,).
+
+    It depends alone on what the function computes of numbers, pairs or sequences, as the program calls it,
+    and not on the dataset. NaN where a program does not define one function and call it.
+    """
+    import polars as pl
+
+    text = pl.Series("text", programs.to_arrow()).to_frame()
+    rest = pl.col("text").str.replace(_DEFINITION, "")
+    call = rest.str.extract("([fFlmw])")
+    pair, sequence = call.is_in(["F", "l"]), (call == "f") & rest.str.contains("[uI]")
+    one = pl.col("text").str.count_matches("\\", literal=True) == 1
+    found = text.select(
+        pl.when(one & call.is_not_null()).then(pl.col("text").str.extract(_DEFINITION)).alias("body"),
+        pl.when(sequence)
+        .then(pl.lit("label or reduce"))
+        .when(pair)
+        .then(pl.lit("calculate with two"))
+        .otherwise(pl.lit("calculate"))
+        .alias("call"),
+    )
+    known = _known_places()
+    distinct = found.drop_nulls().unique(maintain_order=True)
+    for name, calls in fresh_calls(Dataset().model_dump_json()).items():
+        bodies = [body for body in distinct.filter(call=name)["body"] if (body, name) not in known]
+        computed = behaviour(Programs.from_strings(rf"\{body};" for body in bodies), calls)
+        scattered = computed.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        of_bodies = (scattered >> np.uint64(11)) / 2.0**53
+        known.update(zip(((body, name) for body in bodies), of_bodies.tolist(), strict=True))
+    return np.array([known.get(row, np.nan) for row in found.iter_rows()], np.float64)
+
+
+@cache
+def _known_places() -> dict[tuple[str | None, str], float]:
+    """Places by body and name of the calls; there are fewer than a million in a sampled shard."""
+    return {}

@@ -1,0 +1,60 @@
+"""What functions compute, and the place that decides whether a rule keeps them out of training."""
+
+import numpy as np
+import pytest
+
+from cadmus.config import OOD, Dataset
+from cadmus.dataset.sampler import sample
+from cadmus.programs import Programs
+from cadmus.templates.behaviour import behaviour, fresh_calls, places
+from cadmus.vm.reference import run
+
+
+def places_of(*texts):
+    return places(Programs.from_strings(texts))
+
+
+@pytest.mark.parametrize(
+    ("calls", "same", "other"),
+    [
+        ("calculate", ["2*", "E+", "~~2*"], "3*"),
+        ("label or reduce", ["L", "Z~?*L", "VL"], "$"),
+        ("fold", ["+", "s+"], "-"),
+        ("change", ["SV", "SV~~"], "VS"),
+    ],
+)
+def test_functions_are_equal_if_they_compute_the_same(calls, same, other):
+    definitions = Programs.from_strings(rf"\{body};" for body in [*same, other])
+    first, *others, last = behaviour(definitions, fresh_calls(Dataset().model_dump_json())[calls])
+    assert set(others) == {first}
+    assert last != first
+
+
+def test_the_place_depends_on_what_is_computed_of_what():
+    assert len(set(places_of(r"3f6=\2*;", r"\E+;3f6=", r"u3bmu6bY\2*;", r"u3b7bEm:\2*;"))) == 1
+    of_sequence, of_number, of_pair = places_of(r"u3bfu6bY\2*;", r"3f6=\2*;", r"34F6=\2*;")
+    assert len({of_sequence, of_number, of_pair}) == 3
+    assert places_of(r"u3b4b1l8=\+;") == places_of(r"34F7=\s+;")
+    assert np.isnan(places_of("12+3=", r"\2*;", r"3f\2*;4g\3*;")).all()
+
+
+def test_places_are_uniform():
+    drawn = sample(Dataset(), 1, "complete_algorithm", "train", 0, 20_000)
+    found = np.unique(places(drawn.programs))
+    assert len(found) > 3_000
+    # Kolmogorov and Smirnov: at a distance of 1.95 / sqrt(n), p is below 0.1%.
+    assert np.abs(found - np.arange(len(found)) / len(found)).max() < 1.95 / np.sqrt(len(found))
+
+
+def test_no_function_of_ood_is_one_that_training_has():
+    def functions(split):
+        ruled = Dataset(ood={"unseen": {"functions": 0.2}})
+        programs = sample(ruled, 1, "complete_algorithm", split, 0, 2_000).programs.to_strings()
+        bodies = {text.split("\\")[1] for text in programs if text[1:2] == "f"}
+        return {
+            tuple(str(run(rf"\{body}{literal}f").outputs) for literal in "0123456789tZ") for body in bodies
+        }
+
+    trained, unseen = functions("train"), functions(OOD)
+    assert len(trained) > 200 < 3 * len(unseen)
+    assert not trained & unseen
