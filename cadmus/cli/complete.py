@@ -23,7 +23,7 @@ from cadmus.cli.options import (
     program_command,
     usable_device,
 )
-from cadmus.cli.programs import as_object, verdict
+from cadmus.cli.programs import as_object, echo_trace, verdict
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import percent
@@ -32,6 +32,7 @@ from cadmus.model.completing import AT_ONCE, Completion
 from cadmus.vm.reference import show
 
 TRIES = 100
+ALTERNATIVES = 3
 
 
 @program_command()
@@ -88,7 +89,8 @@ def complete(
 
     --verified tries the greedy completion first. It then tries the samples that -n prints with the same seed,
     until the whole program is true, and the completion ended and drops nothing. It prints the number of
-    tries. If all fail, it prints the greedy completion and exits with 1.
+    tries. If all fail, it prints the greedy completion and exits with 1. If PREFIX has only examples of a
+    function, it tries all, and those that compute the same most often are the answer, as in `cadmus induce`.
 
     If PREFIX is -, each line of standard input is a prefix. Prefixes are completed in batches, and each
     completion is one line. With --verified, the number of tries follows, or - if all failed.
@@ -158,6 +160,76 @@ def complete(
     if unverified:
         of = f"for {unverified} of {asked} prefixes" if many else f"of {reprlib.repr(prefix)}"
         print_error(f"no verified completion {of} in {1 + count} tries; raise -n or change --temperature")
+        sys.exit(1)
+
+
+@program_command()
+@click.argument("examples", nargs=-1, required=True)
+@model_option
+@click.option(
+    "-n", "--samples", default=64, type=click.IntRange(1), metavar="N", help="Definitions to sample."
+)
+@click.option("--seed", default=0, type=click.IntRange(0), metavar="SEED", help="Seed of the samples.")
+@device_option
+@json_option
+def induce(
+    examples: tuple[str, ...],
+    directory: Path | None,
+    samples: int,
+    seed: int,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Find a function that EXAMPLES have in common.
+
+    An example is ARGUMENTS -> RESULT. Numbers between spaces are a sequence, as are those in brackets; a
+    comma stands before a second argument. If EXAMPLES is -, each line of standard input is one. Arguments
+    are numbers from -1 to 10. The results 1 and 0 may be labels, yes and no.
+
+    A model samples definitions. Those that give all results vote for what they compute on other inputs. The
+    command prints the function with most votes, what came next, and a trace of the first example. If no
+    sample gives all results, it says whether any function of the grammar does, and exits with 1.
+
+    --json prints a list of objects with the keys definition, votes and program.
+
+    \b
+    Examples:
+      cadmus induce '1 2 3 -> 6' '4 5 -> 9'
+      cadmus induce '3 -> 7' '5 -> 11' '0 -> 1'
+      cadmus induce '1 2 3, 4 -> 10' '5, 0 -> 5'
+    """
+    if examples == ("-",):
+        examples = tuple(line for line in map(str.strip, sys.stdin) if line)
+    from cadmus.evaluate.posterior import clash
+    from cadmus.model import inference
+    from cadmus.model.induction import prompt_of, read_examples
+
+    given = read_examples(examples)
+    parts = prompt_of(given)
+    prompt = "".join(parts)
+    model = inference.Cadmus.load(directory, usable_device(device))
+    found = model.induce(prompt, samples, seed=seed)
+    if as_json:
+        rows = [{**each._asdict(), "program": prompt + each.definition} for each in found]
+        click.echo(json.dumps(rows, indent=2))
+    elif found:
+        best, *others = found
+        definition = best.definition.rstrip(";") + ";"
+        click.echo(f"function  {definition}\nvotes     {best.votes} of {samples} samples")
+        for other in others[:ALTERNATIVES]:
+            click.echo(f"or        {other.definition} ({other.votes})")
+        click.echo(f"\n{given[0].text}")
+        echo_trace(definition + parts[0], calls=True)
+    if not found:
+        rows = clash(parts)
+        if rows is None:
+            problem = "but a function of the grammar does; raise -n"
+        elif len(rows) == len(given):
+            problem = "nor does any function of the grammar"
+        else:
+            named = " and ".join(repr(given[row].text) for row in rows)
+            problem = f"nor does any function of the grammar give {named}"
+        print_error(f"none of {samples} samples gives the results of all examples, {problem}")
         sys.exit(1)
 
 

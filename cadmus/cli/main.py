@@ -22,6 +22,7 @@ SECTIONS = {
     },
     "Trained models": {
         "complete": ("complete", "model", "Complete PREFIX with a model and run the whole program."),
+        "induce": ("complete", "model", "Find a function that EXAMPLES have in common."),
         "explore": ("serve", "serve", "Serve an interactive explorer of a model."),
         "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
         "figure": ("experiments", "figures", "Draw figures, tables or pages from results alone."),
@@ -121,7 +122,7 @@ def cadmus() -> None:
     Exit codes:
       0    success, also if the program that was run is false
       1    interrupted by Ctrl-C (run train or llm submit again to resume; serve and explore exit with 0);
-           complete --verified found no program;
+           complete --verified or induce found no program;
            a bug in Cadmus, with a traceback
       2    bad input; one line names the problem and the fix
       143  ended by SIGTERM

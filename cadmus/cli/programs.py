@@ -72,13 +72,17 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
         click.echo(json.dumps(as_object(program, result)))
         return
     if traced:
-        click.echo(click.style("instruction  stack", bold=True))
-        for step in reference.trace(program, calls=calls):
-            # Instructions inside a call come before the calling one, indented.
-            click.echo(f"{'  ' * step.depth}{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
+        echo_trace(program, calls)
     else:
         click.echo(" ".join(map(show, result.outputs)))
     click.echo(verdict(result))
+
+
+def echo_trace(program: str, calls: bool) -> None:
+    """Print the stack after each instruction; those inside a call come before the calling one, indented."""
+    click.echo(click.style("instruction  stack", bold=True))
+    for step in reference.trace(program, calls=calls):
+        click.echo(f"{'  ' * step.depth}{step.symbol:<13}{' '.join(map(show, step.stack))}".rstrip())
 
 
 def verdict(result: Result) -> str:

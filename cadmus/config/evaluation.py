@@ -64,7 +64,7 @@ class PassAtK(Settings):
 
     @property
     def metrics(self) -> list[str]:
-        names = ("solved", "verified", "fits", "first_verified", "greedy_solved")
+        names = ("solved", "verified", "fits", "first_verified", "agreed", "greedy_solved", "ceiling")
         return [f"{name}@{k}" for name in names for k in budgets(self.samples)]
 
 

@@ -15,7 +15,7 @@ from cadmus.config import Dataset
 from cadmus.errors import Defect
 from cadmus.model.completing import drops, verified
 from cadmus.programs import Programs, join
-from cadmus.templates.behaviour import behaviour, fresh_calls
+from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 from cadmus.vm.compiled import execute, same_outputs
 from cadmus.vm.values import NUMBER
@@ -31,8 +31,6 @@ of the prompt instead of answering it: ``u1b2b4+`` is ``u14+b24+b``."""
 _COMPARED = rf"{WRITTEN_VALUE}[=Y]"
 ANSWER = re.compile(rf"{_COMPARED}|!?")
 """A written value and the comparison with it or, where the reference is one, a bare label."""
-DEFINITION = re.compile(r";*\\[^;]*;*")
-"""One definition and stray ``;``, which do nothing."""
 ANYTHING = re.compile(r".*")
 RUN = 3
 """Instructions in a row that an expression may not share with the one it equals."""
@@ -171,11 +169,7 @@ def induced(of: Completed) -> np.ndarray:
     """The definition fits the examples and agrees with the reference on fresh inputs."""
     solved = fits_examples(of)
     rows = np.flatnonzero(solved & ~of.exact)
-    # A definition may be open at the end of a program.
-    ours, theirs = (
-        Programs.from_strings(texts[row].rstrip(";") + ";" for row in rows)
-        for texts in (of.texts, of.reference_texts)
-    )
+    ours, theirs = (closed(texts[row] for row in rows) for texts in (of.texts, of.reference_texts))
     names = np.array([calls_in(prompt) for prompt in of.prompts.take(rows).to_strings()])
     for name, calls in fresh_calls(of.dataset.model_dump_json()).items():
         alike = np.flatnonzero(names == name)

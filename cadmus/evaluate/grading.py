@@ -12,6 +12,7 @@ these metrics:
 No completion raises an error, however bad.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,8 +20,10 @@ import numpy as np
 import polars as pl
 
 from cadmus.config import TEMPLATES, Dataset
+from cadmus.config.evaluation import budgets
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.questions import Question, questions_of, things_asked
+from cadmus.model.induction import computes
 from cadmus.programs import Programs, Samples
 from cadmus.tools import progress
 
@@ -107,7 +110,9 @@ def grade_samples(
     The policy samples one completion per prompt, and gets each prompt ``samples`` times in a row. Returns a
     row per program: the columns of :func:`grade` from policy to asked; samples; how many of them are solved,
     verified and fits (null where it is not defined); distinct_solved, different completions among the solved
-    ones; and mean_length of the completions, in instructions without the end.
+    ones; mean_length of the completions, in instructions without the end; and agreed, for each k of
+    :func:`cadmus.config.evaluation.budgets` the probability that the definition with the most votes among k
+    samples is solved (:mod:`cadmus.model.induction`): null where fits is not defined.
     """
     repeated = [
         task._replace(
@@ -127,4 +132,28 @@ def grade_samples(
         pl.col("completion").filter("solved").n_unique().alias("distinct_solved"),
         pl.col("completion").str.len_chars().mean().alias("mean_length"),
     )
-    return counted.drop(counted.columns[0])
+    by_program = graded.group_by(pl.int_range(pl.len()) // samples, maintain_order=True).agg(
+        pl.col("program").first().str.head(pl.col("prompt_length").first()), "completion", "fits", "solved"
+    )
+    agreed = [
+        None if fits[0] is None else _agreed(prompt, completions, fits, solved, dataset)
+        for _, prompt, completions, fits, solved in by_program.iter_rows()
+    ]
+    return counted.drop(counted.columns[0]).with_columns(pl.Series("agreed", agreed, pl.List(pl.Float64)))
+
+
+def _agreed(
+    prompt: str, completions: list[str], fits: list[bool], solved: list[bool], dataset: Dataset
+) -> list[float]:
+    """Return how often the definition with the most votes is solved, over disjoint groups of k samples."""
+    fitting = np.flatnonzero(fits)
+    group = np.full(len(fits), -1)
+    computed = computes(prompt, [completions[row] for row in fitting], dataset)
+    group[fitting] = np.unique(computed, return_inverse=True)[1]
+    of_group = dict(zip(group.tolist(), solved, strict=True))
+    found = []
+    for k in budgets(len(solved)):
+        parts = group[: len(solved) // k * k].reshape(-1, k).tolist()
+        votes = (Counter(number for number in part if number >= 0).most_common(1) for part in parts)
+        found.append(sum(of_group[most[0][0]] for most in votes if most) / len(parts))
+    return found

@@ -8,7 +8,9 @@ knows the grammar cannot know more, and is right most often with what most of th
 inputs. In the split ood the posterior has all functions, as nobody can know which of them training left out.
 """
 
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache, reduce
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +76,22 @@ def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
         rows = rows[~excluded.any(0)]
     probability = functions.probability[rows]
     return Posterior(functions, rows, probability / probability.sum())
+
+
+def clash(examples: Sequence[str]) -> tuple[int, ...] | None:
+    """Return which examples, parts of a prompt, no function of the grammar gives together; None if one does.
+
+    They are one, two that contradict each other, or all.
+    """
+    kind, section = kind_of("".join(examples)), Dataset().model_dump_json()
+    every = [_that_fit(kind, section, example) for example in examples]
+    if reduce(np.intersect1d, every).size:
+        return None
+    for count in (1, 2):
+        for rows in combinations(range(len(examples)), count):
+            if not reduce(np.intersect1d, [every[row] for row in rows]).size:
+                return rows
+    return tuple(range(len(examples)))
 
 
 def best_possible(prompts: Programs, dataset: Dataset, split: str) -> np.ndarray:

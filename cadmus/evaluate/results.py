@@ -136,8 +136,9 @@ def accuracy_at_k(samples: pl.DataFrame) -> pl.DataFrame:
 
     The columns are question, policy, metric, k, programs, correct (their expected number), accuracy, low,
     high; questions and policies are in the order of the results. Metrics are :data:`COUNTS`;
-    ``first_verified``, the first verified one of k samples exists and is solved; and ``greedy_solved``, the
-    same for all k. A metric is absent where it is not defined.
+    ``first_verified``, the first verified one of k samples exists and is solved; ``agreed``, the definition
+    with the most votes among k samples is solved; and, the same for all k, ``greedy_solved`` and the
+    :data:`CEILING`, if it is below 1. A metric is absent where it is not defined.
     """
 
     def accuracies(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
@@ -165,9 +166,12 @@ def _by_program(part: pl.DataFrame) -> dict[tuple[str, int], np.ndarray]:
     # The first verified one of k samples is any of the verified ones, each with the same probability.
     share = part["solved"].to_numpy() / np.maximum(part["verified"].to_numpy(), 1)
     found["first_verified"] = found["verified"] * share[:, None]
-    if not part["greedy_solved"].has_nulls():
-        greedy = part["greedy_solved"].to_numpy().astype(np.float64)
-        found["greedy_solved"] = np.repeat(greedy[:, None], ks[-1], axis=1)
+    if not part["agreed"].has_nulls():
+        found["agreed"] = np.zeros((len(part), ks[-1]))
+        found["agreed"][:, np.array(ks) - 1] = part["agreed"].to_list()
+    for metric in ("greedy_solved", CEILING):
+        if not part[metric].has_nulls() and not (metric == CEILING and part[metric].min() == 1):
+            found[metric] = np.repeat(part[metric].to_numpy().astype(np.float64)[:, None], ks[-1], axis=1)
     return {(metric, k): at_k[:, k - 1] for metric, at_k in found.items() for k in ks}
 
 

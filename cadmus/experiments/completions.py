@@ -29,14 +29,8 @@ def measure(subject: Subject) -> pl.DataFrame:
     tasks = ask(subject, subject.config.evaluate.completions.programs)
     splits = read_manifest(subject.dataset_directory())["splits"]
     trained = {template: counts["programs"] for template, counts in splits["train"].items()}
-    ceilings = [
-        np.ones(len(task.programs))
-        if task.question.ceiling is None
-        else task.question.ceiling(task.prompts, dataset, subject.config.evaluate.split)
-        for task in tasks
-    ]
-    graded = grade_model(subject.model(), tasks, dataset)
-    graded = graded.with_columns(pl.Series(CEILING, np.concatenate(ceilings)))
+    ceiling = best_possible(tasks, dataset, subject.config.evaluate.split)
+    graded = grade_model(subject.model(), tasks, dataset).with_columns(ceiling)
     learned = Learned(subject.dataset_directory(), tasks)
     completions = pl.concat([graded, grade_baselines(tasks, learned, dataset)], how="diagonal")
     asked = completions.select("question", "asked").iter_rows()
@@ -76,6 +70,17 @@ def grade_model(model: Any, tasks: "list[Task]", dataset: Dataset) -> pl.DataFra
     from cadmus.evaluate.grading import MODEL, grade
 
     return grade(tasks, lambda _, prompts: model.complete(prompts, dataset.max_length), MODEL, dataset)
+
+
+def best_possible(tasks: "list[Task]", dataset: Dataset, split: str) -> pl.Series:
+    """Return the probability that the best possible answer to each program is solved, in order."""
+    found = [
+        np.ones(len(task.programs))
+        if task.question.ceiling is None
+        else task.question.ceiling(task.prompts, dataset, split)
+        for task in tasks
+    ]
+    return pl.Series(CEILING, np.concatenate(found))
 
 
 ASKED = {

@@ -50,7 +50,7 @@ class Experiment:
 
     measure: Callable[["Subject"], pl.DataFrame]
     """Asks the model and returns the results. Its docstring is the help of the command."""
-    columns: Mapping[str, type]
+    columns: Mapping[str, Any]
     figures: tuple[Figure, ...] = ()
     summary: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     """Accuracies or losses from the results, which the command prints and a study compares."""

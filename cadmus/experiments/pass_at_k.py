@@ -3,8 +3,8 @@
 import numpy as np
 import polars as pl
 
-from cadmus.evaluate.results import accuracy_at_k
-from cadmus.experiments.completions import ASKED, ask, grade_model
+from cadmus.evaluate.results import CEILING, accuracy_at_k
+from cadmus.experiments.completions import ASKED, ask, best_possible, grade_model
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 from cadmus.programs import Programs
 from cadmus.tools import seed_of
@@ -14,7 +14,8 @@ def measure(subject: Subject) -> pl.DataFrame:
     """solved@k and verified@k of sampled completions.
 
     The probability that at least one of k samples is solved or verified, estimated without bias from all n.
-    The baseline draws completions of random training programs. The greedy completion is graded as well.
+    The baseline draws completions of random training programs. The greedy completion is graded as well and,
+    for induction, the function with the most votes among k samples and the best possible answer.
     """
     from cadmus.evaluate.baselines import BASELINE_OF_SAMPLES, training_completions
     from cadmus.evaluate.grading import MODEL, grade_samples
@@ -33,7 +34,8 @@ def measure(subject: Subject) -> pl.DataFrame:
         grade_samples(tasks, policy, name, dataset, settings.samples)
         for name, policy in ((MODEL, sample), (BASELINE_OF_SAMPLES, baseline))
     )
-    return pl.concat([sampled.with_columns(greedy), drawn], how="diagonal")
+    ceiling = best_possible(tasks, dataset, config.evaluate.split)
+    return pl.concat([sampled.with_columns(greedy, ceiling), drawn], how="diagonal")
 
 
 EXPERIMENT = Experiment(
@@ -41,7 +43,7 @@ EXPERIMENT = Experiment(
     columns={
         **ASKED,
         **dict.fromkeys(("samples", "solved", "verified", "fits", "distinct_solved"), int),
-        **{"mean_length": float, "greedy_solved": bool},
+        **{"mean_length": float, "agreed": pl.List(pl.Float64), "greedy_solved": bool, CEILING: float},
     },
     summary=accuracy_at_k,
     dataset=True,
@@ -51,7 +53,8 @@ EXPERIMENT = Experiment(
             "Probability that at least one of k sampled completions is solved (solved@k) or verified "
             "(verified@k), with 95% bootstrap intervals, and that the first verified one of k samples is "
             "solved. The baseline draws completions of random training programs. The dotted line is the "
-            "accuracy of the greedy completion.",
+            "accuracy of the greedy completion. For induction, also that of the function with the most votes "
+            "among k samples, and of the best possible answer.",
         ),
     ),
 )

@@ -36,7 +36,7 @@ class Line(NamedTuple):
 SOLVED = (
     Line(True, "solved", "model, solved", style.BLUE, "o"),
     Line(False, "solved", "best baseline", style.GREY),
-    Line(True, CEILING, "best possible", style.GREEN, style="--", band=False),
+    Line(True, CEILING, "best possible", "black", style="--", band=False),
 )
 """The lines of :func:`plotted`."""
 

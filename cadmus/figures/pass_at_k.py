@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from cadmus.evaluate.questions import in_order
-from cadmus.evaluate.results import accuracy_at_k
+from cadmus.evaluate.results import CEILING, accuracy_at_k
 from cadmus.figures import panels, style
 
 _GUESS = "random training completion"
@@ -18,6 +18,8 @@ _LINES = (
     panels.Line(
         True, "first_verified", "model, first verified sample solved", style.ORANGE, style="-.", band=False
     ),
+    panels.Line(True, "agreed", "model, most votes solved", style.PURPLE, "s"),
+    panels.Line(True, CEILING, "best possible", "black", style="--", band=False),
     panels.Line(True, "greedy_solved", "model, greedy completion solved", style.BLUE, style=":", band=False),
 )
 

@@ -5,12 +5,12 @@ that have ended leave it when they are half of the batch. On a CPU each thread c
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from cadmus.model.export import load_export, max_length, read_metadata
 from cadmus.model.gpt import GPT, Cache, last
 from cadmus.programs import BYTE_OF_TOKEN, Programs, offsets_of
 from cadmus.tools import generator
+
+if TYPE_CHECKING:
+    from cadmus.model.induction import Induced
 
 PROMPT_TOKENS = 1024
 """Maximum number of tokens, padding included, in a forward pass over prompts."""
@@ -81,6 +84,24 @@ class Cadmus:
         """Load an export, or what ``save_pretrained`` made of one; by default the shipped model."""
         path = named_or_default(None if directory is None else Path(directory))
         return cls(load_export(path, device), batch_size, max_length(read_metadata(path)))
+
+    def induce(
+        self, examples: str | Sequence[str], k: int = 64, *, temperature: float = 1.0, seed: int = 0
+    ) -> "list[Induced]":
+        """Return the functions that examples may mean, the one with the most votes first.
+
+        Of ``k`` sampled definitions, those that give all results vote for what they compute on fresh inputs;
+        the list is empty if none does.
+
+        Args:
+            examples: such as ``["1 2 3 -> 6", "4 5 -> 9"]`` (numbers, sequences of numbers, or a comma
+                between two arguments), or a prompt of complete_algorithm.
+            temperature, seed: as in :meth:`complete`.
+        """
+        # It imports Numba.
+        from cadmus.model.induction import induce
+
+        return induce(self, examples, k, temperature, seed)
 
     @torch.inference_mode()
     def next_logits(self, prompts: Batch) -> np.ndarray:

@@ -5,6 +5,8 @@ comparison, a posterior over functions and the votes of samples are sums over it
 keeps functions out of training by it.
 """
 
+import re
+from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
@@ -16,6 +18,8 @@ from cadmus.templates.draw import Draw
 from cadmus.tools import generator
 from cadmus.vm.compiled import execute
 
+DEFINITION = re.compile(r";*\\[^;]*;*")
+"""A completion that is one definition, with stray ``;``, which do nothing."""
 FRESH_INPUTS = 32
 """Inputs on which two functions must agree."""
 _AT_ONCE = 1 << 13
@@ -37,6 +41,11 @@ def fresh_calls(dataset: str) -> dict[str, Programs]:
         distinct = list(dict.fromkeys(sampler(draw, 32 * FRESH_INPUTS).to_strings()))
         calls[name] = Programs.from_strings(distinct[i % len(distinct)] for i in range(FRESH_INPUTS))
     return calls
+
+
+def closed(texts: Iterable[str]) -> Programs:
+    """Return definitions, each with the ``;`` that it may lack at the end of a program."""
+    return Programs.from_strings(text.rstrip(";") + ";" for text in texts)
 
 
 def behaviour(definitions: Programs, calls: Programs) -> np.ndarray:

@@ -78,6 +78,17 @@ def test_solved_completions_that_differ_are_counted():
         tasks, lambda *_: (Programs.from_strings(answers), np.ones(4, np.bool_)), MODEL, Dataset(), 4
     )
     assert found.select("solved", "fits", "distinct_solved").rows() == [(3, 3, 2)]
+    # Of one, of two and of four samples, how often the most frequent function that fits is right.
+    assert found["agreed"].to_list() == [[0.75, 1.0, 1.0]]
+
+
+def test_the_function_with_the_most_votes_may_be_wrong():
+    tasks = tasks_of(samples_of("complete_algorithm", "u1bf1=u2bf1=\\$1n;", prompt_length=12))
+    answers = ["\\L;", "\\$1n;", "\\L1n;", "\\L;"]
+    found = grade_samples(
+        tasks, lambda *_: (Programs.from_strings(answers), np.ones(4, np.bool_)), MODEL, Dataset(), 4
+    )
+    assert found["agreed"].to_list() == [[0.25, 0.0, 0.0]]
 
 
 def test_the_baseline_draws_completions_of_training_programs_of_the_question(monkeypatch, tmp_path):
@@ -107,7 +118,11 @@ def results(solved: list[int], asked: list[str]) -> pl.DataFrame:
     """Return results of one question with four samples per program."""
     rows = {"question": "equality", "policy": MODEL, "asked": asked, "samples": 4, "solved": solved}
     return pl.DataFrame(rows).with_columns(
-        verified=pl.lit(4), fits=pl.lit(None, pl.Int64), greedy_solved=pl.col("solved") > 2
+        verified=pl.lit(4),
+        fits=pl.lit(None, pl.Int64),
+        agreed=pl.lit(None, pl.List(pl.Float64)),
+        greedy_solved=pl.col("solved") > 2,
+        ceiling=pl.lit(1.0),
     )
 
 

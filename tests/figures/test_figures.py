@@ -130,6 +130,8 @@ def samples() -> pl.DataFrame:
             "question": [name for name, _ in questions],
             "samples": 8,
             "fits": [4 if question.fits else None for _, question in questions],
+            "agreed": [[0.1, 0.2, 0.4, 0.5] if question.fits else None for _, question in questions],
+            "ceiling": [0.8 if question.ceiling else 1.0 for _, question in questions],
         }
     ).with_columns(
         asked=(number % 20).cast(pl.String),
@@ -141,6 +143,7 @@ def samples() -> pl.DataFrame:
         policy=pl.lit("training_completion"),
         solved=pl.lit(0, pl.Int64),
         greedy_solved=pl.lit(None, pl.Boolean),
+        ceiling=pl.lit(None, pl.Float64),
     )
     return pl.concat([of_model, guesses.select(of_model.columns)])
 
@@ -354,8 +357,11 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
     assert solved.get_xdata().tolist() == verified.get_xdata().tolist() == [1, 2, 4, 8]
     assert solved.get_ydata()[0] == pytest.approx(2 / 8)
     assert (solved.get_ydata()[-1], verified.get_ydata()[-1]) == (0.8, 1)
-    assert len(figure.axes[0].lines) == 6
-    many = samples().with_columns(samples=pl.lit(1000))
+    assert [line.get_ydata().tolist() for line in figure.axes[10].lines[5:7]] == [
+        [0.1, 0.2, 0.4, 0.5],
+        [0.8] * 4,
+    ]
+    many = samples().with_columns(samples=pl.lit(1000), agreed=pl.lit(None, pl.List(pl.Float64)))
     assert pass_at_k.draw(many).axes[0].get_xticks().tolist() == [1, 4, 16, 64, 256]
 
 

@@ -1,0 +1,187 @@
+r"""Induction: examples as a prompt, and a vote among sampled definitions by what they compute.
+
+Examples leave several functions open, and a model knows more than its likeliest text: the same function has
+many. So definitions are sampled, those that the VM finds true are grouped by what they compute on fresh
+inputs, and the largest group answers (as in AlphaCode, Li et al. 2022).
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.config import Dataset
+from cadmus.errors import InputError
+from cadmus.model.completing import verified
+from cadmus.programs import Programs, join
+from cadmus.templates.answers import NUMERAL_MAX, numeral
+from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
+from cadmus.templates.complete_algorithm import calls_in
+
+if TYPE_CHECKING:
+    from cadmus.model.inference import Cadmus
+
+Value = int | tuple[int, ...]
+_ITEM = re.compile(r"\s*(?:\[([^][]*)\]|([^][,]*))\s*(?:,|$)")
+_SHORTEST = len(r"\L;")
+
+
+class Induced(NamedTuple):
+    """Sampled definitions that compute the same."""
+
+    definition: str
+    """The most frequent one: a completion of the prompt, without the end."""
+    votes: int
+    """Samples among them."""
+
+
+class Example(NamedTuple):
+    """Arguments of a function, numbers or sequences, and its result."""
+
+    text: str
+    arguments: tuple[Value, ...]
+    result: Value
+
+
+def read_examples(texts: Sequence[str]) -> list[Example]:
+    """Read examples such as ``1 2 3 -> 6``, ``[] -> 0``, ``3, 4 -> 7`` or ``1 2 3, 4 -> 10``."""
+    examples = [_read(text) for text in texts]
+    if not examples:
+        raise InputError("examples: none; give at least one, such as '1 2 3 -> 6'")
+    # A single number among sequences is a sequence of one.
+    whole = any(isinstance(example.arguments[0], tuple) for example in examples)
+    results = any(isinstance(example.result, tuple) for example in examples)
+    examples = [
+        example._replace(
+            arguments=(_as_sequence(example.arguments[0], whole), *example.arguments[1:]),
+            result=_as_sequence(example.result, results),
+        )
+        for example in examples
+    ]
+    first = examples[0]
+    by_arguments: dict[tuple[Value, ...], Example] = {}
+    for example in examples:
+        if len(example.arguments) != len(first.arguments):
+            raise InputError(
+                f"examples: {example.text!r} and {first.text!r} differ in their number of arguments"
+            )
+        same = by_arguments.setdefault(example.arguments, example)
+        if same.result != example.result:
+            raise InputError(f"examples: {same.text!r} and {example.text!r} contradict each other; drop one")
+    if results and (not whole or len(first.arguments) == 2):
+        problem = "only a function of one sequence gives a sequence"
+        raise InputError(f"examples: {first.text!r}: {problem}; write numbers as results")
+    return examples
+
+
+def prompt_of(examples: Sequence[Example]) -> list[str]:
+    """Return a part of a prompt of complete_algorithm for each example, as the template writes it."""
+    first = examples[0]
+    call = "f"
+    if len(first.arguments) == 2:
+        call = "l" if isinstance(first.arguments[0], tuple) else "F"
+    labels = call == "f" and all(example.result in (0, 1) for example in examples)
+    return [
+        "".join(map(_written, example.arguments)) + call + _answer(example.result, labels)
+        for example in examples
+    ]
+
+
+def induce(
+    model: "Cadmus", examples: str | Sequence[str], samples: int, temperature: float = 1.0, seed: int = 0
+) -> list[Induced]:
+    """Sample definitions for examples and return those that fit them, by votes; see :meth:`Cadmus.induce`."""
+    prompt = examples if isinstance(examples, str) else "".join(prompt_of(read_examples(examples)))
+    if len(prompt) + _SHORTEST > model.max_length:
+        problem = (
+            f"are {len(prompt)} instructions, and programs of this model have at most {model.max_length}"
+        )
+        raise InputError(f"examples: {problem}; give fewer or shorter ones")
+    drawn, ended = model.complete([prompt], samples=samples, temperature=temperature, seed=seed)
+    return vote(prompt, drawn, ended)
+
+
+def vote(
+    prompt: str, completions: Programs, ended: np.ndarray, dataset: Dataset | None = None
+) -> list[Induced]:
+    """Group the definitions that fit the examples of a prompt by what they compute, the largest group first.
+
+    Args:
+        prompt: examples, as complete_algorithm writes them.
+        completions: n completions of it, without the end.
+        ended: which of them ended: bool, shape (n,).
+        dataset: distribution of the fresh inputs, by default that of the default config.
+    """
+    true = verified(join(prompt.encode(), completions), completions, ended)
+    texts = completions.take(np.flatnonzero(true)).to_strings()
+    texts = [text for text in texts if DEFINITION.fullmatch(text)]
+    groups: dict[int, list[str]] = defaultdict(list)
+    for text, group in zip(texts, computes(prompt, texts, dataset).tolist(), strict=True):
+        groups[group].append(text)
+    found = (Induced(Counter(group).most_common(1)[0][0], len(group)) for group in groups.values())
+    return sorted(found, key=lambda induced: -induced.votes)
+
+
+def computes(prompt: str, definitions: list[str], dataset: Dataset | None = None) -> np.ndarray:
+    """Return a number for each definition of a prompt, equal if they compute the same: int64, shape (n,)."""
+    calls = fresh_calls((dataset or Dataset()).model_dump_json())[calls_in(prompt)]
+    return behaviour(closed(definitions), calls)
+
+
+def _read(text: str) -> Example:
+    left, arrow, right = text.partition("->")
+    arguments, results = (_values(part, text) for part in (left, right if arrow else "0"))
+    if not arrow or "->" in right or len(results) != 1 or not 1 <= len(arguments) <= 2:
+        wanted = "ARGUMENTS -> RESULT, such as '1 2 3 -> 6' or, with two arguments, '3, 4 -> 7'"
+        raise InputError(f"examples: {text!r}: must be {wanted}")
+    if len(arguments) == 2 and isinstance(arguments[1], tuple):
+        raise InputError(f"examples: {text!r}: a second argument must be a number")
+    for value in arguments:
+        if not all(-1 <= number <= 10 for number in (value if isinstance(value, tuple) else [value])):
+            raise InputError(f"examples: {text!r}: arguments must be from -1 to 10, as in training programs")
+    return Example(" ".join(text.split()), arguments, results[0])
+
+
+def _values(part: str, text: str) -> tuple[Value, ...]:
+    """Read values between commas: a number, or a sequence of numbers between spaces or in brackets."""
+    found: list[Value] = []
+    place = 0
+    while place < len(part) or not found:
+        item = _ITEM.match(part, place)
+        if item is None or item.end() == place:
+            raise InputError(f"examples: {text!r}: must be numbers, such as '1 2 3 -> 6'")
+        place = item.end()
+        bracketed, plain = item.groups()
+        numbers = (plain if bracketed is None else bracketed.replace(",", " ")).split()
+        if not all(re.fullmatch(r"-?\d{1,4}", number, re.ASCII) for number in numbers):
+            whole = f"whole numbers from {-NUMERAL_MAX} to {NUMERAL_MAX}"
+            raise InputError(f"examples: {text!r}: must be {whole}, such as '1 2 3 -> 6'")
+        if len(numbers) > isa.MAX_SEQUENCE_LENGTH:
+            raise InputError(f"examples: {text!r}: a sequence has at most {isa.MAX_SEQUENCE_LENGTH} elements")
+        if bracketed is None and not numbers:
+            raise InputError(f"examples: {text!r}: a value is missing; an empty sequence is []")
+        values = tuple(map(int, numbers))
+        found.append(values[0] if bracketed is None and len(values) == 1 else values)
+    return tuple(found)
+
+
+def _as_sequence(value: Value, sequence: bool) -> Value:
+    return (value,) if sequence and isinstance(value, int) else value
+
+
+def _written(value: Value) -> str:
+    """Write an argument in literals."""
+    if isinstance(value, tuple):
+        return "u" + "".join(f"{_written(element)}b" for element in value)
+    return "Z" if value == -1 else numeral(np.array([value])).to_strings()[0]
+
+
+def _answer(result: Value, label: bool) -> str:
+    if label:
+        return "" if result else "!"
+    if isinstance(result, tuple):
+        return "u" + "".join(numeral(np.array([element])).to_strings()[0] + "b" for element in result) + "Y"
+    return numeral(np.array([result])).to_strings()[0] + "="

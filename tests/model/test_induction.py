@@ -1,0 +1,151 @@
+"""Functions from examples: reading them, votes, and the command."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from cadmus.cli.main import cadmus
+from cadmus.config import Dataset
+from cadmus.dataset.sampler import sample
+from cadmus.errors import InputError
+from cadmus.evaluate.posterior import clash
+from cadmus.model import inference
+from cadmus.model.completing import complete_verified
+from cadmus.model.induction import prompt_of, read_examples, vote
+from cadmus.programs import Programs
+from cadmus.templates.complete_algorithm import has_examples
+
+
+class Fixed:
+    """A model that writes given completions in turn, the first one if it is greedy."""
+
+    max_length = 63
+
+    def __init__(self, *texts):
+        self.texts = texts
+
+    def complete(self, prompts, *_, samples=1, temperature=0.0, **__):
+        number = len(prompts) * samples
+        texts = [self.texts[k % len(self.texts) if temperature else 0] for k in range(number)]
+        return Programs.from_strings(texts), np.ones(number, np.bool_)
+
+    induce = inference.Cadmus.induce
+
+
+MODEL = Fixed(r"\L1+;", r"\$;", r"\0+$;", r"\L2+;", r"\$;", r"\N5+;", "9")
+EXAMPLES = ["1 2 3 -> 6", "4 -> 4", "[] -> 0"]
+
+
+@pytest.mark.parametrize(
+    ("examples", "prompt"),
+    [
+        (["1 2 3 -> 6", "4 5 -> 9"], "u1b2b3bf6=u4b5bf9="),
+        (["[1, 2, 3] -> 6", " [4]->  40"], "u1b2b3bf6=u4bf4t*="),
+        (["1 2 3 -> 1", "2 -> 0", "[] -> 0"], "u1b2b3bfu2bf!uf!"),
+        (["-1 10 -> 10 -1", "3 -> 3"], "uZbtbfutb1~bYu3bfu3bY"),
+        (["3 -> 7", "-1 -> -2"], "3f7=Zf2~="),
+        (["3, 4 -> 7", "1,0 -> 1"], "34F7=10F1="),
+        (["1 2 3, 4 -> 10", "5, 0 -> 5"], "u1b2b3b4lt=u5b0l5="),
+    ],
+)
+def test_examples_are_written_as_the_template_does(examples, prompt):
+    assert "".join(prompt_of(read_examples(examples))) == prompt
+    assert has_examples(prompt)
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ([], "none; give at least one"),
+        (["1 2 3"], "must be ARGUMENTS -> RESULT"),
+        (["1 -> 2 -> 3"], "must be whole numbers"),
+        (["1, 2, 3 -> 6"], "must be ARGUMENTS -> RESULT"),
+        (["-> 1"], "must be numbers"),
+        (["1 -> "], "an empty sequence is \\[\\]"),
+        (["[1 2 -> 3"], "must be numbers"),
+        (["x -> 1"], "must be whole numbers"),
+        (["²  -> 1"], "must be whole numbers"),
+        (["3 -> 12345"], "from -9999 to 9999"),
+        (["25 -> 1"], "arguments must be from -1 to 10"),
+        (["1 2 -> 3", "1  2 -> 4"], "'1 2 -> 3' and '1 2 -> 4' contradict each other"),
+        (["1 2 -> 3", "1, 2 -> 3"], "differ in their number of arguments"),
+        (["3 -> 1 2"], "only a function of one sequence gives a sequence"),
+        (["1, 2 3 -> 4"], "a second argument must be a number"),
+        (["0 " * 17 + "-> 1"], "at most 16 elements"),
+        ([f"{k} 1 2 3 4 5 6 -> {k}" for k in range(5)], "are 90 instructions, and programs .* at most 63"),
+    ],
+)
+def test_bad_examples_are_one_line(examples, message):
+    with pytest.raises(InputError, match=message) as error:
+        MODEL.induce(examples)
+    assert "\n" not in str(error.value)
+
+
+def test_all_prompts_of_the_template_are_examples():
+    drawn = sample(Dataset(), 1, "complete_algorithm", "train", 0, 2_000)
+    texts = drawn.programs.prefixes(drawn.prompt_length.astype(np.int64)).to_strings()
+    assert all(map(has_examples, texts))
+    assert not any(map(has_examples, ["34+7=", "", r"3f4=\1+;", "-4f1-4f4-4f"]))
+
+
+def test_what_is_computed_most_often_wins():
+    assert MODEL.induce(EXAMPLES, 7) == [(r"\$;", 3)]
+    assert MODEL.induce(EXAMPLES, 1) == []
+    # Both the sum and one more than the length are 2.
+    assert MODEL.induce(["2 -> 2", "[0, 2] -> 2"], 7) == [(r"\$;", 3)]
+    assert MODEL.induce(["[2] -> 2"], 7)[0] == (r"\$;", 3)
+
+
+def test_votes_do_not_count_what_did_not_end():
+    completions = Programs.from_strings([r"\$;", r"\$;"])
+    (found,) = vote("u1b2bf3=", completions, np.array([True, False]))
+    assert found == (r"\$;", 1)
+
+
+def test_a_verified_completion_of_examples_is_the_one_with_the_most_votes():
+    ((found, tries),) = complete_verified(MODEL, ["u1b2b3bf6="], 63, samples=6, temperature=1.0)
+    assert (found.text, tries) == (r"\$;", 7)
+    # Without examples, it is the first one.
+    ((found, tries),) = complete_verified(Fixed("7=", "9"), ["34+"], 63, samples=6, temperature=1.0)
+    assert tries == 1
+
+
+def test_a_clash_names_the_examples():
+    assert clash(prompt_of(read_examples(["1 2 -> 3", "4 5 -> 9"]))) is None
+    assert clash(prompt_of(read_examples(["1 2 -> 3", "1 -> 9999"]))) == (1,)
+    pair = prompt_of(read_examples(["0 -> 0", "7 -> 14", "7 0 -> 301"]))
+    assert clash(pair) == (2,)
+
+
+def invoke(monkeypatch, *arguments, **options):
+    monkeypatch.setattr(inference.Cadmus, "load", lambda *_: MODEL)
+    return CliRunner().invoke(cadmus, ["induce", *arguments], **options)
+
+
+def test_the_command_prints_the_function_its_votes_and_a_trace(monkeypatch):
+    told = invoke(monkeypatch, *EXAMPLES, "-n", "7")
+    assert told.exit_code == 0, told.output
+    lines = told.output.splitlines()
+    assert lines[:2] == ["function  \\$;", "votes     3 of 7 samples"]
+    assert lines[-1].split() == ["=", "1"]
+    listed = invoke(monkeypatch, "-", "-n", "7", "--json", input="\n".join(EXAMPLES) + "\n")
+    first = json.loads(listed.output)[0]
+    assert first == {"definition": r"\$;", "votes": 3, "program": r"u1b2b3bf6=u4bf4=uf0=\$;"}
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (
+            ["1 2 -> 2", "3 -> 1"],
+            "none of 64 samples gives the results of all examples, but a function of the",
+        ),
+        (["1 2 -> 3", "1 -> 9999"], "nor does any function of the grammar give '1 -> 9999'"),
+    ],
+)
+def test_without_a_function_the_command_says_whether_there_is_one(monkeypatch, examples, message):
+    told = invoke(monkeypatch, *examples)
+    assert told.exit_code == 1
+    assert message in told.stderr
