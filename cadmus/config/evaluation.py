@@ -77,6 +77,17 @@ def budgets(samples: int) -> list[int]:
     return [*(1 << power for power in range((samples - 1).bit_length())), samples]
 
 
+class Induction(Settings):
+    """Induction against the exact posterior."""
+
+    programs: Positive = 100
+    """prompts with each number of examples"""
+    examples: Annotated[Positive, Field(le=8)] = 8
+    """largest number of examples, as far as programs have room"""
+    samples: Positive = 64
+    """definitions sampled per prompt"""
+
+
 class Curve(Settings):
     """Completions of test programs by each snapshot of the training."""
 
@@ -141,6 +152,7 @@ class Evaluate(Section):
     completions: Completions = Completions()
     loss: Loss = Loss()
     pass_at_k: PassAtK = PassAtK()
+    induction: Induction = Induction()
     curve: Curve = Curve()
     grid: Grid = Grid()
     probe: Probe = Probe()

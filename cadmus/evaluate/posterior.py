@@ -48,7 +48,8 @@ class Posterior(NamedTuple):
     def by_behaviour(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what the functions compute, and its probability: int64 and float64, shape (classes,)."""
         behaviour, of = np.unique(self.functions.behaviour[self.rows], return_inverse=True)
-        return behaviour, np.bincount(of, self.probability, len(behaviour))
+        probability = np.bincount(of, self.probability, len(behaviour))
+        return behaviour, probability / probability.sum()
 
     def best(self) -> tuple[str, float]:
         """Return the definition that is most often right, and the probability that it is."""
@@ -112,6 +113,14 @@ def surprise(programs: Programs, prompt_length: np.ndarray, dataset: Dataset, sp
         prior = KINDS[kind_of(text[:length])][1].texts[text[length:].strip("\\;")]
         found.append(np.log(of.functions.probability[of.rows].sum() / prior))
     return np.array(found)
+
+
+def prior(prompt: str, dataset: Dataset) -> int:
+    """Return what functions of the kind compute most probably: the best answer without the examples."""
+    of_kind = functions_of(kind_of(prompt), dataset.model_dump_json())
+    every = Posterior(of_kind, np.arange(len(of_kind.probability)), of_kind.probability)
+    behaviour, probability = every.by_behaviour()
+    return int(behaviour[probability.argmax()])
 
 
 # There are few examples with numbers.

@@ -88,6 +88,26 @@ def by_examples(completions: pl.DataFrame) -> pl.DataFrame:
     return accuracy_by(counted, "examples").sort("examples", maintain_order=True)
 
 
+def induction_by(results: pl.DataFrame, key: str) -> pl.DataFrame:
+    """Compute the accuracies of ``cadmus evaluate induction`` by split and a column ``key``.
+
+    Returns these, policy, programs, correct (of the ceiling, its expected number), accuracy, low, high: the
+    Wilson 95% interval.
+    """
+    policies = ["ceiling", "voted", "greedy", "prior"]
+    long = results.with_columns(pl.col(policies).cast(pl.Float64)).unpivot(
+        policies, index=["split", key], variable_name="policy", value_name="correct"
+    )
+    counts = long.group_by("split", key, "policy", maintain_order=True)
+    found = counts.agg(pl.len().cast(pl.Int64).alias("programs"), pl.col("correct").sum())
+    return with_accuracy(in_splits(found, key))
+
+
+def in_splits(results: pl.DataFrame, key: str) -> pl.DataFrame:
+    """Sort rows by a column within the splits, which keep their order."""
+    return pl.concat(part.sort(key, maintain_order=True) for part in results.partition_by("split"))
+
+
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:
     """Compute the gap between the model and the best baseline, which complete the same programs.
 

@@ -115,14 +115,22 @@ def vote(
         ended: which of them ended: bool, shape (n,).
         dataset: distribution of the fresh inputs, by default that of the default config.
     """
+    groups = votes(prompt, completions, ended, dataset).values()
+    found = (Induced(Counter(texts).most_common(1)[0][0], len(texts)) for texts in groups)
+    return sorted(found, key=lambda induced: -induced.votes)
+
+
+def votes(
+    prompt: str, completions: Programs, ended: np.ndarray, dataset: Dataset | None = None
+) -> dict[int, list[str]]:
+    """Return the definitions that fit the examples by what they compute; arguments as for :func:`vote`."""
     true = verified(join(prompt.encode(), completions), completions, ended)
     texts = completions.take(np.flatnonzero(true)).to_strings()
     texts = [text for text in texts if DEFINITION.fullmatch(text)]
     groups: dict[int, list[str]] = defaultdict(list)
     for text, group in zip(texts, computes(prompt, texts, dataset).tolist(), strict=True):
         groups[group].append(text)
-    found = (Induced(Counter(group).most_common(1)[0][0], len(group)) for group in groups.values())
-    return sorted(found, key=lambda induced: -induced.votes)
+    return groups
 
 
 def computes(prompt: str, definitions: list[str], dataset: Dataset | None = None) -> np.ndarray:

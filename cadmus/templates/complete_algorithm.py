@@ -116,7 +116,7 @@ def complete_algorithm(draw: Draw, n: int) -> Samples:
     """Draw calls of a function and their results, then its definition; the prompt ends before the latter.
 
     The function labels, calculates or changes sequences; it is called, mapped, folded with or filtered by.
-    The results of its examples are not all the same.
+    The results of several examples are not all the same.
     """
     fields = draw.dataset.templates.complete_algorithm
     weights, functions, calls = zip(*KINDS, strict=True)
@@ -131,7 +131,7 @@ def complete_algorithm(draw: Draw, n: int) -> Samples:
     # A number for each result, the same for the same results.
     result = outcome.length + outcome.values.astype(np.int64) @ (7 ** np.arange(outcome.values.shape[1]))
     fits = np.logical_and.reduceat(writable(outcome), first)
-    fits &= np.minimum.reduceat(result, first) < np.maximum.reduceat(result, first)
+    fits &= (np.minimum.reduceat(result, first) < np.maximum.reduceat(result, first)) | (count == 1)
 
     kept = np.repeat(fits, count)
     example = join(call.take(kept), answer(rows_of(outcome, kept), labels[kept]))

@@ -47,7 +47,7 @@ from tests.config.quick import QUICK, VALUES, changed
             10,
             "dataset.shard_size: 10 splits 220000 programs into more than 1000 shards",
         ),
-        ("dataset.templates.complete_algorithm.examples", [0, 3], "must be within 1 to 6, got [0, 3]"),
+        ("dataset.templates.complete_algorithm.examples", [0, 3], "must be within 1 to 8, got [0, 3]"),
         ("dataset.templates.apply_labels.sequence_length", [1, 12], "must be within 1 to 9, got [1, 12]"),
         (
             "dataset.templates.equality.expression_lengths",

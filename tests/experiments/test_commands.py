@@ -37,6 +37,7 @@ model: {layers: 1, width: 8, heads: 2, mlp: 16}
 train: {steps: 1}
 evaluate:
   pass_at_k: {samples: 4}
+  induction: {programs: 6, samples: 4}
   grid: {low: -1, high: 1, programs_per_pixel: 2}
   probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularisation: [1]}
   lens: {programs: 30}
@@ -80,6 +81,7 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
         ("completions", 8 * 28 + 2 * 7 * 30),
         ("loss", 2 * 30),
         ("pass_at_k", 2 * (28 + 2 * 30)),
+        ("induction", 3 * 6),
         # Snapshots, questions, metrics.
         ("curve", 2 * 3 * 4),
         ("grid", 9),

@@ -39,6 +39,9 @@ from cadmus.figures import (
     tables,
     training_curve,
 )
+from cadmus.figures import (
+    induction as induction_figure,
+)
 from cadmus.store import write_parquet
 
 
@@ -148,6 +151,30 @@ def samples() -> pl.DataFrame:
     return pl.concat([of_model, guesses.select(of_model.columns)])
 
 
+def induction() -> pl.DataFrame:
+    """Return 20 prompts of two splits with 1 to 4 examples, of which the votes are right in half."""
+    rows = [
+        {
+            "split": split,
+            "examples": count,
+            "functions": 2 ** (k % 4),
+            "samples": 8,
+            "fits": 2 + k % 4,
+            "votes": 2,
+            "voted": k % 2 == 0,
+            "greedy": k % 4 == 0,
+            "prior": False,
+            "ceiling": 0.75,
+            "total_variation": 0.5,
+            "ideal_variation": 0.25,
+        }
+        for split in ("test", "ood")
+        for count in range(1, 5)
+        for k in range(20)
+    ]
+    return pl.DataFrame(rows)
+
+
 def lens(layers: int = 3) -> pl.DataFrame:
     places = [(layer, token) for layer in range(layers) for token in range(1, 12)]
     return pl.DataFrame(places, schema=["layer", "token"], orient="row").with_columns(
@@ -210,6 +237,7 @@ RESULTS = {
     "loss_by_template": losses,
     "pass_at_k": samples,
     "patching": patches,
+    "induction": induction,
     "failures": completions,
     "training_curve": training,
     "table1_related_work": None,
@@ -363,6 +391,18 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
     ]
     many = samples().with_columns(samples=pl.lit(1000), agreed=pl.lit(None, pl.List(pl.Float64)))
     assert pass_at_k.draw(many).axes[0].get_xticks().tolist() == [1, 4, 16, 64, 256]
+
+
+def test_induction_has_a_row_of_panels_for_each_split() -> None:
+    figure = induction_figure.draw(induction())
+    assert len(figure.axes) == 8
+    lines = {line.get_label(): line.get_ydata().tolist() for line in figure.axes[0].lines}
+    assert lines["best possible"] == [0.75] * 4
+    assert lines["model, most votes"] == [0.5] * 4
+    assert lines["model, greedy"] == [0.25] * 4
+    of_functions = {line.get_label(): line.get_ydata().tolist() for line in figure.axes[5].lines}
+    assert of_functions["model, most votes"] == [1, 0, 1, 0]
+    assert [line.get_ydata().tolist() for line in figure.axes[2].lines] == [[0.5] * 4, [0.25] * 4]
 
 
 def test_curves_show_the_best_baseline() -> None:

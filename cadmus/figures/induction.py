@@ -1,0 +1,80 @@
+"""Induction against the exact posterior over functions."""
+
+import polars as pl
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from cadmus.config import OOD
+from cadmus.evaluate.results import induction_by
+from cadmus.figures import style
+
+_RIGHT = {
+    "ceiling": ("best possible", "black", "", "--"),
+    "voted": ("model, most votes", style.PURPLE, "s", "-"),
+    "greedy": ("model, greedy", style.BLUE, "o", "-"),
+    "prior": ("without the examples", style.GREY, "", "-"),
+}
+_PANELS = {
+    "examples": _RIGHT,
+    "functions": _RIGHT,
+    "variation": {
+        "total_variation": ("samples of the model", style.GREEN, "", "-"),
+        "ideal_variation": ("samples of the posterior", "black", "", "-"),
+    },
+    "share": {"voted": _RIGHT["voted"]},
+}
+"""Panels and their lines: label, color, marker and dashes."""
+_SHARES = 5
+"""Bins of the share of votes."""
+_FEW = 10
+"""Prompts below which a point is not drawn."""
+
+
+def data(results: pl.DataFrame) -> pl.DataFrame:
+    """Return the points of all panels: panel, split, x, policy, programs, correct, accuracy, low, high."""
+    left = (2 ** pl.col("functions").log(2).floor()).alias("functions")
+    share = pl.col("votes") / pl.col("fits")
+    bin_of_share = ((share * _SHARES).ceil().clip(1) - 0.5) / _SHARES
+    voted = results.filter(pl.col("votes") > 0).with_columns(share=bin_of_share)
+    variation = results.unpivot(
+        ["total_variation", "ideal_variation"], index=["split", "examples"], variable_name="policy"
+    )
+    mean = variation.group_by("split", "examples", "policy", maintain_order=True).agg(
+        pl.len().alias("programs"), pl.col("value").mean().alias("accuracy")
+    )
+    panels = {
+        "examples": induction_by(results, "examples").rename({"examples": "x"}),
+        "functions": induction_by(results.with_columns(left), "functions").rename({"functions": "x"}),
+        "variation": mean.rename({"examples": "x"}),
+        "share": induction_by(voted, "share").filter(policy="voted").rename({"share": "x"}),
+    }
+    columns = ["panel", "split", "x", "policy", "programs", "correct", "accuracy", "low", "high"]
+    found = [rows.with_columns(panel=pl.lit(name)) for name, rows in panels.items()]
+    return pl.concat(found, how="diagonal_relaxed").select(columns)
+
+
+def draw(results: pl.DataFrame) -> Figure:
+    """Draw the results of ``cadmus evaluate induction``, a row of panels for each split."""
+    points = data(results).filter(pl.col("programs") >= _FEW)
+    splits = results["split"].unique(maintain_order=True).to_list()
+    figure = Figure(figsize=(style.PAGE, 0.5 + 1.8 * len(splits)))
+    panels = figure.subplots(len(splits), len(_PANELS), squeeze=False)
+    for of_split, split in zip(panels, splits, strict=True):
+        for axes, (panel, lines) in zip(of_split, _PANELS.items(), strict=True):
+            for policy, (label, color, marker, dashes) in lines.items():
+                shown = points.filter(panel=panel, split=split, policy=policy)
+                look = {"color": color, "marker": marker, "ls": dashes, "label": label}
+                style.line(axes, shown, "x", "accuracy", band=marker != "", **look)
+            style.percent_axis(axes)
+            axes.set_ylim(0, 1.04)
+        examples, functions, variation, share = of_split
+        functions.set_xscale("log", base=2)
+        functions.xaxis.set_minor_locator(NullLocator())
+        share.plot([0, 1], [0, 1], color="black", ls=":", lw=0.8)
+        seen = "function never seen" if split == OOD else "test function"
+        examples.set(xlabel="examples", ylabel=f"{seen}, right")
+        functions.set(xlabel="functions left")
+        variation.set(xlabel="examples", ylabel="total variation")
+        share.set(xlabel="share of the votes", ylabel="right")
+    style.legend(figure, panels[0], ncols=3)
+    return figure
