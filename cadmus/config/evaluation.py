@@ -80,6 +80,8 @@ def budgets(samples: int) -> list[int]:
 class Induction(Settings):
     """Induction against the exact posterior."""
 
+    summary: ClassVar = ("voted", "greedy", "ceiling")
+
     programs: Positive = 100
     """prompts with each number of examples"""
     examples: Annotated[Positive, Field(le=8)] = 8

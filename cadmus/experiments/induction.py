@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.config import OOD
+from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import induction_by
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import progress, seed_of
@@ -75,6 +76,18 @@ def measure(subject: Subject) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
+def summary(results: pl.DataFrame) -> pl.DataFrame:
+    """Return the accuracies over all numbers of examples, of functions that training has and has not."""
+    found = induction_by(results.with_columns(all=pl.lit("")), "all").drop("all")
+    policy = pl.when(policy="prior").then(pl.lit("prior")).otherwise(pl.lit(MODEL))
+    return found.select(
+        pl.col("split").replace({"test": "seen_functions", OOD: "unseen_functions"}).alias("question"),
+        policy.alias("policy"),
+        pl.col("policy").replace({"prior": "voted"}).alias("metric"),
+        pl.exclude("split", "policy"),
+    )
+
+
 def findings(results: pl.DataFrame) -> Findings:
     """Return the accuracies by the number of examples."""
     accuracies = induction_by(results, "examples").pivot(
@@ -99,6 +112,7 @@ EXPERIMENT = Experiment(
         **dict.fromkeys(("voted", "greedy", "prior"), bool),
         **dict.fromkeys(("ceiling", "total_variation", "ideal_variation"), float),
     },
+    summary=summary,
     findings=findings,
     figures=(
         Figure(

@@ -276,6 +276,7 @@ def test_the_table_has_the_base_and_differences_to_it(collected):
         ("completions", samples.completions),
         ("loss", samples.losses),
         ("pass_at_k", samples.samples),
+        ("induction", samples.induction),
         ("grid", samples.grid),
     ],
 )
