@@ -152,8 +152,6 @@ class Train(Section):
     """fraction of the steps with linear warmup"""
     clip: NonNegative = 0.0
     """maximum gradient norm; 0 disables clipping"""
-    zero_stage: Annotated[Positive, Field(le=3)] = 1
-    """DeepSpeed ZeRO stage"""
     prompt_weight: Fraction = 1.0
     """loss weight of a prompt token, relative to a completion token"""
     state_weight: NonNegative = 0.0
@@ -171,7 +169,7 @@ class Train(Section):
     """training processes over all nodes; `auto` is one per GPU (one per core without GPUs), reduced to a
     number that divides the batch"""
     compile: bool = True
-    """compile the blocks with torch.compile, except at ZeRO stage 3 and in short trainings on a CPU"""
+    """compile the blocks with torch.compile, except in short trainings on a CPU"""
     checkpoint_every: Positive = 250
     """steps between checkpoints"""
     keep_checkpoints: Positive = 2
@@ -210,12 +208,6 @@ class Train(Section):
             if self.clip:
                 problem = "muon does not learn with clipping (docs/log.md)"
                 raise ValueError(f"clip: {problem}; set 0, got {self.clip:g}")
-            if self.zero_stage != 1:
-                problem = f"with muon, every rank has all weights; remove it, got {self.zero_stage}"
-                raise ValueError(f"zero_stage: {problem}")
-        if self.verdict.fraction and self.zero_stage == 3:
-            needed = "needs stage 1 or 2, whose ranks have all weights"
-            raise ValueError(f"zero_stage: training against the verdict {needed}")
         return self
 
     @property

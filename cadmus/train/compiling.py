@@ -26,10 +26,8 @@ WORTH = 1e11
 def pays(run: config.Config, device: torch.device) -> bool:
     """Return True if the training gains more from compiled blocks than compiling takes."""
     train = run.train
-    # The hooks of ZeRO stage 3 break the graph of each block.
-    staged = train.optimizer == "adam" and train.zero_stage == 3
     work = parameter_count(run.model) * train.steps * train.batch_size
-    return train.compile and not staged and (device.type != "cpu" or work >= WORTH)
+    return train.compile and (device.type != "cpu" or work >= WORTH)
 
 
 def compile_blocks(model: GPT, run: config.Config, device: torch.device) -> str | None:

@@ -6,7 +6,7 @@ two patches (:func:`start_process`, :func:`initialize`), and the layouts of the 
 DeepSpeed has changed any of them.
 
 The training state is the fp32 weights and the optimizer state of every parameter. With Adam, DeepSpeed
-partitions both over the ranks, in a layout for each ZeRO stage and precision; gathered as full tensors by
+partitions both over the ranks (ZeRO 1), in a layout for each precision; gathered as full tensors by
 name, they fit any number of ranks. With Muon (:mod:`cadmus.train.muon`) each rank has all of it.
 """
 
@@ -101,7 +101,7 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
         "gradient_clipping": train.clip,
         # At most DeepSpeed's default: the buffer has this size however small the model is.
         "zero_optimization": {
-            "stage": 0 if muon else train.zero_stage,
+            "stage": 0 if muon else 1,
             "reduce_bucket_size": min(500_000_000, parameters),
         },
         "bf16": {"enabled": train.precision == "bf16" and not muon},
@@ -202,13 +202,11 @@ def gather(engine: Any, wanted: tuple[str, ...] = (WEIGHT, MOMENTUM, *ADAM_KINDS
     _link(engine)
     gathered = {}
     for name, parameter in engine.module.named_parameters():
-        # ZeRO stage 3 partitions parameters.
-        shape = getattr(parameter, "ds_shape", parameter.shape)
         for kind in (WEIGHT, *ADAM_KINDS):
             if kind in wanted:
                 full = _full(engine, parameter, kind)
                 if first:
-                    gathered[key(kind, name)] = full.detach().view(shape).to("cpu", copy=True)
+                    gathered[key(kind, name)] = full.detach().view(parameter.shape).to("cpu", copy=True)
     return gathered
 
 
@@ -251,7 +249,7 @@ def _make_optimizer_state(engine: Any) -> None:
 
 
 def _link(engine: Any) -> None:
-    """Link the state of all groups; ZeRO stages 1 and 2 do so after the step of the first group."""
+    """Link the state of all groups; DeepSpeed does so after the step of the first group."""
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
         engine.optimizer._hp_optimizer_states_linked = False
         engine.optimizer._lazy_init_hp_params_optimizer_state()
@@ -269,17 +267,7 @@ def _scatter(engine: Any, parameter: Any, kind: str, full: Tensor) -> None:
     from deepspeed import utils
 
     full = full.to(engine.device)
-    if hasattr(parameter, "ds_id"):
-        # Stage 3 pads a parameter to equal parts; DeepSpeed's setters of full tensors do not.
-        size = parameter.ds_tensor.ds_numel
-        padded = full.new_zeros(size * torch.distributed.get_world_size())
-        padded[: full.numel()] = full.flatten()
-        part = padded.narrow(0, size * torch.distributed.get_rank(), size)
-        if kind == WEIGHT:
-            utils.safe_set_local_fp32_param(parameter, part)
-        else:
-            utils.safe_set_local_optimizer_state(parameter, part, kind)
-    elif kind == WEIGHT:
+    if kind == WEIGHT:
         utils.safe_set_full_fp32_param(parameter, full)
     else:
         utils.safe_set_full_optimizer_state(parameter, full, kind)

@@ -75,14 +75,8 @@ from tests.config.quick import QUICK, VALUES, changed
         ("train.recipe", ["fast"], "train.recipe: must be 'paper' or 'fast', got ['fast']"),
         ("train.weight_decay", float("inf"), "train.weight_decay: must be a finite number, got inf"),
         ("train.learning_rate", "fast", "train.learning_rate: must be a valid number, got 'fast'"),
-        ("train.zero_stage", True, "train.zero_stage: must be a valid integer, got True"),
+        ("train.checkpoint_every", True, "train.checkpoint_every: must be a valid integer, got True"),
         ("train.clip", 1.0, "muon does not learn with clipping"),
-        ("train.zero_stage", 3, "with muon, every rank has all weights; remove it, got 3"),
-        (
-            "train",
-            {"steps": 2, "recipe": "paper", "zero_stage": 3, "verdict": {"fraction": 0.5}},
-            "stage 1 or 2",
-        ),
         (
             "train",
             {"steps": 2, "ranks": 4, "verdict": {"fraction": 0.5, "prompts": 6}},
