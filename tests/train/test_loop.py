@@ -1,5 +1,6 @@
 """The training loop: losses, interrupting and resuming."""
 
+import shutil
 import signal
 import time
 from itertools import pairwise
@@ -44,7 +45,7 @@ NO_DIFFERENCE = 2e-5
 )
 def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, values):
     assert train(tmp_path / "whole", values) == 0
-    assert train(tmp_path / "parts", values) == 0
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
     go_back(tmp_path / "parts", 5)
     assert train(tmp_path / "parts", values) == 0
     assert len(losses(tmp_path / "whole")) == 10
@@ -55,7 +56,7 @@ def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, values):
 def test_a_run_short_of_memory_goes_on_in_smaller_micro_batches(tmp_path):
     fields = {"precision": "fp32"}
     assert train(tmp_path / "whole", run_config(**fields)) == 0
-    assert train(tmp_path / "parts", run_config(**fields)) == 0
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
     go_back(tmp_path / "parts", 5)
     assert train(tmp_path / "parts", run_config(**fields, micro_batch_size=8)) == 0
     assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), abs=NO_DIFFERENCE)
