@@ -19,35 +19,24 @@ from cadmus.config import OOD, Dataset
 from cadmus.dataset.splits import matches
 from cadmus.programs import Programs, Samples, join
 from cadmus.templates.behaviour import behaviour, fresh_calls
-from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, KINDS, kind_of
-from cadmus.templates.draw import definition
+from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, KINDS, functions_of, kind_of
 from cadmus.tools import progress
 from cadmus.vm.compiled import verdicts
 
 
-class Functions(NamedTuple):
-    """All functions of one kind."""
+class Posterior(NamedTuple):
+    """The functions that a prompt allows."""
 
     definitions: Programs
-    """m definitions."""
-    probability: np.ndarray
-    """Of each in the grammar: float64, shape (m,)."""
-    behaviour: np.ndarray
-    """Equal for functions that agree on all fresh inputs: int64, shape (m,)."""
-
-
-class Posterior(NamedTuple):
-    """The functions that a prompt allows: some of those of its kind."""
-
-    functions: Functions
-    rows: np.ndarray
-    """int64, shape (k,)."""
+    """k definitions."""
     probability: np.ndarray
     """Of each, given the prompt: float64, shape (k,)."""
+    behaviour: np.ndarray
+    """Equal for functions that agree on all fresh inputs: int64, shape (k,)."""
 
     def by_behaviour(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what the functions compute, and its probability: int64 and float64, shape (classes,)."""
-        behaviour, of = np.unique(self.functions.behaviour[self.rows], return_inverse=True)
+        behaviour, of = np.unique(self.behaviour, return_inverse=True)
         probability = np.bincount(of, self.probability, len(behaviour))
         return behaviour, probability / probability.sum()
 
@@ -55,18 +44,18 @@ class Posterior(NamedTuple):
         """Return the definition that is most often right, and the probability that it is."""
         behaviour, probability = self.by_behaviour()
         chosen = probability.argmax()
-        alike = self.functions.behaviour[self.rows] == behaviour[chosen]
-        likeliest = self.rows[alike][self.probability[alike].argmax()]
-        (text,) = self.functions.definitions.take(likeliest[None]).to_strings()
+        alike = np.flatnonzero(self.behaviour == behaviour[chosen])
+        likeliest = alike[self.probability[alike].argmax()]
+        (text,) = self.definitions.take(likeliest[None]).to_strings()
         return text, float(probability[chosen])
 
 
 def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
     """Return the posterior of a prompt of complete_algorithm; of no functions if none gives its results."""
-    kind, section = kind_of(prompt), dataset.model_dump_json()
-    functions = functions_of(kind, section)
+    kind = kind_of(prompt)
+    functions = functions_of(kind)
     first, *others = [found[0] for found in FIRST_EXAMPLE.finditer(prompt)]
-    rows = _that_fit(kind, section, first)
+    rows = _that_fit(kind, first)
     rows = rows[functions.definitions.lengths[rows] <= dataset.max_length - len(prompt)]
     for example in others:
         rows = rows[verdicts(join(example.encode(), functions.definitions.take(rows)))]
@@ -76,7 +65,16 @@ def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
         excluded = matches(rules.values(), Samples(programs, np.full(len(rows), len(prompt))))
         rows = rows[~excluded.any(0)]
     probability = functions.probability[rows]
-    return Posterior(functions, rows, probability / probability.sum())
+    behaviour = _behaviour(kind, dataset.model_dump_json())[rows]
+    return Posterior(functions.definitions.take(rows), probability / probability.sum(), behaviour)
+
+
+def prior(prompt: str, dataset: Dataset) -> int:
+    """Return what functions of the kind compute most probably: the best answer without the examples."""
+    kind = kind_of(prompt)
+    every = Posterior(*functions_of(kind), _behaviour(kind, dataset.model_dump_json()))
+    behaviour, probability = every.by_behaviour()
+    return int(behaviour[probability.argmax()])
 
 
 def clash(examples: Sequence[str]) -> tuple[int, ...] | None:
@@ -84,8 +82,8 @@ def clash(examples: Sequence[str]) -> tuple[int, ...] | None:
 
     They are one, two that contradict each other, or all.
     """
-    kind, section = kind_of("".join(examples)), Dataset().model_dump_json()
-    every = [_that_fit(kind, section, example) for example in examples]
+    kind = kind_of("".join(examples))
+    every = [_that_fit(kind, example) for example in examples]
     if reduce(np.intersect1d, every).size:
         return None
     for count in (1, 2):
@@ -104,36 +102,24 @@ def best_possible(prompts: Programs, dataset: Dataset, split: str) -> np.ndarray
 def surprise(programs: Programs, prompt_length: np.ndarray, dataset: Dataset, split: str) -> np.ndarray:
     """Return minus the log-probability of each definition given its prompt, in nats: float64, shape (n,).
 
-    No model can have a lower mean, as the grammar draws the text of a function, too.
+    No model can have a lower mean.
     """
     found = []
     texts = progress("best possible", programs.to_strings())
     for text, length in zip(texts, prompt_length.tolist(), strict=True):
         of = posterior(text[:length], dataset, split)
-        prior = KINDS[kind_of(text[:length])][1].texts[text[length:].strip("\\;")]
-        found.append(np.log(of.functions.probability[of.rows].sum() / prior))
+        found.append(-np.log(of.probability[of.definitions.to_strings().index(text[length:])]))
     return np.array(found)
-
-
-def prior(prompt: str, dataset: Dataset) -> int:
-    """Return what functions of the kind compute most probably: the best answer without the examples."""
-    of_kind = functions_of(kind_of(prompt), dataset.model_dump_json())
-    every = Posterior(of_kind, np.arange(len(of_kind.probability)), of_kind.probability)
-    behaviour, probability = every.by_behaviour()
-    return int(behaviour[probability.argmax()])
 
 
 # There are few examples with numbers.
 @lru_cache(maxsize=4096)
-def _that_fit(kind: int, dataset: str, example: str) -> np.ndarray:
-    definitions = functions_of(kind, dataset).definitions
-    return np.flatnonzero(verdicts(join(example.encode(), definitions)))
+def _that_fit(kind: int, example: str) -> np.ndarray:
+    """Return which functions of a kind give the result of an example: int64, ascending."""
+    return np.flatnonzero(verdicts(join(example.encode(), functions_of(kind).definitions)))
 
 
 @cache
-def functions_of(kind: int, dataset: str) -> Functions:
-    """Return all functions of a kind, see :data:`KINDS`; the dataset is JSON, see :func:`fresh_calls`."""
-    _, grammar, calls = KINDS[kind]
-    definitions = definition(Programs.from_strings(grammar.texts))
-    probability = np.array(list(grammar.texts.values()))
-    return Functions(definitions, probability, behaviour(definitions, fresh_calls(dataset)[calls]))
+def _behaviour(kind: int, dataset: str) -> np.ndarray:
+    """Return what the functions of a kind compute on the fresh inputs of a dataset, given as JSON."""
+    return behaviour(functions_of(kind).definitions, fresh_calls(dataset)[KINDS[kind][2]])

@@ -1,22 +1,55 @@
 r"""What functions compute: two definitions are the same function if they agree on fresh inputs.
 
-A text says little about a function: ``\2*;`` and ``\E+;`` are the same one. Induction is graded by this
-comparison, a posterior over functions and the votes of samples are sums over its classes, and an OOD rule
-keeps functions out of training by it.
+A text says little about a function: ``\2*;`` and ``\E+;`` are the same one. Induction draws functions in one
+spelling and is graded by this comparison; a posterior over functions and the votes of samples are sums over
+its classes, and an OOD rule keeps functions out of training by it.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from cadmus.config import Dataset
 from cadmus.programs import Programs, join
-from cadmus.templates.complete_algorithm import CALLS
-from cadmus.templates.draw import Draw
+from cadmus.templates.draw import Draw, definition
+from cadmus.templates.grammar import Grammar
 from cadmus.tools import generator
 from cadmus.vm.compiled import execute
+
+
+def _number(draw: Draw, n: int) -> Programs:
+    return join(draw.literal(n))
+
+
+def _sequence(draw: Draw, n: int) -> Programs:
+    return draw.sequence(n, draw.dataset.templates.complete_algorithm.sequence_length)
+
+
+def _short_sequence(draw: Draw, n: int) -> Programs:
+    """Draw sequences for functions whose result is a sequence as well."""
+    low, high = draw.dataset.templates.complete_algorithm.sequence_length
+    return draw.sequence(n, (low, max(low, high // 2)))
+
+
+CALLS: dict[str, Callable[[Draw, int], Programs]] = {
+    "label or reduce": lambda draw, k: join(_sequence(draw, k), b"f"),
+    "calculate": lambda draw, k: join(_number(draw, k), b"f"),
+    "calculate with two": lambda draw, k: join(_number(draw, k), _number(draw, k), b"F"),
+    "fold": lambda draw, k: join(_sequence(draw, k), _number(draw, k), b"l"),
+    "change": lambda draw, k: join(_short_sequence(draw, k), b"f"),
+    "map": lambda draw, k: join(_short_sequence(draw, k), b"m"),
+    "filter": lambda draw, k: join(_short_sequence(draw, k), b"w"),
+}
+"""Samplers of calls, by what the function does."""
+SAME_INPUTS = {
+    **dict.fromkeys(("calculate", "map", "filter"), "calculate"),
+    **dict.fromkeys(("calculate with two", "fold"), "calculate with two"),
+    **dict.fromkeys(("label or reduce", "change"), "label or reduce"),
+}
+"""Calls with the inputs by which the functions of each kind of calls are told apart."""
 
 DEFINITION = re.compile(r";*\\[^;]*;*")
 """A completion that is one definition, with stray ``;``, which do nothing."""
@@ -62,6 +95,30 @@ def behaviour(definitions: Programs, calls: Programs) -> np.ndarray:
         factors = np.random.default_rng(0).integers(1, 2**62, results.shape[1])
         found[start : start + len(part)] = results @ factors
     return found
+
+
+class Functions(NamedTuple):
+    """The functions of a grammar."""
+
+    definitions: Programs
+    """m definitions, each function in its likeliest spelling, of these the shortest."""
+    probability: np.ndarray
+    """Of each function, in all its spellings: float64, shape (m,)."""
+
+    def draw(self, rng: np.random.Generator, n: int) -> Programs:
+        """Draw ``n`` definitions."""
+        return self.definitions.take(rng.choice(len(self.probability), size=n, p=self.probability))
+
+
+@cache
+def functions(grammar: Grammar, calls: str) -> Functions:
+    """Return all functions of a grammar that the calls of this name tell apart."""
+    texts = sorted(grammar.texts, key=lambda text: (-grammar.texts[text], len(text), text))
+    definitions = definition(Programs.from_strings(texts))
+    computed = behaviour(definitions, fresh_calls(Dataset().model_dump_json())[calls])
+    _, first, of = np.unique(computed, return_index=True, return_inverse=True)
+    probability = np.bincount(of, [grammar.texts[text] for text in texts])
+    return Functions(definitions.take(first), probability / probability.sum())
 
 
 def places(programs: Programs) -> np.ndarray:

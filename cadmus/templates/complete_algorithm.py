@@ -12,7 +12,8 @@ import numpy as np
 from cadmus.errors import Defect
 from cadmus.programs import Programs, Samples, interleave, join
 from cadmus.templates.answers import answer, rows_of, writable
-from cadmus.templates.draw import Draw, definition, merged
+from cadmus.templates.behaviour import CALLS, SAME_INPUTS, Functions, functions
+from cadmus.templates.draw import Draw, merged
 from cadmus.templates.functions import (
     COMPOSED_NUMBER_FUNCTION,
     COMPOSED_NUMBER_PREDICATE,
@@ -29,32 +30,6 @@ from cadmus.templates.functions import (
 )
 from cadmus.templates.grammar import Grammar
 from cadmus.vm import compiled
-
-
-def _number(draw: Draw, n: int) -> Programs:
-    return join(draw.literal(n))
-
-
-def _sequence(draw: Draw, n: int) -> Programs:
-    return draw.sequence(n, draw.dataset.templates.complete_algorithm.sequence_length)
-
-
-def _short_sequence(draw: Draw, n: int) -> Programs:
-    """Draw sequences for functions whose result is a sequence as well."""
-    low, high = draw.dataset.templates.complete_algorithm.sequence_length
-    return draw.sequence(n, (low, max(low, high // 2)))
-
-
-CALLS: dict[str, Callable[[Draw, int], Programs]] = {
-    "label or reduce": lambda draw, k: join(_sequence(draw, k), b"f"),
-    "calculate": lambda draw, k: join(_number(draw, k), b"f"),
-    "calculate with two": lambda draw, k: join(_number(draw, k), _number(draw, k), b"F"),
-    "fold": lambda draw, k: join(_sequence(draw, k), _number(draw, k), b"l"),
-    "change": lambda draw, k: join(_short_sequence(draw, k), b"f"),
-    "map": lambda draw, k: join(_short_sequence(draw, k), b"m"),
-    "filter": lambda draw, k: join(_short_sequence(draw, k), b"w"),
-}
-"""Samplers of calls, by what the function does."""
 
 _NUMBER_PREDICATE = Grammar((NUMBER_PREDICATE,), (COMPOSED_NUMBER_PREDICATE,))
 _NUMBER_FUNCTION = Grammar((NUMBER_FUNCTION,), (COMPOSED_NUMBER_FUNCTION,))
@@ -112,20 +87,26 @@ def kind_of(prompt: str) -> int:
     return kinds[0]
 
 
+def functions_of(kind: int) -> Functions:
+    """Return the functions of a kind."""
+    _, grammar, calls = KINDS[kind]
+    return functions(grammar, SAME_INPUTS[calls])
+
+
 def complete_algorithm(draw: Draw, n: int) -> Samples:
     """Draw calls of a function and their results, then its definition; the prompt ends before the latter.
 
     The function labels, calculates or changes sequences; it is called, mapped, folded with or filtered by.
-    The results of several examples are not all the same.
+    Each function has one spelling, its likeliest. The results of several examples are not all the same.
     """
     fields = draw.dataset.templates.complete_algorithm
-    weights, functions, calls = zip(*KINDS, strict=True)
+    weights, _, calls = zip(*KINDS, strict=True)
     kind = draw.rng.choice(len(KINDS), size=n, p=np.divide(weights, sum(weights)))
     count = draw.rng.integers(fields.examples[0], fields.examples[1] + 1, size=n)
-    body = _by_kind(kind, [partial(function.draw, draw) for function in functions])
+    written = _by_kind(kind, [partial(functions_of(of).draw, draw.rng) for of in range(len(KINDS))])
     call = _by_kind(np.repeat(kind, count), [partial(CALLS[name], draw) for name in calls])
 
-    outcome = compiled.execute(join(definition(body.take(np.repeat(np.arange(n), count))), call))
+    outcome = compiled.execute(join(written.take(np.repeat(np.arange(n), count)), call))
     labels = np.repeat(kind < LABELLING, count)
     first = np.cumsum(count) - count
     # A number for each result, the same for the same results.
@@ -136,7 +117,7 @@ def complete_algorithm(draw: Draw, n: int) -> Samples:
     kept = np.repeat(fits, count)
     example = join(call.take(kept), answer(rows_of(outcome, kept), labels[kept]))
     examples = merged(example, count[fits])
-    return Samples(join(examples, definition(body.take(fits))), examples.lengths)
+    return Samples(join(examples, written.take(fits)), examples.lengths)
 
 
 def _by_kind(kind: np.ndarray, samplers: Sequence[Callable[[int], Programs]]) -> Programs:

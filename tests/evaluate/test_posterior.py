@@ -38,7 +38,7 @@ def graded(asked, texts):
 def test_the_function_of_the_program_is_possible(asked, posteriors):
     programs = zip(asked.programs.to_strings(), asked.prompt_length, posteriors, strict=True)
     for text, length, of in programs:
-        assert text[length:] in of.functions.definitions.take(of.rows).to_strings()
+        assert text[length:] in of.definitions.to_strings()
         assert of.probability.sum() == pytest.approx(1)
 
 
@@ -54,8 +54,8 @@ def test_the_posterior_is_calibrated(asked, posteriors):
     rng = np.random.default_rng(0)
     drawn, expected = [], []
     for of in posteriors:
-        row = rng.choice(len(of.rows), p=of.probability)
-        drawn += of.functions.definitions.take(of.rows[[row]]).to_strings()
+        row = rng.choice(len(of.probability), p=of.probability)
+        drawn += of.definitions.take(np.array([row])).to_strings()
         expected.append((of.by_behaviour()[1] ** 2).sum())
     deviation = np.sqrt(sum(p * (1 - p) for p in expected))
     assert graded(asked, drawn).sum() == pytest.approx(sum(expected), abs=4 * deviation)
@@ -78,7 +78,7 @@ def test_functions_that_a_rule_keeps_out_are_possible_in_ood_alone():
         asked = sample(ruled, 2, "complete_algorithm", split, 0, 40)
         for prompt in prompts(asked):
             of = posterior(prompt, ruled, split)
-            programs = join(prompt.encode(), of.functions.definitions.take(of.rows))
+            programs = join(prompt.encode(), of.definitions)
             assert (places(programs) < 0.3).any() == kept
 
 

@@ -6,7 +6,8 @@ import pytest
 from cadmus.config import OOD, Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.programs import Programs
-from cadmus.templates.behaviour import behaviour, fresh_calls, places
+from cadmus.templates.behaviour import behaviour, fresh_calls, functions, places
+from cadmus.templates.grammar import Grammar
 from cadmus.vm.reference import run
 
 
@@ -58,3 +59,13 @@ def test_no_function_of_ood_is_one_that_training_has():
     trained, unseen = functions("train"), functions(OOD)
     assert len(trained) > 200 < 3 * len(unseen)
     assert not trained & unseen
+
+
+def test_a_function_has_its_likeliest_spelling():
+    grammar = Grammar(("2", "*"), ("E", "+"), ("2", "*"), ("3", "*"), ("0", "3", "*", "+"))
+    found = functions(grammar, "calculate")
+    assert dict(
+        zip(found.definitions.to_strings(), found.probability.tolist(), strict=True)
+    ) == pytest.approx({r"\2*;": 0.6, r"\3*;": 0.4})
+    drawn = found.draw(np.random.default_rng(0), 1_000).to_strings()
+    assert 0.55 < drawn.count(r"\2*;") / 1_000 < 0.65
