@@ -221,13 +221,13 @@ def induce(
         click.echo(f"\n{given[0].text}")
         echo_trace(definition + parts[0], calls=True)
     if not found:
-        rows = clash(parts)
-        if rows is None:
+        clashing = clash(parts)
+        if clashing is None:
             problem = "but a function of the grammar does; raise -n"
-        elif len(rows) == len(given):
+        elif len(clashing) == len(given):
             problem = "nor does any function of the grammar"
         else:
-            named = " and ".join(repr(given[row].text) for row in rows)
+            named = " and ".join(repr(given[row].text) for row in clashing)
             problem = f"nor does any function of the grammar give {named}"
         print_error(f"none of {samples} samples gives the results of all examples, {problem}")
         sys.exit(1)

@@ -13,7 +13,7 @@ import numpy as np
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import Defect
-from cadmus.model.completing import drops, verified
+from cadmus.model.verifying import drops, verified
 from cadmus.programs import Programs, join
 from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in

@@ -18,7 +18,7 @@ from cadmus.evaluate import criteria
 from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.evaluate.posterior import best_possible
 from cadmus.programs import Programs, Samples
-from cadmus.templates.behaviour import FRESH_INPUTS
+from cadmus.templates.behaviour import DEFINITION, FRESH_INPUTS
 from cadmus.vm.compiled import execute
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ QUESTIONS: dict[str, Question] = {
         "function",
         _before_a_definition,
         criteria.definition,
-        criteria.DEFINITION,
+        DEFINITION,
         open=True,
     ),
     "random": Question(
@@ -200,7 +200,7 @@ QUESTIONS: dict[str, Question] = {
         "function",
         _as_sampled,
         criteria.induced,
-        criteria.DEFINITION,
+        DEFINITION,
         open=True,
         fits=criteria.fits_examples,
         ceiling=best_possible,

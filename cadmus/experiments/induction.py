@@ -51,7 +51,7 @@ def measure(subject: Subject) -> pl.DataFrame:
             first = votes(prompt, greedy[0].take(np.array([row])), greedy[1][[row]], dataset)
             (right,) = computes(prompt, [own[row]], dataset).tolist()
             classes, probability = posterior(prompt, dataset, split).by_behaviour()
-            most = max(found, key=lambda group: len(found[group]), default=None)
+            most = max(found, key=lambda group: len(found[group]), default=-1)
             share = np.array([len(found.get(group, ())) for group in classes.tolist()]) / settings.samples
             ideal = np.random.default_rng([seed, row]).multinomial(settings.samples, probability)
             rows.append(
@@ -64,7 +64,7 @@ def measure(subject: Subject) -> pl.DataFrame:
                     "samples": settings.samples,
                     "fits": sum(map(len, found.values())),
                     "votes": len(found.get(most, ())),
-                    "voted": most == right,
+                    "voted": right in found and most == right,
                     "greedy": right in first,
                     "prior": prior(prompt, dataset) == right,
                     "ceiling": probability.max(),

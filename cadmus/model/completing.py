@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cadmus import isa
+from cadmus.model.verifying import verified
 from cadmus.programs import Programs
 from cadmus.vm import reference
 
@@ -56,20 +57,6 @@ class Completion:
         """True if the completion is verified."""
         program, text = (Programs.from_strings([text]) for text in (self.program, self.text))
         return bool(verified(program, text, np.array([self.ended]))[0])
-
-
-def verified(programs: Programs, completions: Programs, ended: np.ndarray) -> np.ndarray:
-    """Tell which of n whole programs, with their completions, are verified: bool, shape (n,)."""
-    # Numba takes half a second to import, and most commands do not verify.
-    from cadmus.vm.compiled import verdicts
-
-    return verdicts(programs) & ended & ~drops(completions)
-
-
-def drops(completions: Programs) -> np.ndarray:
-    """Tell which completions have the instruction ``_``: bool, shape (n,)."""
-    so_far = np.append(0, np.cumsum(completions.data == ord(isa.DROP)))
-    return np.diff(so_far[completions.offsets]) > 0
 
 
 def complete(

@@ -8,21 +8,18 @@ inputs, and the largest group answers (as in AlphaCode, Li et al. 2022).
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cadmus import isa
 from cadmus.config import Dataset
 from cadmus.errors import InputError
-from cadmus.model.completing import verified
+from cadmus.model.verifying import verified
 from cadmus.programs import Programs, join
 from cadmus.templates.answers import NUMERAL_MAX, numeral
 from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
-
-if TYPE_CHECKING:
-    from cadmus.model.inference import Cadmus
 
 Value = int | tuple[int, ...]
 _ITEM = re.compile(r"\s*(?:\[([^][]*)\]|([^][,]*))\s*(?:,|$)")
@@ -91,7 +88,7 @@ def prompt_of(examples: Sequence[Example]) -> list[str]:
 
 
 def induce(
-    model: "Cadmus", examples: str | Sequence[str], samples: int, temperature: float = 1.0, seed: int = 0
+    model: Any, examples: str | Sequence[str], samples: int, temperature: float = 1.0, seed: int = 0
 ) -> list[Induced]:
     """Sample definitions for examples and return those that fit them, by votes; see :meth:`Cadmus.induce`."""
     prompt = examples if isinstance(examples, str) else "".join(prompt_of(read_examples(examples)))

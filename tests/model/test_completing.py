@@ -7,8 +7,9 @@ import pytest
 
 from cadmus import isa
 from cadmus.model import completing
-from cadmus.model.completing import Completion, complete, complete_verified, drops, log_probabilities
+from cadmus.model.completing import Completion, complete, complete_verified, log_probabilities
 from cadmus.model.inference import Cadmus
+from cadmus.model.verifying import drops
 from cadmus.programs import Programs
 from cadmus.vm import reference
 from tests.model.models import FLOAT_NOISE, ending_model, random_programs

@@ -62,7 +62,7 @@ def test_no_function_of_ood_is_one_that_training_has():
 
 
 def test_a_function_has_its_likeliest_spelling():
-    grammar = Grammar(("2", "*"), ("E", "+"), ("2", "*"), ("3", "*"), ("0", "3", "*", "+"))
+    grammar = Grammar(("2", "*"), ("E", "+"), ("2", "*"), ("3", "*"), ("3", "0", "+", "*"))
     found = functions(grammar, "calculate")
     assert dict(
         zip(found.definitions.to_strings(), found.probability.tolist(), strict=True)
