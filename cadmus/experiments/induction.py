@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 
 from cadmus.config import OOD
-from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import induction_by
 from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import progress, seed_of
@@ -79,7 +78,7 @@ def measure(subject: Subject) -> pl.DataFrame:
 def summary(results: pl.DataFrame) -> pl.DataFrame:
     """Return the accuracies over all numbers of examples, of functions that training has and has not."""
     found = induction_by(results.with_columns(all=pl.lit("")), "all").drop("all")
-    policy = pl.when(policy="prior").then(pl.lit("prior")).otherwise(pl.lit(MODEL))
+    policy = pl.when(policy="prior").then(pl.lit("prior")).otherwise(pl.lit("model"))
     return found.select(
         pl.col("split").replace({"test": "seen_functions", OOD: "unseen_functions"}).alias("question"),
         policy.alias("policy"),
