@@ -108,7 +108,7 @@ class SequenceTemplate(Template):
 class CompleteAlgorithm(SequenceTemplate):
     """Examples of a function, then its definition."""
 
-    examples: Annotated[Interval, within(1, 8)] = [3, 5]
+    examples: Annotated[Interval, within(1, 8)] = [1, 8]
     """range of the number of examples per program"""
 
 

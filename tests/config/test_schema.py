@@ -145,7 +145,7 @@ def test_dataset_digest_ignores_the_order_of_operators():
 
 @pytest.mark.parametrize(
     ("name", "digest"),
-    [("quick", "c9633d0062827f9d"), ("laptop", "117053c9a6926cdf"), ("paper", "3c48063ad757d02e")],
+    [("quick", "34ff56e9b9803cef"), ("laptop", "7809ef82ceaad49e"), ("paper", "3c48063ad757d02e")],
 )
 def test_dataset_digests_of_shipped_configs(name, digest):
     assert load_config(QUICK.with_stem(name)).dataset_digest() == digest

@@ -24,7 +24,7 @@ def test_results_of_the_examples_differ():
     for text, prompt in zip(programs.programs.to_strings(), programs.prompt_length, strict=True):
         found, body = examples_of(text)
         assert text[prompt:] == f"\\{body};"
-        assert 3 <= len(found) <= 5
+        assert 1 <= len(found) <= 8
         assert not reference.run(text[:prompt]).true, "without its definition no example holds"
         (call,) = {symbol for example in found for symbol in example if symbol in "fFlmw"}
         calls[call] += 1
@@ -32,9 +32,9 @@ def test_results_of_the_examples_differ():
         if results & {"", "!"}:
             # Labels: some examples are denied, some are not.
             calls["labels"] += 1
-            assert results == {"", "!"}
+            assert results == {"", "!"} or len(found) == 1
         else:
-            assert len(results) > 1
+            assert len(results) > 1 or len(found) == 1
     assert set(calls) == {"f", "F", "l", "m", "w", "labels"}
     assert min(calls.values()) > COUNT / 50
     assert calls["labels"] > COUNT / 4
