@@ -105,7 +105,8 @@ def induction_by(results: pl.DataFrame, key: str) -> pl.DataFrame:
 
 def in_splits(results: pl.DataFrame, key: str) -> pl.DataFrame:
     """Sort rows by a column within the splits, which keep their order."""
-    return pl.concat(part.sort(key, maintain_order=True) for part in results.partition_by("split"))
+    parts = [part.sort(key, maintain_order=True) for part in results.partition_by("split")]
+    return pl.concat(parts) if parts else results
 
 
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:

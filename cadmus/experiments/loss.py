@@ -37,7 +37,7 @@ def measure(subject: Subject) -> pl.DataFrame:
             losses[row] = -found[places, following].mean(dtype=np.float64)
     tokens = programs.lengths - prompts + 1
     induction = np.flatnonzero(np.asarray(samples.template) == "complete_algorithm")
-    floor = np.full(len(programs), None)
+    floor = np.full(len(programs), np.nan)
     of = programs.take(induction), prompts[induction], subject.config.dataset, subject.config.evaluate.split
     floor[induction] = surprise(*of) / tokens[induction]
     return pl.DataFrame(
@@ -47,9 +47,9 @@ def measure(subject: Subject) -> pl.DataFrame:
             "prompt_length": prompts,
             "tokens": tokens,
             "loss": losses,
-            "floor": floor,
+            "floor": pl.Series(floor).fill_nan(None),
         },
-        schema_overrides={"template": pl.String, "floor": pl.Float64},
+        schema_overrides={"template": pl.String},
     )
 
 
