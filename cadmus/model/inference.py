@@ -96,7 +96,9 @@ class Cadmus:
         Args:
             examples: such as ``["1 2 3 -> 6", "4 5 -> 9"]`` (numbers, sequences of numbers, or a comma
                 between two arguments), or a prompt of complete_algorithm.
-            temperature, seed: as in :meth:`complete`.
+            k: samples.
+            temperature: as in :meth:`complete`.
+            seed: likewise.
         """
         # It imports Numba.
         from cadmus.model.induction import induce
