@@ -67,9 +67,12 @@ def draw(results: pl.DataFrame) -> Figure:
                 style.line(axes, shown, "x", "accuracy", band=marker != "", **look)
             style.percent_axis(axes)
             axes.set_ylim(0, 1.04)
+            if points.filter(panel=panel, split=split).is_empty():
+                style.not_tested(axes)
+            elif panel == "functions":
+                axes.set_xscale("log", base=2)
+                axes.xaxis.set_minor_locator(NullLocator())
         examples, functions, variation, share = of_split
-        functions.set_xscale("log", base=2)
-        functions.xaxis.set_minor_locator(NullLocator())
         share.plot([0, 1], [0, 1], color="black", ls=":", lw=0.8)
         seen = "function never seen" if split == OOD else "test function"
         examples.set(xlabel="examples", ylabel=f"{seen}, right")

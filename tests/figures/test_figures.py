@@ -403,7 +403,9 @@ def test_induction_has_a_row_of_panels_for_each_split() -> None:
     of_functions = {line.get_label(): line.get_ydata().tolist() for line in figure.axes[5].lines}
     assert of_functions["model, most votes"] == [1, 0, 1, 0]
     assert [line.get_ydata().tolist() for line in figure.axes[2].lines] == [[0.5] * 4, [0.25] * 4]
-    # No sample may fit.
+    # No sample may fit, and there may be few prompts.
+    few = induction_figure.draw(induction().head(9).with_columns(votes=0))
+    assert texts(few) == ["not tested"] * 4
     assert induction_figure.data(induction().with_columns(votes=0)).filter(panel="share").is_empty()
 
 
