@@ -183,11 +183,11 @@ def induce(
     """Find a function that EXAMPLES have in common.
 
     An example is ARGUMENTS -> RESULT. Numbers between spaces are a sequence, as are those in brackets; a
-    comma stands before a second argument. If EXAMPLES is -, each line of standard input is one. Arguments
+    comma comes before a second argument. If EXAMPLES is -, each line of standard input is one. Arguments
     are numbers from -1 to 10. The results 1 and 0 may be labels, yes and no.
 
     A model samples definitions. Those that give all results vote for what they compute on other inputs. The
-    command prints the function with most votes, what came next, and a trace of the first example. If no
+    command prints the function with the most votes, the runners-up, and a trace of the first example. If no
     sample gives all results, it says whether any function of the grammar does, and exits with 1.
 
     --json prints a list of objects with the keys definition, votes and program.
@@ -203,6 +203,7 @@ def induce(
     from cadmus.evaluate.posterior import clash
     from cadmus.model import inference
     from cadmus.model.induction import prompt_of, read_examples
+    from cadmus.templates.behaviour import closed
 
     given = read_examples(examples)
     parts = prompt_of(given)
@@ -214,7 +215,7 @@ def induce(
         click.echo(json.dumps(rows, indent=2))
     elif found:
         best, *others = found
-        definition = best.definition.rstrip(";") + ";"
+        (definition,) = closed([best.definition]).to_strings()
         click.echo(f"function  {definition}\nvotes     {best.votes} of {samples} samples")
         for other in others[:ALTERNATIVES]:
             click.echo(f"or        {other.definition} ({other.votes})")

@@ -1,6 +1,6 @@
 """Conditions on completions that solve a question, decided by execution.
 
-Every condition is stricter than *verified* (:mod:`cadmus.model.completing`).
+Every condition is stricter than *verified* (:mod:`cadmus.model.verifying`).
 """
 
 import re

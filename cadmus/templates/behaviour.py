@@ -1,4 +1,4 @@
-r"""What functions compute: two definitions are the same function if they agree on fresh inputs.
+r"""Functions by what they compute: two definitions are the same one if they agree on fresh inputs.
 
 A text says little about a function: ``\2*;`` and ``\E+;`` are the same one. Induction draws functions in one
 spelling and is graded by this comparison; a posterior over functions and the votes of samples are sums over
