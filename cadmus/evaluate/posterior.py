@@ -8,6 +8,7 @@ knows the grammar cannot know more, and is right most often with what most of th
 inputs. In the split ood the posterior has all functions, as nobody can know which of them training left out.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache, lru_cache, reduce
 from itertools import combinations
@@ -18,7 +19,7 @@ import numpy as np
 from cadmus.config import OOD, Dataset
 from cadmus.dataset.splits import matches
 from cadmus.programs import Programs, Samples, join
-from cadmus.templates.behaviour import behaviour, fresh_calls
+from cadmus.templates.behaviour import behaviour, closed, fresh_calls
 from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, KINDS, functions_of, kind_of
 from cadmus.tools import progress
 from cadmus.vm.compiled import verdicts
@@ -75,6 +76,22 @@ def prior(prompt: str, dataset: Dataset) -> int:
     every = Posterior(*functions_of(kind), _behaviour(kind, dataset.model_dump_json()))
     behaviour, probability = every.by_behaviour()
     return int(behaviour[probability.argmax()])
+
+
+def credence(
+    prompts: Sequence[str], definitions: Sequence[str], dataset: Dataset, split: str = "test"
+) -> np.ndarray:
+    """Return the probability that each definition is right, if it fits its prompt: float64, shape (n,)."""
+    found = np.empty(len(prompts))
+    of: dict[str, list[int]] = defaultdict(list)
+    for row, prompt in enumerate(prompts):
+        of[prompt].append(row)
+    for prompt, rows in of.items():
+        classes, probability = posterior(prompt, dataset, split).by_behaviour()
+        calls = fresh_calls(dataset.model_dump_json())[KINDS[kind_of(prompt)][2]]
+        computed = behaviour(closed(definitions[row] for row in rows), calls)
+        found[rows] = (computed[:, None] == classes) @ probability
+    return found
 
 
 def clash(examples: Sequence[str]) -> tuple[int, ...] | None:

@@ -27,9 +27,11 @@ import torch
 from torch import Tensor
 
 from cadmus import config, isa
+from cadmus.config import SPLITS
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.evaluate.criteria import Completed
+from cadmus.evaluate.posterior import credence
 from cadmus.evaluate.questions import questions_of
 from cadmus.model.flops import causal_pairs, training_flops
 from cadmus.model.gpt import GPT
@@ -180,8 +182,13 @@ class Verdict(Objective):
         """Return the reward of each completion of a question, and the counts."""
         question, k = questions_of(config.TEMPLATE_OF[name])[name], self.verdict.samples
         solved = question.solves(of)
-        # To fit the examples of an induction is half of the way.
-        reward = solved if question.fits is None else (solved + question.fits(of).astype(float)) / 2
+        reward = solved.astype(float)
+        if question.fits is not None:
+            # The mean of what agreement with a reference would give, over all that the examples allow.
+            rows = np.flatnonzero(question.fits(of))
+            prompts, texts = of.prompts.take(rows).to_strings(), [of.texts[row] for row in rows]
+            reward = np.zeros(len(solved))
+            reward[rows] = credence(prompts, texts, of.dataset, SPLITS[TRAIN])
         groups = zip(*[iter(of.texts)] * k, strict=True)
         counted = (solved, of.verified & ~solved, of.uses_drop, ~of.ended, ~kept)
         distinct = sum(len(set(group)) for group in groups)

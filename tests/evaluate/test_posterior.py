@@ -7,7 +7,7 @@ from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import Defect
 from cadmus.evaluate.criteria import Completed, induced
-from cadmus.evaluate.posterior import posterior, surprise
+from cadmus.evaluate.posterior import credence, posterior, surprise
 from cadmus.programs import Programs, join
 from cadmus.templates.behaviour import places
 from cadmus.templates.complete_algorithm import kind_of
@@ -47,6 +47,17 @@ def test_the_best_answer_is_right_as_often_as_it_says(asked, posteriors):
     solved = graded(asked, best)
     deviation = np.sqrt(sum(p * (1 - p) for p in probability))
     assert solved.sum() == pytest.approx(sum(probability), abs=4 * deviation)
+
+
+def test_the_credence_of_a_definition_is_the_probability_of_what_it_computes(asked, posteriors):
+    best, probability = zip(*[of.best() for of in posteriors], strict=True)
+    assert credence(prompts(asked), best, Dataset()) == pytest.approx(probability)
+    (prompt, *_), (of, *_) = prompts(asked), posteriors
+    texts = of.definitions.to_strings()
+    likeliest = np.array([of.behaviour == each for each in of.behaviour]) @ of.probability
+    assert credence([prompt] * len(texts), texts, Dataset()) == pytest.approx(likeliest)
+    # One that no function of the grammar computes.
+    assert credence([prompt], [r"\99*99*99***;"], Dataset()).tolist() == [0]
 
 
 def test_the_posterior_is_calibrated(asked, posteriors):

@@ -8,6 +8,7 @@ from cadmus import config, isa
 from cadmus.dataset.sampler import sample
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
+from cadmus.evaluate.posterior import posterior
 from cadmus.model.gpt import GPT
 from cadmus.programs import Programs, Samples
 from cadmus.train import verdict
@@ -101,6 +102,19 @@ def test_what_solves_is_rewarded_against_the_mean_of_its_prompt(monkeypatch):
         "9>.": pytest.approx([-0.75] * 3),
     }
     assert counts_of(rollout) == dict(zip(COUNTS, (3, 1, 0, 0, 0, 3), strict=True))
+
+
+def test_an_induction_is_rewarded_by_the_probability_that_it_is_right(monkeypatch):
+    prompt = "u1b2b3bf3="
+    of = posterior(prompt, DATASET)
+    rows = of.probability.argsort()[::-1][:2]
+    likely, other = of.definitions.take(rows).to_strings()
+    first, second = (of.probability[of.behaviour == of.behaviour[row]].sum() for row in rows)
+    texts = [likely, other, r"\7;", "3="]
+    rollout, _ = written(monkeypatch, prompt + likely, len(prompt), "complete_algorithm", texts)
+    found = [weights[0] for weights in weights_by_program(rollout).values()]
+    mean = (first + second) / 4
+    assert found == pytest.approx([first - mean, second - mean, -mean, -mean])
 
 
 def test_lenient_and_dropping_completions_are_not_rewarded(monkeypatch):
