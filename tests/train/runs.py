@@ -12,9 +12,9 @@ import yaml
 from cadmus.model.export import load_export
 from tests.train import worker
 
-# The server imports DeepSpeed once; each training is a fork of it.
+# The server imports and compiles once; each training is a fork of it.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.train.worker", "deepspeed"])
+PROCESSES.set_forkserver_preload(["tests.train.preload"])
 
 
 def run_config(**train) -> dict:

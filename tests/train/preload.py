@@ -1,0 +1,15 @@
+"""What a training imports and loads before its first step, for the server that forks trainings."""
+
+import deepspeed  # noqa: F401
+import numpy as np
+import torch._dynamo
+import torch.distributed.fsdp  # noqa: F401
+
+from cadmus.config import StateLabels
+from cadmus.programs import Programs
+from cadmus.train.batches import pack_batch
+from cadmus.train.labels import state_labels
+from tests.train import worker  # noqa: F401
+
+_PROGRAMS = Programs.from_strings(["34+7="])
+pack_batch(_PROGRAMS, np.array([4]), 6, state_labels(_PROGRAMS, StateLabels()))
