@@ -28,4 +28,4 @@ from cadmus.config.loading import (
     read_yaml,
     validate,
 )
-from cadmus.config.training import RECIPES, Model, StateLabels, Train
+from cadmus.config.training import RECIPES, Interchange, LabelOnly, Model, StateLabels, Train

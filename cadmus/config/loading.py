@@ -55,9 +55,11 @@ class Config(Section):
             program = f"dataset.max_length {self.dataset.max_length} and the end token"
             problem = f"{self.train.row_length} is too short for {program}"
             raise ValueError(f"train.row_length: {problem}; set at least {needed}")
-        layer, layers = self.train.state_layer, self.model.layers
-        if layer is not None and layer > layers:
-            raise ValueError(f"train.state_layer: must be at most model.layers {layers}, got {layer}")
+        layers = self.model.layers
+        for field in ("state_layer", "pair_layer"):
+            layer = getattr(self.train, field)
+            if layer is not None and layer > layers:
+                raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         most = self.evaluate.grid.programs_per_pixel

@@ -17,6 +17,7 @@ from cadmus.config.fields import (
     Rate,
     Section,
     check_distinct,
+    check_order,
     known,
     whole_number,
 )
@@ -87,16 +88,74 @@ class StateLabels(Section):
     """their sum"""
     call: NonNegative = 0.0
     """subroutine 0 of the value on top, once it is defined"""
+    magnitude: NonNegative = 0.0
+    """the number on top, by regression; the labels above are classes"""
+    second: NonNegative = 0.0
+    """the number below the one on top, by regression"""
+    difference: NonNegative = 0.0
+    """the second number minus the one on top, by regression"""
+    uncompared: bool = False
+    """label also the difference of numbers that are never compared, as both are outside `dataset.values` or a
+    rule excludes the pair"""
 
     @model_validator(mode="after")
     def _check(self) -> "StateLabels":
-        if not any(self.weights().values()):
+        if not self.classes() and not self.numbers():
             raise ValueError("all weights are 0; set state_weight 0 to train without labels")
         return self
 
-    def weights(self) -> dict[str, float]:
-        """Return the labels that are not left out, with their weights."""
-        return {name: weight for name, weight in self.model_dump().items() if weight}
+    def classes(self) -> dict[str, float]:
+        """Return the labels that are classes and not left out, with their weights."""
+        return self._weights("top", "elements", "sum", "call")
+
+    def numbers(self) -> dict[str, float]:
+        """Return the labels that are numbers and not left out, with their weights."""
+        return self._weights("magnitude", "second", "difference")
+
+    def _weights(self, *names: str) -> dict[str, float]:
+        return {name: weight for name in names if (weight := getattr(self, name))}
+
+
+class LabelOnly(Section):
+    """Pairs of five-instruction expressions that only state supervision learns from.
+
+    No token of them is predicted. So a model gets to know numbers that it never compares.
+    """
+
+    share: Annotated[Fraction, Field(lt=1)] = 0.0
+    """share of the batch; 0 for none"""
+    values: Annotated[list[Integer], Field(min_length=2, max_length=2), AfterValidator(check_order)] = [
+        -60,
+        60,
+    ]
+    """smallest and largest value of an expression, drawn uniformly"""
+
+    def count(self, batch_size: int) -> int:
+        """Return how many programs of a batch are label-only."""
+        return round(self.share * batch_size)
+
+
+class Interchange(Section):
+    """Interchange intervention training: answers shall depend on a state by what its labels read alone.
+
+    All else in the state is exchanged with that of another program, and the answer stays the same.
+    """
+
+    share: Fraction = 0.0
+    """share of the states that are exchanged; 0 trains without"""
+    variable: Literal["comparison", "value"] = "comparison"
+    """what is kept: before a comparator what `second` and `difference` read, or before another answer what
+    `magnitude` reads"""
+    shift: NonNegative = 60.0
+    """in half of the states, both numbers of a comparison are moved together, by at most this"""
+    exchange: bool = True
+    """without it, states are moved alone: a control"""
+    donors: Literal["all", "compared"] = "all"
+    """states to exchange with, or without those of label-only programs: a control"""
+    directions: Literal["labels", "random"] = "labels"
+    """what is kept, or as many random directions: a control"""
+    start: Fraction = 0.0
+    """fraction of the steps before the first exchange"""
 
 
 class Verdict(Section):
@@ -161,6 +220,12 @@ class Train(Section):
     """what it predicts"""
     state_layer: Positive | None = None
     """block whose output predicts the state; two before the last when null"""
+    pair_layer: Positive | None = None
+    """block whose output predicts `second` and `difference`; one before the last when null"""
+    label_only: LabelOnly = LabelOnly()
+    """programs for state supervision alone"""
+    interchange: Interchange = Interchange()
+    """interchange intervention training"""
     verdict: Verdict = Verdict()
     """training against the verdict in the last steps"""
     precision: Literal["bf16", "fp32"] | None = None
@@ -202,6 +267,7 @@ class Train(Section):
         if not self.divides(ranks):
             wanted = f"must divide the {self.batch_size // ranks} programs of a rank"
             raise ValueError(f"micro_batch_size: {wanted}, got {self.micro_batch_size}")
+        self._check_labels()
         if self.optimizer == "muon":
             if self.matrix_learning_rate is None:
                 raise ValueError("matrix_learning_rate: the optimizer muon needs one")
@@ -209,6 +275,21 @@ class Train(Section):
                 problem = "muon does not learn with clipping (docs/log.md)"
                 raise ValueError(f"clip: {problem}; set 0, got {self.clip:g}")
         return self
+
+    def _check_labels(self) -> None:
+        wanted = ("second", "difference") if self.interchange.variable == "comparison" else ("magnitude",)
+        missing = [
+            name for name in wanted if name not in self.state_labels.numbers() or not self.state_weight
+        ]
+        if self.interchange.share and missing:
+            problem = f"{self.interchange.variable} needs state_labels.{missing[0]} and state_weight above 0"
+            raise ValueError(f"interchange.variable: {problem}")
+        if self.label_only.share and not self.state_weight:
+            raise ValueError(
+                "label_only.share: needs a state_weight above 0, as nothing else learns from them"
+            )
+        if self.label_only.count(self.batch_size) == self.batch_size:
+            raise ValueError(f"label_only.share: leaves no other program of {self.batch_size}; lower it")
 
     @property
     def verdict_steps(self) -> range:

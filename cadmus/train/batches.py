@@ -18,9 +18,11 @@ from torch import Tensor
 
 from cadmus import config, isa
 from cadmus.model.flops import causal_pairs
-from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples
-from cadmus.tools import epoch_seed
-from cadmus.train.labels import NO_TARGET, state_labels
+from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples, stack
+from cadmus.tools import epoch_seed, generator
+from cadmus.train.interchange import Exchange, choose
+from cadmus.train.label_only import label_only
+from cadmus.train.labels import NO_TARGET, state_labels, state_numbers
 
 
 def programs_of(step: int, seed: int, programs: int, batch_size: int) -> np.ndarray:
@@ -49,6 +51,8 @@ class PackedBatch:
         targets: int64, shape (R, L), the next token, or ``NO_TARGET`` after an end token and in the padding.
         completion_mask: bool, shape (R, L), True where the target belongs to a completion.
         labels: int64, shape (R, L, columns), for state supervision, or ``NO_TARGET``; None without it.
+        numbers: float32, shape (R, L, columns), its labels that are numbers, or NAN; None without them.
+        exchange: states to exchange, of all rows in a row; None without interchange.
     """
 
     tokens: Tensor
@@ -59,17 +63,23 @@ class PackedBatch:
     programs: int
     target_count: int
     labels: Tensor | None = None
+    numbers: Tensor | None = None
+    exchange: Exchange | None = None
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on a device; a GPU copies it while it computes."""
         if device.type == "cpu":
             return self
-        moved: dict[str, Any] = {
-            name: value.pin_memory().to(device, non_blocking=True)
-            for name, value in vars(self).items()
-            if isinstance(value, Tensor)
+
+        def moved(value: Tensor) -> Tensor:
+            return value.pin_memory().to(device, non_blocking=True)
+
+        fields: dict[str, Any] = {
+            name: moved(value) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
-        return replace(self, **moved)
+        if self.exchange is not None:
+            fields["exchange"] = Exchange(*map(moved, self.exchange))
+        return replace(self, **fields)
 
     @property
     def token_count(self) -> int:
@@ -83,12 +93,14 @@ class Batch(NamedTuple):
     Attributes:
         tokens: end tokens included.
         pairs: of a token and one that it attends to.
+        instructions: tokens with state labels.
         targets, completion_targets: tokens to predict, and those of them in completions.
     """
 
     micro_batches: list[PackedBatch]
     tokens: int
     pairs: int
+    instructions: int
     targets: int
     completion_targets: int
 
@@ -106,41 +118,69 @@ class Loader:
         self,
         training_set: Samples,
         seed: int,
-        train: config.Train,
+        run: config.Config,
         row_length: int,
         rank: int = 0,
         ranks: int = 1,
         device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
-        self._seed, self._train = seed, train
+        self._seed, self._train, self._dataset = seed, run.train, run.dataset
         self._row_length = row_length
-        of_rank = train.batch_size // ranks // (train.micro_batch_size or train.batch_size // ranks)
+        self._label_only = run.train.label_only.count(run.train.batch_size)
+        of_rank = (
+            run.train.batch_size // ranks // (run.train.micro_batch_size or run.train.batch_size // ranks)
+        )
         self._micro_batches = ranks * of_rank
         self._mine = slice(rank * of_rank, (rank + 1) * of_rank)
         self._device = device
 
     def load(self, step: int) -> Batch:
         """Return the batch of a step, counted from 0."""
-        batch = programs_of(step, self._seed, len(self._programs), self._train.batch_size)
-        offsets = self._programs.offsets
-        lengths = offsets[batch + 1] - offsets[batch]
-        targets = int(lengths.sum())
+        train, added = self._train, self._label_only
+        batch = programs_of(step, self._seed, len(self._programs), train.batch_size - added)
+        programs, prompt_lengths = self._programs.take(batch), self._prompt_lengths[batch].astype(np.int64)
+        targets = int(programs.lengths.sum())
         # The first instruction is not a target.
-        prompt_targets = np.maximum(self._prompt_lengths[batch].astype(np.int64) - 1, 0)
-        mine = deal(batch, lengths, self._micro_batches)[self._mine]
+        prompt_targets = np.maximum(prompt_lengths - 1, 0)
+        if added:
+            rng = generator(self._seed, "label only", step)
+            programs = stack([programs, label_only(rng, added, train.label_only, self._dataset)])
+            prompt_lengths = np.append(prompt_lengths, np.zeros(added, np.int64))
+        lengths = programs.lengths
+        mine = list(enumerate(deal(np.arange(train.batch_size), lengths, self._micro_batches)))[self._mine]
         return Batch(
-            [self._pack(rows).to(self._device) for rows in mine],
-            tokens=targets + len(batch),
+            [
+                self._pack(programs.take(rows), prompt_lengths[rows], rows < len(batch), (step, number))
+                for number, rows in mine
+            ],
+            tokens=int(lengths.sum()) + train.batch_size,
             pairs=int(causal_pairs(lengths + 1).sum()),
+            instructions=int(lengths.sum()),
             targets=targets,
             completion_targets=targets - int(prompt_targets.sum()),
         )
 
-    def _pack(self, rows: np.ndarray) -> PackedBatch:
-        programs = self._programs.take(rows)
-        labels = state_labels(programs, self._train.state_labels) if self._train.state_weight else None
-        return pack_batch(programs, self._prompt_lengths[rows], self._row_length, labels)
+    def _pack(
+        self, programs: Programs, prompt_lengths: np.ndarray, learned: np.ndarray, place: tuple[int, int]
+    ) -> PackedBatch:
+        """Pack a micro-batch, of which those that are not ``learned`` are label-only."""
+        wanted, interchange = self._train.state_labels, self._train.interchange
+        labels = numbers = exchange = None
+        if self._train.state_weight:
+            labels = state_labels(programs, wanted)
+        if self._train.state_weight and wanted.numbers():
+            numbers = state_numbers(programs, wanted, self._dataset)
+        step, number = place
+        if interchange.share and step >= interchange.start * self._train.steps:
+            assert numbers is not None
+            rng = generator(self._seed, "interchange", step, number)
+            name = "second" if interchange.variable == "comparison" else "magnitude"
+            known = ~np.isnan(numbers[:, list(wanted.numbers()).index(name)])
+            exchange = choose(rng, programs, prompt_lengths, learned, known, interchange)
+        row_length = self._row_length
+        packed = pack_batch(programs, prompt_lengths, row_length, labels, numbers, learned, exchange)
+        return packed.to(self._device)
 
 
 def deal(batch: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:
@@ -158,11 +198,15 @@ def pack_batch(
     prompt_lengths: np.ndarray,
     row_length: int,
     labels: np.ndarray | None = None,
+    numbers: np.ndarray | None = None,
+    learned: np.ndarray | None = None,
+    exchange: Exchange | None = None,
 ) -> PackedBatch:
     """Pack n programs, the first at the start of their data, and their end tokens into rows.
 
-    ``prompt_lengths`` are integers of shape (n,). ``labels``, for state supervision, are int64 of shape
-    (instructions, columns).
+    ``prompt_lengths`` are integers of shape (n,). ``labels`` and ``numbers``, for state supervision, are
+    int64 and float32 of shape (instructions, columns). Programs that are not ``learned``, bool of shape (n,),
+    have no targets.
     """
     lengths = programs.lengths + 1
     rows, columns, row_count = pack(lengths, row_length)
@@ -175,23 +219,31 @@ def pack_batch(
     token = np.full(len(program), isa.END_ID, np.int64)
     token[has_target] = TOKEN_OF_BYTE[programs.data]
 
-    def arrange(padding: int, values: np.ndarray, places: np.ndarray) -> Tensor:
+    def arrange(padding: float, values: np.ndarray, places: np.ndarray) -> Tensor:
         shape = values.shape[1:]
         arranged = np.full((row_count * row_length, *shape), padding, values.dtype)
         arranged[places] = values
         return torch.from_numpy(arranged.reshape(row_count, row_length, *shape))
 
     targeted = place[has_target]
+    following = token[1:][has_target[:-1]]
+    if learned is not None:
+        following[~learned[program[has_target]]] = NO_TARGET
+    if exchange is not None:
+        places = torch.from_numpy(targeted)
+        exchange = Exchange(places[exchange.states], places[exchange.donors], exchange.shift)
     completing = (position + 1 >= np.asarray(prompt_lengths)[program])[has_target]
     return PackedBatch(
         tokens=arrange(isa.END_ID, token, place),
         positions=arrange(0, position, place),
         segments=arrange(-1, program, place),
-        targets=arrange(NO_TARGET, token[1:][has_target[:-1]], targeted),
+        targets=arrange(NO_TARGET, following, targeted),
         completion_mask=arrange(False, completing, targeted),
         programs=len(programs),
         target_count=len(targeted),
         labels=None if labels is None else arrange(NO_TARGET, labels, targeted),
+        numbers=None if numbers is None else arrange(np.nan, numbers, targeted),
+        exchange=exchange,
     )
 
 

@@ -4,14 +4,16 @@ The next-token loss shows the model only the tokens. State supervision also show
 follow from: after every token the program up to there is executed, and the model predicts what is on top of
 the stack, from the output of an inner block (:class:`cadmus.train.objectives.StateSupervision`).
 
-A label is a class: small integers are classes of their own, larger ones share one; sequences are classed by
-length and decorated integers by decoration. Other labels (:class:`cadmus.config.StateLabels`) look deeper:
-the elements of the sequence on top, their sum, or what subroutine 0 makes of it.
+Most labels are classes: small integers are classes of their own, larger ones share one; sequences are classed
+by length and decorated integers by decoration. Some (:class:`cadmus.config.StateLabels`) look deeper: the
+elements of the sequence on top, their sum, or what subroutine 0 makes of it. Others are numbers, as the order
+of classes is nothing that a model has to know: the number on top, the one below and their difference.
 """
 
 import numpy as np
 
-from cadmus.config import StateLabels, Train
+from cadmus.config import Dataset, StateLabels, Train
+from cadmus.dataset.splits import excluded_pairs
 from cadmus.programs import Programs, join
 from cadmus.vm.compiled import execute
 from cadmus.vm.values import NUMBER, SEQUENCE
@@ -23,6 +25,8 @@ LARGEST = 40
 LONGEST = 6
 """Sequences of this length or more are one class, as are those of each smaller length."""
 ELEMENTS = 3
+MOST = 127
+"""Numbers beyond -MOST to MOST have no label that is a number."""
 _NO_VALUE = 0
 _EMPTY_SEQUENCE = 1
 _OTHER_NUMBER = _EMPTY_SEQUENCE + LONGEST + 1
@@ -31,13 +35,13 @@ _ZERO = _DECORATED + 9 + LARGEST
 CLASSES = _ZERO + LARGEST + 1
 """A label: no value or NAN, a sequence by its length, any larger integer, an integer by its decoration, and
 each small integer without one."""
-_SUFFIXES = {"top": b"", "elements": b"", "call": b"f", "sum": b"$"}
+_SUFFIXES = {"top": b"", "elements": b"", "call": b"f", "sum": b"$", "magnitude": b"", "second": b"_"}
 """Instructions executed after the program so far."""
 
 
 def columns(labels: StateLabels) -> list[float]:
-    """Return the weight of each label of a token."""
-    weights = labels.weights().items()
+    """Return the weight of each class label of a token."""
+    weights = labels.classes().items()
     return [weight for name, weight in weights for _ in range(ELEMENTS if name == "elements" else 1)]
 
 
@@ -55,18 +59,19 @@ def label_names() -> list[str]:
 
 def state_outputs(train: Train) -> int:
     """Return the outputs of the layer for state supervision, 0 without it."""
-    return CLASSES * len(columns(train.state_labels)) if train.state_weight else 0
+    labels = train.state_labels
+    return CLASSES * len(columns(labels)) + len(labels.numbers()) if train.state_weight else 0
 
 
 def state_labels(programs: Programs, wanted: StateLabels) -> np.ndarray:
-    """Return the labels of every instruction: int64, shape (bytes of ``programs.data``, columns).
+    """Return the classes of every instruction: int64, shape (bytes of ``programs.data``, columns).
 
     Labels other than ``top`` are ``NO_TARGET`` where their value does not exist, those of weight 0 left out.
     """
-    names = wanted.weights()
+    names = wanted.classes()
     prefixes, _, _ = programs.all_prefixes()
     outcomes = {suffix: execute(join(prefixes, suffix)) for suffix in {_SUFFIXES[name] for name in names}}
-    found = []
+    found = [np.empty((len(prefixes), 0), np.int64)]
     for name in names:
         outcome = outcomes[_SUFFIXES[name]]
         sequence, number = outcome.kind == SEQUENCE, outcome.kind == NUMBER
@@ -79,6 +84,30 @@ def state_labels(programs: Programs, wanted: StateLabels) -> np.ndarray:
             labels[number] = _classes(outcome.values[number, :1], outcome.decorations[number, :1])
         found.append(labels)
     return np.concatenate(found, 1)
+
+
+def state_numbers(programs: Programs, wanted: StateLabels, dataset: Dataset) -> np.ndarray:
+    """Return the numbers of every instruction: float32, shape (bytes of ``programs.data``, columns).
+
+    They are NAN where there is no such number, or none between -:data:`MOST` and :data:`MOST`.
+    """
+    prefixes, _, _ = programs.all_prefixes()
+    outcomes = {name: execute(join(prefixes, _SUFFIXES[name])) for name in ("magnitude", "second")}
+    found = {}
+    for name, outcome in outcomes.items():
+        value = outcome.values[:, 0].astype(np.float32)
+        plain = (outcome.kind == NUMBER) & (outcome.decorations[:, 0] == 0) & (abs(value) <= MOST)
+        found[name] = np.where(plain, value, np.nan)
+    # In a definition, the instruction does not drop a value.
+    found["second"][outcomes["second"].count == outcomes["magnitude"].count] = np.nan
+    found["difference"] = found["second"] - found["magnitude"]
+    if not wanted.uncompared:
+        pairs = np.flatnonzero(~np.isnan(found["difference"]))
+        x, y = (found[name][pairs].astype(np.int64) for name in ("second", "magnitude"))
+        low, high = dataset.values.low, dataset.values.high
+        outside = ((x < low) | (x > high)) & ((y < low) | (y > high))
+        found["difference"][pairs[outside | excluded_pairs(dataset, x, y)]] = np.nan
+    return np.stack([found[name] for name in wanted.numbers()], 1)
 
 
 def _classes(values: np.ndarray, decorations: np.ndarray) -> np.ndarray:

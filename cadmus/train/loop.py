@@ -89,7 +89,7 @@ class Training:
         training_set = data.share(read, run.dataset.max_length)
         seed = seed_of(run.seed, "train", run.train.seed)
         row_length = run.train.row_length or run.dataset.max_length + 1
-        self.loader = Loader(training_set, seed, run.train, row_length, *place)
+        self.loader = Loader(training_set, seed, run, row_length, *place)
         self.step, self.progress = 0, START
 
         torch.manual_seed(seed % 2**64)

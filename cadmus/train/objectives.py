@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadmus import config, isa
-from cadmus.model.gpt import GPT, INITIAL_DEVIATION
+from cadmus.model.gpt import GPT, INITIAL_DEVIATION, last
 from cadmus.train.batches import Batch, PackedBatch
+from cadmus.train.interchange import SCALE, exchanged, normalized
 from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
 
 
@@ -25,12 +26,13 @@ class Outputs(NamedTuple):
     losses: Tensor
     """Shape (R * L,), the cross-entropy of each target, 0 where there is none."""
     state_logits: Tensor
-    """Shape (R * L, columns * CLASSES); no columns without state supervision."""
+    """Shape (R * L, columns * CLASSES + numbers), for state supervision; no columns without it."""
 
 
 def forward(model: Callable[..., Tensor], packed: PackedBatch) -> Outputs:
     """Run a model, or the engine around it, on a micro-batch."""
-    flat = model(packed.tokens, packed.positions, packed.segments).float().flatten(0, 1)
+    inputs = packed.tokens, packed.positions, packed.segments, *(packed.exchange or ())
+    flat = model(*inputs).float().flatten(0, 1)
     # Split: two slices would add up two gradients that are mostly zero.
     sizes = [isa.VOCABULARY_SIZE, flat.shape[1] - isa.VOCABULARY_SIZE]
     logits, state_logits = torch.split(flat, sizes, 1)
@@ -93,49 +95,77 @@ class StateSupervision(Objective):
         super().__init__(1, ranks, device)
         self._weight = train.state_weight
         self._columns = torch.tensor(columns(train.state_labels), device=device)
+        self._numbers = torch.tensor([*train.state_labels.numbers().values()], device=device)
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor:
-        # Each target of the batch follows an instruction, which has a label.
         assert packed.labels is not None
+        sizes = [len(self._columns) * CLASSES, len(self._numbers)]
+        logits, numbers = torch.split(outputs.state_logits, sizes, 1)
         losses = F.cross_entropy(
-            outputs.state_logits.reshape(-1, CLASSES),
-            packed.labels.flatten(),
-            ignore_index=NO_TARGET,
-            reduction="none",
+            logits.reshape(-1, CLASSES), packed.labels.flatten(), ignore_index=NO_TARGET, reduction="none"
         )
-        total = (losses.view(-1, len(self._columns)).sum(0) * self._columns).sum()
+        total = (losses.view(len(logits), -1).sum(0) * self._columns).sum()
+        if packed.numbers is not None:
+            wanted = packed.numbers.flatten(0, 1)
+            errors = F.smooth_l1_loss(SCALE * numbers, wanted.nan_to_num(), reduction="none") / 10
+            total = total + (errors.where(~wanted.isnan(), 0).sum(0) * self._numbers).sum()
         self.sums[0] += total.detach()
-        return total * (self.ranks * self._weight / batch.targets)
+        return total * (self.ranks * self._weight / batch.instructions)
 
     def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
         """Return the mean loss of the labels, those of a token summed by their weights."""
-        return {"state_loss": sums[0] / batch.targets}
+        return {"state_loss": sums[0] / batch.instructions}
 
 
 class SupervisedGPT(GPT):
-    """A GPT with a linear layer that predicts the labels of each token from the output of one block.
+    """A GPT with linear layers that predict the labels of each token from the output of a block.
 
-    ``layer`` is that block, from 1; ``outputs`` are the classes of all labels of a token.
+    ``lm_head_pair`` predicts the second number and the difference, ``lm_head_state`` all others.
     """
 
-    def __init__(self, sizes: config.Model, layer: int, outputs: int) -> None:
+    def __init__(self, sizes: config.Model, train: config.Train) -> None:
         super().__init__(sizes)
-        self.state_layer = layer
-        self.lm_head_state = nn.Linear(sizes.width, outputs)
-        nn.init.normal_(self.lm_head_state.weight, std=INITIAL_DEVIATION)
-        nn.init.zeros_(self.lm_head_state.bias)
+        pair = [name for name in train.state_labels.numbers() if name != "magnitude"]
+        self.state_layer = train.state_layer or max(1, sizes.layers - 2)
+        self.pair_layer = train.pair_layer or max(1, sizes.layers - 1)
+        self.lm_head_state = nn.Linear(sizes.width, state_outputs(train) - len(pair))
+        self.lm_head_pair = nn.Linear(sizes.width, len(pair)) if pair else None
+        self._interchange = train.interchange
+        for head in filter(None, (self.lm_head_state, self.lm_head_pair)):
+            nn.init.normal_(head.weight, std=INITIAL_DEVIATION)
+            nn.init.zeros_(head.bias)
 
-    def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
-        """Return the logits of the next token, then those of the labels: shape (R, L, V + outputs)."""
+    def forward(
+        self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor, *exchange: Tensor
+    ) -> Tensor:
+        """Return the logits of the next token, then what predicts the labels: shape (R, L, V + outputs).
+
+        ``exchange`` has the states to exchange, after the labels are predicted, as in
+        :class:`cadmus.train.interchange.Exchange`.
+        """
         visible_RLL = (segments_RL[:, :, None] == segments_RL[:, None, :]).tril()
-        for layer, x_RLD in enumerate(self.residual_stream(tokens_RL, positions_RL, visible_RLL)):
+        predicted: list[Tensor] = []
+        compared = self._interchange.variable == "comparison"
+
+        def edit(layer: int, x_RLD: Tensor) -> Tensor:
             if layer == self.state_layer:
-                state_RLC = self.lm_head_state(F.rms_norm(x_RLD, x_RLD.shape[-1:]))
-        return torch.cat([self.logits(x_RLD), state_RLC], -1)
+                predicted.insert(0, self.lm_head_state(normalized(x_RLD)))
+            if layer == self.pair_layer and self.lm_head_pair is not None:
+                predicted.append(self.lm_head_pair(normalized(x_RLD)))
+            if exchange and layer == (self.pair_layer if compared else self.state_layer):
+                # The magnitude is the last of its layer's outputs.
+                head = self.lm_head_pair if compared else self.lm_head_state
+                assert head is not None
+                weight_CD = head.weight if compared else head.weight[-1:]
+                return exchanged(x_RLD, weight_CD, self._interchange, *exchange)
+            return x_RLD
+
+        x_RLD = last(self.residual_stream(tokens_RL, positions_RL, visible_RLL, edit=edit))
+        return torch.cat([self.logits(x_RLD), *predicted], -1)
 
 
 def training_model(sizes: config.Model, train: config.Train) -> GPT:
     """Return the model to train: with ``train.state_weight``, a :class:`SupervisedGPT`."""
     if not train.state_weight:
         return GPT(sizes)
-    return SupervisedGPT(sizes, train.state_layer or max(1, sizes.layers - 2), state_outputs(train))
+    return SupervisedGPT(sizes, train)

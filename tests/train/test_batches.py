@@ -26,13 +26,32 @@ def test_a_batch_depends_only_on_seed_and_step():
     assert not np.array_equal(programs_of(0, 2, 10, 25), onward[0])
 
 
+def run_config(**train) -> config.Config:
+    sizes = {"layers": 1, "width": 8, "heads": 1, "mlp": 8}
+    values = {"name": "batches", "dataset": {"templates": {"random": {"train": 1}}}, "model": sizes, "train": {"steps": 1, "batch_size": 4, **train}}
+    return config.parse_config(values, "test")
+
+
+def test_label_only_programs_have_labels_and_no_targets():
+    strings = ["34+7=", "u", "12+0>", "55="]
+    training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
+    labels = {"state_weight": 1.0, "state_labels": {"top": 1, "magnitude": 1}}
+    run = run_config(batch_size=8, label_only={"share": 0.5}, **labels)
+    batch = Loader(training_set, 0, run, 16).load(0)
+    (packed,) = batch.micro_batches
+    assert batch.targets == sum(map(len, strings)) == int((packed.targets != NO_TARGET).sum())
+    assert batch.instructions == batch.targets + 4 * 10 == int((packed.labels[..., 0] != NO_TARGET).sum())
+    assert batch.tokens == batch.instructions + 8
+    only = [segment for segment in range(8) if (packed.targets[packed.segments == segment] == NO_TARGET).all()]
+    assert len(only) == 4
+    # Each expression of five instructions leaves a number.
+    assert all(packed.numbers[packed.segments == segment][[4, 9]].isfinite().all() for segment in only)
+
+
 def test_counts_cover_all_ranks():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
-    batches = [
-        Loader(training_set, 0, config.Train(steps=1, batch_size=4), 16, rank, ranks=2).load(0)
-        for rank in (0, 1)
-    ]
+    batches = [Loader(training_set, 0, run_config(), 16, rank, ranks=2).load(0) for rank in (0, 1)]
     tokens = [len(string) + 1 for string in strings]
     for batch in batches:
         assert batch.tokens == sum(tokens)

@@ -1,11 +1,22 @@
 """Labels for state supervision."""
 
+import math
+
 import pytest
 
-from cadmus.config import StateLabels
+from cadmus.config import Dataset, StateLabels
 from cadmus.programs import Programs
 from cadmus.templates.random import random_programs
-from cadmus.train.labels import CLASSES, ELEMENTS, NO_TARGET, columns, label_names, state_labels
+from cadmus.train.labels import (
+    CLASSES,
+    ELEMENTS,
+    MOST,
+    NO_TARGET,
+    columns,
+    label_names,
+    state_labels,
+    state_numbers,
+)
 from cadmus.vm.reference import Sequence, Value, run
 
 NO_VALUE, EMPTY, OTHER, DECORATION_1, ZERO = 0, 1, 8, 9, 58
@@ -71,6 +82,38 @@ def test_labels_are_what_every_prefix_leaves(name) -> None:
     found = state_labels(Programs.from_strings(texts), only(name))
     assert found.tolist() == wanted
     assert set(found.flat) <= {NO_TARGET, *range(CLASSES)}
+
+
+def number(value: Value) -> float:
+    plain = value is not None and not isinstance(value, Sequence) and not value.decoration
+    return float(value.value) if plain and abs(value.value) <= MOST else math.nan
+
+
+def test_numbers_are_those_of_every_prefix() -> None:
+    texts = [*random_programs(300, 1, 14).to_strings(), "99*9*", "99*9+98*-", "u1b34", "34+7="]
+    wanted = StateLabels(top=0, magnitude=1, second=1, difference=1, uncompared=True)
+    found = state_numbers(Programs.from_strings(texts), wanted, Dataset())
+    prefixes = [text[: k + 1] for text in texts for k in range(len(text))]
+    for prefix, (magnitude, second, difference) in zip(prefixes, found.tolist(), strict=True):
+        outputs = [None, None, *run(prefix).outputs]
+        below, top_one = map(number, outputs[-2:])
+        if len(run(prefix + "_").outputs) == len(run(prefix).outputs):
+            # In a definition, where only the number on top has a label.
+            below = math.nan
+        assert [magnitude, second, difference] == pytest.approx([top_one, below, below - top_one], nan_ok=True)
+
+
+def test_the_difference_of_numbers_that_are_never_compared_has_no_label() -> None:
+    programs = Programs.from_strings(["99+5", "55*5", "55*99*", "055*-55*", "34"])
+    labels = {"top": 0, "difference": 1}
+    rule = {"values": [[3, 4]], "compared": "both"}
+    for wanted, dataset, last in [
+        (StateLabels(**labels), Dataset(), [13, 20, math.nan, math.nan, -1]),
+        (StateLabels(**labels, uncompared=True), Dataset(), [13, 20, -56, -50, -1]),
+        (StateLabels(**labels), Dataset(ood={"gap": rule}), [13, 20, math.nan, math.nan, math.nan]),
+    ]:
+        found = state_numbers(programs, wanted, dataset)[programs.offsets[1:] - 1, 0]
+        assert found.tolist() == pytest.approx(last, nan_ok=True)
 
 
 @pytest.mark.parametrize(

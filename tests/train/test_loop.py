@@ -40,8 +40,14 @@ NO_DIFFERENCE = 2e-5
         run_config(recipe="paper", precision="fp32", micro_batch_size=8),
         run_config(state_weight=1.0, state_labels={"top": 1.0, "elements": 0.2}),
         run_config(verdict={"fraction": 0.7, "questions": ["random"], "prompts": 4}),
+        run_config(
+            state_weight=1.0,
+            state_labels={"magnitude": 1.0, "second": 1.0, "difference": 1.0},
+            label_only={"share": 0.25},
+            interchange={"share": 1.0, "start": 0.2},
+        ),
     ],
-    ids=["muon", "muon-fp32", "adam", "adam-accumulated", "state", "verdict"],
+    ids=["muon", "muon-fp32", "adam", "adam-accumulated", "state", "verdict", "interchange"],
 )
 def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, values):
     assert train(tmp_path / "whole", values) == 0

@@ -1,0 +1,112 @@
+"""Interchange intervention training: a model shall answer by the variable that is labelled alone.
+
+State labels put a variable of the VM into the state, such as the difference of two numbers, but the blocks
+after it may read something else, such as the numbers that training compares. So the rest of a state is
+exchanged with that of another program, its donor, while the answer stays. This is right for the causal model
+in which the answer follows from the variable (Geiger et al. 2022), also where the donor has numbers that no
+program compares. The variable has the directions that the layers for state supervision read.
+
+Shape suffixes: as in :mod:`cadmus.model.gpt`, with K exchanged states and C directions.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cadmus.config import Interchange
+from cadmus.programs import Programs
+
+SCALE = 20.0
+"""Integers per unit of an output for numbers, so that its weights are of the usual size."""
+_COMPARATORS = np.frombuffer(b"<=>", np.uint8)
+
+
+class Exchange(NamedTuple):
+    """States that are exchanged, donors that they get the rest from, and by how much they are moved.
+
+    The first two are instructions in ``programs.data`` or, once packed, tokens in the rows of a batch: int64,
+    shape (K,). The last is float32, in integers.
+    """
+
+    states: Tensor
+    donors: Tensor
+    shift: Tensor
+
+
+def choose(
+    rng: np.random.Generator,
+    programs: Programs,
+    prompt_length: np.ndarray,
+    learned: np.ndarray,
+    known: np.ndarray,
+    settings: Interchange,
+) -> Exchange:
+    """Choose states where the variable decides the next token.
+
+    That is before a comparator that ends a program or, for a value, at the end of a prompt that does not ask
+    for one.
+
+    Args:
+        learned: False for label-only programs, which are donors: bool, shape (n,).
+        known: True for instructions after which the variable has a label: bool, ``programs.data``'s shape.
+    """
+    end = programs.offsets[1:] - programs.offsets[0]
+    if settings.variable == "comparison":
+        compares = learned & (programs.lengths > 1) & np.isin(programs.data[end - 1], _COMPARATORS)
+        found = np.where(compares, end - 2, end - 1)
+        decided = compares
+    else:
+        found = end - programs.lengths + np.maximum(prompt_length, 1) - 1
+        decided = learned & (prompt_length > 0) & (prompt_length < programs.lengths)
+        decided[decided] = ~np.isin(programs.data[found[decided] + 1], _COMPARATORS)
+    donors = found[(decided | (~learned & (settings.donors == "all"))) & known[found]]
+    states = found[decided & known[found]]
+    states = states[rng.random(len(states)) < settings.share]
+    shift = rng.uniform(-settings.shift, settings.shift, len(states)) * (rng.random(len(states)) < 0.5)
+    if settings.variable == "value":
+        shift[:] = 0
+    donors = rng.choice(donors, len(states)) if settings.exchange and len(states) else states
+    return Exchange(*map(torch.from_numpy, (states, donors, shift.astype(np.float32))))
+
+
+def exchanged(
+    x_RLD: Tensor,
+    weight_CD: Tensor,
+    settings: Interchange,
+    states_K: Tensor,
+    donors_K: Tensor,
+    shift_K: Tensor,
+) -> Tensor:
+    """Return the output of a block with the states exchanged; they keep their norm.
+
+    ``weight_CD`` reads the variable of the normalized output. If there are two directions, a shift moves what
+    the first one reads and not what the second one does. Nothing is learned through a donor.
+    """
+    x_TD = x_RLD.flatten(0, 1)
+    weight_CD = weight_CD.detach().float()
+    if settings.directions == "random":
+        fixed = torch.Generator().manual_seed(0)
+        weight_CD = torch.randn(weight_CD.shape, generator=fixed).to(weight_CD.device)
+    basis_DC = torch.linalg.qr(weight_CD.T)[0]
+
+    def split(n_KD: Tensor) -> tuple[Tensor, Tensor]:
+        kept_KD = n_KD @ basis_DC @ basis_DC.T
+        return kept_KD, n_KD - kept_KD
+
+    own_KD = x_TD[states_K].float()
+    kept_KD, rest_KD = split(normalized(own_KD))
+    _, other_KD = split(normalized(x_TD[donors_K].float()).detach())
+    other_KD = other_KD * (rest_KD.detach().norm(dim=1, keepdim=True) / other_KD.norm(dim=1, keepdim=True))
+    moving_C = torch.zeros(len(weight_CD), device=weight_CD.device)
+    moving_C[0] = 1 / SCALE
+    moved_KD = shift_K[:, None] * (torch.linalg.pinv(weight_CD) @ moving_C)
+    new_KD = (kept_KD + other_KD + moved_KD) * own_KD.square().mean(1, keepdim=True).sqrt()
+    return x_TD.index_copy(0, states_K, new_KD.to(x_TD.dtype)).view_as(x_RLD)
+
+
+def normalized(x: Tensor) -> Tensor:
+    """Return states divided by their root mean square, as the layers for state supervision read them."""
+    return F.rms_norm(x, x.shape[-1:])

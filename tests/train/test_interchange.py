@@ -1,0 +1,105 @@
+"""Interchange intervention training."""
+
+import numpy as np
+import pytest
+import torch
+
+from cadmus.config import Dataset, Interchange, LabelOnly
+from cadmus.dataset.splits import TRAIN, split_of
+from cadmus.errors import InputError
+from cadmus.programs import Programs, join
+from cadmus.templates.draw import comparator
+from cadmus.train.interchange import SCALE, choose, exchanged, normalized
+from cadmus.train.label_only import label_only
+from cadmus.vm.compiled import execute
+
+TEXTS = ["34+7=", "99*81-<", "u1b2b$3=", "\\2*;4f8=", "6f8=\\2+;", "12+3*45-6+"]
+PROMPTS = np.array([4, 6, 6, 6, 4, 0])
+LEARNED = np.array([True] * 5 + [False])
+
+
+def chosen(**settings):
+    """Return the states and donors that may be chosen, as the text up to there, and the shifts."""
+    programs = Programs.from_strings(TEXTS)
+    known = np.ones(len(programs.data), bool)
+    rng = np.random.default_rng(0)
+    states, donors, shift = set(), set(), []
+    for _ in range(50):
+        exchange = choose(rng, programs, PROMPTS, LEARNED, known, Interchange(share=0.9, **settings))
+        states |= set(exchange.states.tolist())
+        donors |= set(exchange.donors.tolist())
+        shift += exchange.shift.tolist()
+
+    def texts(places):
+        row = np.searchsorted(programs.offsets, list(places), "right") - 1
+        return {TEXTS[r][: place + 1 - programs.offsets[r]] for r, place in zip(row, places, strict=True)}
+
+    return texts(states), texts(donors), np.array(shift)
+
+
+def test_states_before_a_last_comparator_are_exchanged():
+    states, donors, shift = chosen()
+    assert states == {"34+7", "99*81-", "u1b2b$3", "\\2*;4f8"}
+    # Numbers that are never compared are exchanged into comparisons.
+    assert donors == {*states, "12+3*45-6+"}
+    assert (shift == 0).mean() == pytest.approx(0.5, abs=0.2)
+    assert 40 < shift.max() <= 60 and -60 <= shift.min() < -40
+
+
+def test_states_before_other_answers_are_exchanged_for_a_value():
+    states, donors, shift = chosen(variable="value", donors="compared")
+    assert states == donors == {"u1b2b$", "\\2*;4f", "6f8="}
+    assert not shift.any()
+
+
+def test_controls_have_no_other_donors():
+    states, donors, _ = chosen(donors="compared")
+    assert donors == states
+    assert chosen(exchange=False)[1] == states
+
+
+def test_what_is_not_known_is_not_exchanged():
+    programs = Programs.from_strings(TEXTS)
+    unknown = np.zeros(len(programs.data), bool)
+    exchange = choose(np.random.default_rng(0), programs, PROMPTS, LEARNED, unknown, Interchange(share=1))
+    assert [len(each) for each in exchange] == [0, 0, 0]
+
+
+def test_all_but_what_the_labels_read_is_exchanged():
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 16, requires_grad=True)
+    weight = torch.randn(2, 16)
+    states, donors, shift = torch.tensor([1, 7]), torch.tensor([3, 3]), torch.tensor([0.0, 40.0])
+    new = exchanged(x, weight, Interchange(), states, donors, shift)
+    before, after = x.flatten(0, 1), new.flatten(0, 1)
+    others = [row for row in range(10) if row not in (1, 7)]
+    assert torch.equal(after[others], before[others])
+    own, other, found = (normalized(each) for each in (before[states], before[donors], after[states]))
+    # Without a shift the norm stays, and so does what is read.
+    torch.testing.assert_close(found[0] @ weight.T, own[0] @ weight.T)
+    torch.testing.assert_close(after[1].norm(), before[1].norm())
+    basis = torch.linalg.qr(weight.T)[0]
+    rest, rest_of_donor = (each - each @ basis @ basis.T for each in (found[0], other[0]))
+    assert torch.cosine_similarity(rest, rest_of_donor, dim=0).item() == pytest.approx(1)
+    # A shift moves what the first direction reads; the norm of this state changes.
+    scale = before[7].square().mean().sqrt()
+    moved = (after[7] / scale - own[1]) @ weight.T
+    torch.testing.assert_close(moved, torch.tensor([40 / SCALE, 0.0]), atol=1e-4, rtol=0)
+    # Donors do not learn from it.
+    (gradient,) = torch.autograd.grad(after[states].square().sum() + found.sum(), x)
+    assert not gradient.flatten(0, 1)[3].any()
+
+
+def test_label_only_programs_leave_two_numbers_and_are_no_prompts_of_other_splits():
+    programs = label_only(np.random.default_rng(0), 500, LabelOnly(values=[-60, 60]), Dataset())
+    assert len(programs) == 500
+    texts = programs.to_strings()
+    x = execute(Programs.from_strings(text[:5] for text in texts)).values[:, 0].astype(int)
+    y = execute(Programs.from_strings(text[5:] for text in texts)).values[:, 0].astype(int)
+    assert min(x) < -50 and max(x) > 50 and min(y) < -50 and max(y) > 50
+    assert (split_of(join(programs, comparator(x, y)), Dataset().eval_fraction) == TRAIN).all()
+
+
+def test_values_that_no_expression_has_are_named():
+    with pytest.raises(InputError, match=r"label_only.values: no expression .* from 2000 to 3000; .* to 729$"):
+        label_only(np.random.default_rng(0), 5, LabelOnly(values=[2000, 3000]), Dataset())
