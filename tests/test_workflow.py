@@ -397,7 +397,7 @@ def test_an_experiment_is_added_with_one_module_and_its_settings(checkout, resul
     try:
         added.write_text(module)
         above, below = before.split("class Evaluate(Section):")
-        last = "    patch: Patch = Patch()\n"
+        last = "    interchange: Interchange = Interchange()\n"
         added_field = below.replace(last, f"{last}    {field}\n")
         registry.write_text(f"{above}{settings}\n\nclass Evaluate(Section):{added_field}")
         changed = ("--config", 'evaluate={"entropy": {"programs": 300}}')

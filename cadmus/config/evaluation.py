@@ -20,6 +20,8 @@ from cadmus.config.fields import (
 )
 
 Tokens = Annotated[Positive, Field(le=1_000_000)]
+Variable = Literal["first", "second", "top", "difference", "call", "length", "aggregate"]
+"""Variables of the VM, see :mod:`cadmus.evaluate.counterfactuals`."""
 Limits = Annotated[list[Tokens], Field(min_length=1), AfterValidator(check_distinct)]
 
 
@@ -137,11 +139,15 @@ class Lens(Settings):
     """test programs"""
 
 
-class Patch(Settings):
-    """Activation patching."""
+class Interchange(Settings):
+    """Interchange interventions: which variables of the VM a model uses."""
 
-    programs: ProgramCount = 2_000
-    """pairs of test programs for each of the two tokens"""
+    variables: Annotated[list[Variable], AfterValidator(check_distinct)] = []
+    """variables whose values are exchanged; all when empty"""
+    programs: ProgramCount = 500
+    """pairs of test programs for each variable, and as many others to learn the subspace"""
+    directions: Positive = 8
+    """size of the learned and of the random subspace"""
 
 
 class Evaluate(Section):
@@ -159,7 +165,7 @@ class Evaluate(Section):
     grid: Grid = Grid()
     probe: Probe = Probe()
     lens: Lens = Lens()
-    patch: Patch = Patch()
+    interchange: Interchange = Interchange()
 
 
 EXPERIMENTS = tuple(name for name, settings in Evaluate() if isinstance(settings, Settings))

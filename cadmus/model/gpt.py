@@ -124,13 +124,25 @@ class GPT(nn.Module):
             cache: holds earlier tokens; these are added.
             edit: changes outputs before they are read, as activation patching does.
         """
-        attend = self.attend or IMPLEMENTATIONS.get(tokens_RL.device.type, attend_eager)
         x_RLD = edit(0, self.embed_in(tokens_RL))
-        bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
         yield x_RLD
+        yield from self.continued(x_RLD, 0, positions_RL, visible_RLS, cache, edit)
+
+    def continued(
+        self,
+        x_RLD: Tensor,
+        layer: int,
+        positions_RL: Tensor,
+        visible_RLS: Tensor,
+        cache: Cache | None = None,
+        edit: Edit = lambda layer, x_RLD: x_RLD,
+    ) -> Iterator[Tensor]:
+        """Yield the outputs of the blocks after ``layer``, whose output is ``x_RLD``."""
+        attend = self.attend or IMPLEMENTATIONS.get(x_RLD.device.type, attend_eager)
+        bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
         rotation = _rotation(positions_RL, self.sizes, x_RLD.dtype)
-        for layer, block in enumerate(self.layers, start=1):
-            x_RLD = edit(layer, block(x_RLD, positions_RL, rotation, attend, bias_R1LS, cache))
+        for number, block in enumerate(self.layers[layer:], start=layer + 1):
+            x_RLD = edit(number, block(x_RLD, positions_RL, rotation, attend, bias_R1LS, cache))
             yield x_RLD
 
     def attention(self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLL: Tensor) -> Iterator[Tensor]:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -236,6 +236,21 @@ class Cadmus:
             logits[part] = self.model.logits(x[:, -1]).cpu().numpy()
         return logits
 
+    @torch.no_grad()
+    def states(self, prompts: Batch) -> list[torch.Tensor]:
+        """Return the output of each layer, the embedding first: (n, L, D), with padding after the shorter."""
+        return list(self.model.residual_stream(*self._inputs(_as_programs(prompts))))
+
+    def logits_from(self, states: torch.Tensor, layer: int, ends: torch.Tensor) -> torch.Tensor:
+        """Return the logits after the tokens ``ends``, (n,), given the output of a layer: (n, V).
+
+        Gradients flow to the states.
+        """
+        rows, length, _ = states.shape
+        positions, visible = self._places(rows, length)
+        x = last(chain([states], self.model.continued(states, layer, positions, visible)))
+        return self.model.logits(x[torch.arange(rows, device=self.device), ends])
+
     @torch.inference_mode()
     def _layers(self, programs: Batch, compute: Callable[..., Iterable[torch.Tensor]]) -> Layers:
         for part, inputs in self._batches_of_one_length(programs):
@@ -269,10 +284,12 @@ class Cadmus:
     def _inputs(self, programs: Programs) -> Inputs:
         """Return the inputs for one program per row; padding follows it, where no token of it attends."""
         tokens = torch.from_numpy(programs.to_tokens()).to(self.device)
-        rows, length = tokens.shape
+        return tokens, *self._places(*tokens.shape)
+
+    def _places(self, rows: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         positions = torch.arange(length, device=self.device).expand(rows, -1)
         visible = torch.ones(length, length, dtype=torch.bool, device=self.device).tril().expand(rows, -1, -1)
-        return tokens, positions, visible
+        return positions, visible
 
     def _complete_batch(
         self, prompts: Programs, rows: np.ndarray, limits: np.ndarray, choose: Choose, output: np.ndarray

@@ -136,8 +136,8 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["figure", "comparison_gird"], "'comparison_gird'; did you mean 'comparison_grid'?"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
         (
-            ["figure", "patchin", "--output", "x"],
-            "no figure, table or page 'patchin'; did you mean 'patching'?",
+            ["figure", "interchang", "--output", "x"],
+            "no figure, table or page 'interchang'; did you mean 'interchange'?",
         ),
         (["explore", "--model", "lptop"], "no directory or shipped model 'lptop'; did you mean 'laptop'?"),
         (["evaluate", "grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),

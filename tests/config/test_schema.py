@@ -100,7 +100,11 @@ from tests.config.quick import QUICK, VALUES, changed
         ("train.pair_layer", 99, "train.pair_layer: must be at most model.layers"),
         ("train.label_only", {"values": [3, -3]}, "train.label_only.values: low 3 is above high -3"),
         ("train.label_only", {"share": 1}, "train.label_only.share: must be less than 1, got 1"),
-        ("train", {"steps": 2, "label_only": {"share": 0.1}}, "label_only.share: needs a state_weight above 0"),
+        (
+            "train",
+            {"steps": 2, "label_only": {"share": 0.1}},
+            "label_only.share: needs a state_weight above 0",
+        ),
         (
             "train",
             {"steps": 2, "batch_size": 4, "state_weight": 1, "label_only": {"share": 0.9}},

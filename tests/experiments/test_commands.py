@@ -20,7 +20,7 @@ from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.criteria import second_expressions
 from cadmus.evaluate.regions import REGIONS
 from cadmus.evaluate.results import CEILING, accuracy_by
-from cadmus.experiments.patch import OUTCOMES
+from cadmus.experiments.interchange import METHODS
 from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.train.paths import step_path
@@ -41,7 +41,7 @@ evaluate:
   grid: {low: -1, high: 1, programs_per_pixel: 2}
   probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularisation: [1]}
   lens: {programs: 30}
-  patch: {programs: 30}
+  interchange: {programs: 10}
 """
 
 
@@ -87,7 +87,7 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
         ("grid", 9),
         ("probe", 2 * 2 * 11),
         ("lens", 2 * 11),
-        ("patch", 2 * 2 * 4),
+        ("interchange", 7 * 2 * 3),
     ],
 )
 def test_experiments_write_results_and_provenance(place, tmp_path, command: str, rows: int) -> None:
@@ -166,7 +166,7 @@ def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, r
     ("command", "rows", "columns"),
     [
         ("lens", 2, ["loss", "agreement", "accuracy", "comparator_accuracy"]),
-        ("patch", 2, [f"{value}_{outcome}" for value in "xy" for outcome in OUTCOMES]),
+        ("interchange", 7, [*METHODS, "layer", "programs"]),
         ("probe", 2, ["x", "x_control", "y", "y_control"]),
         ("curve", 3, ["step_1", "step_2"]),
     ],

@@ -31,7 +31,6 @@ from cadmus.figures import (
     near_duplicates,
     output_tokens,
     pass_at_k,
-    patching,
     probe_final_block,
     probe_layers,
     style,
@@ -41,6 +40,9 @@ from cadmus.figures import (
 )
 from cadmus.figures import (
     induction as induction_figure,
+)
+from cadmus.figures import (
+    interchange as interchange_figure,
 )
 from cadmus.store import write_parquet
 
@@ -189,22 +191,18 @@ def losses() -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["template", "tokens", "loss", "floor"], orient="row")
 
 
-def patches() -> pl.DataFrame:
-    """Return results of the first token; no pair counts for the second."""
-    shares = {
-        "own": [1.0, 0.5, 0.1],
-        "hybrid": [0.0, 0.4, 0.1],
-        "donor": [0.0, 0.1, 0.7],
-        "other": [0.0, 0.0, 0.1],
-    }
+def interchange() -> pl.DataFrame:
+    """Return results of a variable that is used, and of one of which no pair counts."""
+    shares = {"state": [0.0, 0.4, 1.0], "learned": [0.0, 0.6, 0.9], "random": [0.0, 0.1, 0.0]}
     rows = [
-        (token, layer, outcome, 100 if token == 5 else 0, of_layers[layer] if token == 5 else None)
-        for token in (5, 10)
-        for outcome, of_layers in shares.items()
+        (variable, layer, method, 8, programs, of_layers[layer] if programs else None)
+        for variable, programs in (("first", 100), ("call", 0))
         for layer in range(3)
+        for method, of_layers in shares.items()
     ]
-    results = pl.DataFrame(rows, schema=["token", "layer", "outcome", "programs", "share"], orient="row")
-    low, high = (pl.col("share") - 0.05).clip(0), (pl.col("share") + 0.05).clip(upper_bound=1)
+    names = ["variable", "layer", "method", "directions", "programs", "accuracy"]
+    results = pl.DataFrame(rows, schema=names, orient="row")
+    low, high = (pl.col("accuracy") - 0.05).clip(0), (pl.col("accuracy") + 0.05).clip(upper_bound=1)
     return results.with_columns(low=low, high=high)
 
 
@@ -236,7 +234,7 @@ RESULTS = {
     "logit_lens": lens,
     "loss_by_template": losses,
     "pass_at_k": samples,
-    "patching": patches,
+    "interchange": interchange,
     "induction": induction,
     "failures": completions,
     "training_curve": training,
@@ -372,7 +370,7 @@ def test_panels_show_what_was_tested() -> None:
     assert texts(accuracy_by_length.draw(short)) == ["not tested"]
     few = completions().group_by("question", "policy", maintain_order=True).head(30)
     assert texts(accuracy_by_length.draw(few)) == ["not tested"]
-    assert texts(patching.draw(patches())) == ["not tested"]
+    assert texts(interchange_figure.draw(interchange())) == ["not tested"]
 
 
 def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
@@ -556,15 +554,10 @@ def test_bright_is_good_in_both_panels_of_the_logit_lens() -> None:
     assert [tick.get_text() for tick in losses.get_yticklabels()] == ["0", "1", "2", "3", "4.2"]
 
 
-def test_patching_shows_the_predictions_without_patching() -> None:
-    figure = patching.draw(patches())
-    baseline = "without patching: X and Y original"
-    assert legend(figure) == [*(label for label, _, _ in patching.LABELS.values()), baseline]
-    first, second = figure.axes
-    (line,) = [line for line in first.lines if line.get_label() == baseline]
-    assert set(line.get_ydata()) == {1}
-    assert first.get_title() == "X patched at token 5 (100 pairs)"
-    assert baseline not in second.get_legend_handles_labels()[1]
+def test_a_panel_of_the_interchange_is_a_variable() -> None:
+    figure = interchange_figure.draw(interchange())
+    assert legend(figure) == [label for label, _, _ in interchange_figure.LABELS.values()]
+    assert titles(figure) == ["first number", "value of a call"]
 
 
 def test_one_band_holds_both_controls() -> None:

@@ -28,7 +28,12 @@ def test_a_batch_depends_only_on_seed_and_step():
 
 def run_config(**train) -> config.Config:
     sizes = {"layers": 1, "width": 8, "heads": 1, "mlp": 8}
-    values = {"name": "batches", "dataset": {"templates": {"random": {"train": 1}}}, "model": sizes, "train": {"steps": 1, "batch_size": 4, **train}}
+    values = {
+        "name": "batches",
+        "dataset": {"templates": {"random": {"train": 1}}},
+        "model": sizes,
+        "train": {"steps": 1, "batch_size": 4, **train},
+    }
     return config.parse_config(values, "test")
 
 
@@ -42,7 +47,9 @@ def test_label_only_programs_have_labels_and_no_targets():
     assert batch.targets == sum(map(len, strings)) == int((packed.targets != NO_TARGET).sum())
     assert batch.instructions == batch.targets + 4 * 10 == int((packed.labels[..., 0] != NO_TARGET).sum())
     assert batch.tokens == batch.instructions + 8
-    only = [segment for segment in range(8) if (packed.targets[packed.segments == segment] == NO_TARGET).all()]
+    only = [
+        segment for segment in range(8) if (packed.targets[packed.segments == segment] == NO_TARGET).all()
+    ]
     assert len(only) == 4
     # Each expression of five instructions leaves a number.
     assert all(packed.numbers[packed.segments == segment][[4, 9]].isfinite().all() for segment in only)

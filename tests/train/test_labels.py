@@ -100,7 +100,9 @@ def test_numbers_are_those_of_every_prefix() -> None:
         if len(run(prefix + "_").outputs) == len(run(prefix).outputs):
             # In a definition, where only the number on top has a label.
             below = math.nan
-        assert [magnitude, second, difference] == pytest.approx([top_one, below, below - top_one], nan_ok=True)
+        assert [magnitude, second, difference] == pytest.approx(
+            [top_one, below, below - top_one], nan_ok=True
+        )
 
 
 def test_the_difference_of_numbers_that_are_never_compared_has_no_label() -> None:

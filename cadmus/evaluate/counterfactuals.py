@@ -1,0 +1,156 @@
+r"""Counterfactuals: pairs of prompts, and the answer to one if a variable had its value in the other.
+
+The VM is a causal model of a prompt. A variable of it, such as the value of a call, is known after some
+token, and decides the answer together with the rest of the prompt. If a model computes the same variable, the
+part of its state that holds it can be exchanged with that of another prompt, the source, and the answer must
+be the counterfactual one (interchange interventions, Geiger et al. 2021).
+"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from cadmus.config import Dataset
+from cadmus.dataset.sampler import sample
+from cadmus.dataset.states import stacks
+from cadmus.errors import InputError, suggest
+from cadmus.evaluate.comparisons import HALF, sample_comparisons
+from cadmus.programs import Programs
+from cadmus.templates.answers import numeral
+from cadmus.templates.draw import comparator
+from cadmus.tools import generator, seed_of
+from cadmus.vm.compiled import execute
+from cadmus.vm.values import NUMBER
+
+_SAMPLED = 16
+"""Test programs of a template from which one prompt is taken, at most; few have the wanted form."""
+_PAIRS_AT_ONCE = 1 << 18
+_CALL = re.compile(r"\\[^;\\]*;[0-9tZ]+[fF]")
+_AGGREGATE = re.compile(r"u(?:[0-9tZ]b)+[L$XN]")
+_LENGTH = re.compile(r"u(?:[0-9tZ]b)+L")
+
+
+class Asked(NamedTuple):
+    """Prompts of the test split, and a variable of each."""
+
+    prompts: Programs
+    """n prompts."""
+    token: np.ndarray
+    """Index of the token after which the variable is known, from 0: int64, shape (n,), as are the others."""
+    value: np.ndarray
+    """Of the variable."""
+    rest: np.ndarray
+    """What else decides the answer; 0 if nothing does."""
+
+
+class Variable(NamedTuple):
+    """A variable of the VM."""
+
+    template: str
+    title: str
+    ask: Callable[[int, int, Dataset], Asked]
+    """Draws at least a few prompts, for ``n`` pairs, with a seed and a dataset."""
+    answer: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """Returns the first instruction of the answer by value and rest: uint8, shape (n,)."""
+
+
+def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | None = None) -> pl.DataFrame:
+    """Return ``n`` pairs of test prompts, the same for every model.
+
+    ``base`` and ``source`` are prompts; ``base_stacks`` and ``source_stacks`` are their stacks after every
+    token, as in :mod:`cadmus.dataset.states`. ``base_token`` and ``source_token``, from 0, are the tokens
+    after which they have the variable, ``base_value`` and ``source_value`` its values, ``base_answer`` and
+    ``source_answer`` the first instructions of their answers. ``answer`` is that of the base with the value
+    of the source. It is not the base's and, if more than the variable decides, not the source's.
+    """
+    if variable not in VARIABLES:
+        raise InputError(f"no variable {variable!r}; {suggest(variable, VARIABLES)}")
+    of, dataset = VARIABLES[variable], dataset or Dataset()
+    asked = of.ask(n, seed_of(seed, "counterfactuals", variable), dataset)
+    count = len(asked.value)
+    pairs = generator(seed, "pairs", variable).integers(max(count, 1), size=(2, _PAIRS_AT_ONCE * (count > 0)))
+    base, source = pairs
+    own = of.answer(asked.value, asked.rest)
+    answer = of.answer(asked.value[source], asked.rest[base])
+    fits = answer != own[base]
+    if asked.rest.any():
+        fits &= (answer != own[source]) & (own[source] != own[base])
+    found = np.flatnonzero(fits)[:n]
+    if len(found) < n:
+        raise InputError(
+            f"counterfactuals: {n} of {variable} are wanted, {len(found)} were found; ask for fewer or widen "
+            "dataset.values"
+        )
+    columns: dict[str, Any] = {"template": [of.template] * n, "variable": [variable] * n}
+    for name, rows in (("base", base[found]), ("source", source[found])):
+        columns[name] = asked.prompts.take(rows).to_strings()
+        columns[f"{name}_stacks"] = [stacks(prompt) for prompt in columns[name]]
+        columns |= {f"{name}_token": asked.token[rows], f"{name}_value": asked.value[rows]}
+        columns[f"{name}_answer"] = _characters(own[rows])
+    return pl.DataFrame({**columns, "answer": _characters(answer[found])})
+
+
+def _comparisons(which: str, n: int, seed: int, dataset: Dataset) -> Asked:
+    programs, sides = sample_comparisons(np.random.default_rng(seed), 2 * n, dataset, "counterfactuals")
+    x, y, end = sides["x"], sides["y"], np.full(len(programs), 2 * HALF - 1)
+    token, value, rest = {
+        "first": (end - HALF, x, y),
+        "second": (end, x, y),
+        "top": (end, y, x),
+        "difference": (end, x - y, np.zeros_like(x)),
+    }[which]
+    return Asked(programs.prefixes(end + 1), token, value, rest)
+
+
+def _calls(n: int, seed: int, dataset: Dataset) -> Asked:
+    drawn = sample(dataset, seed, "subroutines", "test", 0, _SAMPLED * n)
+    prompts = drawn.programs.prefixes(drawn.prompt_length.astype(np.int64))
+    matches = [_CALL.match(text) for text in prompts.to_strings()]
+    end = np.array([match.end() if match else 0 for match in matches])
+    # What follows the call is an expression, and no part of the other side.
+    x, y = drawn.x, drawn.y
+    assert x is not None
+    assert y is not None
+    other = execute(prompts.suffixes(end))
+    rows = np.flatnonzero((end > 0) & (other.count == 1) & (other.kind == NUMBER) & (other.values[:, 0] == y))
+    return Asked(prompts.take(rows), end[rows] - 1, x[rows].astype(np.int64), y[rows].astype(np.int64))
+
+
+def _sequences(form: re.Pattern[str], n: int, seed: int, dataset: Dataset) -> Asked:
+    drawn = sample(dataset, seed, "basic_sequences", "test", 0, _SAMPLED * n)
+    prompts = drawn.programs.prefixes(drawn.prompt_length.astype(np.int64))
+    prompts = prompts.take(
+        np.flatnonzero([form.fullmatch(text) is not None for text in prompts.to_strings()])
+    )
+    value = execute(prompts).values[:, 0].astype(np.int64)
+    # Before its instruction a length is known, and after it an aggregate.
+    token = prompts.lengths - (2 if form is _LENGTH else 1)
+    return Asked(prompts, token, value, np.zeros_like(value))
+
+
+def _first_of_numeral(value: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    numerals = numeral(value)
+    return numerals.data[numerals.offsets[:-1]]
+
+
+def _characters(symbols: np.ndarray) -> list[str]:
+    return list(symbols.astype(np.uint8).tobytes().decode("ascii"))
+
+
+VARIABLES = {
+    "first": Variable("less_greater", "first number", partial(_comparisons, "first"), comparator),
+    "second": Variable("less_greater", "second on the stack", partial(_comparisons, "second"), comparator),
+    "top": Variable(
+        "less_greater", "top of the stack", partial(_comparisons, "top"), lambda y, x: comparator(x, y)
+    ),
+    "difference": Variable("less_greater", "difference", partial(_comparisons, "difference"), comparator),
+    "call": Variable("subroutines", "value of a call", _calls, comparator),
+    "length": Variable("basic_sequences", "length", partial(_sequences, _LENGTH), _first_of_numeral),
+    "aggregate": Variable("basic_sequences", "aggregate", partial(_sequences, _AGGREGATE), _first_of_numeral),
+}
+"""Variables by name. The numbers are known after the first expression or after both; the length of a sequence
+before its instruction, an aggregate after it."""

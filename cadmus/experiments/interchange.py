@@ -1,0 +1,107 @@
+"""Interchange interventions: which variables of the VM a model uses, and in which directions of which layer.
+
+Probes find what a state encodes, interchange what the model uses. After the token that gives a variable its
+value, the state of one layer is exchanged with that of another program, the source: the whole state
+(activation patching), or only its part in a subspace. If the rest of the computation reads the variable
+there, the answer is the counterfactual one (:mod:`cadmus.evaluate.counterfactuals`). The subspace is learned
+from other pairs, as in distributed alignment search (Geiger et al. 2024); a random one of the same size is
+the control.
+"""
+
+from typing import Any
+
+import polars as pl
+
+from cadmus.errors import InputError
+from cadmus.evaluate.results import with_accuracy
+from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.tools import progress, seed_of
+
+METHODS = ("state", "learned", "random")
+"""What is exchanged: all of the state, or a learned or a random subspace of it."""
+
+
+def measure(subject: Subject) -> pl.DataFrame:
+    """Interchange interventions: which variables of the VM are used.
+
+    The state of a program is exchanged with that of another one, in full or in a subspace, after the token
+    that gives a variable its value. The results count how often the answer is then the counterfactual one.
+    """
+    import torch
+
+    from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
+    from cadmus.model.interchange import exchanged_logits, learned_basis, pairs_of
+
+    config, model = subject.config, subject.model()
+    settings = config.evaluate.interchange
+    width = model.sizes.width
+    if settings.directions > width:
+        raise InputError(
+            f"evaluate.interchange.directions: must be at most the width of the model, {width}, got "
+            f"{settings.directions}"
+        )
+    rows = []
+    for variable in progress("interchange", settings.variables or list(VARIABLES)):
+        drawn = [
+            counterfactuals(
+                variable, settings.programs, seed_of(config.seed, "interchange", use), config.dataset
+            )
+            for use in ("learn", "test")
+        ]
+        learned, tested = (pairs_of(model, table) for table in drawn)
+        for layer in range(model.sizes.layers + 1):
+            generator = torch.Generator().manual_seed(seed_of(config.seed, variable, layer) % 2**63)
+            random = torch.randn(width, settings.directions, generator=generator).to(model.device)
+            bases: dict[str, Any] = {"state": None, "random": random, "learned": None}
+            if len(learned.token) and len(tested.token):
+                bases["learned"] = learned_basis(model, learned, layer, settings.directions, generator)
+            for method in METHODS:
+                correct = 0
+                if len(tested.token) and (method == "state" or bases[method] is not None):
+                    with torch.inference_mode():
+                        logits = exchanged_logits(model, tested, layer, bases[method])
+                    correct = int((logits.argmax(1) == tested.answer).sum())
+                size = width if method == "state" else settings.directions
+                rows.append((variable, layer, method, size, len(tested.token), correct))
+    names = ["variable", "layer", "method", "directions", "programs", "correct"]
+    return with_accuracy(pl.DataFrame(rows, names, orient="row"))
+
+
+def findings(results: pl.DataFrame) -> Findings:
+    """Return the accuracies of the best layer of each variable and method."""
+    best = results.sort("accuracy", descending=True).unique(
+        ["variable", "method"], keep="first", maintain_order=True
+    )
+    table = best.pivot("method", index="variable", values="accuracy")
+    layers = best.filter(method="learned").select("variable", "layer", "programs")
+    names = results["variable"].unique(maintain_order=True).to_frame()
+    table = names.join(table, "variable", maintain_order="left").join(
+        layers, "variable", maintain_order="left"
+    )
+    size = results.filter(method="random")["directions"].item(0)
+    return Findings(
+        f"counterfactual answers after an exchange of the whole state or of {size} of its directions,\n"
+        "learned or random, each in its best layer; and the layer of the learned ones",
+        table.select("variable", *METHODS, "layer", "programs"),
+    )
+
+
+EXPERIMENT = Experiment(
+    measure=measure,
+    columns={
+        **{"variable": str, "layer": int, "method": str},
+        **dict.fromkeys(("directions", "programs", "correct"), int),
+        **dict.fromkeys(("accuracy", "low", "high"), float),
+    },
+    findings=findings,
+    figures=(
+        Figure(
+            "interchange",
+            "Interchange interventions: how often the answer of a program is the counterfactual one when "
+            "its state, after the token that gives a variable its value, is exchanged with that of another "
+            "program: the whole state, a learned subspace of it, or a random one of the same size. Only "
+            "pairs that the model answers rightly without an exchange count. Their counterfactual answer is "
+            "another one, so accuracy is 0 where the state is not used. Bands: 95% intervals.",
+        ),
+    ),
+)

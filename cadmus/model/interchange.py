@@ -1,0 +1,98 @@
+"""Interchange interventions on a model: states of programs, exchanged in full or in a subspace.
+
+Shape suffixes: as in :mod:`cadmus.model.gpt`, with K directions.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cadmus.model.inference import Cadmus
+from cadmus.programs import TOKEN_OF_BYTE, Programs
+
+STEPS, BATCH, RATE = 40, 128, 0.02
+"""Of the optimizer, Adam, that learns a subspace."""
+
+
+class Pairs(NamedTuple):
+    """Pairs of prompts that the model answers rightly, and its states for them."""
+
+    base: list[Tensor]
+    """The output of each layer: (n, L, D)."""
+    source: list[Tensor]
+    """Its states after the token with the variable: (n, D) each."""
+    token: Tensor
+    """Where a base has it: int64, shape (n,), as are the others."""
+    end: Tensor
+    """The last token of each base."""
+    answer: Tensor
+    """The token that is counterfactually right."""
+
+
+def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
+    """Return those pairs of :mod:`cadmus.evaluate.counterfactuals` that a model gets right."""
+    programs = {side: Programs.from_strings(table[side]) for side in ("base", "source")}
+    right = np.ones(len(table), np.bool_)
+    for side, prompts in programs.items():
+        wanted = TOKEN_OF_BYTE[np.frombuffer("".join(table[f"{side}_answer"]).encode(), np.uint8)]
+        right &= model.next_logits(prompts).argmax(-1) == wanted
+    rows = np.flatnonzero(right)
+    place = torch.arange(len(rows), device=model.device)
+    states, tokens = {}, {}
+    for side, prompts in programs.items():
+        tokens[side] = torch.from_numpy(table[f"{side}_token"].to_numpy()[rows]).to(model.device)
+        states[side] = model.states(prompts.take(rows)) if len(rows) else []
+    answer = TOKEN_OF_BYTE[np.frombuffer("".join(table["answer"]).encode(), np.uint8)][rows]
+    return Pairs(
+        states["base"],
+        [x_RLD[place, tokens["source"]] for x_RLD in states["source"]],
+        tokens["base"],
+        torch.from_numpy(programs["base"].lengths[rows] - 1).to(model.device),
+        torch.from_numpy(answer).to(model.device),
+    )
+
+
+def exchanged_logits(
+    model: Cadmus,
+    pairs: Pairs,
+    layer: int,
+    basis_DK: Tensor | None = None,
+    rows: Tensor | slice = slice(None),
+) -> Tensor:
+    """Return the logits after the bases, one state of each exchanged after a layer: shape (n, V).
+
+    ``basis_DK`` spans what is exchanged, all if None.
+    """
+    x_RLD, token = pairs.base[layer][rows].clone(), pairs.token[rows]
+    place = torch.arange(len(x_RLD), device=x_RLD.device)
+    change_RD = pairs.source[layer][rows] - x_RLD[place, token]
+    if basis_DK is not None:
+        orthonormal_DK = torch.linalg.qr(basis_DK)[0]
+        change_RD = change_RD @ orthonormal_DK @ orthonormal_DK.T
+    x_RLD = x_RLD.index_put((place, token), change_RD, accumulate=True)
+    return model.logits_from(x_RLD, layer, pairs.end[rows])
+
+
+def learned_basis(
+    model: Cadmus, pairs: Pairs, layer: int, directions: int, generator: torch.Generator
+) -> Tensor:
+    """Learn the directions whose exchange gives the counterfactual answers: shape (D, K)."""
+    change_RD = pairs.source[layer] - pairs.base[layer][torch.arange(len(pairs.token)), pairs.token]
+    # From those in which the states of a pair differ most.
+    start = torch.linalg.svd(change_RD, full_matrices=False)[2][:directions].T
+    missing = directions - start.shape[1]
+    start = F.pad(start, (0, missing)) + 1e-3 * torch.randn(len(start), directions, generator=generator).to(
+        start
+    )
+    basis_DK = start.clone().requires_grad_()
+    optimizer = torch.optim.Adam([basis_DK], lr=RATE)
+    for _ in range(STEPS):
+        rows = torch.randint(len(pairs.token), (BATCH,), generator=generator).to(pairs.token.device)
+        loss = F.cross_entropy(exchanged_logits(model, pairs, layer, basis_DK, rows), pairs.answer[rows])
+        (basis_DK.grad,) = torch.autograd.grad(loss, [basis_DK])
+        optimizer.step()
+    return basis_DK.detach()

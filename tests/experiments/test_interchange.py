@@ -1,0 +1,98 @@
+"""Interchange interventions, on a model with a known mechanism."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from torch import Tensor
+
+from cadmus import isa
+from cadmus.errors import InputError
+from cadmus.experiments.interchange import measure
+from cadmus.programs import TOKEN_OF_BYTE, Programs
+from cadmus.vm.reference import run
+from tests.experiments.subjects import subject_of
+
+LAYERS, WIDTH = 3, 6
+X, X_AT_THE_END, Y = range(3)
+"""Directions of the state."""
+
+
+class Two:
+    """Holds x at token 5 up to block 1 and then at token 10, where y is from block 1 on."""
+
+    sizes = SimpleNamespace(layers=LAYERS, width=WIDTH)
+    device = torch.device("cpu")
+
+    def next_logits(self, prompts: Programs) -> np.ndarray:
+        return self.logits_from(self.states(prompts)[-1], LAYERS, torch.full((len(prompts),), 9)).numpy()
+
+    def states(self, prompts: Programs) -> list[Tensor]:
+        texts = prompts.to_strings()
+        x, y = (
+            torch.tensor([run(text[part]).outputs[0].value for text in texts])
+            for part in (slice(5), slice(5, 10))
+        )
+        states = torch.zeros(LAYERS + 1, len(texts), 10, WIDTH)
+        states[:2, :, 4, X] = x.float()
+        states[2:, :, 9, X_AT_THE_END] = x.float()
+        states[1:, :, 9, Y] = y.float()
+        return list(states)
+
+    def logits_from(self, states: Tensor, layer: int, ends: Tensor) -> Tensor:
+        x = states[:, 4, X] if layer < 2 else states[:, 9, X_AT_THE_END]
+        # What is not there yet is computed from the tokens: no exchange changes it.
+        difference = x - states[:, 9, Y] if layer else 0 * states.sum((1, 2))
+        logits = torch.zeros(len(states), isa.VOCABULARY_SIZE) - 100
+        logits[:, TOKEN_OF_BYTE[ord("<")]] = -10 * difference
+        logits[:, TOKEN_OF_BYTE[ord(">")]] = 10 * difference
+        logits[:, TOKEN_OF_BYTE[ord("=")]] = 5
+        return logits
+
+
+def accuracies(model, variables, directions=2):
+    settings = {"programs": 60, "variables": variables, "directions": directions}
+    results = measure(subject_of(model, -3, 3, {"interchange": settings}))
+    assert results.columns[:6] == ["variable", "layer", "method", "directions", "programs", "correct"]
+    return results
+
+
+def test_the_answer_follows_the_variable_where_the_model_reads_it():
+    results = accuracies(Two(), ["first", "second", "top", "difference"])
+    assert len(results) == 4 * (LAYERS + 1) * 3
+    # All pairs count; layer 0 of this model is not what its answer is computed from.
+    assert (results["programs"] == 60).all()
+    learned = results.filter(pl.col("method") == "learned", pl.col("layer") > 0)
+    whole = {
+        variable: learned.filter(pl.col("accuracy") > 0.95, variable=variable)["layer"].to_list()
+        for variable in ("first", "second", "top", "difference")
+    }
+    assert whole == {"first": [1], "second": [2, 3], "top": [1, 2, 3], "difference": [2, 3]}
+    # An exchange of the whole state takes y along.
+    state = results.filter(method="state")
+    assert state.filter(pl.col("layer") > 1, variable="second")["correct"].to_list() == [0, 0]
+    assert state.filter(pl.col("layer") > 1, variable="difference")["accuracy"].to_list() == [1, 1]
+
+
+def test_a_random_direction_is_not_the_variable():
+    results = accuracies(Two(), ["top"], directions=1).filter(layer=1)
+    found = dict(results.select("method", "accuracy").iter_rows())
+    assert found["learned"] > 0.95
+    assert found["random"] < 0.8
+
+
+def test_pairs_that_the_model_gets_wrong_do_not_count():
+    class Wrong(Two):
+        def next_logits(self, prompts: Programs) -> np.ndarray:
+            return -super().next_logits(prompts)
+
+    results = accuracies(Wrong(), ["first"])
+    assert results["programs"].to_list() == [0] * len(results)
+    assert results["accuracy"].is_null().all()
+
+
+def test_a_subspace_larger_than_the_state_is_refused():
+    with pytest.raises(InputError, match=r"interchange\.directions: must be at most the width .* 6, got 7"):
+        accuracies(Two(), ["first"], directions=7)
