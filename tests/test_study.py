@@ -16,7 +16,7 @@ name: demo
 dataset:
   validation: 40
   test: 60
-  templates: {equality: {train: 800}, complete_algorithm: {train: 300}}
+  templates: {equality: {train: 800}, less_greater: {train: 300}}
 model: {layers: 2, width: 32, heads: 2, mlp: 64}
 train: {steps: 20, batch_size: 64, checkpoint_every: 10, ranks: 1}
 evaluate: {completions: {programs: 50}}

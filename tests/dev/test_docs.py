@@ -81,7 +81,7 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
     assert "earlier results" not in text
-    assert (tmp_path / "docs/results/laptop/patching.csv").is_file()
+    assert (tmp_path / "docs/results/laptop/interchange.csv").is_file()
 
 
 def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
