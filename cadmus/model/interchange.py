@@ -31,6 +31,10 @@ class Pairs(NamedTuple):
     """The last token of each base."""
     answer: Tensor
     """The token that is counterfactually right."""
+    value: Tensor
+    """Of the variable in the base."""
+    change: Tensor
+    """Its value in the source, less that."""
 
 
 def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
@@ -46,6 +50,7 @@ def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
     for side, prompts in programs.items():
         tokens[side] = torch.from_numpy(table[f"{side}_token"].to_numpy()[rows]).to(model.device)
         states[side] = model.states(prompts.take(rows)) if len(rows) else []
+    value, of_source = (table[f"{side}_value"].to_numpy()[rows] for side in ("base", "source"))
     answer = TOKEN_OF_BYTE[np.frombuffer("".join(table["answer"]).encode(), np.uint8)][rows]
     return Pairs(
         states["base"],
@@ -53,6 +58,8 @@ def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
         tokens["base"],
         torch.from_numpy(programs["base"].lengths[rows] - 1).to(model.device),
         torch.from_numpy(answer).to(model.device),
+        torch.from_numpy(value).to(model.device),
+        torch.from_numpy(of_source - value).to(model.device),
     )
 
 
@@ -82,13 +89,13 @@ def learned_basis(
 ) -> Tensor:
     """Learn the directions whose exchange gives the counterfactual answers: shape (D, K)."""
     change_RD = pairs.source[layer] - pairs.base[layer][torch.arange(len(pairs.token)), pairs.token]
-    # From those in which the states of a pair differ most.
-    start = torch.linalg.svd(change_RD, full_matrices=False)[2][:directions].T
-    missing = directions - start.shape[1]
-    start = F.pad(start, (0, missing)) + 1e-3 * torch.randn(len(start), directions, generator=generator).to(
-        start
-    )
-    basis_DK = start.clone().requires_grad_()
+    # From the one that changes with the value, and those in which the states of a pair differ most.
+    with_value_D1 = F.normalize(change_RD.T @ pairs.change.to(change_RD)[:, None], dim=0)
+    most_DK = torch.linalg.svd(change_RD, full_matrices=False)[2][: directions - 1].T
+    start_DK = torch.cat([with_value_D1, most_DK], 1)
+    noise_DK = 1e-3 * torch.randn(len(start_DK), directions, generator=generator).to(start_DK)
+    basis_DK = F.pad(start_DK, (0, directions - start_DK.shape[1])) + noise_DK
+    basis_DK = basis_DK.requires_grad_()
     optimizer = torch.optim.Adam([basis_DK], lr=RATE)
     for _ in range(STEPS):
         rows = torch.randint(len(pairs.token), (BATCH,), generator=generator).to(pairs.token.device)

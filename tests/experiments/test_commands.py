@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from safetensors.torch import save_file
 
 from cadmus import config, experiments, pipeline
 from cadmus.cli.experiments import evaluate
@@ -321,3 +322,20 @@ def test_the_number_of_programs_has_a_short_option() -> None:
         opts = [option.opts for option in evaluate.get_command(None, command).params]
         named = {"grid": "--programs-per-pixel"}.get(command, "--programs")
         assert (["-n", named] in opts) == (command != "probe")
+
+
+def test_features_are_scored_on_the_model(place, tmp_path) -> None:
+    features, output = tmp_path / "features.safetensors", tmp_path / "scores.parquet"
+    save_file({"layer.0": torch.eye(8), "layer.1": torch.eye(8)[:3]}, features)
+    arguments = ["score", str(features), "--model", str(place / "model"), "-n", "8", "--output", str(output)]
+    told = CliRunner().invoke(cadmus, arguments)
+    assert told.exit_code == 0, told.output
+    scores = pl.read_parquet(output)
+    assert set(scores["layer"]) == {0, 1}
+    # The model is not trained and gets no prompt right.
+    assert scores["readable"].is_null().all()
+    assert len(told.stdout.splitlines()) == 1 + len(scores)
+    save_file({"layer.7": torch.eye(8)}, features)
+    error = CliRunner().invoke(cadmus, arguments).exception
+    assert isinstance(error, InputError)
+    assert "tensor 'layer.7': the model has 1 layers" in str(error)

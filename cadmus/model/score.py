@@ -1,0 +1,192 @@
+"""A score for features of hidden states, from any sparse autoencoder, probe or alignment search.
+
+Features are trained without labels, and nobody knows what they should find in a language model. Here the
+variables of the VM are known (:mod:`cadmus.evaluate.counterfactuals`), and whether the model uses them. A
+feature is judged by what it tells about a variable (Karvonen et al. 2025), and by what an exchange of its
+direction does to the answer.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from cadmus.config import Dataset
+from cadmus.errors import InputError
+from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
+from cadmus.model.inference import Cadmus
+from cadmus.model.interchange import Pairs, exchanged_logits, learned_basis, pairs_of
+from cadmus.tools import progress, seed_of
+
+COLUMNS = ("readable", "correlation", "matched", "f1", "interchange", "learned", "random")
+"""Scores, each at most 1: R² of a ridge regression on all features; correlation of the best feature, and of
+one that no other variable has (its mean over variables is the MCC); F1 of the best feature and threshold for
+each value, averaged; counterfactual answers after an exchange of the most correlated features' directions,
+and of as many learned or random directions."""
+RIDGE = 10.0
+RARE = 10
+"""Values of fewer pairs have no F1."""
+_THRESHOLDS = np.linspace(0.02, 0.98, 25)
+_NAME = re.compile(r"layer\.(\d+)(\.bias|\.decoder)?")
+
+
+class Features(NamedTuple):
+    """Features of the output of one layer."""
+
+    encode: Callable[[Tensor], Tensor]
+    """Maps states, (n, D), to features, (n, F)."""
+    directions: Tensor
+    """What each feature adds to a state: (F, D)."""
+
+
+def read_features(path: Path, layers: int, width: int) -> dict[int, Features]:
+    """Read a safetensors file: ``layer.N``, shape (F, D), and optionally a bias and a decoder.
+
+    With ``layer.N.bias``, shape (F,), features are what a ReLU leaves; without, they are linear.
+    ``layer.N.decoder``, shape (F, D), has the directions, which are otherwise those of ``layer.N``. Layer 0
+    is the embedding.
+    """
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path}: is not a safetensors file ({error})") from None
+    found: dict[int, Features] = {}
+    for name, tensor in tensors.items():
+        match = _NAME.fullmatch(name)
+        if match is None or f"layer.{match[1]}" not in tensors:
+            wanted = "layer.N, with layer.N.bias and layer.N.decoder if there are any"
+            raise InputError(f"{path}: tensor {name!r}: names must be {wanted}")
+        layer, encoder = int(match[1]), tensors[f"layer.{match[1]}"].float()
+        if layer > layers:
+            raise InputError(f"{path}: tensor {name!r}: the model has {layers} layers, the embedding is 0")
+        shape = (len(encoder),) if match[2] == ".bias" else (len(encoder), width)
+        if tuple(tensor.shape) != shape or not len(encoder):
+            raise InputError(
+                f"{path}: tensor {name!r}: has shape {tuple(tensor.shape)}; the model has states of {width} "
+                f"numbers, so it must be ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+            )
+        bias = tensors.get(f"layer.{layer}.bias")
+
+        def encode(states: Tensor, encoder: Tensor = encoder, bias: Tensor | None = bias) -> Tensor:
+            features = states @ encoder.T.to(states)
+            return features if bias is None else torch.relu(features + bias.to(states))
+
+        found[layer] = Features(encode, tensors.get(f"layer.{layer}.decoder", encoder).float())
+    if not found:
+        raise InputError(f"{path}: has no tensor; name one layer.N")
+    return dict(sorted(found.items()))
+
+
+def score(
+    model: Cadmus,
+    features: Mapping[int, Features],
+    variables: Sequence[str] = (),
+    programs: int = 500,
+    directions: int = 8,
+    seed: int = 0,
+    dataset: Dataset | None = None,
+) -> pl.DataFrame:
+    """Score features by layer and variable; see :data:`COLUMNS`.
+
+    Features are chosen on ``programs`` pairs of prompts and scored on as many others, of which those count
+    that the model answers rightly. Scores are null where no pair does.
+    """
+    names = list(variables or VARIABLES)
+    pairs = {
+        name: [
+            pairs_of(model, counterfactuals(name, programs, seed_of(seed, "score", use), dataset))
+            for use in ("choose", "test")
+        ]
+        for name in names
+    }
+    rows = []
+    for layer, of_layer in progress("score", list(features.items())):
+        size = min(directions, len(of_layer.directions))
+        known = [name for name in names if all(len(each.token) > 1 for each in pairs[name])]
+        encoded = {name: [_encoded(of_layer, each, layer) for each in pairs[name]] for name in known}
+        correlations = {name: [_correlations(*part) for part in encoded[name]] for name in known}
+        table = np.array([correlations[name][0] for name in known])
+        matched = dict(zip(known, linear_sum_assignment(-table)[1], strict=False)) if known else {}
+        for name in names:
+            chosen, tested = pairs[name]
+            row = {"layer": layer, "variable": name, "programs": len(tested.token)}
+            rows.append(row | dict.fromkeys(COLUMNS))
+            if name not in known:
+                continue
+            own, test = correlations[name]
+            best = np.argsort(-own)[:size]
+            generator = torch.Generator().manual_seed(seed_of(seed, name, layer) % 2**63)
+            random = torch.randn(model.sizes.width, size, generator=generator).to(model.device)
+            bases = {
+                "interchange": of_layer.directions[best.copy()].T.to(model.device),
+                "learned": learned_basis(model, chosen, layer, size, generator),
+                "random": random,
+            }
+            with torch.inference_mode():
+                answers = {
+                    method: exchanged_logits(model, tested, layer, basis).argmax(1) == tested.answer
+                    for method, basis in bases.items()
+                }
+            rows[-1] |= {
+                "readable": _readable(*encoded[name][0], *encoded[name][1]),
+                "correlation": test[best[0]],
+                "matched": test[matched[name]] if name in matched else None,
+                "f1": _f1(*encoded[name][0], *encoded[name][1]),
+                **{method: float(hits.float().mean()) for method, hits in answers.items()},
+            }
+    kinds = {"layer": pl.Int64, "variable": pl.String, "programs": pl.Int64}
+    return pl.DataFrame(rows, {**kinds, **dict.fromkeys(COLUMNS, pl.Float64)})
+
+
+def _encoded(features: Features, pairs: Pairs, layer: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return features, (n, F), and values, (n,), of the bases of pairs, as float64."""
+    states = pairs.base[layer][torch.arange(len(pairs.token)), pairs.token]
+    with torch.no_grad():
+        encoded = features.encode(states)
+    return encoded.cpu().double().numpy(), pairs.value.cpu().double().numpy()
+
+
+def _correlations(features: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the absolute correlation of each feature with the values: (F,)."""
+    centred, wanted = features - features.mean(0), values - values.mean()
+    size = np.sqrt((centred**2).sum(0) * (wanted**2).sum())
+    return np.divide(abs(wanted @ centred), size, out=np.zeros(len(size)), where=size > 0)
+
+
+def _readable(features: np.ndarray, values: np.ndarray, of_test: np.ndarray, wanted: np.ndarray) -> float:
+    """Return R² on test pairs of a ridge regression on the standardized features."""
+    mean, deviation = features.mean(0), features.std(0) + 1e-9
+    fitted, tested = ((each - mean) / deviation for each in (features, of_test))
+    # There may be more features than pairs.
+    weights = np.linalg.solve(fitted @ fitted.T + RIDGE * np.eye(len(fitted)), values - values.mean())
+    predicted = tested @ (fitted.T @ weights) + values.mean()
+    return float(1 - ((wanted - predicted) ** 2).sum() / ((wanted - wanted.mean()) ** 2).sum())
+
+
+def _f1(features: np.ndarray, values: np.ndarray, of_test: np.ndarray, wanted: np.ndarray) -> float | None:
+    """Return the mean F1 over the values of the feature, threshold and sign that are best for each."""
+    both = np.concatenate([features, -features], 1)
+    of_both = np.concatenate([of_test, -of_test], 1)
+    thresholds = np.quantile(both, _THRESHOLDS, axis=0)
+    scores = []
+    for value in np.unique(values):
+        positive, truth = values == value, wanted == value
+        if min(positive.sum(), truth.sum()) < RARE:
+            continue
+        found = np.array([_f1_of(both > threshold, positive) for threshold in thresholds])
+        row, feature = np.unravel_index(found.argmax(), found.shape)
+        scores.append(_f1_of(of_both[:, [feature]] > thresholds[row, feature], truth)[0])
+    return float(np.mean(scores)) if scores else None
+
+
+def _f1_of(predicted: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    hits = (predicted & positive[:, None]).sum(0)
+    return 2 * hits / (predicted.sum(0) + positive.sum())

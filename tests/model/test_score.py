@@ -1,0 +1,97 @@
+"""Scores of features, on a model with a known mechanism."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from cadmus.errors import InputError
+from cadmus.model.score import COLUMNS, Features, _f1, read_features, score
+from tests.experiments.mechanism import WIDTH, X_AT_THE_END, Two, Y
+
+VARIABLES = ["second", "top", "difference"]
+
+
+def linear(directions) -> Features:
+    return Features(lambda states: states @ directions.T, directions)
+
+
+def scores_of(features, **options):
+    table = score(Two(), {2: features}, VARIABLES, programs=80, **options)
+    assert table.columns == ["layer", "variable", "programs", *COLUMNS]
+    return {row["variable"]: row for row in table.iter_rows(named=True)}
+
+
+def test_the_directions_of_the_mechanism_have_full_scores():
+    found = scores_of(linear(torch.eye(WIDTH)[[X_AT_THE_END, Y]]), directions=1)
+    for name in ("second", "top"):
+        row = found[name]
+        assert row["programs"] == 80
+        assert row["readable"] == pytest.approx(1, abs=0.03)
+        assert row["correlation"] == row["matched"] == pytest.approx(1)
+        # No threshold tells a number apart from both its neighbours.
+        assert 0.6 < row["f1"] < 1
+        assert row["interchange"] == 1
+        assert row["learned"] > 0.9
+        assert row["random"] < 0.8
+    # Two features for three variables: each is matched with one.
+    assert found["difference"]["matched"] is None
+    assert found["difference"]["correlation"] < 0.95
+    # Both together are the difference, as no single one is.
+    assert found["difference"]["readable"] == pytest.approx(1, abs=0.03)
+    both = scores_of(linear(torch.eye(WIDTH)[[X_AT_THE_END, Y]]), directions=2)
+    assert both["difference"]["interchange"] == 1 > found["difference"]["interchange"]
+
+
+def test_features_of_nothing_have_no_scores():
+    found = scores_of(linear(torch.eye(WIDTH)[[0, 5]]))
+    for row in found.values():
+        assert row["readable"] < 0.1
+        assert row["correlation"] == row["interchange"] == 0
+
+
+def test_the_f1_is_that_of_the_best_feature_for_each_value():
+    values = np.repeat([0.0, 1.0, 2.0], 20)
+    one_hot = np.eye(3)[values.astype(int)]
+    assert _f1(one_hot, values, one_hot, values) == 1
+    # A threshold on a magnitude finds the ends, and all of the middle only with an end.
+    magnitude = values[:, None]
+    assert _f1(magnitude, values, magnitude, values) == pytest.approx((1 + 1 + 2 / 3) / 3)
+    assert _f1(magnitude[:5], values[:5], magnitude, values) is None
+
+
+def test_a_file_has_matrices_biases_and_decoders(tmp_path):
+    path = tmp_path / "features.safetensors"
+    encoder, decoder = torch.eye(3)[:2], torch.eye(3)[1:]
+    save_file({"layer.1": encoder, "layer.0": encoder.clone(), "layer.1.bias": torch.ones(2)}, path)
+    embedding, first = read_features(path, 1, 3).values()
+    states = torch.tensor([[-3.0, 2.0, 1.0]])
+    assert embedding.encode(states).tolist() == [[-3, 2]]
+    assert first.encode(states).tolist() == [[0, 3]]
+    assert first.directions.tolist() == encoder.tolist()
+    save_file({"layer.1": encoder, "layer.1.decoder": decoder}, path)
+    assert read_features(path, 1, 3)[1].directions.tolist() == decoder.tolist()
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({}, "has no tensor; name one layer.N"),
+        ({"encoder": torch.eye(3)}, "tensor 'encoder': names must be layer.N"),
+        ({"layer.0.bias": torch.ones(3)}, "tensor 'layer.0.bias': names must be layer.N"),
+        ({"layer.2": torch.eye(3)}, "tensor 'layer.2': the model has 1 layers"),
+        ({"layer.1": torch.ones(2, 4)}, r"tensor 'layer.1': has shape \(2, 4\); .* it must be \(2, 3\)"),
+        ({"layer.1": torch.ones(2, 3), "layer.1.bias": torch.ones(3)}, r"has shape \(3,\); .* be \(2,\)"),
+    ],
+)
+def test_features_of_another_model_are_refused(tmp_path, tensors, message):
+    path = tmp_path / "features.safetensors"
+    save_file(tensors, path)
+    with pytest.raises(InputError, match=message):
+        read_features(path, 1, 3)
+
+
+def test_another_file_is_refused(tmp_path):
+    (tmp_path / "features.txt").write_text("no")
+    with pytest.raises(InputError, match="is not a safetensors file"):
+        read_features(tmp_path / "features.txt", 1, 3)
