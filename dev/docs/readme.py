@@ -21,7 +21,7 @@ SOLVED = (
     "*Solved* programs are true and answer the question; the gap is to the best baseline. "
     "[What counts as solved](docs/grading.md) defines both."
 )
-TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples")
+TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples", "loss_by_template")
 """In the order of the page of a run."""
 SPECIAL = ("accuracy_by_compute", "output_tokens", "training_curve")
 FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in SPECIAL]
