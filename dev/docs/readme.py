@@ -114,10 +114,8 @@ def results_page(published: Path, root: Path) -> str:
     place = published.relative_to(root).as_posix()
     below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
     parts = [f"# The run {published.name}", _origin(published), *filter(None, [below]), SOLVED]
-    for name in TABLES:
-        # Runs that were published earlier lack some.
-        if (table := published / f"{name}.md").is_file():
-            parts += [figures()[name].caption, table.read_text(encoding="utf-8").strip()]
+    for name in (name for name in TABLES if (published / f"{name}.md").is_file()):
+        parts += [figures()[name].caption, (published / f"{name}.md").read_text(encoding="utf-8").strip()]
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             words = name.replace("_", " ")
