@@ -54,7 +54,7 @@ def test_a_document_needs_one_place() -> None:
 
 
 def test_a_finished_run_is_published(tmp_path) -> None:
-    published, results = ROOT / "docs/results/laptop", tmp_path / "results/laptop"
+    published, results = ROOT / "docs/results/quick", tmp_path / "results/quick"
     with pytest.raises(SystemExit, match="the run is not finished"):
         publish(results, tmp_path)
     for name in FILES:
@@ -81,7 +81,7 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
     assert "earlier results" not in text
-    assert (tmp_path / "docs/results/laptop/interchange.csv").is_file()
+    assert (tmp_path / "docs/results/quick/interchange.csv").is_file()
 
 
 def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:

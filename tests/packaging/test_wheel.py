@@ -50,6 +50,7 @@ MODULES = {
 ARGUMENTS = {
     "card": "laptop --completions completions.parquet",
     "complete": "12+3=",
+    "score": "features.safetensors --output scores.parquet",
     "config": "show quick",
     "figure": "table2_instructions --output .",
     "llm": "prepare",
