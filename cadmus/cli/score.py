@@ -51,7 +51,7 @@ def score(
 
     FEATURES is a safetensors file with a matrix `layer.N` of shape (features, width) for each layer to score;
     the embedding is 0. With a vector `layer.N.bias` the features are what a ReLU leaves, and a matrix
-    `layer.N.decoder` has their directions. For other encoders, call `score` in `cadmus.model.score`.
+    `layer.N.decoder` has their directions. For other encoders, call `score` in `cadmus.evaluate.score`.
 
     For each layer and variable: R² of all features, correlation of the best one and of one that no other
     variable has, F1 for its values, and how often the answer is the counterfactual one after an exchange of
@@ -61,11 +61,11 @@ def score(
     Example:
       cadmus score features.safetensors --model laptop --output scores.parquet
     """
+    from cadmus.evaluate.score import COLUMNS, read_features
+    from cadmus.evaluate.score import score as scores_of
     from cadmus.model import DEFAULT_MODEL
     from cadmus.model.export import trained_config, weights_digest
     from cadmus.model.inference import Cadmus
-    from cadmus.model.score import COLUMNS, read_features
-    from cadmus.model.score import score as scores_of
     from cadmus.store import write_parquet
 
     check_results_path(output)
