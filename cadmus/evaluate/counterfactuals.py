@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     value: np.ndarray
     """Of the variable."""
     rest: np.ndarray
-    """What else decides the answer; 0 if nothing does."""
+    """Another value that the answer depends on; 0 if there is none."""
 
 
 class Variable(NamedTuple):
@@ -111,7 +111,7 @@ def _calls(n: int, seed: int, dataset: Dataset) -> Asked:
     prompts = drawn.programs.prefixes(drawn.prompt_length.astype(np.int64))
     matches = [_CALL.match(text) for text in prompts.to_strings()]
     end = np.array([match.end() if match else 0 for match in matches])
-    # What follows the call is an expression, and no part of the other side.
+    # An expression follows the call, so the call is one whole side.
     x, y = drawn.x, drawn.y
     assert x is not None
     assert y is not None

@@ -18,8 +18,9 @@ import numpy as np
 
 from cadmus.config import OOD, Dataset
 from cadmus.dataset.splits import matches
+from cadmus.model.induction import computes
 from cadmus.programs import Programs, Samples, join
-from cadmus.templates.behaviour import behaviour, closed, fresh_calls
+from cadmus.templates.behaviour import behaviour, fresh_calls
 from cadmus.templates.complete_algorithm import FIRST_EXAMPLE, KINDS, functions_of, kind_of
 from cadmus.tools import progress
 from cadmus.vm.compiled import verdicts
@@ -88,8 +89,7 @@ def credence(
         of[prompt].append(row)
     for prompt, rows in of.items():
         classes, probability = posterior(prompt, dataset, split).by_behaviour()
-        calls = fresh_calls(dataset.model_dump_json())[KINDS[kind_of(prompt)][2]]
-        computed = behaviour(closed(definitions[row] for row in rows), calls)
+        computed = computes(prompt, [definitions[row] for row in rows], dataset)
         found[rows] = (computed[:, None] == classes) @ probability
     return found
 

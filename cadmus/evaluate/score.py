@@ -23,7 +23,7 @@ from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
 from cadmus.model.inference import Cadmus
-from cadmus.model.interchange import Pairs, exchanged_logits, learned_basis, pairs_of
+from cadmus.model.interchange import Pairs, counterfactual_answers, pairs_of, subspaces
 from cadmus.tools import progress, seed_of
 
 COLUMNS = ("readable", "correlation", "matched", "f1", "interchange", "learned", "random")
@@ -44,7 +44,7 @@ class Features(NamedTuple):
     encode: Callable[[Tensor], Tensor]
     """Maps states, (n, D), to features, (n, F)."""
     directions: Tensor
-    """What each feature adds to a state: (F, D)."""
+    """The contribution of each feature to a state: (F, D)."""
 
 
 def read_features(path: Path, layers: int, width: int) -> dict[int, Features]:
@@ -96,8 +96,8 @@ def score(
 ) -> pl.DataFrame:
     """Score features by layer and variable; see :data:`COLUMNS`.
 
-    Features are chosen on ``programs`` pairs of prompts and scored on as many others, of which those count
-    that the model answers rightly. Scores are null where no pair does.
+    Features are chosen on ``programs`` pairs of prompts and scored on as many others. Only pairs that the
+    model answers rightly count; scores are null where there is none.
     """
     names = list(variables or VARIABLES)
     pairs = {
@@ -123,24 +123,19 @@ def score(
                 continue
             own, test = correlations[name]
             best = np.argsort(-own)[:size]
-            generator = torch.Generator().manual_seed(seed_of(seed, name, layer) % 2**63)
-            random = torch.randn(model.sizes.width, size, generator=generator).to(model.device)
             bases = {
-                "interchange": of_layer.directions[best.copy()].T.to(model.device),
-                "learned": learned_basis(model, chosen, layer, size, generator),
-                "random": random,
+                "interchange": of_layer.directions[best].T.to(model.device),
+                **subspaces(model, chosen, layer, size, seed_of(seed, name, layer)),
             }
-            with torch.inference_mode():
-                answers = {
-                    method: exchanged_logits(model, tested, layer, basis).argmax(1) == tested.answer
-                    for method, basis in bases.items()
-                }
             rows[-1] |= {
                 "readable": _readable(*encoded[name][0], *encoded[name][1]),
                 "correlation": test[best[0]],
                 "matched": test[matched[name]] if name in matched else None,
                 "f1": _f1(*encoded[name][0], *encoded[name][1]),
-                **{method: float(hits.float().mean()) for method, hits in answers.items()},
+                **{
+                    method: counterfactual_answers(model, tested, layer, basis) / len(tested.token)
+                    for method, basis in bases.items()
+                },
             }
     kinds = {"layer": pl.Int64, "variable": pl.String, "programs": pl.Int64}
     return pl.DataFrame(rows, {**kinds, **dict.fromkeys(COLUMNS, pl.Float64)})

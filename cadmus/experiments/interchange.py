@@ -1,4 +1,4 @@
-"""Interchange interventions: which variables of the VM a model uses, and in which directions of which layer.
+"""Interchange interventions: the variables of the VM that a model uses, and their directions in each layer.
 
 Probes find what a state encodes, interchange what the model uses. After the token that gives a variable its
 value, the state of one layer is exchanged with that of another program, the source: the whole state
@@ -7,8 +7,6 @@ there, the answer is the counterfactual one (:mod:`cadmus.evaluate.counterfactua
 from other pairs, as in distributed alignment search (Geiger et al. 2024); a random one of the same size is
 the control.
 """
-
-from typing import Any
 
 import polars as pl
 
@@ -27,10 +25,8 @@ def measure(subject: Subject) -> pl.DataFrame:
     The state of a program is exchanged with that of another one, in full or in a subspace, after the token
     that gives a variable its value. The results count how often the answer is then the counterfactual one.
     """
-    import torch
-
     from cadmus.evaluate.counterfactuals import VARIABLES, counterfactuals
-    from cadmus.model.interchange import exchanged_logits, learned_basis, pairs_of
+    from cadmus.model.interchange import counterfactual_answers, pairs_of, subspaces
 
     config, model = subject.config, subject.model()
     settings = config.evaluate.interchange
@@ -50,19 +46,14 @@ def measure(subject: Subject) -> pl.DataFrame:
         ]
         learned, tested = (pairs_of(model, table) for table in drawn)
         for layer in range(model.sizes.layers + 1):
-            generator = torch.Generator().manual_seed(seed_of(config.seed, variable, layer) % 2**63)
-            random = torch.randn(width, settings.directions, generator=generator).to(model.device)
-            bases: dict[str, Any] = {"state": None, "random": random, "learned": None}
-            if len(learned.token) and len(tested.token):
-                bases["learned"] = learned_basis(model, learned, layer, settings.directions, generator)
+            seed = seed_of(config.seed, variable, layer)
+            bases = {"state": None, **subspaces(model, learned, layer, settings.directions, seed)}
             for method in METHODS:
-                correct = 0
-                if len(tested.token) and (method == "state" or bases[method] is not None):
-                    with torch.inference_mode():
-                        logits = exchanged_logits(model, tested, layer, bases[method])
-                    correct = int((logits.argmax(1) == tested.answer).sum())
                 size = width if method == "state" else settings.directions
-                rows.append((variable, layer, method, size, len(tested.token), correct))
+                # Without a pair to learn from, there is no learned subspace.
+                pairs = len(tested.token) if method in bases else 0
+                correct = counterfactual_answers(model, tested, layer, bases[method]) if pairs else 0
+                rows.append((variable, layer, method, size, pairs, correct))
     names = ["variable", "layer", "method", "directions", "programs", "correct"]
     return with_accuracy(pl.DataFrame(rows, names, orient="row"))
 

@@ -63,6 +63,22 @@ def pairs_of(model: Cadmus, table: pl.DataFrame) -> Pairs:
     )
 
 
+def counterfactual_answers(model: Cadmus, pairs: Pairs, layer: int, basis_DK: Tensor | None) -> int:
+    """Count the answers that are the counterfactual one after an exchange; see :func:`exchanged_logits`."""
+    with torch.inference_mode():
+        answers = exchanged_logits(model, pairs, layer, basis_DK).argmax(1)
+    return int((answers == pairs.answer).sum())
+
+
+def subspaces(model: Cadmus, pairs: Pairs, layer: int, directions: int, seed: int) -> dict[str, Tensor]:
+    """Return ``random`` directions and, if there are pairs, those ``learned`` from them: (D, K) each."""
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    random_DK = torch.randn(model.sizes.width, directions, generator=generator).to(model.device)
+    if not len(pairs.token):
+        return {"random": random_DK}
+    return {"random": random_DK, "learned": learned_basis(model, pairs, layer, directions, generator)}
+
+
 def exchanged_logits(
     model: Cadmus,
     pairs: Pairs,

@@ -164,7 +164,7 @@ class Loader:
     def _pack(
         self, programs: Programs, prompt_lengths: np.ndarray, learned: np.ndarray, place: tuple[int, int]
     ) -> PackedBatch:
-        """Pack a micro-batch, of which those that are not ``learned`` are label-only."""
+        """Pack a micro-batch; programs that are not ``learned`` are label-only."""
         wanted, interchange = self._train.state_labels, self._train.interchange
         labels = numbers = exchange = None
         if self._train.state_weight:

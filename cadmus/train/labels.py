@@ -89,7 +89,7 @@ def state_labels(programs: Programs, wanted: StateLabels) -> np.ndarray:
 def state_numbers(programs: Programs, wanted: StateLabels, dataset: Dataset) -> np.ndarray:
     """Return the numbers of every instruction: float32, shape (bytes of ``programs.data``, columns).
 
-    They are NAN where there is no such number, or none between -:data:`MOST` and :data:`MOST`.
+    They are NAN for other values, and for numbers beyond :data:`MOST`.
     """
     prefixes, _, _ = programs.all_prefixes()
     outcomes = {name: execute(join(prefixes, _SUFFIXES[name])) for name in ("magnitude", "second")}
