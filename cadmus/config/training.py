@@ -156,6 +156,8 @@ class Interchange(Section):
     """what is kept, or as many random directions: a control"""
     start: Fraction = 0.0
     """fraction of the steps before the first exchange"""
+    stop: Fraction = 1.0
+    """fraction of the steps up to the last exchange; steps without it, at the end, regain accuracy"""
 
 
 class Verdict(Section):

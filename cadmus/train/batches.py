@@ -172,7 +172,7 @@ class Loader:
         if self._train.state_weight and wanted.numbers():
             numbers = state_numbers(programs, wanted, self._dataset)
         step, number = place
-        if interchange.share and step >= interchange.start * self._train.steps:
+        if interchange.share and interchange.start <= step / self._train.steps < interchange.stop:
             assert numbers is not None
             rng = generator(self._seed, "interchange", step, number)
             name = "second" if interchange.variable == "comparison" else "magnitude"

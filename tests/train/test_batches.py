@@ -55,6 +55,15 @@ def test_label_only_programs_have_labels_and_no_targets():
     assert all(packed.numbers[packed.segments == segment][[4, 9]].isfinite().all() for segment in only)
 
 
+def test_states_are_exchanged_from_start_to_stop():
+    training_set = Samples(Programs.from_strings(["34+7=", "12+0>"]), np.full(2, 4, np.uint8))
+    labels = {"state_weight": 1.0, "state_labels": {"second": 1, "difference": 1}}
+    between = {"share": 1.0, "start": 0.25, "stop": 0.75}
+    loader = Loader(training_set, 0, run_config(steps=8, batch_size=2, **labels, interchange=between), 16)
+    exchanged = [loader.load(step).micro_batches[0].exchange is not None for step in range(8)]
+    assert exchanged == [False] * 2 + [True] * 4 + [False] * 2
+
+
 def test_counts_cover_all_ranks():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))

@@ -44,7 +44,7 @@ NO_DIFFERENCE = 2e-5
             state_weight=1.0,
             state_labels={"magnitude": 1.0, "second": 1.0, "difference": 1.0},
             label_only={"share": 0.25},
-            interchange={"share": 1.0, "start": 0.2},
+            interchange={"share": 1.0, "start": 0.2, "stop": 0.8},
         ),
     ],
     ids=["muon", "muon-fp32", "adam", "adam-accumulated", "state", "verdict", "interchange"],
