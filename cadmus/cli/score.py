@@ -71,7 +71,7 @@ def score(
     check_results_path(output)
     directory = directory or DEFAULT_MODEL
     model = Cadmus.load(directory, usable_device(device))
-    found = read_features(features, model.sizes.layers, model.sizes.width)
+    found = read_features(features)
     config = trained_config(directory)
     dataset = None if config is None else config.dataset
     table = scores_of(model, found, (), programs, directions, seed, dataset)

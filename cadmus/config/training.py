@@ -157,7 +157,13 @@ class Interchange(Section):
     start: Fraction = 0.0
     """fraction of the steps before the first exchange"""
     stop: Fraction = 1.0
-    """fraction of the steps up to the last exchange; steps without it, at the end, regain accuracy"""
+    """fraction of the steps up to the last exchange"""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Interchange":
+        if self.start >= self.stop:
+            raise ValueError(f"start: must be below stop {self.stop:g}, got {self.start:g}")
+        return self
 
 
 class Verdict(Section):

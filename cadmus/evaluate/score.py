@@ -47,7 +47,7 @@ class Features(NamedTuple):
     """The contribution of each feature to a state: (F, D)."""
 
 
-def read_features(path: Path, layers: int, width: int) -> dict[int, Features]:
+def read_features(path: Path) -> dict[int, Features]:
     """Read a safetensors file: ``layer.N``, shape (F, D), and optionally a bias and a decoder.
 
     With ``layer.N.bias``, shape (F,), features are what a ReLU leaves; without, they are linear.
@@ -65,14 +65,10 @@ def read_features(path: Path, layers: int, width: int) -> dict[int, Features]:
             wanted = "layer.N, with layer.N.bias and layer.N.decoder if there are any"
             raise InputError(f"{path}: tensor {name!r}: names must be {wanted}")
         layer, encoder = int(match[1]), tensors[f"layer.{match[1]}"].float()
-        if layer > layers:
-            raise InputError(f"{path}: tensor {name!r}: the model has {layers} layers, the embedding is 0")
-        shape = (len(encoder),) if match[2] == ".bias" else (len(encoder), width)
-        if tuple(tensor.shape) != shape or not len(encoder):
-            raise InputError(
-                f"{path}: tensor {name!r}: has shape {tuple(tensor.shape)}; the model has states of {width} "
-                f"numbers, so it must be ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
-            )
+        shape = encoder.shape[:1] if match[2] == ".bias" else encoder.shape
+        if tensor.shape != shape or encoder.ndim != 2 or not len(encoder):
+            wanted = f"must be {tuple(shape)}" if encoder.ndim == 2 else "must be (features, width)"
+            raise InputError(f"{path}: tensor {name!r}: has shape {tuple(tensor.shape)}; {wanted}")
         bias = tensors.get(f"layer.{layer}.bias")
 
         def encode(states: Tensor, encoder: Tensor = encoder, bias: Tensor | None = bias) -> Tensor:
@@ -99,6 +95,13 @@ def score(
     Features are chosen on ``programs`` pairs of prompts and scored on as many others. Only pairs that the
     model answers rightly count; scores are null where there is none.
     """
+    layers, width = model.sizes.layers, model.sizes.width
+    for layer, of_layer in features.items():
+        if not 0 <= layer <= layers:
+            raise InputError(f"layer.{layer}: the model has {layers} layers, the embedding is 0")
+        if of_layer.directions.shape[1] != width:
+            wanted = f"the model has states of {width} numbers"
+            raise InputError(f"layer.{layer}: has {of_layer.directions.shape[1]} columns; {wanted}")
     names = list(variables or VARIABLES)
     pairs = {
         name: [

@@ -120,6 +120,11 @@ from tests.config.quick import QUICK, VALUES, changed
             {"steps": 2, "state_weight": 1, "interchange": {"share": 0.5, "variable": "value"}},
             "interchange.variable: value needs state_labels.magnitude and state_weight above 0",
         ),
+        (
+            "train.interchange",
+            {"start": 0.5, "stop": 0.5},
+            "interchange.start: must be below stop 0.5, got 0.5",
+        ),
         ("model.activation", "relu", "model.activation"),
         ("evaluate.grid", {"low": 1, "high": 0}, "low 1 is above high 0"),
         ("name", "../up", "name: must match pattern '^[A-Za-z0-9][A-Za-z0-9_-]*$', got '../up'"),

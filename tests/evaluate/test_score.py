@@ -64,13 +64,13 @@ def test_a_file_has_matrices_biases_and_decoders(tmp_path):
     path = tmp_path / "features.safetensors"
     encoder, decoder = torch.eye(3)[:2], torch.eye(3)[1:]
     save_file({"layer.1": encoder, "layer.0": encoder.clone(), "layer.1.bias": torch.ones(2)}, path)
-    embedding, first = read_features(path, 1, 3).values()
+    embedding, first = read_features(path).values()
     states = torch.tensor([[-3.0, 2.0, 1.0]])
     assert embedding.encode(states).tolist() == [[-3, 2]]
     assert first.encode(states).tolist() == [[0, 3]]
     assert first.directions.tolist() == encoder.tolist()
     save_file({"layer.1": encoder, "layer.1.decoder": decoder}, path)
-    assert read_features(path, 1, 3)[1].directions.tolist() == decoder.tolist()
+    assert read_features(path)[1].directions.tolist() == decoder.tolist()
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,25 @@ def test_a_file_has_matrices_biases_and_decoders(tmp_path):
         ({}, "has no tensor; name one layer.N"),
         ({"encoder": torch.eye(3)}, "tensor 'encoder': names must be layer.N"),
         ({"layer.0.bias": torch.ones(3)}, "tensor 'layer.0.bias': names must be layer.N"),
-        ({"layer.2": torch.eye(3)}, "tensor 'layer.2': the model has 1 layers"),
-        ({"layer.1": torch.ones(2, 4)}, r"tensor 'layer.1': has shape \(2, 4\); .* it must be \(2, 3\)"),
+        ({"layer.1": torch.ones(3)}, r"has shape \(3,\); must be \(features, width\)"),
         ({"layer.1": torch.ones(2, 3), "layer.1.bias": torch.ones(3)}, r"has shape \(3,\); .* be \(2,\)"),
     ],
 )
-def test_features_of_another_model_are_refused(tmp_path, tensors, message):
+def test_other_tensors_are_refused(tmp_path, tensors, message):
     path = tmp_path / "features.safetensors"
     save_file(tensors, path)
     with pytest.raises(InputError, match=message):
-        read_features(path, 1, 3)
+        read_features(path)
+
+
+def test_features_of_another_model_are_refused():
+    with pytest.raises(InputError, match="layer.9: the model has 3 layers"):
+        score(Two(), {9: linear(torch.eye(WIDTH))}, VARIABLES)
+    with pytest.raises(InputError, match=f"layer.1: has 3 columns; the model has states of {WIDTH} numbers"):
+        score(Two(), {1: linear(torch.eye(3))}, VARIABLES)
 
 
 def test_another_file_is_refused(tmp_path):
     (tmp_path / "features.txt").write_text("no")
     with pytest.raises(InputError, match="is not a safetensors file"):
-        read_features(tmp_path / "features.txt", 1, 3)
+        read_features(tmp_path / "features.txt")
