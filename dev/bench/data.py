@@ -1,8 +1,6 @@
-"""Speed of everything but models: VMs, samplers, start-up."""
+"""Speed of the VMs and the samplers."""
 
 import statistics
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -23,15 +21,6 @@ CANDIDATES = 65_536
 TEMPLATE_PROGRAMS = 50_000
 """True programs requested from each template."""
 REPEATS = 5
-PROCESSES = {
-    "python": ("-c", "pass"),
-    "import": ("-c", "import cadmus"),
-    "help": ("-m", "cadmus", "--help"),
-    "run": ("-m", "cadmus", "run", "34+7="),
-    "complete": ("-m", "cadmus", "complete", "34+7"),
-}
-"""Arguments of Python; ``python`` does nothing."""
-STARTS = 15
 
 
 def vm() -> Facts:
@@ -97,13 +86,3 @@ def templates() -> Facts:
             "candidates_per_second": round(statistics.median(sampled)),
         }
     return flat({"programs": TEMPLATE_PROGRAMS, "repeats": REPEATS}, rows)
-
-
-def start() -> Facts:
-    """Measure the wall-clock seconds of :data:`PROCESSES`."""
-    actions = {
-        name: partial(subprocess.run, [sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
-        for name, arguments in PROCESSES.items()
-    }
-    rows = {name: {"seconds": round(taken, 3)} for name, taken in median_seconds(actions, STARTS).items()}
-    return flat({"repeats": STARTS}, rows)

@@ -29,7 +29,7 @@ def published(name: str) -> set[str]:
     return measured.keys() - {"commit", "cores", "processor"}
 
 
-@pytest.mark.parametrize("name", ["vm", "templates", "start"])
+@pytest.mark.parametrize("name", ["vm", "templates"])
 def test_data_is_measured(monkeypatch, name) -> None:
     for constant, value in {"REPEATS": 1, "TEMPLATE_PROGRAMS": 200, "STARTS": 1}.items():
         monkeypatch.setattr(data, constant, value)
