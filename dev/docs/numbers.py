@@ -20,7 +20,7 @@ from cadmus.figures import style
 from cadmus.programs import Programs
 
 STUDY = "numbers"
-_STATES = ["classes", "numbers, label-only", "numbers, label-only, exchange"]
+_STATES = ["classes alone", "no exchange", "large differences labelled"]
 _PANELS = 5
 _PROGRAMS = 4_000
 _DASHED: dict[str, Any] = {"fill": False, "ec": "black", "lw": 1, "ls": (0, (3, 2))}
