@@ -8,7 +8,7 @@ CORES ?= all
 RANKS ?= 1
 BIN := .venv/bin
 
-TARGETS := run test integrations gpu-check notebook slurm-test docs lint clean
+TARGETS := run test integrations llm-check gpu-check notebook slurm-test docs lint clean
 CONFIGFILE = $(firstword $(wildcard $(CONFIG) config/$(CONFIG).yaml) $(CONFIG))
 
 .PHONY: $(TARGETS)
@@ -27,6 +27,10 @@ test: .venv/installed
 # The adapters of integrations/, each with its tool in a virtual environment of its own.
 integrations: .venv/installed
 	integrations/test
+
+# A language model of 135M parameters: its weights, llama.cpp's server, nine programs in two alphabets.
+llm-check: .venv/installed
+	integrations/test smollm2
 
 # Ten minutes on one GPU: does everything work there, and how fast? RANKS=2 checks two GPUs together.
 gpu-check: .venv/installed

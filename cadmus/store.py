@@ -37,7 +37,6 @@ KINDS = {
     "metrics": "train again",
     "results": "evaluate again",
     "study": "collect it again",
-    "requests": "run `cadmus llm prepare`",
 }
 """Kinds of sealed files, and how to make one again."""
 HEADER = "cadmus"

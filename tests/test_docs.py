@@ -137,4 +137,4 @@ def test_reference_has_every_command_and_option():
                 check(below, click.Context(below, info_name=name, parent=context))
 
     check(cadmus, click.Context(cadmus, info_name="cadmus"))
-    assert "# `cadmus llm submit`" in text
+    assert "# `cadmus llm ask`" in text

@@ -115,7 +115,8 @@ def test_the_experiments_are_complete(results):
     assert curve["step"].max() == CONFIG.train.steps
     assert set(curve["metric"]) == {"solved", "fits", "exact", "next_token", "verified"}
     grid = pl.read_parquet(results / "experiments/grid.parquet")
-    assert len(grid) == 45 * 45
+    assert len(grid.filter(~pl.col("balanced"))) == 45 * 45
+    assert grid.filter("balanced")["programs"].sum() == CONFIG.evaluate.grid.balanced
     probe = pl.read_parquet(results / "experiments/probe.parquet")
     assert len(probe) == 2 * (CONFIG.model.layers + 1) * 11
     for accuracies in (curve, probe):
@@ -335,45 +336,36 @@ def test_an_interrupted_training_resumes(checkout, results):
 
 
 def test_llms_run_with_a_key_and_are_marked_as_not_run_without_it(checkout, results):
-    prices = {"usd_per_million_input": 1, "usd_per_million_output": 10, "source": "a test"}
-    table = {
-        name: {"model": "gpt-test", "endpoint": endpoint, "transport": name, **prices}
-        for name, endpoint in (("direct", "chat"), ("batch", "responses"))
-    }
-    (checkout / "config/tables/llms.yaml").write_text(yaml.safe_dump(table))
-    limits = "max_output_tokens: [64], grid_max_output_tokens: 64, max_cost_usd: 20"
-    llm = ("--config", f"llm={{models: [direct, batch], symbols: [alternate], {limits}}}")
+    with LlmServer(solve) as server:
+        row = {"model": "openai-api/local/test", "base_url": server.url, "key": "TEST_API_KEY"}
+        (checkout / "config/tables/llms.yaml").write_text(yaml.safe_dump({"test": row}))
+        fields = "alphabets: [letters], programs: 12, max_output_tokens: [64]"
+        llm = ("--config", f"llm={{models: [test], {fields}}}")
 
-    def series():
-        rows = pl.read_csv(results / "figures/output_tokens.csv").filter(max_output_tokens=64)
-        return {(row["model"], row["symbols"]): row for row in rows.iter_rows(named=True)}
+        def measured():
+            rows = pl.read_csv(results / "figures/output_tokens.csv").filter(model="test")
+            return rows.row(0, named=True)
 
-    done = snakemake(checkout, *llm)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {row["source"] for row in series().values()} == {"not run"}
-    assert len(series()) == 2
-    assert not (results / "llm/replies").exists()
-    with LlmServer(solve, key="sk-of-the-workflow") as server:
-        connection = {"OPENAI_API_KEY": "sk-of-the-workflow", "OPENAI_BASE_URL": server.url}
-        done = snakemake(checkout, *llm, **connection)
+        done = snakemake(checkout, *llm)
         assert done.returncode == 0, done.stdout + done.stderr
-        again = snakemake(checkout, *llm, **connection)
+        assert measured()["source"] == "not run"
+        assert not (results / "llm/replies").exists()
+        done = snakemake(checkout, *llm, TEST_API_KEY="sk-of-the-workflow")
+        assert done.returncode == 0, done.stdout + done.stderr
+        again = snakemake(checkout, *llm, TEST_API_KEY="sk-of-the-workflow")
         assert "Nothing to be done" in again.stdout + again.stderr
-        assert max(server.stats.billed.values()) == 1
+        assert set(server.asked.values()) == {1}
     answers = pl.read_parquet(results / "experiments/llm.parquet")
-    for (name, _), row in series().items():
-        requests = (results / f"llm/requests/{name}.jsonl").read_text().splitlines()
-        wrong = sum(errs(json.loads(line)["body"]) for line in requests)
-        assert row["source"] == "measured"
-        assert (row["programs"], row["wrong"]) == (41 * 41, wrong)
-        assert (answers.filter(model=name)["outcome"] == "wrong").sum() == wrong
+    assert len(answers) == 12 + 41 * 41
+    assert (answers["outcome"] == "wrong").sum() == sum(errs(text) for text in server.asked)
+    assert (measured()["source"], measured()["programs"]) == ("measured", 12)
     folders = (results, checkout / ".snakemake")
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     assert not [path for path in files if b"sk-of-the-workflow" in path.read_bytes()]
     # Without the key nothing is sent, and the replies are kept.
     done = snakemake(checkout, *llm)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert {row["source"] for row in series().values()} == {"measured"}
+    assert measured()["source"] == "measured"
 
 
 def test_the_workflow_imports_only_light_packages(checkout, tmp_path):

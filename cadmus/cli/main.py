@@ -36,7 +36,7 @@ SECTIONS = {
         "study": ("configs", "figures", "Compare runs that differ in some fields of a config."),
     },
     "Large language models": {
-        "llm": ("llm", "llm", "Ask large language models about the comparison grid."),
+        "llm": ("llm", "llm", "Ask large language models to compare."),
     },
     "Single steps of the workflow, rarely typed": {
         "shard": ("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
@@ -122,7 +122,7 @@ def cadmus() -> None:
     \b
     Exit codes:
       0    success, also if the program that was run is false
-      1    interrupted by Ctrl-C (run train or llm submit again to resume; serve and explore exit with 0);
+      1    interrupted by Ctrl-C (run train or llm ask again to resume; serve and explore exit with 0);
            complete --verified or induce found no program;
            a bug in Cadmus, with a traceback
       2    bad input; one line names the problem and the fix

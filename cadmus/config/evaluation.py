@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from cadmus.config.fields import (
     Above0,
+    Integer,
     NonNegative,
     Positive,
     ProgramCount,
@@ -110,6 +111,8 @@ class Grid(Range, Settings):
     """largest value of X and Y"""
     programs_per_pixel: Annotated[Positive, Field(le=10_000)] = 10
     """test programs per pair (X, Y)"""
+    balanced: Positive = 2_000
+    """test programs in the training range whose operators do not tell the comparator"""
 
 
 class Probe(Settings):
@@ -173,28 +176,26 @@ EXPERIMENTS = tuple(name for name, settings in Evaluate() if isinstance(settings
 
 
 class Llm(Section):
-    """Large language models on programs of the comparison grid, in the training range.
-
-    Requests are sent only if `models` names a model and OPENAI_API_KEY is set; see docs/llm.md.
-    """
+    """Large language models on comparisons in the training range; see docs/llm.md."""
 
     models: Annotated[list[str], AfterValidator(check_distinct)] = []
-    """names of models in config/tables/llms.yaml"""
-    symbols: Annotated[
-        list[Literal["normal", "alternate"]], Field(min_length=1), AfterValidator(check_distinct)
+    """names of models in config/tables/llms.yaml; those whose key is not set are not asked"""
+    alphabets: Annotated[
+        list[Literal["normal", "alternate", "letters", "permuted"]],
+        Field(min_length=1),
+        AfterValidator(check_distinct),
     ] = ["normal", "alternate"]
-    """symbol sets of the programs"""
+    """symbols of the programs: those of the machine, the paper's other ones, letters, or those of the machine
+    with each other's meanings"""
+    shots: Annotated[
+        list[Annotated[Integer, Field(ge=0, le=128)]], Field(min_length=1), AfterValidator(check_distinct)
+    ] = [0]
+    """training programs in the prompt, besides three that show the form"""
+    programs: Positive = 200
+    """test programs, balanced so that their operators do not tell the comparator"""
+    grid: bool = True
+    """ask also a program for each pair of values of the comparison grid"""
     max_output_tokens: Limits = [256, 512, 1024, 2048, 4096, 8192]
     """output token limits, including reasoning; one point of the figure each"""
-    programs_per_pair: Positive = 1
-    """programs per pair of values"""
-    grid_max_output_tokens: Tokens = 2048
-    """output token limit in the comparison grid"""
-    grid_programs_per_pair: Positive = 1
-    """programs per pair of values in the comparison grid"""
     max_cost_usd: NonNegative = 5.0
-    """cost limit of the run in USD; requests that could exceed it are not sent"""
-    concurrency: Annotated[Positive, Field(le=1_000)] = 32
-    """concurrent requests; does not apply to batches"""
-    requests_per_minute: Above0 | None = None
-    """rate limit; none when null; does not apply to batches"""
+    """cost limit of the run in USD; nothing is sent if all answers together could exceed it"""

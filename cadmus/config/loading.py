@@ -62,12 +62,6 @@ class Config(Section):
                 raise ValueError(f"train.{field}: must be at most model.layers {layers}, got {layer}")
         if self.evaluate.split not in self.dataset.splits:
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
-        most = self.evaluate.grid.programs_per_pixel
-        for field in ("programs_per_pair", "grid_programs_per_pair"):
-            given = getattr(self.llm, field)
-            if given > most:
-                wanted = f"must be at most evaluate.grid.programs_per_pixel {most}"
-                raise ValueError(f"llm.{field}: {wanted}, got {given}")
         return self
 
     def dataset_digest(self) -> str:

@@ -4,6 +4,7 @@ The hash of a program alone decides its split, so new programs of the test split
 """
 
 import numpy as np
+import polars as pl
 
 from cadmus.config import Config, Dataset
 from cadmus.dataset.splits import TEST, TRAIN, excluded_pairs, split_of
@@ -12,11 +13,13 @@ from cadmus.programs import Programs, join, stack
 from cadmus.templates.draw import comparator
 from cadmus.templates.expressions import short_expressions
 from cadmus.tools import generator
+from cadmus.vm.compiled import execute
 
 HALF = 5
 """Instructions of each expression."""
 _CANDIDATES_AT_ONCE = 2_000_000
 _PAIRS_AT_ONCE = 1 << 17
+_ROUNDS = 20
 
 
 def grid_programs(config: Config) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
@@ -103,6 +106,49 @@ def sample_comparisons(
         )
     found = found[:, :n]
     return programs(found), dict(zip("xy", table.values[found], strict=True))
+
+
+def balanced_comparisons(
+    rng: np.random.Generator, n: int, dataset: Dataset, split: int = TEST, half: int = HALF
+) -> Programs:
+    """Sample ``n`` distinct true comparisons of a split whose operators do not tell the comparator.
+
+    Both values, of expressions of ``half`` instructions, are in range. However operators and digits are
+    arranged, each comparator is as frequent as the others; otherwise the operators alone tell most of them,
+    as negative values need a ``-``. Fewer than ``n`` are returned if no more are found.
+    """
+    table = short_expressions(half)
+    values = np.arange(dataset.values.low, dataset.values.high + 1)
+    values = values[table.count(values) > 0]
+    texts: list[str] = []
+    triples = pl.DataFrame()
+    for _ in range(_ROUNDS if len(values) else 0):
+        x, y = rng.choice(values, (2, _PAIRS_AT_ONCE))
+        # Equal numbers are rare otherwise.
+        y = np.where(rng.random(len(x)) < 1 / 3, x, y)
+        programs = join(table.sample(rng, x), table.sample(rng, y), comparator(x, y))
+        of_split = (split_of(programs, dataset.eval_fraction) == split) & ~excluded_pairs(dataset, x, y)
+        texts += programs.take(np.flatnonzero(of_split)).to_strings()
+        form, symbol = pl.col("program").str.replace_all("[0-9]", "0"), pl.col("program").str.tail(1)
+        numbered = (
+            pl.DataFrame({"program": texts})
+            .unique(maintain_order=True)
+            .with_columns(form.str.head(2 * half).alias("form"), symbol.alias("comparator"))
+            .with_columns(pl.int_range(pl.len()).over("form", "comparator").alias("number"))
+        )
+        triples = numbered.filter(pl.len().over("form", "number") == 3).sort("form", "number")
+        if len(triples) >= n:
+            break
+    chosen = rng.permutation(len(triples) // 3)[: -(-n // 3)]
+    rows = rng.permutation((3 * chosen[:, None] + np.arange(3)).ravel())[:n]
+    return Programs.from_strings(triples["program"].gather(rows) if len(rows) else [])
+
+
+def values_of(programs: Programs) -> np.ndarray:
+    """Return the values that comparisons compare: int64, shape (2, n)."""
+    cut = np.full(len(programs), HALF)
+    halves = programs.prefixes(cut), programs.suffixes(cut).prefixes(cut)
+    return np.stack([execute(half).values[:, 0] for half in halves]).astype(np.int64)
 
 
 def training_comparisons(rng: np.random.Generator, n: int, dataset: Dataset) -> Programs:

@@ -19,8 +19,10 @@ REGIONS = {
     "same_side": "both outside, same side, X ≠ Y",
     "diagonal": "both outside, X = Y",
     "excluded": "both inside, excluded by a rule",
+    "balanced": "both inside, operators balanced",
 }
-"""Regions of the grid and their titles: the positions of X and Y relative to the training range."""
+"""Regions of the grid and their titles: the positions of X and Y relative to the training range. The last has
+programs of its own."""
 BIN = 5
 """Distances per bin of :func:`by_distance`."""
 
@@ -41,13 +43,13 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
     best baseline of a region is one of :data:`LEARNED` or ``constant``, one comparator for the whole grid,
     the best in hindsight: no baseline sees the region.
 
-    There is a row per region of :data:`REGIONS`, the last one only if a rule excludes pairs: region, then
+    There is a row per region of :data:`REGIONS`, the last two only if they have programs: region, then
     :data:`_COUNTS` with chance, of a random comparator, before best_baseline. All but the counts and chance
     are null in a region without a program.
     """
     tested = _tested(grid)
     present = set(tested["region"])
-    regions = [region for region in REGIONS if region != "excluded" or region in present]
+    regions = [region for region in REGIONS if region not in ("excluded", "balanced") or region in present]
     rows = [(region, *_measured(tested.filter(region=region))) for region in regions]
     table = pl.DataFrame(rows, {"region": pl.String, **_COUNTS}, orient="row")
     columns = table.columns
@@ -74,7 +76,9 @@ def by_distance(grid: pl.DataFrame) -> pl.DataFrame:
     values = grid["x"].to_numpy()
     farthest = max(low - int(values.min()), int(values.max()) - high)
     distance = pl.max_horizontal(low - pl.col("x"), pl.col("x") - high, low - pl.col("y"), pl.col("y") - high)
-    bins = _tested(grid).with_columns(first=((distance - 1) // BIN * BIN + 1).clip(0))
+    bins = _tested(grid.filter(~pl.col("balanced"))).with_columns(
+        first=((distance - 1) // BIN * BIN + 1).clip(0)
+    )
     rows = []
     for region in REGIONS:
         for (first,), part in bins.filter(region=region).sort("first").group_by("first", maintain_order=True):
@@ -85,7 +89,7 @@ def by_distance(grid: pl.DataFrame) -> pl.DataFrame:
 
 
 def predicted(grid: pl.DataFrame) -> pl.DataFrame:
-    """Add ``predicted``, the comparator that was predicted for most programs of each pair.
+    """Add ``predicted``, the comparator that was predicted for most programs of each pair of the grid.
 
     It is the first of ``<``, ``=`` and ``>`` among equals, ``other`` if most predictions are other tokens,
     and null without a program.
@@ -96,7 +100,7 @@ def predicted(grid: pl.DataFrame) -> pl.DataFrame:
         pl.when(pl.col(column) == most).then(pl.lit(symbol)) for column, symbol in PREDICTIONS.items()
     ]
     name = pl.when(other > most).then(pl.lit("other")).otherwise(pl.coalesce(of_comparators))
-    return grid.with_columns(predicted=pl.when(pl.col("programs") > 0).then(name))
+    return grid.filter(~pl.col("balanced")).with_columns(predicted=pl.when(pl.col("programs") > 0).then(name))
 
 
 def _tested(grid: pl.DataFrame) -> pl.DataFrame:
@@ -108,7 +112,9 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
         low = high = int(grid["x"].to_numpy().min()) - 1
     x, y = ((pl.col(axis) > high).cast(pl.Int8) - (pl.col(axis) < low).cast(pl.Int8) for axis in "xy")
     region = (
-        pl.when((x == 0) & (y == 0))
+        pl.when("balanced")
+        .then(pl.lit("balanced"))
+        .when((x == 0) & (y == 0))
         .then(pl.when("in_distribution").then(pl.lit("inside")).otherwise(pl.lit("excluded")))
         .when((x == 0) | (y == 0))
         .then(pl.lit("one_out"))
@@ -121,7 +127,7 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
     tested = grid.filter(pl.col("programs") > 0)
     order = (pl.col("x") - pl.col("y")).sign()
     solved = [tested.select(pl.col("programs") * (order == sign)).to_series() for sign in (-1, 0, 1)]
-    constant = max(solved, key=lambda counts: int(counts.sum()))
+    constant = max(solved, key=lambda counts: int(counts.filter(~tested["balanced"]).sum()))
     return tested.with_columns(region.alias("region"), constant.alias("constant"))
 
 

@@ -18,19 +18,35 @@ def measure(subject: Subject) -> pl.DataFrame:
     """Accuracy at the comparator for every pair of values (X, Y).
 
     The model reads the two expressions of a test program. It is correct if its most likely next token, of all
-    65, is the comparator that holds.
+    65, is the comparator that holds. Programs whose operators do not tell the comparator have rows of their
+    own, where ``balanced`` is true.
     """
-    from cadmus.dataset.splits import excluded_pairs
-    from cadmus.evaluate.comparisons import HALF, grid_programs
-    from cadmus.templates.draw import comparator
+    from cadmus.evaluate.comparisons import balanced_comparisons, grid_programs, values_of
 
-    config, dataset, model = subject.config, subject.config.dataset, subject.model()
+    config, dataset = subject.config, subject.config.dataset
     x, y, programs, pair = grid_programs(config)
     if not len(programs):
         raise InputError(
             f"evaluate.grid: no test program compares values from {config.evaluate.grid.low} to "
             f"{config.evaluate.grid.high}; choose a range that meets dataset.values"
         )
+    grid = _counts(subject, x, y, programs, pair).with_columns(balanced=False)
+    rng = generator(config.seed, "balanced comparisons")
+    programs = balanced_comparisons(rng, config.evaluate.grid.balanced, dataset)
+    (x, y), pair = np.unique(values_of(programs), axis=1, return_inverse=True)
+    balanced = _counts(subject, x, y, programs, pair).with_columns(balanced=True)
+    return pl.concat([grid, balanced])
+
+
+def _counts(
+    subject: Subject, x: np.ndarray, y: np.ndarray, programs: Programs, pair: np.ndarray
+) -> pl.DataFrame:
+    """Return the columns of the results but the last for pairs and their programs."""
+    from cadmus.dataset.splits import excluded_pairs
+    from cadmus.evaluate.comparisons import HALF
+    from cadmus.templates.draw import comparator
+
+    config, dataset, model = subject.config, subject.config.dataset, subject.model()
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
     predicted = np.empty(len(programs), np.int64)
@@ -73,7 +89,7 @@ EXPERIMENT = Experiment(
     measure=measure,
     columns={
         **dict.fromkeys(("x", "y", "programs", "correct", *PREDICTIONS, *LEARNED), int),
-        "in_distribution": bool,
+        **dict.fromkeys(("in_distribution", "balanced"), bool),
     },
     summary=summary,
     figures=(
@@ -89,7 +105,8 @@ EXPERIMENT = Experiment(
             "Accuracy at the comparator by the positions of X and Y relative to the training range, with 95% "
             "bootstrap intervals over pairs (X, Y). The gap is the accuracy minus that of the best baseline, "
             "in percentage points. No baseline knows the region; the constant is one for the whole grid. "
-            "Always `=` would solve all of the region X = Y, and nothing in the others outside.",
+            "Always `=` would solve all of the region X = Y, and nothing in the others outside. In balanced "
+            "programs, however their operators are arranged, each comparator is as frequent as the others.",
             "table",
         ),
         Figure(

@@ -28,7 +28,7 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     if llm is None:
         return ours
     cadmus = ours.select(pl.lit("Cadmus").alias("model"), pl.lit("normal").alias("symbols"), pl.all())
-    asked = with_accuracy(pixels(llm)).with_columns(pl.lit(True).alias("in_distribution"))
+    asked = with_accuracy(pixels(llm)).with_columns(in_distribution=True, balanced=False)
     return pl.concat([cadmus, asked], how="diagonal_relaxed")
 
 

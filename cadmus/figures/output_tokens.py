@@ -12,11 +12,12 @@ from cadmus.evaluate.results import with_accuracy
 from cadmus.figures import reported, style, tables
 from cadmus.llm.outcomes import summary as conditions
 
+_LOOKS = {"normal": ("o", "-"), "alternate": ("^", "--"), "letters": ("s", ":"), "permuted": ("v", "-.")}
 _COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return the accuracy of Cadmus inside the training range, of GPT-5 in the paper, and of the LLMs."""
+    """Return the accuracy of Cadmus on balanced programs, of GPT-5 in the paper, and of the LLMs."""
     place = {"max_output_tokens": reported.GPT5_OUTPUT_TOKENS, "accuracy": reported.GPT5_ACCURACY}
     gpt5 = pl.DataFrame({"model": "GPT-5", "symbols": "normal", **place, "source": "reported"})
     parts = [_cadmus(grid), gpt5] + ([] if llm is None else [_llms(llm)])
@@ -26,7 +27,7 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     """Draw Cadmus, the best baseline, the reported point, and a series per LLM and kind of symbols."""
     (cadmus,) = _cadmus(grid).to_dicts()
-    series = [] if llm is None else _llms(llm).partition_by("model", "symbols", maintain_order=True)
+    series = [] if llm is None else _llms(llm).partition_by("model", "symbols", "shots", maintain_order=True)
     figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(series)))
     axes = figure.subplots()
     axes.axhspan(cadmus["low"], cadmus["high"], color=style.BLUE, alpha=0.2, lw=0)
@@ -40,13 +41,17 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         name, symbols = rows["model"][0], rows["symbols"][0]
         answered = rows.filter(pl.col("programs") > 0).sort("max_output_tokens")
         label = f"{name}, {symbols} symbols"
+        if llm is not None and llm["shots"].n_unique() > 1:
+            label += f", {rows['shots'][0]} shots"
         if not len(answered):
             handles += axes.plot([], [], ls="none", label=f"{label}: not run")
             continue
         limits.update(answered["max_output_tokens"])
-        if missing := int(rows["unanswered"].sum()) + int(rows["malformed"].sum()):
+        if missing := max(rows["unanswered"]):
             label += f" ({missing:,} not answered)"
-        marker, ls = ("o", "-") if symbols == "normal" else ("^", "--")
+        if not answered.select(pl.sum("correct", "wrong")).sum_horizontal().item():
+            label += " (no answer is a comparator)"
+        marker, ls = _LOOKS[symbols]
         look = {"color": _COLORS[models.index(name) % len(_COLORS)], "marker": marker, "ls": ls}
         drawn = style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
         handles.append(drawn)
@@ -72,10 +77,11 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
 
 
 def _cadmus(grid: pl.DataFrame) -> pl.DataFrame:
-    inside = summary(grid).filter(region="inside")
-    if not inside["programs"][0]:
-        raise InputError("the grid has no pair within the training range; widen evaluate.grid")
-    return inside.select(
+    """Return the accuracy on the programs that language models are asked too."""
+    balanced = summary(grid).filter(region="balanced")
+    if balanced.is_empty():
+        raise InputError("no test comparison is in the training range; widen dataset.values")
+    return balanced.select(
         pl.lit("Cadmus").alias("model"),
         pl.lit("normal").alias("symbols"),
         pl.lit(1).alias("max_output_tokens"),
@@ -86,4 +92,5 @@ def _cadmus(grid: pl.DataFrame) -> pl.DataFrame:
 
 def _llms(llm: pl.DataFrame) -> pl.DataFrame:
     run = pl.when(pl.col("programs") > 0).then(pl.lit("measured")).otherwise(pl.lit("not run"))
-    return with_accuracy(conditions(llm)).with_columns(run.alias("source"))
+    asked = conditions(llm.filter(~pl.col("in_grid")))
+    return with_accuracy(asked).with_columns(run.alias("source"))

@@ -1,38 +1,47 @@
-"""Large language models in ``config/tables/llms.yaml`` and their request bodies."""
+"""Large language models in ``config/tables/llms.yaml``, and how Inspect asks them."""
 
+import json
+import os
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from cadmus.config import TABLES, Section, read_model
 from cadmus.config.fields import NonNegative
 from cadmus.errors import InputError, suggest
-from cadmus.llm.prompt import prompt
+
+if TYPE_CHECKING:
+    from inspect_ai.model import Model
 
 MODELS = TABLES / "llms.yaml"
 """Table of this checkout."""
-URLS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "completions": "/v1/completions"}
-"""Path of each endpoint."""
-
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-"""Pattern of names, which file names contain."""
-Name = Annotated[str, Field(pattern=NAME)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""Names, which file names contain."""
+_SECONDS = 10
 
 
 class Entry(Section):
     """Fields of a language model in the table."""
 
-    model: Annotated[str, Field(min_length=1)]
-    """name on the server"""
-    endpoint: Literal["chat", "responses", "completions"]
-    transport: Literal["batch", "direct"]
-    reasoning_effort: str = ""
-    """as the server calls it; the server's default if empty"""
-    usd_per_million_input: NonNegative
-    usd_per_million_output: NonNegative
-    source: str
+    model: Annotated[str, Field(pattern=r"^[^/]+/.+")]
+    """Inspect's name of it, with its provider"""
+    base_url: str = ""
+    """server of one's own"""
+    key: str = ""
+    """environment variable with the key, without which the model is not asked; none if empty"""
+    answer: Literal["free", "choice"] = "free"
+    """what the model writes, or the likeliest of the three comparators"""
+    reads_limit: bool = False
+    """whether a model is told its limit, so that a shorter answer is not the beginning of a longer one"""
+    options: Annotated[dict[str, Any], Field(default_factory=dict)]
+    """Inspect's options of generation, such as `temperature`, `batch` or `reasoning_effort`"""
+    usd_per_million_input: NonNegative = 0
+    usd_per_million_output: NonNegative = 0
+    source: str = ""
     """source of the prices"""
 
 
@@ -41,29 +50,50 @@ class LanguageModel(Entry):
 
     name: Name
 
+    @property
+    def usable(self) -> bool:
+        """Whether it needs no key, or the environment has it."""
+        return not self.key or bool(os.environ.get(self.key))
+
     def usd(self, input_tokens: float, output_tokens: float) -> float:
         """Return the price of a number of tokens in USD."""
         cost = input_tokens * self.usd_per_million_input + output_tokens * self.usd_per_million_output
         return cost / 1e6
 
-    def body(self, program: str, symbols: str, max_output_tokens: int) -> dict[str, Any]:
-        """Return the body of the request for the comparator that completes a program.
+    def inspect(self) -> "Model":
+        """Return Inspect's model, which keeps every reply, if the server has it.
 
-        Args:
-            program: all before the comparator, in normal symbols.
-            symbols: symbols of the prompt, see ``llm.symbols``.
-            max_output_tokens: limit of the answer.
+        Raises:
+            InputError: an option does not exist, or the server does not answer or lacks the model.
         """
-        effort = self.reasoning_effort
-        if self.endpoint == "completions":
-            return {"model": self.model, "prompt": program, "max_tokens": max_output_tokens, "temperature": 0}
-        question = prompt(program, symbols)
-        if self.endpoint == "responses":
-            body = {"model": self.model, "input": question, "max_output_tokens": max_output_tokens}
-            return body | ({"reasoning": {"effort": effort}} if effort else {})
-        messages = [{"role": "user", "content": question}]
-        body = {"model": self.model, "messages": messages, "max_completion_tokens": max_output_tokens}
-        return body | ({"reasoning_effort": effort} if effort else {})
+        from inspect_ai.model import CachePolicy, GenerateConfig, get_model
+
+        try:
+            config = GenerateConfig(**self.options, cache=CachePolicy(expiry=None))
+        except (TypeError, ValidationError) as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise InputError(f"{self.name}: options: {reason}") from None
+        if not self.base_url:
+            return get_model(self.model, config=config)
+        served, wanted = _served(self.base_url), self.model.split("/", 2)[-1]
+        if wanted not in served:
+            raise InputError(
+                f"{self.base_url}: has no model {wanted!r}; it has {', '.join(served) or 'none'}"
+            )
+        key = os.environ.get(self.key, "none")
+        return get_model(self.model, config=config, base_url=self.base_url, api_key=key)
+
+
+def _served(base_url: str) -> list[str]:
+    """Return the models that a server lists."""
+    try:
+        with urllib.request.urlopen(f"{base_url.rstrip('/')}/models", timeout=_SECONDS) as reply:
+            return [str(each["id"]) for each in json.load(reply)["data"]]
+    except urllib.error.HTTPError:
+        # It has a key, or no list.
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{base_url}: no server answers there ({error})") from None
 
 
 def read_models(path: Path, names: Sequence[str]) -> list[LanguageModel]:

@@ -1,63 +1,89 @@
-"""Outcomes of requests to large language models, and their counts.
+"""Outcomes of questions to large language models, and their counts.
 
-Each request has one outcome:
-
-* ``correct``: the answer is one comparator, in the requested symbols, and the VM finds the program true;
+* ``correct``: the answer is the comparator that makes the program true, in the alphabet of the prompt;
 * ``wrong``: the answer is another comparator;
 * ``unparsed``: the answer is anything else;
-* ``truncated``: the token limit cut the answer off;
+* ``truncated``: the limit on output tokens cut the answer off;
 * ``refused``: the model or a filter declined to answer;
-* ``malformed``: the reply has no known shape, so it says nothing about the model;
-* ``rejected``: the server rejected the request, so the model never saw it;
-* ``unanswered``: no reply arrived.
+* ``unanswered``: the question was not asked, or no reply arrived.
 
-Accuracy is the fraction of ``correct`` among all but the last three.
+Accuracy is the fraction of ``correct`` among all but the last.
 """
+
+from typing import Any
 
 import polars as pl
 
+from cadmus.llm.prompt import read_answer
+
 GIVEN = ("correct", "wrong", "unparsed", "truncated", "refused")
 """Outcomes of programs that the model saw."""
-OUTCOMES = (*GIVEN, "malformed", "rejected", "unanswered")
+OUTCOMES = (*GIVEN, "unanswered")
 """All outcomes."""
 COLUMNS = {
-    "model": str,
-    "symbols": str,
-    "max_output_tokens": int,
+    **dict.fromkeys(("model", "symbols"), str),
+    **dict.fromkeys(("shots", "max_output_tokens"), int),
     "in_grid": bool,
-    "x": int,
-    "y": int,
-    "program": str,
-    "completion": str,
-    "outcome": str,
-    "input_tokens": int,
-    "output_tokens": int,
+    **dict.fromkeys(("x", "y"), int),
+    **dict.fromkeys(("program", "completion", "outcome"), str),
+    **dict.fromkeys(("less", "equal", "greater"), float),
+    **dict.fromkeys(("input_tokens", "output_tokens"), int),
     "usd": float,
 }
-"""Names and types of the columns of :func:`cadmus.llm.score.score`."""
+"""Names and types of the columns of ``llm.parquet``: a row per question and limit.
+
+The program is in normal symbols and ends with the right comparator. Where the model chose among the
+comparators, ``less``, ``equal`` and ``greater`` are their log-probabilities. Tokens are null if the server
+does not count; usd is that of the reply, in the row of the largest limit.
+"""
+CONDITION = ("model", "symbols", "shots", "in_grid", "max_output_tokens")
 _PROGRAMS = pl.col("outcome").is_in(GIVEN).sum().cast(pl.Int64).alias("programs")
+
+
+def outcome(text: str, stop_reason: str, program: str, symbols: str) -> str:
+    """Return the outcome of a reply; ``program`` ends with the right comparator."""
+    if comparator := read_answer(text, symbols):
+        return "correct" if comparator == program[-1] else "wrong"
+    return {"max_tokens": "truncated", "model_length": "truncated", "content_filter": "refused"}.get(
+        stop_reason, "unparsed"
+    )
+
+
+def at_limits(answers: pl.DataFrame, limits: list[int]) -> pl.DataFrame:
+    """Return answers at the largest limit as they would be at each limit: cut off if they are longer."""
+    largest = max(limits)
+    cut = (pl.col("output_tokens") > pl.col("max_output_tokens")) & pl.col("outcome").is_in(GIVEN)
+    parts: list[Any] = []
+    for limit in sorted(limits):
+        part = answers.with_columns(pl.lit(limit).alias("max_output_tokens"))
+        part = part.with_columns(pl.when(cut).then(pl.lit("truncated")).otherwise("outcome").alias("outcome"))
+        parts.append(part if limit == largest else part.with_columns(usd=pl.lit(0.0)))
+    return pl.concat(parts)
 
 
 def summary(answers: pl.DataFrame) -> pl.DataFrame:
     """Count the outcomes of each condition.
 
     Returns:
-        model, symbols, max_output_tokens, programs (that the model saw), one column per outcome,
-        output_tokens (mean) and usd (sum), in the order of the answers.
+        :data:`CONDITION`, programs (that the model saw), one column per outcome, input_tokens and
+        output_tokens (means) and usd (sum), in the order of the answers.
     """
-    return answers.group_by("model", "symbols", "max_output_tokens", maintain_order=True).agg(
-        _PROGRAMS, *map(_count, OUTCOMES), pl.col("output_tokens").mean(), pl.col("usd").sum()
+    return answers.group_by(CONDITION, maintain_order=True).agg(
+        _PROGRAMS, *map(_count, OUTCOMES), pl.col("input_tokens", "output_tokens").mean(), pl.col("usd").sum()
     )
 
 
 def pixels(answers: pl.DataFrame) -> pl.DataFrame:
-    """Count the answers that belong to the comparison grid.
+    """Count the answers of the comparison grid at the largest limit.
 
     Returns:
         model, symbols, max_output_tokens, x, y, programs and correct, in the order of the answers.
     """
     keys = ("model", "symbols", "max_output_tokens", "x", "y")
-    return answers.filter("in_grid").group_by(*keys, maintain_order=True).agg(_PROGRAMS, _count("correct"))
+    largest = answers.filter(
+        pl.col("in_grid") & (pl.col("max_output_tokens") == pl.max("max_output_tokens").over("model"))
+    )
+    return largest.group_by(*keys, maintain_order=True).agg(_PROGRAMS, _count("correct"))
 
 
 def _count(outcome: str) -> pl.Expr:

@@ -1,25 +1,39 @@
 """The prompt for a large language model, written from the instruction table, and the parser of its answer.
 
 The comparison uses the 22 instructions of the paper's Table 2, which gives each an alternate symbol. Prompts
-in normal and in alternate symbols have the same text and differ in the symbols alone.
+in all alphabets have the same text and differ in the symbols alone, so each alphabet separates one reason for
+which a symbol may be hard: ``alternate`` has familiar symbols with other meanings, ``permuted`` has the same
+symbols as ``normal`` with each other's meanings, and ``letters`` mean nothing.
 """
+
+import string
+from collections.abc import Sequence
 
 from cadmus import isa
 from cadmus.errors import InputError, suggest
-from cadmus.llm import ModelOutputError
 
 SUBSET = tuple(row for row in isa.INSTRUCTIONS if row.alternate)
 """The 22 instructions of the paper's Table 2."""
+_NORMAL = "".join(row.symbol for row in SUBSET)
+_MOVED = _NORMAL.replace(isa.END, "")
 SYMBOLS: dict[str, dict[str, str]] = {
-    "normal": {row.symbol: row.symbol for row in SUBSET},
-    "alternate": {row.symbol: str(row.alternate) for row in SUBSET},
+    name: dict(zip(_NORMAL, symbols, strict=True))
+    for name, symbols in {
+        "normal": _NORMAL,
+        "alternate": "".join(str(row.alternate) for row in SUBSET),
+        "letters": _NORMAL[0] + string.ascii_lowercase[: len(_MOVED)],
+        # No instruction keeps its symbol, and no comparator has that of another.
+        "permuted": _NORMAL[0] + _MOVED[9:] + _MOVED[:9],
+    }.items()
 }
-"""The symbol of each instruction, in each kind of symbols."""
+"""The symbol of each instruction, in each alphabet."""
 ALPHABETS = ("program", *SYMBOLS)
-"""Forms of a question: the program alone, or the prompt of a language model in either kind of symbols."""
+"""Forms of a question: the program alone, or the prompt of a language model in one of the alphabets."""
 COMPARISONS = ("basic_math", "equality_comparator", "less_greater")
 """Questions whose programs consist of the 22 instructions, and whose answer is a comparator."""
 COMPARATORS = "<>="
+UNREADABLE = "no readable answer"
+"""A completion that is no program."""
 EXAMPLES = ("34+7=", "52-4<", "93/2>")
 """True programs, one per comparator, that show the form of an answer and the order of operands."""
 
@@ -49,7 +63,7 @@ Answer:"""
 
 
 def translate(program: str, symbols: str) -> str:
-    """Write a program of the 22 instructions in ``normal`` or ``alternate`` symbols.
+    """Write a program of the 22 instructions in the symbols of an alphabet.
 
     >>> translate("34+7=", "alternate")
     '+!*1~'
@@ -57,12 +71,10 @@ def translate(program: str, symbols: str) -> str:
     return "".join(SYMBOLS[symbols][symbol] for symbol in program)
 
 
-def prompt(program: str, symbols: str) -> str:
-    """Return the question for the comparator that completes a program.
+def prompt(program: str, symbols: str, examples: Sequence[str] = EXAMPLES) -> str:
+    """Return the question for the comparator that completes a program, after examples of true programs.
 
-    Args:
-        program: the instructions before the comparator, in normal symbols.
-        symbols: the symbols of the prompt, ``normal`` or ``alternate``.
+    All are given in normal symbols.
     """
     written = SYMBOLS[symbols]
     rows = [
@@ -70,42 +82,30 @@ def prompt(program: str, symbols: str) -> str:
         *((written[row.symbol], row.effect, row.meaning) for row in SUBSET),
     ]
     width = max(len(stack) for _, stack, _ in rows)
-    examples = (
-        f"Program: {translate(example[:-1], symbols)}\nAnswer: {translate(example[-1], symbols)}"
-        for example in EXAMPLES
-    )
+    shown = [
+        f"Program: {text[:-1]}\nAnswer: {text[-1]}" for text in (translate(x, symbols) for x in examples)
+    ]
     *others, last = (written[symbol] for symbol in COMPARATORS)
     return _TEMPLATE.format(
         table="\n".join(f"{symbol:<6}  {stack:<{width}}  {meaning}" for symbol, stack, meaning in rows),
         low=isa.INTEGER_MIN,
         high=isa.INTEGER_MAX,
         comparators=f"{' '.join(others)} and {last}",
-        examples="\n\n".join(examples),
+        examples="\n\n".join(shown),
         program=translate(program, symbols),
     )
 
 
-def read_answer(text: str, symbols: str) -> str:
-    """Return the comparator, in normal symbols, that an answer consists of apart from white space.
-
-    Raises:
-        ModelOutputError: the answer is anything else.
-    """
-    answer = text.strip()
-    for comparator in COMPARATORS:
-        if answer == SYMBOLS[symbols][comparator]:
-            return comparator
-    raise ModelOutputError(f"{answer!r} is not one of {translate(COMPARATORS, symbols)}")
+def read_answer(text: str, symbols: str) -> str | None:
+    """Return the comparator, in normal symbols, that an answer consists of apart from white space."""
+    written = {SYMBOLS[symbols][comparator]: comparator for comparator in COMPARATORS}
+    return written.get(text.strip())
 
 
 def question_text(program: str, question: str, alphabet: str) -> str:
-    """Return the text that asks a model to continue a program.
+    """Return the text that asks a model to continue the prompt of a task.
 
-    Args:
-        program: the prompt of a task.
-        question: the question of the task.
-        alphabet: ``program`` for the program alone, as models of Cadmus take it; ``normal`` or ``alternate``
-            for the prompt of a language model in these symbols.
+    The alphabet ``program`` gives the prompt alone, as models of Cadmus take it.
 
     Raises:
         InputError: no such alphabet, or the question has no prompt in these symbols.
@@ -130,28 +130,6 @@ def answer_text(completion: str, alphabet: str) -> str:
 def completion_in(text: str, alphabet: str) -> str:
     """Return the completion, in normal symbols, in an answer to :func:`question_text`.
 
-    White space around it is ignored. An answer in other symbols gives an empty completion, which solves none
-    of these questions.
+    White space around it is ignored. Another answer gives :data:`UNREADABLE`, which verifies nothing.
     """
-    if alphabet == "program":
-        return text.strip()
-    try:
-        return read_answer(text, alphabet)
-    except ModelOutputError:
-        return ""
-
-
-def document() -> str:
-    """Return ``docs/llm-prompts.md``: an example of the prompt in both kinds of symbols."""
-    parts = [
-        "# The prompts\n",
-        "The prompt for one program, in normal and in alternate symbols (the paper's Table 2). "
-        "`cadmus llm prompts` writes this page from the instruction table. The program comes last, so that a "
-        "server can cache the text before it.\n",
-        "An answer must be one of the three symbols; only white space may surround it. [llm.md](llm.md) "
-        "describes grading.\n",
-    ]
-    for symbols in SYMBOLS:
-        question = prompt("62*4+54*4-", symbols)
-        parts.append(f"## {symbols.capitalize()} symbols\n\n```text\n{question}\n```\n")
-    return "\n".join(parts)
+    return text.strip() if alphabet == "program" else read_answer(text, alphabet) or UNREADABLE

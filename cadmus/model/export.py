@@ -143,7 +143,8 @@ def trained_config(directory: Path | str) -> config.Config | None:
     values = read_metadata(directory).get("config")
     if values is None:
         return None
-    values.pop("evaluate", None)
+    for section in ("evaluate", "llm"):
+        values.pop(section, None)
     # Models of earlier versions have fields that are gone, such as `order`; only a training would read them.
     fields = config.Train.model_fields
     values["train"] = {name: value for name, value in values["train"].items() if name in fields}

@@ -39,7 +39,7 @@ def _grids(study: StudyRuns, results: Path) -> Figure:
     grids: dict[str, pl.DataFrame] = {}
     for run in study.runs:
         path = results / run.evaluation / "experiments/grid.parquet"
-        grid = read_results(path, experiments.columns("grid"))[0]
+        grid = read_results(path, experiments.columns("grid"))[0].filter(~pl.col("balanced"))
         grids[run.variant] = pl.concat([*([grids[run.variant]] if run.variant in grids else []), grid])
     rows = -(-len(grids) // _PANELS)
     figure = Figure(figsize=(style.PAGE, 1.55 * rows + 0.4))

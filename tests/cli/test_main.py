@@ -219,7 +219,7 @@ def test_a_shipped_model_has_a_name(tmp_path, monkeypatch) -> None:
 
 
 def test_tab_completes_commands_and_options() -> None:
-    offers = {"sa": ["sample"], "llm pr": ["prepare", "prompts"], "run --tr": ["--trace"]}
+    offers = {"sa": ["sample"], "llm pr": ["prompts"], "run --tr": ["--trace"]}
     for words, offered in offers.items():
         count = str(len(words.split()))
         done = run(_CADMUS_COMPLETE="bash_complete", COMP_WORDS=f"cadmus {words}", COMP_CWORD=count)

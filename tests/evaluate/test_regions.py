@@ -34,6 +34,7 @@ def grid_of(
             *(programs * (predict(x, y) == symbol) for symbol in PREDICTIONS.values()),
             *(0, programs * (linear(x, y) == true(x, y))),
             x in inside and y in inside,
+            False,
         )
         for x in values
         for y in values
@@ -43,7 +44,9 @@ def grid_of(
 
 def test_a_constant_is_one_answer_for_the_whole_grid() -> None:
     rows = summary(grid_of((-3, 3), (-1, 1), always_less))
-    assert rows["region"].to_list() == [region for region in REGIONS if region != "excluded"]
+    assert rows["region"].to_list() == [
+        region for region in REGIONS if region not in ("excluded", "balanced")
+    ]
     assert rows["pairs"].to_list() == [9, 24, 8, 4, 4]
     assert rows["programs"].to_list() == [18, 48, 16, 8, 8]
     assert rows["correct"].to_list() == [6, 24, 8, 4, 0]
@@ -134,7 +137,7 @@ def test_distances_are_binned() -> None:
 
 def test_the_most_frequent_prediction() -> None:
     counts = [(5, 3, 2), (2, 5, 3), (0, 0, 4), (0, 0, 5), (5, 5, 0), (0, 0, 0)]
-    grid = pl.DataFrame(counts, list(PREDICTIONS), orient="row").with_columns(programs=10)
+    grid = pl.DataFrame(counts, list(PREDICTIONS), orient="row").with_columns(programs=10, balanced=False)
     assert predicted(grid)["predicted"].to_list() == ["<", "=", "other", ">", "<", "other"]
     untested = (
         grid[:1].with_columns(pl.lit(None).alias(name) for name in PREDICTIONS).with_columns(programs=0)

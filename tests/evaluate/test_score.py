@@ -91,7 +91,7 @@ def test_other_tensors_are_refused(tmp_path, tensors, message):
 
 
 def test_features_of_another_model_are_refused():
-    with pytest.raises(InputError, match="layer.9: the model has 3 layers"):
+    with pytest.raises(InputError, match=r"layer\.9: the model has 3 layers"):
         score(Two(), {9: linear(torch.eye(WIDTH))}, VARIABLES)
     with pytest.raises(InputError, match=f"layer.1: has 3 columns; the model has states of {WIDTH} numbers"):
         score(Two(), {1: linear(torch.eye(3))}, VARIABLES)

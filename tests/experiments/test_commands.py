@@ -39,7 +39,7 @@ train: {steps: 1}
 evaluate:
   pass_at_k: {samples: 4}
   induction: {programs: 6, samples: 4}
-  grid: {low: -1, high: 1, programs_per_pixel: 2}
+  grid: {low: -1, high: 1, programs_per_pixel: 2, balanced: 9}
   probe: {train_programs: 60, validation_programs: 20, test_programs: 20, inverse_regularisation: [1]}
   lens: {programs: 30}
   interchange: {programs: 10}
@@ -85,7 +85,7 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
         ("induction", 3 * 6),
         # Snapshots, questions, metrics.
         ("curve", 2 * 3 * 4),
-        ("grid", 9),
+        ("grid", 9 + 8),
         ("probe", 2 * 2 * 11),
         ("lens", 2 * 11),
         ("interchange", 7 * 2 * 3),
@@ -145,7 +145,7 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("command", "rows"), [("completions", (8 + 2 * 7) * 4 + 3), ("grid", 5)])
+@pytest.mark.parametrize(("command", "rows"), [("completions", (8 + 2 * 7) * 4 + 3), ("grid", 6)])
 def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, rows: int) -> None:
     told = invoke(place, command, tmp_path / "a.parquet")
     as_json = invoke(place, command, tmp_path / "a.parquet", as_json=True)
@@ -338,4 +338,4 @@ def test_features_are_scored_on_the_model(place, tmp_path) -> None:
     save_file({"layer.7": torch.eye(8)}, features)
     error = CliRunner().invoke(cadmus, arguments).exception
     assert isinstance(error, InputError)
-    assert "tensor 'layer.7': the model has 1 layers" in str(error)
+    assert "layer.7: the model has 1 layers" in str(error)

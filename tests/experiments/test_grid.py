@@ -30,9 +30,17 @@ class Comparator:
         return next(name for name in "<>=" if run(prompt + name).true)
 
 
-def grid_of(model: object, low: int = -3, high: int = 3, programs: int = 2, **fields: Any) -> pl.DataFrame:
-    settings = {"low": low, "high": high, "programs_per_pixel": programs}
-    return measure(subject_of(model, -1, 1, {"grid": settings}, **fields))
+def grid_of(
+    model: object,
+    low: int = -3,
+    high: int = 3,
+    programs: int = 2,
+    balanced: bool | None = False,
+    **fields: Any,
+) -> pl.DataFrame:
+    settings = {"low": low, "high": high, "programs_per_pixel": programs, "balanced": 90}
+    results = measure(subject_of(model, -1, 1, {"grid": settings}, **fields))
+    return results if balanced is None else results.filter(pl.col("balanced") == balanced)
 
 
 def test_a_perfect_model_fills_the_grid() -> None:
@@ -42,6 +50,19 @@ def test_a_perfect_model_fills_the_grid() -> None:
     assert grid.filter("in_distribution").select("x", "y").unique().height == 9
     assert regions.summary(grid)["programs"].to_list() == [18, 48, 16, 8, 8]
     assert (regions.summary(grid)["accuracy"] == 1).all()
+
+
+def test_the_operators_of_balanced_programs_tell_nothing() -> None:
+    grid = grid_of(Comparator(), balanced=None)
+    row = regions.summary(grid).row(by_predicate=pl.col("region") == "balanced", named=True)
+    assert (row["programs"], row["correct"]) == (90, 90)
+    assert row["baseline"] < 0.6
+    balanced = grid.filter("balanced")
+    assert balanced.select(pl.max_horizontal(pl.col("x", "y").abs()).max()).item() == 1
+    # As always, one comparator is the constant.
+    constant = balanced.filter(pl.col("x") < pl.col("y"))["programs"].sum()
+    assert constant == 30
+    assert regions.predicted(grid)["balanced"].any() is False
 
 
 def test_excluded_pairs_are_a_region_of_their_own() -> None:

@@ -1,7 +1,6 @@
 """Answers of the test server: the comparator that the prompt implies, or sometimes a wrong one."""
 
 import hashlib
-import json
 
 from cadmus import isa
 from cadmus.vm import reference
@@ -11,28 +10,24 @@ ERRORS = 0.1
 _OF_MEANING = {(row.effect, row.meaning): row.symbol for row in isa.INSTRUCTIONS}
 
 
-def solve(body: dict) -> str:
+def solve(text: str) -> str:
     """Return the comparator, in the symbols of the prompt."""
-    symbols, program = read_prompt(body)
+    symbols, program = read_prompt(text)
     written = {meant: symbol for symbol, meant in symbols.items()}
     meant = "".join(symbols[symbol] for symbol in program)
     right = [comparator for comparator in "<>=" if reference.run(meant + comparator).true]
     assert len(right) == 1, f"{meant}: {right}"
     wrong = next(comparator for comparator in "<>=" if comparator not in right)
-    return written[wrong if errs(body) else right[0]]
+    return written[wrong if errs(text) else right[0]]
 
 
-def errs(body: dict) -> bool:
-    """Return True if the answer to a request is wrong."""
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
-    return digest[0] < 256 * ERRORS
+def errs(text: str) -> bool:
+    """Return True if the answer to a prompt is wrong."""
+    return hashlib.sha256(text.encode()).digest()[0] < 256 * ERRORS
 
 
-def read_prompt(body: dict) -> tuple[dict[str, str], str]:
+def read_prompt(text: str) -> tuple[dict[str, str], str]:
     """Return the meaning of each symbol of a prompt, read from its table, and its program."""
-    if "prompt" in body:
-        return {symbol: symbol for symbol in isa.BY_SYMBOL}, body["prompt"]
-    text = body["input"] if "input" in body else body["messages"][0]["content"]
     table = text.partition("symbol  stack")[2].partition("\n\n")[0].splitlines()[1:]
     symbols = {}
     for line in table:

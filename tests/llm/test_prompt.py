@@ -2,20 +2,19 @@ from itertools import islice
 
 import pytest
 
-from cadmus import tasks
+from cadmus import tasks, verify
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import grid_programs
 from cadmus.evaluate.questions import QUESTIONS
-from cadmus.llm import ModelOutputError
 from cadmus.llm.prompt import (
     ALPHABETS,
     COMPARISONS,
     EXAMPLES,
     SYMBOLS,
+    UNREADABLE,
     answer_text,
     completion_in,
-    document,
     prompt,
     question_text,
     read_answer,
@@ -30,15 +29,16 @@ def test_symbols_match_the_papers_table():
     paper = dict(zip("0123456789+-*/%xn<>=!.", r"-[_+!#917^*/%)}Lb?$~&.", strict=True))
     assert SYMBOLS["alternate"] == paper
     assert SYMBOLS["normal"] == {symbol: symbol for symbol in paper}
-
-
-def test_prompt_page_is_current():
-    page = (ROOT / "docs/llm-prompts.md").read_text()
-    assert page == document(), "run: cadmus llm prompts > docs/llm-prompts.md"
+    # Letters are new to all; in the permuted alphabet the same symbols have other meanings.
+    assert all(symbol.isalpha() for meant, symbol in SYMBOLS["letters"].items() if meant != ".")
+    permuted = SYMBOLS["permuted"]
+    assert sorted(permuted.values()) == sorted(paper)
+    assert [meant for meant, symbol in permuted.items() if meant == symbol] == ["."]
+    assert not {permuted[comparator] for comparator in "<=>"} & set("<=>")
 
 
 def test_prompts_differ_only_in_symbols():
-    normal, alternate = (prompt("62*4+54*4-", symbols).splitlines() for symbols in SYMBOLS)
+    normal, alternate = (prompt("62*4+54*4-", name).splitlines() for name in ("normal", "alternate"))
     assert len(normal) == len(alternate)
     table = normal.index("symbol  stack    meaning") + 1
     translated = []
@@ -58,11 +58,9 @@ def test_prompt_is_sufficient_and_does_not_leak_the_answer(symbols):
     beginnings = set()
     for program in programs.to_strings()[::40]:
         text = prompt(program[:-1], symbols)
-        body = {"input": text}
-        meant, asked = read_prompt(body)
+        meant, asked = read_prompt(text)
         assert asked == translate(program[:-1], symbols)
-        answer = solve(body)
-        assert (meant[answer] == program[-1]) != errs(body)
+        assert (meant[solve(text)] == program[-1]) != errs(text)
         beginnings.add(text.removesuffix(f"{asked}\nAnswer:"))
     assert len(beginnings) == 1
 
@@ -81,8 +79,7 @@ def test_answer_is_exactly_one_comparator(symbols):
     other = "alternate" if symbols == "normal" else "normal"
     less = translate("<", symbols)
     for text in ("", f"`{less}`", f"{less}.", f"{less}{less}", f"Answer: {less}", translate("<", other), "!"):
-        with pytest.raises(ModelOutputError):
-            read_answer(text, symbols)
+        assert read_answer(text, symbols) is None
 
 
 @pytest.mark.parametrize("alphabet", ALPHABETS)
@@ -103,5 +100,12 @@ def test_other_alphabets_and_answers():
     with pytest.raises(InputError, match="random: has no prompt in alternate symbols; ask basic_math, "):
         question_text("34+", "random", "alternate")
     # `<` is not a symbol of the alternate table.
-    assert completion_in("<", "alternate") == completion_in("less", "normal") == ""
+    for text, alphabet in (
+        ("<", "alternate"),
+        ("less", "normal"),
+        ("The answer is <", "normal"),
+        ("", "normal"),
+    ):
+        assert completion_in(text, alphabet) == UNREADABLE
+    assert not verify("34+7", UNREADABLE, "=", "equality_comparator").verified
     assert completion_in("55*2+=", "program") == "55*2+="

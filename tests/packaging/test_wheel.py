@@ -42,7 +42,7 @@ COMMANDS = {
 MODULES = {
     "train": ("train.ranks", "train.loop", "train.engine"),
     "serve": ("serve.completions", "explore.application"),
-    "llm": ("llm.submit", "llm.score"),
+    "llm": ("llm.ask", "llm.task"),
     "model": ("experiments.experiment", "evaluate.results", "pages.model"),
     "figures": ("pages.dataset", "study.comparison", "study.drawing", "study.results"),
 }
@@ -53,7 +53,7 @@ ARGUMENTS = {
     "score": "features.safetensors --output scores.parquet",
     "config": "show quick",
     "figure": "table2_instructions --output .",
-    "llm": "prepare",
+    "llm": "estimate --config quick",
     "manifest": "dataset",
     "plan": "quick",
     "report": "dataset",

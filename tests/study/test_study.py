@@ -70,6 +70,7 @@ def grid(correct):
     x, y = (axis.ravel() for axis in np.meshgrid(np.arange(-21, 22), np.arange(-21, 22)))
     inside = (abs(x) <= 20) & (abs(y) <= 20)
     frame = pl.DataFrame({"x": x, "y": y, "correct": np.where(inside, correct, 0), "in_distribution": inside})
+    frame = frame.with_columns(balanced=False)
     others = dict.fromkeys(("less", "equal", "greater", "operators", "linear"), 0)
     return frame.with_columns(programs=10, **others).select(list(experiments.columns("grid")))
 

@@ -17,7 +17,7 @@ from cadmus.config import TEMPLATES, as_yaml, extended, parse_config, read_yaml
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError
-from cadmus.llm.models import MODELS
+from cadmus.llm.models import MODELS, read_models
 from cadmus.model import CARD
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.pages import FIGURES as DATASET_FIGURES

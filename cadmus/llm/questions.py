@@ -1,0 +1,75 @@
+"""The questions of a run to large language models: programs, in each alphabet, after examples."""
+
+import numpy as np
+import polars as pl
+
+from cadmus.config import Config
+from cadmus.dataset.splits import TRAIN
+from cadmus.errors import InputError
+from cadmus.evaluate.comparisons import HALF, balanced_comparisons, grid_programs, values_of
+from cadmus.llm.models import LanguageModel
+from cadmus.llm.prompt import EXAMPLES, prompt
+from cadmus.tools import generator
+
+
+def questions(config: Config, model: LanguageModel) -> pl.DataFrame:
+    """Return what a model is asked: alphabet, shots, in_grid, x, y, program, limit and prompt.
+
+    ``llm.programs`` balanced comparisons of the test split are asked in every alphabet, after every number of
+    examples from the training split. With ``llm.grid``, one program for every pair of values in range is
+    asked too, in every alphabet, after the fewest. A model is asked once at the largest limit, unless it
+    reads it; a choice is one token.
+    """
+    settings = config.llm
+    asked = _balanced(config)
+    sets = [(asked, False, shots) for shots in settings.shots]
+    if settings.grid:
+        sets.append((_grid(config), True, min(settings.shots)))
+    rng = generator(config.seed, "llm shots")
+    drawn = balanced_comparisons(rng, max(settings.shots), config.dataset, TRAIN).to_strings()
+    limits = sorted(settings.max_output_tokens)[0 if model.reads_limit else -1 :]
+    if model.answer == "choice":
+        limits = [1]
+    parts = []
+    for alphabet in settings.alphabets:
+        for programs, in_grid, shots in sets:
+            texts = [
+                prompt(program[: 2 * HALF], alphabet, [*EXAMPLES, *drawn[:shots]])
+                for program in programs["program"]
+            ]
+            columns = {"alphabet": pl.lit(alphabet), "shots": pl.lit(shots), "in_grid": pl.lit(in_grid)}
+            parts += [
+                programs.with_columns(**columns, limit=pl.lit(limit), prompt=pl.Series(texts))
+                for limit in limits
+            ]
+    names = ("alphabet", "shots", "in_grid", "x", "y", "program", "limit", "prompt")
+    return pl.concat(parts).select(names)
+
+
+def most_usd(model: LanguageModel, asked: pl.DataFrame) -> float:
+    """Return a bound on the cost: every answer reaches its limit, and a token has two bytes."""
+    return model.usd(int(asked["prompt"].str.len_bytes().sum()) / 2, int(asked["limit"].sum()))
+
+
+def _balanced(config: Config) -> pl.DataFrame:
+    n = config.llm.programs
+    programs = balanced_comparisons(generator(config.seed, "llm"), n, config.dataset)
+    if len(programs) < n:
+        raise InputError(f"llm.programs: only {len(programs)} balanced test comparisons were found, not {n}")
+    x, y = values_of(programs)
+    return pl.DataFrame({"x": x, "y": y, "program": programs.to_strings()})
+
+
+def _grid(config: Config) -> pl.DataFrame:
+    """Return the first program of each pair of values in range of Cadmus's own grid."""
+    x, y, programs, pair = grid_programs(config)
+    low, high = config.dataset.values.low, config.dataset.values.high
+    first = np.flatnonzero(np.diff(pair, prepend=-1))
+    found = pl.DataFrame(
+        {"x": x[pair[first]], "y": y[pair[first]], "program": programs.take(first).to_strings()}
+    )
+    inside = found.filter(pl.all_horizontal(pl.col("x", "y").is_between(low, high)))
+    if inside.is_empty():
+        wanted = f"values in dataset.values, {low} to {high}"
+        raise InputError(f"llm.grid: evaluate.grid has no test comparison with both {wanted}; widen the grid")
+    return inside
