@@ -117,18 +117,14 @@ def balanced_comparisons(
     arranged, each comparator is as frequent as the others; otherwise the operators alone tell most of them,
     as negative values need a ``-``. Fewer than ``n`` are returned if no more are found.
     """
-    table = short_expressions(half)
-    values = np.arange(dataset.values.low, dataset.values.high + 1)
-    values = values[table.count(values) > 0]
+    values = _values(dataset, half)
     texts: list[str] = []
     triples = pl.DataFrame()
     for _ in range(_ROUNDS if len(values) else 0):
         x, y = rng.choice(values, (2, _PAIRS_AT_ONCE))
         # Equal numbers are rare otherwise.
         y = np.where(rng.random(len(x)) < 1 / 3, x, y)
-        programs = join(table.sample(rng, x), table.sample(rng, y), comparator(x, y))
-        of_split = (split_of(programs, dataset.eval_fraction) == split) & ~excluded_pairs(dataset, x, y)
-        texts += programs.take(np.flatnonzero(of_split)).to_strings()
+        texts += _draw(rng, x, y, dataset, split, half).to_strings()
         form, symbol = pl.col("program").str.replace_all("[0-9]", "0"), pl.col("program").str.tail(1)
         numbered = (
             pl.DataFrame({"program": texts})
@@ -156,15 +152,27 @@ def training_comparisons(rng: np.random.Generator, n: int, dataset: Dataset) -> 
 
     Fewer than ``n`` are returned, because some are of other splits or excluded by a rule.
     """
-    table = short_expressions(HALF)
-    values = np.arange(dataset.values.low, dataset.values.high + 1)
-    values = values[table.count(values) > 0]
+    values = _values(dataset, HALF)
     if not len(values):
         return Programs.from_strings([])
     x, y = rng.choice(values, (2, n))
+    return _draw(rng, x, y, dataset, TRAIN, HALF)
+
+
+def _values(dataset: Dataset, half: int) -> np.ndarray:
+    """Return the values in range that an expression of ``half`` instructions has: int64."""
+    values = np.arange(dataset.values.low, dataset.values.high + 1)
+    return values[short_expressions(half).count(values) > 0]
+
+
+def _draw(
+    rng: np.random.Generator, x: np.ndarray, y: np.ndarray, dataset: Dataset, split: int, half: int
+) -> Programs:
+    """Draw a true comparison of each pair of values; keep those of a split that no rule excludes."""
+    table = short_expressions(half)
     programs = join(table.sample(rng, x), table.sample(rng, y), comparator(x, y))
-    allowed = (split_of(programs, dataset.eval_fraction) == TRAIN) & ~excluded_pairs(dataset, x, y)
-    return programs.take(allowed)
+    kept = (split_of(programs, dataset.eval_fraction) == split) & ~excluded_pairs(dataset, x, y)
+    return programs.take(np.flatnonzero(kept))
 
 
 def _counting(lengths: np.ndarray) -> np.ndarray:

@@ -52,7 +52,7 @@ class LanguageModel(Entry):
 
     @property
     def usable(self) -> bool:
-        """Whether it needs no key, or the environment has it."""
+        """True if it needs no key or the environment has it."""
         return not self.key or bool(os.environ.get(self.key))
 
     def usd(self, input_tokens: float, output_tokens: float) -> float:
@@ -76,21 +76,18 @@ class LanguageModel(Entry):
         if not self.base_url:
             return get_model(self.model, config=config)
         served, wanted = _served(self.base_url), self.model.split("/", 2)[-1]
-        if wanted not in served:
-            raise InputError(
-                f"{self.base_url}: has no model {wanted!r}; it has {', '.join(served) or 'none'}"
-            )
+        if served and wanted not in served:
+            raise InputError(f"{self.base_url}: has no model {wanted!r}; it has {', '.join(served)}")
         key = os.environ.get(self.key, "none")
         return get_model(self.model, config=config, base_url=self.base_url, api_key=key)
 
 
 def _served(base_url: str) -> list[str]:
-    """Return the models that a server lists."""
+    """Return the models that a server lists; none if it keeps the list to itself."""
     try:
         with urllib.request.urlopen(f"{base_url.rstrip('/')}/models", timeout=_SECONDS) as reply:
             return [str(each["id"]) for each in json.load(reply)["data"]]
     except urllib.error.HTTPError:
-        # It has a key, or no list.
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{base_url}: no server answers there ({error})") from None

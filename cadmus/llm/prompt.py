@@ -33,7 +33,7 @@ COMPARISONS = ("basic_math", "equality_comparator", "less_greater")
 """Questions whose programs consist of the 22 instructions, and whose answer is a comparator."""
 COMPARATORS = "<>="
 UNREADABLE = "no readable answer"
-"""A completion that is no program."""
+"""A completion that cannot be a program."""
 EXAMPLES = ("34+7=", "52-4<", "93/2>")
 """True programs, one per comparator, that show the form of an answer and the order of operands."""
 

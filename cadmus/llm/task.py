@@ -51,9 +51,8 @@ def build(asked: pl.DataFrame, model: LanguageModel) -> Task:
 @solver
 def _ask(choice: bool) -> Solver:
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        if choice:
-            return await generate(state, max_tokens=1, logprobs=True, top_logprobs=_LIKELIEST)
-        return await generate(state, max_tokens=state.metadata["limit"])
+        options: dict[str, Any] = {"logprobs": True, "top_logprobs": _LIKELIEST} if choice else {}
+        return await generate(state, max_tokens=state.metadata["limit"], **options)
 
     return solve
 

@@ -3,7 +3,7 @@
 The states are those after every token of training programs of all questions. A TopK autoencoder
 (Gao et al. 2024) learns to rebuild them from a few of its features; :mod:`cadmus.evaluate.score` then asks
 what its features tell about the variables of the VM, and what the model does when they are exchanged. The
-neurons of the state are scored beside it.
+neurons of the state are scored too.
 """
 
 import argparse

@@ -8,7 +8,7 @@ and every example that it gets is known. Fixed before it ran:
   ``normal`` minus each other alphabet, paired by seed;
 * what supports the claim: the 95% interval over seeds of ``normal`` minus ``permuted`` is above 0, as both
   have the same symbols and differ in what these mean elsewhere;
-* what refutes it: that interval lies below 0.01.
+* what refutes it: that interval is below 0.01.
 
 Two controls learn from the same examples, a linear model and a GPT of Cadmus from scratch. For them all
 alphabets are the same.
