@@ -24,7 +24,6 @@ from cadmus.evaluate.baselines import BASELINES
 from cadmus.evaluate.questions import QUESTIONS
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
-from cadmus.pages import FIGURES as DATASET_FIGURES
 from cadmus.programs import Programs
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
 from tests.llm.server import LlmServer
@@ -57,13 +56,6 @@ def test_the_dataset_has_all_programs(results):
     assert manifest["name"] == "tiny"
     for shard in plan(CONFIG):
         assert len(pl.read_parquet(results / "dataset" / shard.path)) == shard.rows
-
-
-def test_the_dataset_has_a_report(results):
-    text = (results / "dataset/report.md").read_text()
-    for figure in DATASET_FIGURES:
-        assert f"(report/{figure}.png)" in text
-        assert (results / f"dataset/report/{figure}.png").exists()
 
 
 def test_the_examples_of_the_dataset_card_run(results, tmp_path):

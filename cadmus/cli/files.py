@@ -50,9 +50,9 @@ def manifest(config: Path, directory: Path) -> None:
 @click.command()
 @click.argument("directory", type=DIRECTORY)
 def report(directory: Path) -> None:
-    """Write report, figures and card of the dataset in DIRECTORY.
+    """Write report and card of the dataset in DIRECTORY.
 
-    They are report.md, the directory report, and README.md, its page on the Hugging Face Hub.
+    They are report.md and README.md, its page on the Hugging Face Hub.
 
     \b
     Example:

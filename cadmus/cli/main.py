@@ -41,7 +41,7 @@ SECTIONS = {
     "Single steps of the workflow, rarely typed": {
         "shard": ("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
         "manifest": ("files", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
-        "report": ("files", "figures", "Write report, figures and card of the dataset in DIRECTORY."),
+        "report": ("files", "figures", "Write report and card of the dataset in DIRECTORY."),
         "card": ("files", "model", "Write the model card of the export in MODEL."),
     },
 }

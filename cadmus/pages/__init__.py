@@ -1,16 +1,9 @@
 """Pages generated from code and results: cards for the Hugging Face Hub, dataset reports, the manual.
 
 A card is the README.md of a model or dataset. The Hub shows it as the page of the repository and reads its
-front matter; all numbers in it come from files. Cards, and the names that the workflow needs, are here.
+front matter; all numbers in it come from files.
 """
 
-FIGURES = {
-    "acceptance": "Fates of the candidates for training programs. Surplus: valid, beyond the number wanted.",
-    "lengths": "Lengths of the programs, in instructions without the end. Vertical scales differ.",
-    "values": "The compared values x and y; grey: the configured interval.",
-    "instructions": "Frequency of each instruction in the training programs, log scale; white: never used.",
-}
-"""Captions of the figures of a dataset report, in order; :mod:`cadmus.pages.survey` draws them."""
 LICENSE = "mit"
 TAGS = ("program-synthesis", "stack-machine")
 CITATION = """\

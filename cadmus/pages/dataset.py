@@ -1,13 +1,13 @@
-"""The report of a dataset with its figures, and its card.
+"""The report of a dataset, and its card.
 
 The card is for users of the dataset: how to load it, its columns, splits and provenance. The report is for
-its maker: the fates of all candidates and the distributions of lengths, values and instructions.
+its maker: the fates of all candidates.
 """
 
 import json
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -15,18 +15,28 @@ from huggingface_hub import DatasetCardData
 
 from cadmus import isa, store
 from cadmus.config import OOD
+from cadmus.dataset.manifest import read_file, read_manifest
 from cadmus.dataset.shards import SCHEMA
 from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
-from cadmus.figures import style
 from cadmus.figures.tables import columns, render
 from cadmus.model import CARD
-from cadmus.pages import FIGURES, LICENSE, TAGS, card
-from cadmus.pages.survey import DRAWINGS, EXAMPLES, FATES, Survey, survey
-from cadmus.tools import progress
+from cadmus.pages import LICENSE, TAGS, card
 from cadmus.vm import reference
 
-FOLDER = "report"
+EXAMPLES = 3
+"""Programs shown per template: the first ones of its first training shard."""
+FATES = {
+    "kept": "kept",
+    "surplus": "surplus",
+    "duplicates": "duplicates, removed",
+    "ood": "excluded by an OOD rule",
+    "rejected": "not true",
+    "other_split": "in another split",
+    "too_long": "too long",
+    "unfit": "incomplete",
+}
+"""Titles of the fates of a candidate, the best first; fields of :class:`cadmus.dataset.sampler.Counts`."""
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 """Bounds of the hub's size categories, powers of ten."""
 MEANINGS = {
@@ -95,7 +105,7 @@ Programs that two splits share: $shared.
 seed and section give the same bytes, whatever the number of jobs. The hash of a program determines its split:
 $share% of all programs are for validation and $share% for test. Duplicates within a split of a template are
 removed, but kept once it has hardly any new programs left. [report.md](report.md) has the fates of all
-candidates and the distributions of lengths, values and instructions.
+candidates.
 $rules
 ## Limitations
 
@@ -105,16 +115,41 @@ $rules
 """)
 
 
+class Survey(NamedTuple):
+    """What report and card say about a dataset."""
+
+    manifest: dict[str, Any]
+    size: int
+    """Bytes of all shards."""
+    counts: pl.DataFrame
+    """Columns split, template, programs, distinct, sampled, duplicates_kept and the :data:`FATES`."""
+    examples: dict[str, list[dict[str, Any]]]
+    """Rows by template, with the columns program, prompt_length, x and y."""
+
+
+def survey(directory: Path) -> Survey:
+    """Read the manifest of a dataset and the first training shard of each template."""
+    manifest = read_manifest(directory)
+    examples = dict[str, list[dict[str, Any]]]()
+    for file in manifest["files"]:
+        if file["split"] == "train" and file["template"] not in examples:
+            table = read_file(directory, file, ["program", "prompt_length", "x", "y"])
+            examples[file["template"]] = table.slice(0, EXAMPLES).to_pylist()
+    # The manifest has no OOD counts without OOD rules.
+    counts = pl.DataFrame(
+        {"split": split, "template": template, "ood": 0, **of_template}
+        for split, templates in manifest["splits"].items()
+        for template, of_template in templates.items()
+    ).select("split", "template", "programs", "distinct", "sampled", "duplicates_kept", *FATES)
+    size = sum((directory / file["file"]).stat().st_size for file in manifest["files"])
+    return Survey(manifest, size, counts, examples)
+
+
 def write_report(directory: Path | str) -> tuple[Path, ...]:
-    """Write the report of a finished dataset, its figures and its card; return the paths of both texts."""
+    """Write the report and the card of a finished dataset; return their paths."""
     directory = Path(directory)
     found = survey(directory)
     texts = {directory / "report.md": report(found), directory / CARD: dataset_card(found)}
-    data = (found.counts, found.lengths, found.values, found.instructions)
-    for draw, frame in progress("draw", zip(DRAWINGS, data, strict=True), len(data), "figure"):
-        stem = directory / FOLDER / draw.__name__
-        style.save(style.styled(draw)(found), [stem.with_suffix(".pdf"), stem.with_suffix(".png")])
-        store.write_text(stem.with_suffix(".csv"), frame.write_csv())
     for path, text in texts.items():
         store.write_text(path, text)
     return tuple(texts)
@@ -141,12 +176,6 @@ def report(found: Survey) -> str:
     )
     if OOD in manifest:
         parts.append(_rules(manifest))
-    for name, caption in FIGURES.items():
-        parts += [
-            f"## {name.capitalize()}\n",
-            f"![{caption}]({FOLDER}/{name}.png)\n",
-            f"{caption} As [PDF]({FOLDER}/{name}.pdf) and [CSV]({FOLDER}/{name}.csv).\n",
-        ]
     examples = [("template", "prompt", "completion", "verdict")]
     for name, rows in found.examples.items():
         for program, at in ((row["program"], row["prompt_length"]) for row in rows):

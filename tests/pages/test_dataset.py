@@ -1,8 +1,7 @@
-"""The report of a dataset, its figures and its card."""
+"""The report of a dataset and its card."""
 
 import re
 
-import matplotlib.image
 import polars as pl
 import pytest
 import yaml
@@ -10,26 +9,21 @@ from click.testing import CliRunner
 from huggingface_hub import DatasetCard
 
 from cadmus.cli.main import cadmus
-from cadmus.config import OOD, parse_config
+from cadmus.config import OOD, TEMPLATES, parse_config
 from cadmus.dataset.manifest import read_manifest
-from cadmus.pages import CITATION, FIGURES, LICENSE
-from cadmus.pages.dataset import size_category, write_report
+from cadmus.pages import CITATION, LICENSE
+from cadmus.pages.dataset import FATES, size_category, survey, write_report
+from cadmus.vm.reference import run
 from tests.checkout import ROOT
 from tests.pages.conftest import VALUES, write
 
 
 @pytest.mark.parametrize("name", ["tiny", "ruled"])
-def test_the_command_writes_the_report_and_its_figures(name, request):
+def test_the_command_writes_the_report(name, request):
     directory = request.getfixturevalue(name)
     done = CliRunner().invoke(cadmus, ["report", str(directory)], catch_exceptions=False)
     assert done.output == f"{directory}/report.md\n{directory}/README.md\n"
     text = (directory / "report.md").read_text()
-    for figure in FIGURES:
-        stem = directory / "report" / figure
-        assert stem.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-        assert min(matplotlib.image.imread(stem.with_suffix(".png")).shape[:2]) > 200
-        assert len(pl.read_csv(stem.with_suffix(".csv"))) > 1
-        assert text.count(f"(report/{figure}.") == 3
     assert ("## OOD rules" in text) == ("Excluded by an OOD rule" in text) == (name == "ruled")
     tables = [line for line in text.splitlines() if line.startswith("|")]
     for split, templates in read_manifest(directory)["splits"].items():
@@ -41,7 +35,7 @@ def test_the_command_writes_the_report_and_its_figures(name, request):
 def test_a_report_is_the_same_bytes_each_time_and_lists_the_rules(ruled):
     def written():
         texts = write_report(ruled)
-        return {path: path.read_bytes() for path in (*texts, *(ruled / "report").iterdir())}
+        return {path: path.read_bytes() for path in texts}
 
     assert written() == written()
     text = (ruled / "report.md").read_text()
@@ -53,8 +47,25 @@ def test_a_report_is_the_same_bytes_each_time_and_lists_the_rules(ruled):
 def test_a_dataset_that_compares_nothing_has_a_report(tmp_path):
     dataset = {"templates": {"basic_sequences": {"train": 20}}, "validation": 0, "test": 0}
     write_report(write(parse_config({**VALUES, "dataset": dataset}, "x.yaml"), tmp_path))
-    assert (tmp_path / "report/values.png").exists()
     assert OOD not in (tmp_path / "report.md").read_text()
+
+
+def test_every_candidate_has_one_fate(tiny, ruled):
+    for directory in (tiny, ruled):
+        found = survey(directory)
+        counts = found.counts
+        assert (counts.select(pl.sum_horizontal(*FATES))["kept"] == counts["sampled"]).all()
+        assert (counts["kept"] == counts["programs"]).all()
+        assert found.size == sum(path.stat().st_size for path in directory.rglob("*.parquet"))
+
+
+def test_examples_are_whole_programs_that_are_true(tiny):
+    found = survey(tiny)
+    assert list(found.examples) == list(TEMPLATES)
+    for template, examples in found.examples.items():
+        rows = pl.read_parquet(tiny / f"train/{template}-0000.parquet").head(3)
+        assert examples == rows.select("program", "prompt_length", "x", "y").to_dicts()
+        assert all(run(example["program"]).true for example in examples)
 
 
 def test_the_card_describes_the_dataset(ruled):

@@ -20,7 +20,6 @@ from cadmus.errors import InputError
 from cadmus.llm.models import MODELS, read_models
 from cadmus.model import CARD
 from cadmus.model import FILES as MODEL_FILES
-from cadmus.pages import FIGURES as DATASET_FIGURES
 from cadmus.plan import training_memory
 from cadmus.store import write_text
 from cadmus.tools import has_gpu, sources_of

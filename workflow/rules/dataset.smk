@@ -61,8 +61,6 @@ rule dataset_report:
         code=code("cadmus.pages.dataset"),
     output:
         report(["results/{run}/dataset/report.md", f"results/{{run}}/dataset/{CARD}"], category="Dataset"),
-        report(expand("results/{{run}}/dataset/report/{name}.png", name=DATASET_FIGURES), category="Dataset"),
-        expand("results/{{run}}/dataset/report/{name}.{suffix}", name=DATASET_FIGURES, suffix=["pdf", "csv"]),
     log:
         "results/{run}/logs/dataset_report.log",
     conda:
