@@ -18,11 +18,11 @@ dataset:
   test: 60
   templates: {equality: {train: 800}, less_greater: {train: 300}}
 model: {layers: 2, width: 32, heads: 2, mlp: 64}
-train: {steps: 20, batch_size: 64, checkpoint_every: 10, ranks: 1}
+train: {steps: 10, batch_size: 64, checkpoint_every: 10, ranks: 1}
 evaluate: {completions: {programs: 50}}
 study:
   question: Are more steps better?
-  factors: {train.steps: [10, 12]}
+  variants: {steps=10: {}, steps=12: {train: {steps: 12}}}
   seeds: [0, 1]
 """
 
@@ -49,10 +49,10 @@ def test_every_run_is_in_the_results(checkout):
 
 
 def test_the_page_shows_all_variants(checkout):
-    page = (checkout / "results/demo/study.html").read_text()
-    assert "<h1>Are more steps better?</h1>" in page
-    assert "2 variants, 2 seeds, 4 trainings." in page
-    compared = pl.read_csv(checkout / "results/demo/tables/comparison.csv")
+    page = (checkout / "results/demo/README.md").read_text()
+    assert page.startswith("# Are more steps better?\n")
+    assert "Study demo: 4 trainings, " in page
+    compared = pl.read_csv(checkout / "results/demo/comparison.csv")
     assert compared.filter(metric="completion_loss")["seeds"].to_list() == [2, 2]
 
 
@@ -76,7 +76,11 @@ def test_another_seed_runs_only_what_is_new(checkout):
 
 def test_a_failed_run_is_named_on_the_page_and_the_others_are_compared(checkout):
     path = checkout / "failing.yaml"
-    path.write_text(STUDY.replace("demo", "failing").replace("[10, 12]", "[10]").replace("0, 1", "0, 3"))
+    path.write_text(
+        STUDY.replace("demo", "failing")
+        .replace("}, steps=12: {train: {steps: 12}}}", "}}")
+        .replace("0, 1", "0, 3")
+    )
     results, failing = checkout / "results", load_study(path).runs[1]
     # No directory can be made in the place of a file.
     obstacle = results / failing.training / "training/checkpoints"
@@ -85,14 +89,14 @@ def test_a_failed_run_is_named_on_the_page_and_the_others_are_compared(checkout)
     done = snakemake(checkout, config="failing.yaml")
     assert done.returncode == 1
     assert "missing: steps=10, seed 3: train: " in done.stdout + done.stderr
-    assert "cadmus: the finished runs are in results/failing/partial/study.html" in done.stderr
-    page = (results / "failing/partial/study.html").read_text()
-    assert "<li>steps=10, seed 3: train: " in page
-    assert "1 variant, 1 seed, 1 training." in page
+    assert "cadmus: the finished runs are in results/failing/partial/README.md" in done.stderr
+    page = (results / "failing/partial/README.md").read_text()
+    assert "- steps=10, seed 3: train: " in page
+    assert "Study failing: 1 training" in page
     obstacle.unlink()
     done = snakemake(checkout, config="failing.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Missing runs" not in (results / "failing/study.html").read_text()
+    assert "Missing runs" not in (results / "failing/README.md").read_text()
     assert not (results / "failing/partial").exists()
 
 
@@ -104,7 +108,7 @@ def test_too_little_disk_is_one_line(checkout):
         "sys.argv = ['snakemake', '--cores', '2', '--configfile', 'large.yaml']\n"
         "runpy.run_module('snakemake', run_name='__main__')\n"
     )
-    (checkout / "large.yaml").write_text(STUDY.replace("[10, 12]", "[13, 14]").replace("demo", "large"))
+    (checkout / "large.yaml").write_text(STUDY.replace("steps: 1", "steps: 2").replace("demo", "large"))
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=checkout,

@@ -113,7 +113,7 @@ def draw(results: Path, output: Path) -> None:
     Example:
       cadmus study draw results/recipe/study.parquet --output results/recipe
     """
-    from cadmus.study.drawing import write_all
+    from cadmus.study.page import write_all
 
     for path in write_all(results, output):
         echo(path)

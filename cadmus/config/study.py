@@ -1,14 +1,9 @@
 """The ``study`` section, which turns a config into several runs that are compared."""
 
-import itertools
-import json
-import math
-from collections.abc import Iterator
-from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
 from cadmus.config.fields import Above0, Count, Section, check_distinct, known
@@ -17,8 +12,6 @@ from cadmus.errors import InputError, suggest
 
 STUDY = "study"
 """Key of the section; a config without it describes one run."""
-VARIANTS = "variants"
-"""Name of the factor whose levels are ``study.variants``."""
 TRAINING_LOSSES = ("loss", "completion_loss")
 """Metrics of a training."""
 HELD_OUT_LOSS = "held_out_loss"
@@ -39,16 +32,14 @@ Compared = Annotated[str, known(SUMMARIZED, "comparable experiment")]
 class Study(Section):
     """A study: runs of this config with other values of some fields, compared over seeds.
 
-    Every variant is combined with every level of every factor. Runs with the same data share a dataset, and
-    runs with the same training share a model, across studies as well.
+    Runs with the same data share a dataset, and runs with the same training share a model, across studies as
+    well.
     """
 
     question: str = ""
     """what the study asks; title of its page"""
-    variants: dict[str, dict[str, Any]] = {}
+    variants: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
     """named changes, such as `tied: {model: {tied: true}}`"""
-    factors: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = {}
-    """values of single fields, such as `train.steps: [1000, 2000]`"""
     seeds: Annotated[list[Count], Field(min_length=1), AfterValidator(check_distinct)] = [0, 1, 2]
     """values of train.seed for each variant; all have the same data"""
     base: str | None = None
@@ -69,9 +60,7 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "Study":
-        if not self.variants and not self.factors:
-            raise ValueError("needs variants or factors")
-        variants = math.prod(map(len, self.factors.values()), start=len(self.variants) or 1)
+        variants = len(self.variants)
         runs = variants * len(self.seeds)
         if runs > MOST_RUNS:
             raise ValueError(f"describes {runs:,} runs; at most {MOST_RUNS:,} are allowed")
@@ -87,8 +76,6 @@ class Run(NamedTuple):
     """A run of a study; its directories in results/ are named by what decides their content."""
 
     variant: str
-    levels: dict[str, Any]
-    """by the names of the factors"""
     seed: int
     config: Config
     dataset: str
@@ -108,12 +95,6 @@ class StudyRuns(NamedTuple):
         """Name of the variant that the others are compared with."""
         return self.study.base or self.runs[0].variant
 
-    @property
-    def factors(self) -> list[str]:
-        """Names of the factors with several levels."""
-        levels = {name: {repr(run.levels[name]) for run in self.runs} for name in self.runs[0].levels}
-        return [name for name, found in levels.items() if len(found) > 1]
-
 
 def is_study(path: Path | str) -> bool:
     """Return True if a config file has a section ``study``."""
@@ -126,7 +107,7 @@ def load_study(path: Path | str) -> StudyRuns:
     """Read a study and expand it into its runs."""
     values = extended(read_yaml(path), Path(path))
     if not isinstance(values, dict) or STUDY not in values:
-        raise InputError(f"{path}: {STUDY}: is missing; a study needs variants or factors")
+        raise InputError(f"{path}: {STUDY}: is missing; a study needs variants")
     return parse_study(values, str(path))
 
 
@@ -140,10 +121,8 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
     name = parse_config(rest, source).name
     runs: list[Run] = []
     variants: dict[str, str] = {}  # names, by the evaluation of their last seed
-    for variant, levels, changes in _variants(study):
+    for variant, changes in study.variants.items():
         place = f"{source}: {STUDY}: {variant}"
-        if variant in variants.values():
-            raise InputError(f"{place}: is named twice; remove one")
         for key in ("name", "extends", STUDY):
             if key in changes:
                 raise InputError(f"{place}: {key}: cannot differ between the runs of a study")
@@ -157,7 +136,7 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
             trained = {"dataset": data, **config.model_dump(include={"model", "train"})}
             evaluated = {**trained, **config.model_dump(include={"evaluate"})}
             names = f"dataset-{data}", f"training-{digest(trained)}", f"evaluation-{digest(evaluated)}"
-            runs.append(Run(variant, levels, seed, config, *(f"{SHARED}/{name}" for name in names)))
+            runs.append(Run(variant, seed, config, *(f"{SHARED}/{name}" for name in names)))
         known = variants.setdefault(runs[-1].evaluation, variant)
         if known != variant:
             raise InputError(f"{place}: is the same as {known}; remove one, or change another field")
@@ -172,26 +151,3 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
             hint = suggest(metric, dict.fromkeys(metrics))
             raise InputError(f"{source}: {STUDY}: compare: no metric {metric!r}; {hint}")
     return StudyRuns(name, study, tuple(runs))
-
-
-def _variants(study: Study) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Yield the name, the levels and the changes of each variant."""
-    factors: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {}
-    if study.variants:
-        factors[VARIANTS] = [(name, name, changes) for name, changes in study.variants.items()]
-    for field, levels in study.factors.items():
-        *sections, key = field.split(".")
-        factors[field] = []
-        for level in levels:
-            changes = {key: level}
-            for section in reversed(sections):
-                changes = {section: changes}
-            factors[field].append((f"{key}={level_text(level)}", level, changes))
-    for combination in itertools.product(*factors.values()):
-        names, of_factors, every = zip(*combination, strict=True)
-        yield ", ".join(names), dict(zip(factors, of_factors, strict=True)), reduce(merged, every)
-
-
-def level_text(level: Any) -> str:
-    """Return a level of a factor as text."""
-    return level if isinstance(level, str) else json.dumps(level)

@@ -4,19 +4,14 @@
 written below the directory of a study comes from the one file of its results.
 """
 
-PAGE = "study.html"
-COMPARISON = "tables/comparison.csv"
-LAW = "tables/law.csv"
-LAW_FIGURE = "law"
+PAGE = "README.md"
+COMPARISON = "comparison.csv"
+FIGURE = "variants"
+LAW = "law"
 
 
-def files_of(factors: list[str], metrics: list[str], law: bool = False) -> list[str]:
-    """Return the files that describe a study: its factors with several levels, the metrics it compares."""
-    figures = [*factors, *([LAW_FIGURE] if law else [])]
-    return [
-        PAGE,
-        COMPARISON,
-        *([LAW] if law else []),
-        *(f"tables/{metric}.md" for metric in metrics),
-        *(f"figures/{figure}{suffix}" for figure in figures for suffix in (".pdf", ".png", ".csv")),
-    ]
+def files_of(law: bool) -> list[str]:
+    """Return the files that describe a study, with or without a scaling law."""
+    names = (FIGURE, LAW) if law else (FIGURE,)
+    drawn = [f"{name}{suffix}" for name in names for suffix in (".png", ".pdf")]
+    return [PAGE, COMPARISON, *([f"{LAW}.csv"] if law else []), *drawn]

@@ -7,7 +7,6 @@ import polars as pl
 
 from cadmus.config.study import LOSSES
 from cadmus.evaluate import intervals
-from cadmus.evaluate.questions import title
 from cadmus.study.results import Results
 
 _INTERVALS = ("mean", "low", "high", "difference", "difference_low", "difference_high")
@@ -52,42 +51,3 @@ def _interval(values: list[float], errors: list[float]) -> list[float | None]:
     """Return the mean and both bounds, null where they are unknown."""
     bounds = intervals.mean_interval(np.array(values), *errors) if values else (np.nan,) * 3
     return [None if np.isnan(bound) else bound for bound in bounds]
-
-
-def tables(results: Results) -> dict[str, pl.DataFrame]:
-    """Return the comparison as text: a table per metric, a row per template, a column per variant.
-
-    The base has its mean, the others their difference to it, with 95% intervals; accuracies in percent and
-    percentage points.
-    """
-    compared = compare(results)
-    variants = compared["variant"].unique(maintain_order=True).to_list()
-    variants.sort(key=lambda variant: variant != results.base)
-    texts = {}
-    for (metric,), part in compared.group_by(["metric"], maintain_order=True):
-        is_loss = metric in LOSSES
-        rows = []
-        for (template,), of_template in part.group_by(["template"], maintain_order=True):
-            cells = {row["variant"]: row for row in of_template.iter_rows(named=True)}
-            row = {name: _cell(cells.get(name), name == results.base, is_loss) for name in variants}
-            if not is_loss:
-                baseline = of_template["baseline"][0]
-                best = "" if baseline is None else intervals.percent(baseline)
-                row = {"": title(str(template)), **row, "best baseline": best}
-            rows.append(row)
-        texts[str(metric)] = pl.DataFrame(rows)
-    return texts
-
-
-def _cell(row: dict[str, Any] | None, is_base: bool, is_loss: bool) -> str:
-    if row is None:
-        return "missing"
-    value, low, high = (row[name] for name in (_INTERVALS[:3] if is_base else _INTERVALS[3:]))
-    if value is None:
-        return "no common seed"
-    if is_loss:
-        form = ".4f" if is_base else "+.4f"
-        return f"{value:{form}}" + ("" if low is None else f" [{low:{form}}, {high:{form}}]")
-    if is_base:
-        return intervals.as_text(value, max(low, 0.0), min(high, 1.0))
-    return intervals.gap_as_text(value, low, high)

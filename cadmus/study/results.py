@@ -10,7 +10,7 @@ import polars as pl
 
 from cadmus import experiments, store
 from cadmus.config import digest
-from cadmus.config.study import HELD_OUT_LOSS, TRAINING_LOSSES, Run, StudyRuns, level_text
+from cadmus.config.study import HELD_OUT_LOSS, TRAINING_LOSSES, Run, StudyRuns
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import read_results
@@ -33,8 +33,7 @@ COLUMNS: dict[str, Any] = {
 The column template has the question or, of the comparison grid, the region; baseline is the value of the best
 baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds are
 those of the training, whose results are in directory, a path in the directory of all results; matmul_rate is
-the FLOPs per second of matrix products on the machine during the training. A column per factor, with its
-levels as text, follows.
+the FLOPs per second of matrix products on the machine during the training.
 """
 MINUTES = pl.col("seconds") * pl.col("matmul_rate") / 1e12 / 60
 """Minutes of a training if matrix products did 1e12 FLOPs per second, as two cores with bf16 do."""
@@ -62,8 +61,6 @@ class Results(NamedTuple):
     """The variant that the others are compared with."""
     compare: list[str]
     """Metrics to compare."""
-    factors: list[str]
-    """Those with several levels."""
     law_flops: list[float]
     """FLOPs of a scaling law; none is fitted if both are empty."""
     law_minutes: list[float] | tuple[()] = ()
@@ -89,11 +86,9 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
             "variant": run.variant,
             "seed": run.seed,
             "config_digest": digest(run.config.model_dump()),
-            **{factor: level_text(run.levels[factor]) for factor in study.factors},
         }
-        schema = {**COLUMNS, **dict.fromkeys(study.factors, pl.String)}
         rows = rows.with_columns(**{name: pl.lit(value) for name, value in named.items()})
-        found.append(rows.select(pl.col(name).cast(kind) for name, kind in schema.items()))
+        found.append(rows.select(pl.col(name).cast(kind) for name, kind in COLUMNS.items()))
     if not found:
         variant, seed, reason = missing[0]
         raise InputError(f"{study.name}: no run is finished; {variant}, seed {seed}: {reason}")
@@ -102,7 +97,6 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
         "question": study.study.question,
         "base": study.base,
         "compare": study.study.compare,
-        "factors": study.factors,
         "law_flops": study.study.law_flops,
         "law_minutes": study.study.law_minutes,
         "missing": missing,
@@ -121,6 +115,8 @@ def read(path: Path) -> Results:
         if metric not in found:
             raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, found)}")
     missing = list(map(tuple, described.pop("missing")))
+    # Earlier versions had factors beside the variants.
+    described.pop("factors", None)
     return Results(rows, metadata[store.HEADER]["commit"], missing, **described)
 
 

@@ -23,33 +23,28 @@ def test_shipped_studies_are_valid():
         assert load_study(path).name == path.stem
 
 
-def test_a_study_is_every_combination_of_variants_levels_and_seeds(tmp_path):
-    text = "{variants: {a: {}, b: {model: {tied: true}}}, factors: {train.steps: [5, 6]}, seeds: [3, 4]}"
-    path = study(tmp_path, text)
+def test_a_study_is_every_combination_of_variants_and_seeds(tmp_path):
+    path = study(tmp_path, "{variants: {a: {}, b: {model: {tied: true}}}, seeds: [3, 4]}")
     found = load_study(path)
     assert is_study(path)
-    names = ["a, steps=5", "a, steps=6", "b, steps=5", "b, steps=6"]
-    assert [run.variant for run in found.runs] == [name for name in names for _ in range(2)]
-    assert found.base == "a, steps=5"
-    assert found.factors == ["variants", "train.steps"]
+    assert [run.variant for run in found.runs] == ["a", "a", "b", "b"]
+    assert found.base == "a"
     last = found.runs[-1]
-    assert last.levels == {"variants": "b", "train.steps": 6}
-    assert (last.config.model.tied, last.config.train.steps, last.config.train.seed) == (True, 6, 4)
+    assert (last.config.model.tied, last.config.train.seed) == (True, 4)
 
 
 def test_runs_share_what_does_not_differ(tmp_path):
-    text = (
-        "{factors: {evaluate.grid.high: [22, 23], train.steps: [5, 6], dataset.test: [60, 61]}, seeds: [0]}"
-    )
-    runs = load_study(study(tmp_path, text)).runs
+    changes = "a: {}, b: {evaluate: {grid: {high: 23}}}, c: {train: {steps: 6}}, d: {dataset: {test: 61}}"
+    runs = load_study(study(tmp_path, f"{{variants: {{{changes}}}, seeds: [0]}}")).runs
     assert len({run.dataset for run in runs}) == 2
-    assert len({run.training for run in runs}) == 4
-    assert len({run.evaluation for run in runs}) == 8
+    assert len({run.training for run in runs}) == 3
+    assert len({run.evaluation for run in runs}) == 4
 
 
 def test_another_study_shares_the_same_directories(tmp_path):
-    first = load_study(study(tmp_path, "{factors: {train.steps: [5, 6]}}")).runs
-    second = load_study(study(tmp_path, "{variants: {long: {train: {steps: 6}}}, seeds: [2]}")).runs
+    text = "{variants: {short: {}, long: {train: {steps: 6}}}}"
+    first = load_study(study(tmp_path, text)).runs
+    second = load_study(study(tmp_path, "{variants: {longer: {train: {steps: 6}}}, seeds: [2]}")).runs
     assert {run.evaluation for run in second} < {run.evaluation for run in first}
 
 
@@ -64,7 +59,8 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "study: needs variants or factors"),
+        ("{}", "study: variants: is missing"),
+        ("{variants: {}}", "study: variants: must have at least 1 item"),
         ("3", "study: must be a mapping, got 3"),
         ("{variants: {a: 3}}", "study: variants.a: must be a mapping, got 3"),
         ("{variants: {a: {}}, seeds: []}", "study: seeds: must have at least 1 item"),
@@ -75,10 +71,6 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
         ("{variants: {a: {name: b}}}", "study: a: name: cannot differ between the runs of a study"),
         ("{variants: {a: {train: {seed: 1}}}}", "study: a: train.seed: list the seeds in study.seeds"),
         ("{variants: {a: {}, b: {}}}", "study: b: is the same as a; remove one, or change another field"),
-        ("{factors: {train.step: [1]}}", "study: step=1: train.step: no such key; did you mean 'steps'?"),
-        ("{factors: {train.steps: [1, x]}}", "study: steps=x: train.steps: must be a valid integer, got 'x'"),
-        ("{factors: {train.steps: []}}", "study: factors.train.steps: must have at least 1 item"),
-        ("{factors: {train.steps: [20, 20]}}", "study: steps=20: is named twice; remove one"),
         ("{variants: {a: {}}, base: b}", "study: base: no variant 'b'; "),
         (
             "{variants: {a: {}}, experiments: [curve]}",
@@ -94,15 +86,13 @@ def test_a_variant_may_change_what_decides_defaults(tmp_path):
         ("{variants: {a: {}}, law_flops: [1e9]}", "study: law_flops: a law needs 6 variants, got 1"),
         ("{variants: {a: {}}, law_minutes: [1]}", "study: law_minutes: a law needs 6 variants, got 1"),
         (
-            "{factors: {seed: [0, 1, 2, 3, 4, 5]}, law_minutes: [1], law_flops: [1], compare: [loss]}",
+            "{variants: {a: {}, b: {seed: 1}, c: {seed: 2}, d: {seed: 3}, e: {seed: 4}, f: {seed: 5}},"
+            " law_minutes: [1], law_flops: [1], compare: [loss]}",
             "law_flops and law_minutes: a law has one kind of budget; remove one",
         ),
-        ("{factors: {train.steps: [2026-01-01]}}", "factors.train.steps.0: input was not a valid JSON value"),
-        ("{factors: {train.steps: [!!binary aGk=]}}", "train.steps.0: input was not a valid JSON value"),
-        ("{factors: {train.steps: [!!set {a}]}}", "train.steps.0: input was not a valid JSON value"),
         (
-            "{factors: {" + ", ".join(f"train.{name}: {list(range(1_000))}" for name in "abc") + "}}",
-            "study: describes 3,000,000,000 runs; at most 10,000 are allowed",
+            "{variants: {a: {}}, seeds: [" + ", ".join(map(str, range(10_001))) + "]}",
+            "study: describes 10,001 runs; at most 10,000 are allowed",
         ),
     ],
 )

@@ -44,7 +44,7 @@ MODULES = {
     "serve": ("serve.completions", "explore.application"),
     "llm": ("llm.ask", "llm.task"),
     "model": ("experiments.experiment", "evaluate.results", "pages.model"),
-    "figures": ("pages.dataset", "study.comparison", "study.drawing", "study.results"),
+    "figures": ("pages.dataset", "study.comparison", "study.page", "study.results"),
 }
 """Modules by extra, of commands that take too long for this test."""
 ARGUMENTS = {

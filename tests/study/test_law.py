@@ -10,8 +10,8 @@ import pytest
 from cadmus import store
 from cadmus.config.study import load_study
 from cadmus.errors import InputError
-from cadmus.study import LAW, law
-from cadmus.study.drawing import write_all
+from cadmus.study import law
+from cadmus.study.page import write_all
 from cadmus.study.results import COLUMNS, Results, collect, read
 from tests.checkout import ROOT
 
@@ -110,20 +110,20 @@ def test_the_law_is_a_part_of_the_study(tmp_path, monkeypatch):
     collect(study, tmp_path, tmp_path / "study.parquet")
     assert {"parameters", "programs"} <= set(COLUMNS)
     written = write_all(tmp_path / "study.parquet", tmp_path / "sizes")
-    assert {tmp_path / "sizes" / name for name in (LAW, "figures/law.png")} <= set(written)
+    assert {tmp_path / "sizes" / name for name in ("law.csv", "law.png")} <= set(written)
     assert all(path.stat().st_size > 20 for path in written)
     # With a run missing, the others are compared without a law.
     (tmp_path / study.runs[0].training / "training/metrics.jsonl").unlink()
     collect(study, tmp_path, tmp_path / "study.parquet")
     assert read(tmp_path / "study.parquet").missing
-    assert tmp_path / "sizes" / LAW not in write_all(tmp_path / "study.parquet", tmp_path / "sizes")
+    assert tmp_path / "sizes/law.csv" not in write_all(tmp_path / "study.parquet", tmp_path / "sizes")
 
 
 def test_a_law_by_minutes(tmp_path, monkeypatch):
     monkeypatch.setattr(law, "RESAMPLES", 3)
     runs = study_runs().with_columns(seconds=pl.col("cost") / 1e10, matmul_rate=pl.lit(5e11))
     rows = runs.rename({"loss": "value", "cost": "flops"}).with_columns(metric=pl.lit("loss"))
-    options = {"missing": [], "name": "a", "question": "", "base": "b", "compare": ["loss"], "factors": []}
+    options = {"missing": [], "name": "a", "question": "", "base": "b", "compare": ["loss"]}
     found = Results(rows, "commit", **options, law_flops=[], law_minutes=[1.0])
     assert law.budget_of(found) == ("minutes", [1.0])
     assert law.runs_of(found)["cost"].to_numpy() == pytest.approx(runs["seconds"].to_numpy() / 120)

@@ -17,10 +17,11 @@ from cadmus.errors import InputError
 from cadmus.evaluate.intervals import programs_error
 from cadmus.model.flops import parameter_count
 from cadmus.study import PAGE, files_of
-from cadmus.study.comparison import compare, tables
-from cadmus.study.drawing import write_all
+from cadmus.study.comparison import compare
+from cadmus.study.forest import draw
+from cadmus.study.page import table, write_all
 from cadmus.study.results import COLUMNS, MINUTES, collect, read, summarized
-from dev.docs.study import publish, summary
+from dev.docs.study import publish
 from tests.checkout import ROOT
 from tests.figures import test_figures as samples
 
@@ -29,8 +30,11 @@ extends: {ROOT}/tests/tiny.yaml
 name: demo
 study:
   question: Does it <learn>?
-  variants: {{base: {{}}, tied: {{model: {{tied: true}}}}}}
-  factors: {{train.steps: [10, 20]}}
+  variants:
+    base: {{}}
+    base, longer: {{train: {{steps: 20}}}}
+    tied: {{model: {{tied: true}}}}
+    tied, longer: {{model: {{tied: true}}, train: {{steps: 20}}}}
   seeds: [0, 1, 2]
   experiments: [completions, grid]
   compare: [completion_loss, solved, accuracy]
@@ -80,7 +84,7 @@ def results(tmp_path, config):
     """Return a directory with the results of all runs."""
     directory = tmp_path / "results"
     for run in load_study(config).runs:
-        accuracy = ACCURACY[run.levels["variants"]] + 0.05 * run.seed
+        accuracy = ACCURACY[run.variant.split(",")[0]] + 0.05 * run.seed
         (directory / run.dataset / "dataset").mkdir(parents=True, exist_ok=True)
         (directory / run.dataset / "dataset/manifest.json").write_text("{}")
         training, evaluation = directory / run.training, directory / run.evaluation
@@ -106,15 +110,15 @@ def collected(config, results, tmp_path):
 
 def test_the_results_are_tidy(config, collected):
     study, found = load_study(config), read(collected)
-    assert found.rows.columns == [*COLUMNS, "variants", "train.steps"]
-    assert (found.name, found.base, found.factors) == ("demo", "base, steps=10", ["variants", "train.steps"])
-    (row,) = found.rows.filter(variant="tied, steps=20", seed=1, metric="solved").to_dicts()
+    assert found.rows.columns == [*COLUMNS]
+    assert (found.name, found.base) == ("demo", "base")
+    (row,) = found.rows.filter(variant="tied, longer", seed=1, metric="solved").to_dicts()
     assert (row["template"], row["value"], row["n"], row["baseline"]) == ("equality", 0.75, 40, 0.0)
     assert (row["flops"], row["seconds"], row["programs"]) == (60e9, 60.0, 480)
     assert found.rows.select(MINUTES).to_series().unique().to_list() == [2.0]
     assert row["parameters"] == parameter_count(study.runs[-1].config.model)
     assert row["directory"] == study.runs[-2].training
-    of_grid = found.rows.filter(variant="base, steps=10", seed=0, experiment="grid", template="inside")
+    of_grid = found.rows.filter(variant="base", seed=0, experiment="grid", template="inside")
     assert of_grid["value"].to_list() == [0.9]
     losses = found.rows.filter(metric="completion_loss", seed=2)
     assert losses["value"].round(6).unique().sort().to_list() == [0.2, 0.4]
@@ -133,18 +137,16 @@ def test_a_study_compares_the_loss_on_test_programs(config, results, tmp_path):
         store.write_parquet(path, "results", pl.DataFrame(rows), {})
     assert collect(study, results, tmp_path / "study.parquet") == []
     found = read(tmp_path / "study.parquet")
-    (row,) = found.rows.filter(metric="held_out_loss", variant="tied, steps=20", seed=2).to_dicts()
+    (row,) = found.rows.filter(metric="held_out_loss", variant="tied, longer", seed=2).to_dicts()
     assert (row["experiment"], row["template"], row["n"]) == ("loss", "", 2)
     assert row["value"] == pytest.approx(0.2)
-    variants = found.rows["variant"].unique(maintain_order=True).to_list()
-    assert tables(found)["held_out_loss"].columns == variants
     publish(tmp_path / "study.parquet", tmp_path)
     assert "held out loss of test programs in nats" in (tmp_path / "docs/findings/demo.md").read_text()
 
 
 def test_the_comparison_pairs_seeds(collected):
     compared = compare(read(collected))
-    (row,) = compared.filter(variant="tied, steps=10", metric="solved").to_dicts()
+    (row,) = compared.filter(variant="tied", metric="solved").to_dicts()
     assert row["seeds"] == 3
     assert row["mean"] == pytest.approx(0.75)
     assert row["low"] < 0.7 < 0.8 < row["high"]
@@ -153,7 +155,7 @@ def test_the_comparison_pairs_seeds(collected):
     half = np.hypot(programs_error(0.55, 40), programs_error(0.75, 40))
     assert row["difference_high"] - 0.2 == pytest.approx(half)
     assert 0.2 - row["difference_low"] == pytest.approx(half)
-    (base,) = compared.filter(variant="base, steps=10", metric="solved").to_dicts()
+    (base,) = compared.filter(variant="base", metric="solved").to_dicts()
     assert base["difference"] is None
 
 
@@ -161,12 +163,12 @@ def test_runs_of_another_machine_are_taken_from_its_results(config, results, tmp
     study = load_study(config)
     collect(study, results, tmp_path / "all.parquet")
     other, own = tmp_path / "other.parquet", tmp_path / "own.parquet"
-    # The other machine has only the first two seeds, of a study without the factor.
-    text = TEXT.replace("[0, 1, 2]", "[0, 1]").replace("  factors: {train.steps: [10, 20]}\n", "")
-    config.write_text(text.replace("name: demo\n", "name: demo\ntrain: {steps: 10}\n"))
+    # The other machine has only two seeds of two variants.
+    text = re.sub("    .*, longer: .*\n", "", TEXT.replace("[0, 1, 2]", "[0, 1]"))
+    config.write_text(text)
     collect(load_study(config), results, other)
     for run in study.runs:
-        if run.seed < 2 and run.levels["train.steps"] == 10:
+        if run.seed < 2 and "longer" not in run.variant:
             shutil.rmtree(results / run.evaluation)
     missing = collect(study, results, own)
     assert len(missing) == 4
@@ -187,24 +189,24 @@ def test_missing_runs_are_named_and_the_others_compared(config, results, tmp_pat
     (results / failed.training / "logs/train.log").write_text("step 1\ncadmus: error: NaN loss\n\n")
     missing = collect(study, results, tmp_path / "study.parquet")
     assert [tuple(run) for run in missing] == [
-        ("base, steps=10", 0, "grid: did not start"),
-        ("tied, steps=20", 2, "train: NaN loss"),
+        ("base", 0, "grid: did not start"),
+        ("tied, longer", 2, "train: NaN loss"),
     ]
     found = read(tmp_path / "study.parquet")
     assert found.missing == missing
-    compared = compare(found).filter(metric="solved", variant="tied, steps=20")
+    compared = compare(found).filter(metric="solved", variant="tied, longer")
     assert compared["seeds"].to_list() == [2]
     # One common seed has the interval of the programs, and a loss none.
     assert compared["difference_low"].to_list() == pytest.approx([-0.017], abs=1e-3)
-    losses = compare(found).filter(metric="completion_loss", variant="tied, steps=20")
+    losses = compare(found).filter(metric="completion_loss", variant="tied, longer")
     assert losses["difference_low"].to_list() == [None]
     write_all(tmp_path / "study.parquet", tmp_path / "demo")
     page = (tmp_path / "demo" / PAGE).read_text()
-    assert "tied, steps=20, seed 2: train: NaN loss" in page
+    assert "tied, longer, seed 2: train: NaN loss" in page
 
 
 def test_no_finished_run_is_an_error(config, tmp_path):
-    message = "demo: no run is finished; base, steps=10, seed 0: manifest: did not"
+    message = "demo: no run is finished; base, seed 0: manifest: did not"
     with pytest.raises(InputError, match=message):
         collect(load_study(config), tmp_path / "nothing", tmp_path / "study.parquet")
 
@@ -212,13 +214,14 @@ def test_no_finished_run_is_an_error(config, tmp_path):
 def test_all_files_are_written(config, results, tmp_path):
     collect(load_study(config), results, tmp_path / "study.parquet")
     written = write_all(tmp_path / "study.parquet", tmp_path / "demo")
-    names = files_of(["variants", "train.steps"], ["completion_loss", "solved", "accuracy"])
+    names = files_of(law=False)
     assert written == [tmp_path / "demo" / name for name in names]
     assert all(path.stat().st_size > 20 for path in written)
     page = (tmp_path / "demo" / PAGE).read_text()
-    assert "<h1>Does it &lt;learn&gt;?</h1>" in page
-    assert "4 variants, 3 seeds, 12 trainings" in page
-    assert page.count("<img") == 2
+    assert page.startswith("# Does it &lt;learn&gt;?\n\nStudy demo: 12 trainings, ")
+    assert page.count("![") == 1
+    assert "| solved | " not in page
+    assert "| accuracy | inside |" in page
     assert "Missing runs" not in page
 
 
@@ -227,12 +230,12 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path)
     page = tmp_path / "root/docs/findings/demo.md"
     first = page.read_text()
     assert first.startswith("# Does it &lt;learn&gt;?\n\n<!-- generated")
-    assert "| base, steps=10 | 0.4500 ± 0.1242 | 55.0 ± 19.6 |" in first
+    assert "| base | 0.4500 ± 0.1242 | 55.0 ± 19.6 |" in first
     # The seeds differ by the same amount: this says nothing about a loss, and 40 programs are few.
-    assert "| tied, steps=10 | -0.2000 | +20.0 ± 21.5 |" in first
+    assert "| tied | -0.2000 | +20.0 ± 21.5 |" in first
     assert "| best baseline |  | 0.0 |" in first
     linked = re.findall(r"\(\.\./(results/\S+)\)", first)
-    assert len(linked) == 4
+    assert len(linked) == 3
     assert all((tmp_path / "root/docs" / link).is_file() for link in linked)
     # What is written by hand stays.
     page.write_text(first.replace("\n\n<!--", "\n\nIt does.\n\n<!--", 1))
@@ -244,7 +247,7 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path)
 def test_no_published_width_is_0(collected):
     study = read(collected)
     many = study._replace(rows=study.rows.with_columns(n=pl.lit(10**12, pl.Int64)))
-    assert "| tied, steps=10 | -0.2000 | **+20.0 ± 0.1** |" in summary(many)
+    assert "| tied | -0.2000 | **+20.0 ± 0.1** |" in table(many, "solved", ["completion_loss"])
 
 
 def test_a_page_without_marks_and_missing_runs_are_not_published(config, results, tmp_path):
@@ -262,13 +265,15 @@ def test_a_page_without_marks_and_missing_runs_are_not_published(config, results
         publish(tmp_path / "study.parquet", tmp_path / "root")
 
 
-def test_the_table_has_the_base_and_differences_to_it(collected):
-    solved = tables(read(collected))["solved"]
-    variants = [f"{name}, steps={steps}" for name in ("base", "tied") for steps in (10, 20)]
-    assert solved.columns == ["", *variants, "best baseline"]
-    assert solved["tied, steps=10"].to_list() == ["+20.0 [-1.5, +41.5]"]
-    assert solved["base, steps=10"][0].startswith("55.0% [")
-    assert solved["best baseline"].to_list() == ["0.0%"]
+def test_the_figure_has_the_differences_to_the_base(collected):
+    study = read(collected)
+    axes = draw(study).axes
+    assert [panel.get_title() for panel in axes[:2]] == ["completion loss\n0.450", "equality\n55.0%"]
+    (points,) = axes[1].lines[:1]
+    assert points.get_xdata() == pytest.approx([0, 20, 20])
+    # Alone, the base has its mean.
+    alone = study._replace(rows=study.rows.filter(variant="base"))
+    assert draw(alone).axes[1].lines[0].get_xdata() == pytest.approx([55])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from cadmus.plan import check_disk
 from cadmus.study import files_of
 
-STUDY_FILES = files_of(STUDY.factors, STUDY.study.compare, STUDY.study.has_law)
+STUDY_FILES = files_of(STUDY.study.has_law)
 
 
 localrules:
@@ -26,7 +26,7 @@ onerror:
     shell(
         "python -m cadmus study collect {study} --output {partial}/study.parquet"
         " && python -m cadmus study draw {partial}/study.parquet --output {partial} > /dev/null"
-        " && echo 'cadmus: the finished runs are in {partial}/study.html' >&2"
+        " && echo 'cadmus: the finished runs are in {partial}/README.md' >&2"
     )
 
 
@@ -57,7 +57,7 @@ rule study:
 rule study_page:
     input:
         results=rules.study.output[0],
-        code=code("cadmus.study.drawing"),
+        code=code("cadmus.study.page"),
     output:
         report([f"results/{{study}}/{file}" for file in STUDY_FILES], category="Study"),
     log:

@@ -1,0 +1,64 @@
+"""The figure of a study: what each variant changes, as paired differences to the base."""
+
+import polars as pl
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from cadmus.config.study import LOSSES
+from cadmus.evaluate.questions import title
+from cadmus.figures import style
+from cadmus.study.comparison import compare
+from cadmus.study.results import Results
+
+_COLORS = (style.BLUE, style.ORANGE, style.GREEN, "#CC79A7")
+_COLUMNS = 4
+
+
+def draw(results: Results) -> Figure:
+    """Draw a panel per loss and per template: the differences of the variants with their 95% intervals.
+
+    Each title has the mean of the base. A study without a second variant shows that mean instead, with its
+    interval.
+    """
+    compared = compare(results)
+    others = compared.filter(pl.col("variant") != results.base)
+    names = ("difference", "difference_low", "difference_high") if len(others) else ("mean", "low", "high")
+    shown = others if len(others) else compared
+    variants = shown["variant"].unique(maintain_order=True).to_list()
+    is_loss = pl.col("metric").is_in(LOSSES)
+    panels = shown.filter(is_loss).partition_by("metric", maintain_order=True)
+    panels += shown.filter(~is_loss).partition_by("template", maintain_order=True)
+    columns = min(_COLUMNS, len(panels))
+    figure = Figure(figsize=(style.PAGE, 0.7 + (0.62 + 0.17 * len(variants)) * -(-len(panels) // columns)))
+    grid = style.multiples(figure, len(panels), columns, sharey=True)
+    legend: dict[str, Line2D] = {}
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        of_base = compared.filter(variant=results.base, template=panel["template"][0])
+        means, series = [], panel.partition_by("metric", maintain_order=True)
+        for number, (part, color) in enumerate(zip(series, _COLORS, strict=False)):
+            metric = part["metric"][0]
+            scale = 1 if metric in LOSSES else 100
+            mean = of_base.filter(metric=metric)["mean"].item()
+            means.append(f"{mean:.3f}" if metric in LOSSES else f"{100 * mean:.1f}%")
+            # The metrics of a variant are spread over half a row.
+            shift = 0.5 * (0.5 - (number + 0.5) / len(series))
+            places = [len(variants) - 1 - variants.index(name) + shift for name in part["variant"]]
+            point, low, high = (scale * part[name] for name in names)
+            color = style.GREY if metric in LOSSES else color
+            axes.hlines(places, low.fill_null(point), high.fill_null(point), color)
+            label = metric.replace("_", " ")
+            (line,) = axes.plot(point, places, ls="", marker="o", ms=3, color=color, label=label)
+            if metric not in LOSSES:
+                legend[label] = line
+        name = panel["metric"][0].replace("_", " ") if metric in LOSSES else title(panel["template"][0])
+        axes.set_title(f"{name}\n{', '.join(means)}", fontsize=7)
+        axes.set_yticks(range(len(variants)), [name.replace("_", " ") for name in reversed(variants)])
+        axes.set_ylim(-0.6, len(variants) - 0.4)
+        axes.grid(True, axis="x")
+        if len(others):
+            axes.axvline(0, color=style.GREY, lw=0.8)
+    what = f"difference to {results.base}, whose mean is above" if len(others) else "mean"
+    figure.supxlabel(f"{what} (percentage points; losses in nats)", fontsize=8)
+    if len(legend) > 1:
+        figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=len(legend))
+    return figure
