@@ -38,8 +38,9 @@ def draw(results: Results) -> Figure:
         for number, (part, color) in enumerate(zip(series, _COLORS, strict=False)):
             metric = part["metric"][0]
             scale = 1 if metric in LOSSES else 100
-            mean = of_base.filter(metric=metric)["mean"].item()
-            means.append(f"{mean:.3f}" if metric in LOSSES else f"{100 * mean:.1f}%")
+            # A base whose run is missing has no mean.
+            for mean in of_base.filter(metric=metric)["mean"]:
+                means.append(f"{mean:.3f}" if metric in LOSSES else f"{100 * mean:.1f}%")
             # The metrics of a variant are spread over half a row.
             shift = 0.5 * (0.5 - (number + 0.5) / len(series))
             places = [len(variants) - 1 - variants.index(name) + shift for name in part["variant"]]

@@ -32,9 +32,9 @@ study:
   question: Does it <learn>?
   variants:
     base: {{}}
-    base, longer: {{train: {{steps: 20}}}}
+    base, longer: {{train: {{steps: 30}}}}
     tied: {{model: {{tied: true}}}}
-    tied, longer: {{model: {{tied: true}}, train: {{steps: 20}}}}
+    tied, longer: {{model: {{tied: true}}, train: {{steps: 30}}}}
   seeds: [0, 1, 2]
   experiments: [completions, grid]
   compare: [completion_loss, solved, accuracy]
