@@ -128,9 +128,7 @@ def table(study: Results, metric: str, losses: list[str] | tuple[()] = ()) -> st
     if any(best):
         rows.append(["best baseline", *best])
     first = metric.replace("_", " ") if not losses else ""
-    return markdown(
-        [first, *map(escape, titles)], [*rows, *([["best baseline", *best]] if any(best) else [])]
-    )
+    return markdown([first, *map(escape, titles)], rows)
 
 
 def _cell(row: dict[str, Any] | None, base: str) -> str:

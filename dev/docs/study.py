@@ -44,7 +44,9 @@ def publish(results: Path, root: Path) -> None:
         )
         block = with_generated(page, f"{findings(study, optimal, files)}\n{origin}", text)
         directory.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(results, directory / _FILE)
+        # The published results themselves may be drawn again.
+        if results.resolve() != (directory / _FILE).resolve():
+            shutil.copyfile(results, directory / _FILE)
         for name in files_of(has_law):
             if not name.endswith(".pdf"):
                 shutil.copyfile(drawn / name, directory / name)
