@@ -129,7 +129,7 @@ def score(config: Config, models: list[LanguageModel], directory: Path, output: 
     if as_json:
         click.echo(json.dumps(counts.to_dicts(), indent=2))
         return
-    shown = ("model", "symbols", "shots", "programs", "tokens", "accuracy", *OUTCOMES, "in", "out", "USD")
+    shown = ("model", "alphabet", "shots", "programs", "tokens", "accuracy", *OUTCOMES, "in", "out", "USD")
     rows = []
     for row in counts.iter_rows(named=True):
         accuracy = percent(row["correct"] / row["programs"]) if row["programs"] else "not run"
@@ -138,7 +138,7 @@ def score(config: Config, models: list[LanguageModel], directory: Path, output: 
         )
         outcomes = (f"{row[name]:,}" for name in OUTCOMES)
         limit, programs = f"{row['max_output_tokens']:,}", "grid" if row["in_grid"] else "balanced"
-        asked = row["model"], row["symbols"], f"{row['shots']}", programs, limit
+        asked = row["model"], row["alphabet"], f"{row['shots']}", programs, limit
         rows.append([*asked, accuracy, *outcomes, *tokens, f"{row['usd']:.2f}"])
     echo_table([list(shown), *rows])
 

@@ -27,7 +27,7 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     ours = with_accuracy(predicted(grid))
     if llm is None:
         return ours
-    cadmus = ours.select(pl.lit("Cadmus").alias("model"), pl.lit("normal").alias("symbols"), pl.all())
+    cadmus = ours.select(pl.lit("Cadmus").alias("model"), pl.lit("normal").alias("alphabet"), pl.all())
     asked = with_accuracy(pixels(llm)).with_columns(in_distribution=True, balanced=False)
     return pl.concat([cadmus, asked], how="diagonal_relaxed")
 
@@ -36,16 +36,16 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     """Draw the results of ``cadmus evaluate grid`` as heat maps, and the accuracy by region as text.
 
     The panels of Cadmus show the accuracy and the comparator predicted most often. Each pair of LLM and kind
-    of symbols adds a panel over the values in its requests.
+    of an alphabet adds a panel over the values in its requests.
     """
     square = training_range(grid)
     ours = with_accuracy(predicted(grid))
     name = "" if llm is None else "Cadmus: "
     panels = [(f"{name}accuracy", ours), (f"{name}most frequent prediction", ours)]
     not_run = []
-    asked = [] if llm is None else pixels(llm).partition_by("model", "symbols", maintain_order=True)
+    asked = [] if llm is None else pixels(llm).partition_by("model", "alphabet", maintain_order=True)
     for part in asked:
-        name = f"{part['model'][0]}, {part['symbols'][0]} symbols"
+        name = f"{part['model'][0]}, {part['alphabet'][0]} symbols"
         programs, correct = (int(part[count].sum()) for count in ("programs", "correct"))
         if programs:
             accuracy = f"{part['max_output_tokens'][0]:,} tokens: {percent(correct / programs)}"

@@ -19,15 +19,15 @@ _COLORS = (style.ORANGE, style.GREEN, "#CC79A7", "#E69F00", "#56B4E9", "black")
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the accuracy of Cadmus on balanced programs, of GPT-5 in the paper, and of the LLMs."""
     place = {"max_output_tokens": reported.GPT5_OUTPUT_TOKENS, "accuracy": reported.GPT5_ACCURACY}
-    gpt5 = pl.DataFrame({"model": "GPT-5", "symbols": "normal", **place, "source": "reported"})
+    gpt5 = pl.DataFrame({"model": "GPT-5", "alphabet": "normal", **place, "source": "reported"})
     parts = [_cadmus(grid), gpt5] + ([] if llm is None else [_llms(llm)])
     return pl.concat(parts, how="diagonal_relaxed")
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """Draw Cadmus, the best baseline, the reported point, and a series per LLM and kind of symbols."""
+    """Draw Cadmus, the best baseline, the reported point, and a series per LLM, alphabet and number of examples."""
     (cadmus,) = _cadmus(grid).to_dicts()
-    series = [] if llm is None else _llms(llm).partition_by("model", "symbols", "shots", maintain_order=True)
+    series = [] if llm is None else _llms(llm).partition_by("model", "alphabet", "shots", maintain_order=True)
     figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(series)))
     axes = figure.subplots()
     axes.axhspan(cadmus["low"], cadmus["high"], color=style.BLUE, alpha=0.2, lw=0)
@@ -38,9 +38,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     models = list(dict.fromkeys(rows["model"][0] for rows in series))
     limits: set[int] = set()
     for rows in series:
-        name, symbols = rows["model"][0], rows["symbols"][0]
+        name, alphabet = rows["model"][0], rows["alphabet"][0]
         answered = rows.filter(pl.col("programs") > 0).sort("max_output_tokens")
-        label = f"{name}, {symbols} symbols"
+        label = f"{name}, {alphabet} symbols"
         if llm is not None and llm["shots"].n_unique() > 1:
             label += f", {rows['shots'][0]} shots"
         if not len(answered):
@@ -51,7 +51,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             label += f" ({missing:,} not answered)"
         if not answered.select(pl.sum("correct", "wrong")).sum_horizontal().item():
             label += " (no answer is a comparator)"
-        marker, ls = _LOOKS[symbols]
+        marker, ls = _LOOKS[alphabet]
         look = {"color": _COLORS[models.index(name) % len(_COLORS)], "marker": marker, "ls": ls}
         drawn = style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
         handles.append(drawn)
@@ -83,7 +83,7 @@ def _cadmus(grid: pl.DataFrame) -> pl.DataFrame:
         raise InputError("no test comparison is in the training range; widen dataset.values")
     return balanced.select(
         pl.lit("Cadmus").alias("model"),
-        pl.lit("normal").alias("symbols"),
+        pl.lit("normal").alias("alphabet"),
         pl.lit(1).alias("max_output_tokens"),
         pl.col("programs", "correct", "accuracy", "low", "high", "best_baseline", "baseline"),
         pl.lit("measured").alias("source"),

@@ -65,8 +65,7 @@ def read(config: Config, models: Sequence[LanguageModel], directory: Path) -> pl
         rows = questions(config, model)
         answers = _answers(directory / "logs" / model.name, rows, model)
         given = [answers.get(number, {"outcome": "unanswered", "usd": 0.0}) for number in range(len(rows))]
-        names = {"alphabet": "symbols", "limit": "max_output_tokens"}
-        asked = rows.rename(names).with_columns(model=pl.lit(model.name))
+        asked = rows.rename({"limit": "max_output_tokens"}).with_columns(model=pl.lit(model.name))
         schema = {name: kind for name, kind in pl.Schema(COLUMNS).items() if name not in asked.columns}
         table = pl.concat([asked, pl.DataFrame(given, schema)], how="horizontal").select(*COLUMNS)
         whole = model.reads_limit or model.answer == "choice"

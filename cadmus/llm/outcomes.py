@@ -21,7 +21,7 @@ GIVEN = ("correct", "wrong", "unparsed", "truncated", "refused")
 OUTCOMES = (*GIVEN, "unanswered")
 """All outcomes."""
 COLUMNS = {
-    **dict.fromkeys(("model", "symbols"), str),
+    **dict.fromkeys(("model", "alphabet"), str),
     **dict.fromkeys(("shots", "max_output_tokens"), int),
     "in_grid": bool,
     **dict.fromkeys(("x", "y"), int),
@@ -36,13 +36,13 @@ The program is in normal symbols and ends with the right comparator. Where the m
 comparators, ``less``, ``equal`` and ``greater`` are their log-probabilities. Tokens are null if the server
 does not count; usd is that of the reply, in the row of the largest limit.
 """
-CONDITION = ("model", "symbols", "shots", "in_grid", "max_output_tokens")
+CONDITION = ("model", "alphabet", "shots", "in_grid", "max_output_tokens")
 _PROGRAMS = pl.col("outcome").is_in(GIVEN).sum().cast(pl.Int64).alias("programs")
 
 
-def outcome(text: str, stop_reason: str, program: str, symbols: str) -> str:
+def outcome(text: str, stop_reason: str, program: str, alphabet: str) -> str:
     """Return the outcome of a reply; ``program`` ends with the right comparator."""
-    if comparator := read_answer(text, symbols):
+    if comparator := read_answer(text, alphabet):
         return "correct" if comparator == program[-1] else "wrong"
     return {"max_tokens": "truncated", "model_length": "truncated", "content_filter": "refused"}.get(
         stop_reason, "unparsed"
@@ -77,9 +77,9 @@ def pixels(answers: pl.DataFrame) -> pl.DataFrame:
     """Count the answers of the comparison grid at the largest limit.
 
     Returns:
-        model, symbols, max_output_tokens, x, y, programs and correct, in the order of the answers.
+        model, alphabet, max_output_tokens, x, y, programs and correct, in the order of the answers.
     """
-    keys = ("model", "symbols", "max_output_tokens", "x", "y")
+    keys = ("model", "alphabet", "max_output_tokens", "x", "y")
     largest = answers.filter(
         pl.col("in_grid") & (pl.col("max_output_tokens") == pl.max("max_output_tokens").over("model"))
     )

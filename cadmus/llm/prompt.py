@@ -62,28 +62,28 @@ Program: {program}
 Answer:"""
 
 
-def translate(program: str, symbols: str) -> str:
+def translate(program: str, alphabet: str) -> str:
     """Write a program of the 22 instructions in the symbols of an alphabet.
 
     >>> translate("34+7=", "alternate")
     '+!*1~'
     """
-    return "".join(SYMBOLS[symbols][symbol] for symbol in program)
+    return "".join(SYMBOLS[alphabet][symbol] for symbol in program)
 
 
-def prompt(program: str, symbols: str, examples: Sequence[str] = EXAMPLES) -> str:
+def prompt(program: str, alphabet: str, examples: Sequence[str] = EXAMPLES) -> str:
     """Return the question for the comparator that completes a program, after examples of true programs.
 
     All are given in normal symbols.
     """
-    written = SYMBOLS[symbols]
+    written = SYMBOLS[alphabet]
     rows = [
         ("symbol", "stack", "meaning"),
         *((written[row.symbol], row.effect, row.meaning) for row in SUBSET),
     ]
     width = max(len(stack) for _, stack, _ in rows)
     shown = [
-        f"Program: {text[:-1]}\nAnswer: {text[-1]}" for text in (translate(x, symbols) for x in examples)
+        f"Program: {text[:-1]}\nAnswer: {text[-1]}" for text in (translate(x, alphabet) for x in examples)
     ]
     *others, last = (written[symbol] for symbol in COMPARATORS)
     return _TEMPLATE.format(
@@ -92,13 +92,13 @@ def prompt(program: str, symbols: str, examples: Sequence[str] = EXAMPLES) -> st
         high=isa.INTEGER_MAX,
         comparators=f"{' '.join(others)} and {last}",
         examples="\n\n".join(shown),
-        program=translate(program, symbols),
+        program=translate(program, alphabet),
     )
 
 
-def read_answer(text: str, symbols: str) -> str | None:
+def read_answer(text: str, alphabet: str) -> str | None:
     """Return the comparator, in normal symbols, that an answer consists of apart from white space."""
-    written = {SYMBOLS[symbols][comparator]: comparator for comparator in COMPARATORS}
+    written = {SYMBOLS[alphabet][comparator]: comparator for comparator in COMPARATORS}
     return written.get(text.strip())
 
 

@@ -48,7 +48,7 @@ def test_it_is_asked_in_two_alphabets(tmp_path, model, fields, readable):
         server.kill()
         server.wait()
     answers = pl.read_parquet(tmp_path / "llm.parquet")
-    assert dict(answers["symbols"].value_counts().iter_rows()) == {"normal": 9, "alternate": 9}
+    assert dict(answers["alphabet"].value_counts().iter_rows()) == {"normal": 9, "alternate": 9}
     assert "unanswered" not in set(answers["outcome"])
     assert (answers["input_tokens"] > 400).all()
     if readable:

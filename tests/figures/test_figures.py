@@ -219,7 +219,7 @@ def llm() -> pl.DataFrame:
         for x in (-1, 0, 1)
         for y in (-1, 0, 1)
     ]
-    columns = ["model", "symbols", "max_output_tokens", "in_grid", "x", "y", "outcome"]
+    columns = ["model", "alphabet", "max_output_tokens", "in_grid", "x", "y", "outcome"]
     return pl.DataFrame(rows, schema=columns, orient="row").with_columns(
         shots=0, input_tokens=600, output_tokens=7, usd=0.5
     )
@@ -521,7 +521,7 @@ def test_output_tokens_says_if_no_llm_was_run(tmp_path) -> None:
 def test_llms_have_their_own_panels() -> None:
     rows = comparison_grid.data(grid(), llm())
     # Three of the nine pixels are unanswered; these do not count.
-    counts = rows.group_by("model", "symbols", maintain_order=True).agg(
+    counts = rows.group_by("model", "alphabet", maintain_order=True).agg(
         pl.sum("programs", "correct"), pl.len()
     )
     assert counts.rows()[1:] == [

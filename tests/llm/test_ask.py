@@ -64,7 +64,7 @@ def test_answers_are_graded_and_asked_once(step, tmp_path):
         assert len(server.asked) == 4 * PROGRAMS
         assert set(server.asked.values()) == {1}
     shown = json.loads(step("score", "--output", "llm.parquet", "--json", models=models, shots=[0, 2]).stdout)
-    assert [(row["symbols"], row["shots"], row["max_output_tokens"]) for row in shown] == [
+    assert [(row["alphabet"], row["shots"], row["max_output_tokens"]) for row in shown] == [
         (symbols, shots, limit) for limit in (1, 9) for symbols in ("normal", "alternate") for shots in (0, 2)
     ]
     answers = pl.read_parquet(tmp_path / "llm.parquet")
