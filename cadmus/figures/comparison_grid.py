@@ -35,8 +35,8 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     """Draw the results of ``cadmus evaluate grid`` as heat maps, and the accuracy by region as text.
 
-    The panels of Cadmus show the accuracy and the comparator predicted most often. Each pair of LLM and kind
-    of an alphabet adds a panel over the values in its requests.
+    The panels of Cadmus show the accuracy and the comparator predicted most often. Each pair of LLM and
+    alphabet adds a panel over the values that it was asked.
     """
     square = training_range(grid)
     ours = with_accuracy(predicted(grid))

@@ -25,7 +25,7 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """Draw Cadmus, the best baseline, the reported point, and a series per LLM, alphabet and number of examples."""
+    """Draw Cadmus, the best baseline, the reported point, and a series per LLM, alphabet and shots."""
     (cadmus,) = _cadmus(grid).to_dicts()
     series = [] if llm is None else _llms(llm).partition_by("model", "alphabet", "shots", maintain_order=True)
     figure = Figure(figsize=(style.COLUMN, 2.6 + 0.14 * len(series)))
