@@ -45,7 +45,7 @@ except InputError as error:
     os._exit(2)
 # By the directories of their datasets, trainings and experiments in results/.
 RUNS = {}
-for each in STUDY.runs if STUDY else [Run("", {}, 0, RUN, RUN.name, RUN.name, RUN.name)]:
+for each in STUDY.runs if STUDY else [Run("", 0, RUN, RUN.name, RUN.name, RUN.name)]:
     for place in (each.dataset, each.training, each.evaluation):
         named = each.config.model_copy(update={"name": Path(place).name})
         RUNS.setdefault(place, each._replace(config=named))
