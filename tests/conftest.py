@@ -30,7 +30,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def browser() -> str:
     """Path of a browser."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
