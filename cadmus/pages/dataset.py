@@ -116,7 +116,7 @@ $rules
 
 
 class Survey(NamedTuple):
-    """What report and card say about a dataset."""
+    """Contents of the report and the card of a dataset."""
 
     manifest: dict[str, Any]
     size: int

@@ -7,20 +7,18 @@ from matplotlib.lines import Line2D
 from cadmus.config.study import LOSSES
 from cadmus.evaluate.questions import title
 from cadmus.figures import style
-from cadmus.study.comparison import compare
 from cadmus.study.results import Results
 
 _COLORS = (style.BLUE, style.ORANGE, style.GREEN, "#CC79A7")
 _COLUMNS = 4
 
 
-def draw(results: Results) -> Figure:
+def draw(results: Results, compared: pl.DataFrame) -> Figure:
     """Draw a panel per loss and per template: the differences of the variants with their 95% intervals.
 
-    Each title has the mean of the base. A study without a second variant shows that mean instead, with its
-    interval.
+    ``compared`` is that of :func:`cadmus.study.comparison.compare`. Each title has the mean of the base. A
+    study without a second variant shows that mean instead, with its interval.
     """
-    compared = compare(results)
     others = compared.filter(pl.col("variant") != results.base)
     names = ("difference", "difference_low", "difference_high") if len(others) else ("mean", "low", "high")
     shown = others if len(others) else compared

@@ -23,9 +23,10 @@ def write_all(results: Path, directory: Path) -> list[Path]:
     left out while runs are missing.
     """
     study = read(results)
+    compared = compare(study)
     unit, budgets = law.budget_of(study)
     has_law = bool(budgets) and not study.missing
-    figures = {FIGURE: style.styled(forest.draw)(study)}
+    figures = {FIGURE: style.styled(forest.draw)(study, compared)}
     optimal = None
     if has_law:
         runs = law.runs_of(study)
@@ -34,17 +35,17 @@ def write_all(results: Path, directory: Path) -> list[Path]:
         optimal = law.table(fitted, laws, budgets)
         figures[LAW] = style.styled(law.draw)(runs, fitted, laws, unit, budgets)
     with replacing_together() as replaced:
-        compare(study).write_csv(replaced(directory / COMPARISON))
+        compared.write_csv(replaced(directory / COMPARISON))
         if optimal is not None:
             optimal.write_csv(replaced(directory / f"{LAW}.csv"))
         for name, figure in figures.items():
             style.save(figure, [replaced(directory / f"{name}{suffix}") for suffix in (".png", ".pdf")])
-        replaced(directory / PAGE).write_text(page(study, optimal), encoding="utf-8")
+        replaced(directory / PAGE).write_text(page(study, compared, optimal), encoding="utf-8")
     return [directory / file for file in files_of(has_law)]
 
 
-def page(study: Results, optimal: pl.DataFrame | None) -> str:
-    """Return the page; ``optimal`` is the table of the law."""
+def page(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None) -> str:
+    """Return the page; ``compared`` is the comparison and ``optimal`` the table of the law."""
     runs = study.rows.unique(["variant", "seed"], keep="first", maintain_order=True)
     costs = runs.group_by("variant", maintain_order=True).agg(
         pl.col("flops", "seconds").mean(), pl.col("directory").str.join(" ")
@@ -61,20 +62,20 @@ def page(study: Results, optimal: pl.DataFrame | None) -> str:
             f"# {escape(study.question or study.name)}\n",
             f"Study {escape(study.name)}: {cost(study)}\n",
             *(["Missing runs:\n", "".join(missing)] if missing else []),
-            findings(study, optimal, "."),
-            *(table(study, metric) for metric in _accuracies(study)[1:]),
+            findings(study, compared, optimal, "."),
+            *(table(compared, study.base, metric) for metric in _accuracies(study)[1:]),
             "Trainings, means over seeds:\n",
             markdown(["", "FLOPs", "seconds", "results"], rows),
         ]
     )
 
 
-def findings(study: Results, optimal: pl.DataFrame | None, files: str) -> str:
+def findings(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None, files: str) -> str:
     """Return the figures, which are in the directory ``files``, and the tables, without heading."""
     parts = [
         f"![What each variant changes]({files}/{FIGURE}.png)\n",
         _caption(study),
-        table(study, _accuracies(study)[0], study.compare),
+        table(compared, study.base, _accuracies(study)[0], study.compare),
     ]
     if optimal is not None:
         parts[:0] = [f"![Scaling law]({files}/{LAW}.png)\n", _law_text(optimal, study, files)]
@@ -85,9 +86,13 @@ def cost(study: Results) -> str:
     """Return the number of trainings and what they cost."""
     trainings = study.rows.unique("directory")
     return (
-        f"{len(trainings)} trainings, {trainings['flops'].sum():.2g} FLOPs, "
+        f"{_count(len(trainings), 'training')}, {trainings['flops'].sum():.2g} FLOPs, "
         f"{trainings['seconds'].sum() / 3600:.2g} h of training; commit {escape(study.commit[:7])}."
     )
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
 
 
 def _accuracies(study: Results) -> list[str]:
@@ -100,28 +105,28 @@ def _caption(study: Results) -> str:
     for name in [name for name in study.compare if name in LOSSES][:1]:
         of = "test programs" if name == HELD_OUT_LOSS else "the last tenth of the steps"
         loss = f" {name.replace('_', ' ')} of {of} in nats,"
+    seeds = _count(study.rows["seed"].n_unique(), "seed")
     return (
-        f"Means over {study.rows['seed'].n_unique()} seeds:{loss} {_accuracies(study)[0].replace('_', ' ')} "
-        f"in percent. {escape(study.base)} has its mean, the others the difference to it over the same "
+        f"Means over {seeds}:{loss} {_accuracies(study)[0].replace('_', ' ')} in percent. "
+        f"{escape(study.base)} has its mean, the others the difference to it over the same "
         "seeds, in percentage points. ± is the half-width of the 95% interval, over seeds and test programs "
         "for accuracies and over seeds for losses. Bold: the interval excludes 0; of many such cells, up to "
         "one in twenty does by chance.\n"
     )
 
 
-def table(study: Results, metric: str, losses: list[str] | tuple[()] = ()) -> str:
+def table(compared: pl.DataFrame, base: str, metric: str, losses: list[str] | tuple[()] = ()) -> str:
     """Return a comparison as a Markdown table: a row per variant, a column per question and loss.
 
-    ``losses`` are shown beside the accuracy ``metric``, but for that of all tokens.
+    ``losses`` are columns before those of ``metric``, except the loss of all tokens.
     """
-    compared = compare(study)
     shown = [name for name in losses if name in LOSSES and name not in ("loss", metric)]
     compared = pl.concat(compared.filter(metric=name) for name in (*shown, metric))
     cells = {(row["variant"], row["metric"], row["template"]): row for row in compared.to_dicts()}
     columns = {key[1:]: row["baseline"] for key, row in cells.items()}
     titles = [name.replace("_", " ") if name in LOSSES else title(of) for name, of in columns]
     rows = [
-        [escape(variant), *(_cell(cells.get((variant, *column)), study.base) for column in columns)]
+        [escape(variant), *(_cell(cells.get((variant, *column)), base) for column in columns)]
         for variant in dict.fromkeys(variant for variant, *_ in cells)
     ]
     best = ["" if baseline is None else f"{100 * baseline:.1f}" for baseline in columns.values()]

@@ -115,7 +115,7 @@ def read(path: Path) -> Results:
         if metric not in found:
             raise InputError(f"{path}: study.compare: no metric {metric!r}; {suggest(metric, found)}")
     missing = list(map(tuple, described.pop("missing")))
-    # Earlier versions had factors beside the variants.
+    # Earlier versions had factors as well as variants.
     described.pop("factors", None)
     return Results(rows, metadata[store.HEADER]["commit"], missing, **described)
 

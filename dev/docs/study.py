@@ -8,6 +8,7 @@ import polars as pl
 
 from cadmus.store import write_text
 from cadmus.study import COMPARISON, LAW, files_of
+from cadmus.study.comparison import compare
 from cadmus.study.law import budget_of
 from cadmus.study.page import cost, findings, write_all
 from cadmus.study.results import read
@@ -42,7 +43,7 @@ def publish(results: Path, root: Path) -> None:
             f"python -m dev.docs study results/{study.name}/study.parquet\n"
             "```\n"
         )
-        block = with_generated(page, f"{findings(study, optimal, files)}\n{origin}", text)
+        block = with_generated(page, f"{findings(study, compare(study), optimal, files)}\n{origin}", text)
         directory.mkdir(parents=True, exist_ok=True)
         # The published results themselves may be drawn again.
         if results.resolve() != (directory / _FILE).resolve():

@@ -156,7 +156,7 @@ def samples() -> pl.DataFrame:
 
 
 def induction() -> pl.DataFrame:
-    """Return 20 prompts of two splits with 1 to 4 examples, of which the votes are right in half."""
+    """Return 20 prompts of two splits with 1 to 4 examples; the votes are right in half of them."""
     rows = [
         {
             "split": split,

@@ -50,7 +50,7 @@ def config(tmp_path):
 
 
 def completions(solved, programs=40):
-    """Return completions of the model, of which a fraction is solved, and of a baseline that solves none."""
+    """Return completions of the model, a fraction of them solved, and of a baseline that solves none."""
     rows = []
     for policy, fraction in (("model", solved), ("constant", 0.0)):
         right = np.arange(programs) < fraction * programs
@@ -247,7 +247,9 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path)
 def test_no_published_width_is_0(collected):
     study = read(collected)
     many = study._replace(rows=study.rows.with_columns(n=pl.lit(10**12, pl.Int64)))
-    assert "| tied | -0.2000 | **+20.0 ± 0.1** |" in table(many, "solved", ["completion_loss"])
+    assert "| tied | -0.2000 | **+20.0 ± 0.1** |" in table(
+        compare(many), many.base, "solved", ["completion_loss"]
+    )
 
 
 def test_a_page_without_marks_and_missing_runs_are_not_published(config, results, tmp_path):
@@ -267,13 +269,13 @@ def test_a_page_without_marks_and_missing_runs_are_not_published(config, results
 
 def test_the_figure_has_the_differences_to_the_base(collected):
     study = read(collected)
-    axes = draw(study).axes
+    axes = draw(study, compare(study)).axes
     assert [panel.get_title() for panel in axes[:2]] == ["completion loss\n0.450", "equality\n55.0%"]
     (points,) = axes[1].lines[:1]
     assert points.get_xdata() == pytest.approx([0, 20, 20])
     # Alone, the base has its mean.
     alone = study._replace(rows=study.rows.filter(variant="base"))
-    assert draw(alone).axes[1].lines[0].get_xdata() == pytest.approx([55])
+    assert draw(alone, compare(alone)).axes[1].lines[0].get_xdata() == pytest.approx([55])
 
 
 @pytest.mark.parametrize(
