@@ -17,9 +17,10 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
     """Draw a panel per loss and per template: the differences of the variants with their 95% intervals.
 
     ``compared`` is that of :func:`cadmus.study.comparison.compare`. Each title has the mean of the base. A
-    study without a second variant shows that mean instead, with its interval.
+    study without differences shows the means instead, with their intervals.
     """
-    others = compared.filter(pl.col("variant") != results.base)
+    # There are none without a run of the base, or where it has no such programs.
+    others = compared.drop_nulls("difference")
     names = ("difference", "difference_low", "difference_high") if len(others) else ("mean", "low", "high")
     shown = others if len(others) else compared
     variants = shown["variant"].unique(maintain_order=True).to_list()
