@@ -8,16 +8,28 @@ CORES ?= all
 RANKS ?= 1
 BIN := .venv/bin
 
-TARGETS := run test integrations llm-check gpu-check notebook slurm-test docs lint clean
+TARGETS := help run test integrations llm-check gpu-check notebook slurm-test docs lint clean
 CONFIGFILE = $(firstword $(wildcard $(CONFIG) config/$(CONFIG).yaml) $(CONFIG))
 
 .PHONY: $(TARGETS)
 
+help:
+	@echo 'make run            from nothing to tables and figures; CONFIG=laptop for another config, SET=train.steps=100 for another value'
+	@echo 'make test           the tests'
+	@echo 'make docs           the documentation and the demo, in site/'
+	@echo 'make lint           formatting, imports and types'
+	@echo 'make notebook       the outputs of docs/notebook.ipynb'
+	@echo 'make integrations   adapters for other tools, each with its tool'
+	@echo 'make llm-check      a language model of 135M parameters, asked nine programs'
+	@echo 'make gpu-check      does everything work on a GPU, and how fast?'
+	@echo 'make slurm-test     the workflow on a SLURM cluster of this machine'
+	@echo 'make clean          remove the environment, all results and the site'
+
 run: .venv/installed
-	@$(BIN)/cadmus config show $(CONFIGFILE) > /dev/null
-	@$(BIN)/cadmus plan $(CONFIGFILE) --here
+	@$(BIN)/cadmus config show $(CONFIGFILE) $(SET:%=--set %) > /dev/null
+	@$(BIN)/cadmus plan $(CONFIGFILE) $(SET:%=--set %) --here
 	@$(BIN)/python workflow/scripts/remove_stale_lock.py
-	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIGFILE)
+	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIGFILE) $(if $(SET),--config set="$(SET)")
 
 # Three processes, as many tests wait for servers and for processes that start; those of a file stay together, as
 # they share what is set up.
@@ -44,9 +56,10 @@ notebook: .venv/installed
 slurm-test: .venv/installed
 	$(BIN)/python -m dev.slurm --output docs/results/slurm.json
 
-# The documentation as a site, in site/; a broken link or anchor, or a page that nothing leads to, is an error.
+# The documentation and the demo as a site, in site/; a broken link or anchor, or a page that nothing leads to, is an error.
 docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/cadmus explore --static site/demo
 
 lint: .venv/installed
 	$(BIN)/ruff format --check .

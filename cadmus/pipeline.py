@@ -55,13 +55,14 @@ def train(
 
     Checkpoints and metrics are at ``paths``, by default in the directory ``training`` next to ``output``.
     """
-    from cadmus.dataset.manifest import stream_split
+    from cadmus.dataset.manifest import read_split, stream_split
     from cadmus.train import loop, ranks
 
     training = Path(output).with_name("training")
     paths = paths or RunPaths(training / "checkpoints", Path(output), training / "metrics.jsonl")
     digest = check_training(config, Path(dataset), paths)
-    loop.train(config, partial(stream_split, dataset, "train"), digest, paths.partial(), log)
+    held_out = partial(read_split, dataset, "validation") if config.dataset.validation else None
+    loop.train(config, partial(stream_split, dataset, "train"), digest, paths.partial(), log, held_out)
     # Of several processes, the first.
     if os.environ.get("RANK", "0") == "0":
         # An exit code of 1 would make Snakemake delete the files.

@@ -13,7 +13,6 @@ Torch is imported only to measure this machine, and numba only to sample: Snakem
 
 import functools
 import math
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -239,17 +238,6 @@ def _total(trainings: list[Estimate]) -> Estimate:
     hours = sum(each.hours for each in trainings)
     mfu = sum(each.mfu * each.hours for each in trainings) / hours
     return replace(trainings[0], hours=hours, usd=sum(each.usd for each in trainings), mfu=mfu)
-
-
-def check_disk(study: StudyRuns, results: Path) -> None:
-    """Check that the file system of ``results`` has room for what the study still needs."""
-    place = next(parent for parent in (results.absolute(), *results.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(place).free
-    missing = [run for run in study.runs if not (results / run.training / "model").exists()]
-    needed = sum(size for place, size in _study_disk(missing).items() if not (results / place).exists())
-    if needed > free:
-        problem = f"needs at most {needed / 1e9:.1f} GB of disk, {place} has {free / 1e9:.1f} GB free"
-        raise InputError(f"study {study.name}: {problem}; use fewer variants or seeds, or a smaller dataset")
 
 
 def _study_disk(runs: Iterable[Run]) -> dict[str, int]:

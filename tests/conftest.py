@@ -30,7 +30,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def browser() -> str:
     """Path of a browser."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)

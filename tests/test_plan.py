@@ -23,7 +23,6 @@ from cadmus.model.flops import parameter_count, training_flops
 from cadmus.model.gpt import GPT
 from cadmus.plan import (
     average_program,
-    check_disk,
     checkpoint_bytes,
     on_this_machine,
     plan,
@@ -309,17 +308,6 @@ def test_a_study_is_the_sum_of_its_trainings(path):
     assert planned["memory_bytes"] == max(training["memory_bytes"] for training in each)
     assert planned["disk_bytes"] <= sum(sum(training["disk_bytes"].values()) for training in each)
     assert f"{planned['trainings']} trainings" in shown(path)
-
-
-def test_a_study_needs_disk_only_for_what_is_missing(tmp_path, monkeypatch):
-    study = load_study(ROOT / "config/studies/recipe.yaml")
-    usage = type("Usage", (), {"free": 10**6})
-    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    with pytest.raises(InputError, match=r"study \w+: needs at most .* GB of disk, .* has 0\.0 GB free"):
-        check_disk(study, tmp_path / "results")
-    for run in study.runs:
-        (tmp_path / run.training / "model").mkdir(parents=True, exist_ok=True)
-    check_disk(study, tmp_path)
 
 
 def test_planning_does_not_import_torch():

@@ -1,14 +1,11 @@
 """A study through the workflow, started by the command line in a copy of the checkout."""
 
-import subprocess
-import sys
-
 import polars as pl
 import pytest
 
 from cadmus.config.study import load_study
 from cadmus.study.results import read
-from tests.checkout import copy_checkout, environment_of, jobs, snakemake
+from tests.checkout import copy_checkout, jobs, snakemake
 
 # Without `extends`, Snakemake's own config has all values. Two templates have few shards.
 STUDY = """\
@@ -98,24 +95,3 @@ def test_a_failed_run_is_named_on_the_page_and_the_others_are_compared(checkout)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Missing runs" not in (results / "failing/README.md").read_text()
     assert not (results / "failing/partial").exists()
-
-
-def test_too_little_disk_is_one_line(checkout):
-    code = (
-        "import shutil, collections, sys, runpy\n"
-        "usage = collections.namedtuple('usage', 'total used free')\n"
-        "shutil.disk_usage = lambda path: usage(1, 1, 10)\n"
-        "sys.argv = ['snakemake', '--cores', '2', '--configfile', 'large.yaml']\n"
-        "runpy.run_module('snakemake', run_name='__main__')\n"
-    )
-    (checkout / "large.yaml").write_text(STUDY.replace("steps: 1", "steps: 2").replace("demo", "large"))
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=checkout,
-        env=environment_of(checkout),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert "study large: needs at most 0.0 GB of disk" in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr

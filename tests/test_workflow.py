@@ -58,6 +58,15 @@ def test_the_dataset_has_all_programs(results):
         assert len(pl.read_parquet(results / "dataset" / shard.path)) == shard.rows
 
 
+def test_snapshots_are_measured_on_the_validation_split(results):
+    steps = pl.read_ndjson(results / "training/metrics.jsonl")
+    measured = steps.drop_nulls("validation_loss")
+    snapshots = [int(path.name.removeprefix("step-")) for path in (results / "training/snapshots").iterdir()]
+    assert measured["step"].to_list() == sorted(snapshots)
+    assert measured["validation_solved"].is_between(0, 1).all()
+    assert measured["validation_loss"][-1] < measured["validation_loss"][0]
+
+
 def test_the_examples_of_the_dataset_card_run(results, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (results / "dataset/README.md").read_text(), re.DOTALL)
     load, polars = (block.replace("DATASET", str(results / "dataset")) for block in blocks)

@@ -2,12 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
 
-from cadmus.cli.options import CONFIG, DIRECTORY, PATH, check_results_path, echo, echo_table, json_option
-from cadmus.config import extended, load_config, read_yaml
+from cadmus.cli.options import (
+    CONFIG,
+    DIRECTORY,
+    PATH,
+    changes_option,
+    check_results_path,
+    echo,
+    echo_table,
+    json_option,
+)
+from cadmus.config import changed, extended, load_config, read_yaml
 from cadmus.config.study import is_study, load_study
 
 
@@ -23,8 +33,9 @@ def config() -> None:
 
 @config.command()
 @click.argument("file", type=CONFIG)
+@changes_option
 @json_option
-def show(file: Path, as_json: bool) -> None:
+def show(file: Path, changes: dict[str, Any], as_json: bool) -> None:
     """Validate FILE and print it with all defaults.
 
     FILE is a path or a name such as quick. A study is shown without defaults: they may differ between runs.
@@ -35,10 +46,10 @@ def show(file: Path, as_json: bool) -> None:
       cadmus config show laptop --json | jq .train.steps
     """
     if is_study(file):
-        load_study(file)
-        values = extended(read_yaml(file), file)
+        load_study(file, changes)
+        values = changed(extended(read_yaml(file), file), changes)
     else:
-        values = load_config(file).model_dump()
+        values = load_config(file, changes).model_dump()
     text = json.dumps(values, indent=2) if as_json else yaml.safe_dump(values, sort_keys=False)
     click.echo(text.rstrip("\n"))
 
@@ -61,8 +72,9 @@ _results = click.option("--results", type=DIRECTORY, default="results", help="Di
 
 @study.command()
 @click.argument("config", type=CONFIG)
+@changes_option
 @_results
-def runs(config: Path, results: Path) -> None:
+def runs(config: Path, changes: dict[str, Any], results: Path) -> None:
     """List the runs of a study and their directories. CONFIG is a config with a section `study`.
 
     \b
@@ -71,7 +83,7 @@ def runs(config: Path, results: Path) -> None:
     """
     from cadmus.study.results import unfinished
 
-    found = load_study(config)
+    found = load_study(config, changes)
     rows = [("variant", "seed", "training", "state")]
     for run in found.runs:
         reason = unfinished(found, run, results)
@@ -81,12 +93,15 @@ def runs(config: Path, results: Path) -> None:
 
 @study.command()
 @click.argument("config", type=CONFIG)
+@changes_option
 @_results
 @click.option("--output", type=PATH, required=True, help="Parquet file of the results.")
 @click.option(
     "--elsewhere", type=PATH, multiple=True, help="Results of this command on another machine; repeatable."
 )
-def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ...]) -> None:
+def collect(
+    config: Path, changes: dict[str, Any], results: Path, output: Path, elsewhere: tuple[Path, ...]
+) -> None:
     """Write the results of all finished runs to one table.
 
     CONFIG is a config with a section `study`. The command names the runs without results.
@@ -99,7 +114,7 @@ def collect(config: Path, results: Path, output: Path, elsewhere: tuple[Path, ..
     from cadmus.study.results import collect as write
 
     check_results_path(output)
-    for variant, seed, reason in write(load_study(config), results, output, elsewhere):
+    for variant, seed, reason in write(load_study(config, changes), results, output, elsewhere):
         echo(f"missing: {variant}, seed {seed}: {reason}", err=True)
 
 

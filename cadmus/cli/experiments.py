@@ -14,14 +14,16 @@ from cadmus.cli.options import (
     DIRECTORY,
     MODEL,
     PATH,
+    changes_option,
     check_results_path,
     device_option,
     echo,
     echo_table,
+    optional_config,
     usable_device,
     with_options,
 )
-from cadmus.config import Evaluate, load_config
+from cadmus.config import Evaluate
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import as_text, loss_as_text, percent
 from cadmus.evaluate.questions import title
@@ -59,7 +61,7 @@ def _command(name: str) -> click.Command:
     def run(directory: Path, output: Path, device: str | None, as_json: bool, **given: Any) -> None:
         check_results_path(output)
         dataset, config = given.pop("dataset", None), given.pop("config")
-        config = config and load_config(config)
+        config = optional_config(config, given.pop("changes"))
         settings = {key: value for key, value in given.items() if value is not None}
         results = pipeline.evaluate(name, directory, output, dataset, config, usable_device(device), settings)
         findings = experiment.findings and experiment.findings(results)
@@ -79,6 +81,7 @@ def _command(name: str) -> click.Command:
             help="Config: a file or a name; by default that of the model, with default settings.",
         ),
         click.option("--output", type=PATH, required=True, help="Parquet file of the results."),
+        changes_option,
         device_option,
         click.option("--json", "as_json", is_flag=True, help="Print a JSON list."),
     ]

@@ -1,11 +1,12 @@
 """``cadmus shard``, ``manifest`` and ``report`` of a dataset, and ``card`` of a model."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from cadmus import pipeline
-from cadmus.cli.options import DIRECTORY, MODEL, PATH, config_option, echo
+from cadmus.cli.options import DIRECTORY, MODEL, PATH, changes_option, config_option, echo
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.model import CARD
@@ -13,11 +14,14 @@ from cadmus.model import CARD
 
 @click.command()
 @config_option
+@changes_option
 @click.argument("directory", type=DIRECTORY)
 @click.option("--template", required=True, metavar="TEMPLATE", help="Template of the programs.")
 @click.option("--split", required=True, metavar="SPLIT", help="Split: train, validation, test or ood.")
 @click.option("--number", required=True, type=click.IntRange(0), metavar="N", help="Shard number, from 0.")
-def shard(config: Path, directory: Path, template: str, split: str, number: int) -> None:
+def shard(
+    config: Path, changes: dict[str, Any], directory: Path, template: str, split: str, number: int
+) -> None:
     """Sample one shard of the dataset in DIRECTORY.
 
     The shards with lower numbers must exist; none of their programs is repeated.
@@ -28,20 +32,21 @@ def shard(config: Path, directory: Path, template: str, split: str, number: int)
     """
     from cadmus.dataset.shards import write_shard
 
-    write_shard(load_config(config), directory, template, split, number)
+    write_shard(load_config(config, changes), directory, template, split, number)
 
 
 @click.command()
 @config_option
+@changes_option
 @click.argument("directory", type=DIRECTORY)
-def manifest(config: Path, directory: Path) -> None:
+def manifest(config: Path, changes: dict[str, Any], directory: Path) -> None:
     """Check the shards in DIRECTORY and write its manifest.json.
 
     \b
     Example:
       cadmus manifest results/quick/dataset --config quick
     """
-    for split, templates in pipeline.dataset(load_config(config), directory)["splits"].items():
+    for split, templates in pipeline.dataset(load_config(config, changes), directory)["splits"].items():
         total = sum(row["programs"] for row in templates.values())
         distinct = sum(row["distinct"] for row in templates.values())
         echo(f"{split}: {total:,} programs of {len(templates)} templates, {distinct:,} distinct")

@@ -11,6 +11,7 @@ import click
 from cadmus.cli.options import (
     DIRECTORY,
     PATH,
+    changes_option,
     check_results_path,
     config_option,
     echo,
@@ -45,9 +46,14 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_models(
-        config: Path, directory: Path | None, table: Path | None, only: tuple[str, ...], **options: Any
+        config: Path,
+        changes: dict[str, Any],
+        directory: Path | None,
+        table: Path | None,
+        only: tuple[str, ...],
+        **options: Any,
     ) -> None:
-        run = load_config(config)
+        run = load_config(config, changes)
         if not run.llm.models:
             raise InputError(f"{config}: llm.models: names no model")
         for name in only:
@@ -60,6 +66,7 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
     table = "Table of language models; config/tables/llms.yaml by default."
     add_options = with_options(
         config_option,
+        changes_option,
         click.option("--directory", type=DIRECTORY, metavar="DIR", help=where),
         click.option("--table", type=PATH, help=table),
         click.option("--model", "only", multiple=True, metavar="NAME", help="Only this model; repeatable."),

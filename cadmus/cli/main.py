@@ -23,7 +23,7 @@ SECTIONS = {
     "Trained models": {
         "complete": ("complete", "model", "Complete PREFIX with a model and run the whole program."),
         "induce": ("complete", "model", "Find a function that EXAMPLES have in common."),
-        "explore": ("serve", "serve", "Serve an interactive explorer of a model."),
+        "explore": ("serve", "serve", "Open an interactive explorer of a model."),
         "evaluate": ("experiments", "model", "Run an experiment on a trained model."),
         "score": ("score", "model", "Score FEATURES of hidden states against the VM."),
         "figure": ("experiments", "figures", "Draw figures, tables or pages from results alone."),

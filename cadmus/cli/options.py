@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from cadmus.errors import InputError, near_path, printable, suggest
 from cadmus.isa import without_spaces
 from cadmus.model import DEFAULT_MODEL
 from cadmus.tables import plain
+
+if TYPE_CHECKING:
+    from cadmus.config import Config
 
 
 class _ConfigFile(click.Path):
@@ -77,11 +80,39 @@ program_command = functools.partial(
 config_option = click.option(
     "--config", default="quick", type=CONFIG, help="Config of the run: a file, or the name of a shipped one."
 )
+
+
+def _changes(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    # Most commands have none, and reading YAML takes time to import.
+    if not given:
+        return {}
+    from cadmus.config.loading import read_changes
+
+    return read_changes(given)
+
+
+changes_option = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    callback=_changes,
+    help="Change a field of the config, such as train.steps=100; repeatable.",
+)
 model_option = click.option(
     "--model", "directory", type=MODEL, help="Exported model, a directory or a name; laptop by default."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 device_option = click.option("--device", metavar="DEVICE", help="torch device; a GPU if there is one.")
+
+
+def optional_config(config: Path | None, changes: dict[str, Any]) -> "Config | None":
+    """Return the config of a command that needs none."""
+    from cadmus.config import load_config
+
+    if config is None and changes:
+        raise InputError(f"--set {next(iter(changes))}: changes a config; add --config")
+    return config and load_config(config, changes)
 
 
 def with_options(*options: Decorator) -> Decorator:

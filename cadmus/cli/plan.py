@@ -8,7 +8,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from cadmus.cli.options import CONFIG, PATH, echo, echo_table, json_option
+from cadmus.cli.options import CONFIG, PATH, changes_option, echo, echo_table, json_option
 from cadmus.config import load_config
 from cadmus.config.study import is_study, load_study
 from cadmus.errors import InputError, suggest
@@ -20,13 +20,20 @@ _short = tqdm.format_sizeof
 
 @click.command()
 @click.argument("config", type=CONFIG)
+@changes_option
 @click.option("--devices", type=PATH, help="Table of devices; config/tables/devices.yaml by default.")
 @click.option("--gpu", metavar="NAME", help="GPU to list; by default the first in the table of devices.")
 @click.option("--all", "everything", is_flag=True, help="Show all devices.")
 @click.option("--here", is_flag=True, help="One line: how long the training takes on this machine.")
 @json_option
 def plan(
-    config: Path, devices: Path | None, gpu: str | None, everything: bool, here: bool, as_json: bool
+    config: Path,
+    changes: dict[str, Any],
+    devices: Path | None,
+    gpu: str | None,
+    everything: bool,
+    here: bool,
+    as_json: bool,
 ) -> None:
     """Estimate compute, time and cost of a run before it starts. CONFIG may be that of a study.
 
@@ -46,17 +53,17 @@ def plan(
       cadmus plan paper --json
     """
     table = devices or DEVICES
-    study = load_study(config) if is_study(config) else None
+    study = load_study(config, changes) if is_study(config) else None
     if here:
         if study:
             raise InputError(f"{config}: is a study; --here plans one run")
-        seconds, rate = on_this_machine(run := load_config(config), table)
+        seconds, rate = on_this_machine(run := load_config(config, changes), table)
         echo(
             f"{run.name}: training takes about {_time(seconds / 3600)} on this machine, which does "
             f"{rate / 1e12:,.2f} TFLOP/s in matrix products"
         )
         return
-    planned = plan_study(study, table) if study else plan_run(load_config(config), table)
+    planned = plan_study(study, table) if study else plan_run(load_config(config, changes), table)
     estimates = planned["estimates"]
     names = dict.fromkeys(each.device for each in estimates)
     if gpu is not None and gpu not in names:

@@ -13,10 +13,12 @@ from cadmus.cli.options import (
     CONFIG,
     PATH,
     Decorator,
+    changes_option,
     check_results_path,
     echo_table,
     input_programs,
     json_option,
+    optional_config,
     program_command,
     with_options,
 )
@@ -165,14 +167,18 @@ def _sampling_options(number: int) -> Decorator:
         option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed."),
         option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood."),
         option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name."),
+        changes_option,
     )
 
 
-def _sampled(template: str, n: int, seed: int, split: str, config: Path | None) -> "Samples":
-    from cadmus.config import Dataset, load_config
+def _sampled(
+    template: str, n: int, seed: int, split: str, config: Path | None, changes: dict[str, Any]
+) -> "Samples":
+    from cadmus.config import Dataset
     from cadmus.dataset import sampler
 
-    dataset = load_config(config).dataset if config else Dataset()
+    run = optional_config(config, changes)
+    dataset = run.dataset if run else Dataset()
     return sampler.sample(dataset, seed, template, split, 0, n)
 
 

@@ -4,10 +4,11 @@ import os
 import socket
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
-from cadmus.cli.options import device_option, echo, model_option, usable_device
+from cadmus.cli.options import DIRECTORY, device_option, echo, model_option, usable_device
 from cadmus.errors import InputError
 from cadmus.model import named_or_default
 
@@ -57,25 +58,37 @@ def serve(
 
 @click.command()
 @model_option
+@click.option(
+    "--snapshots", type=DIRECTORY, help="Snapshots of its training, to look at the model as it learned."
+)
+@click.option(
+    "--static", type=DIRECTORY, help="Write the site to this directory instead, for any web server."
+)
 @click.option("--port", default=8765, type=PORT, metavar="PORT", help=PORT_HELP)
 @click.option("--browser/--no-browser", default=True, help="Open the page in a browser, or only serve it.")
-@device_option
-def explore(directory: Path | None, port: int, browser: bool, device: str | None) -> None:
-    """Serve an interactive explorer of a model. Only this machine can open it. Ctrl-C ends it.
+def explore(
+    directory: Path | None, snapshots: Path | None, static: Path | None, port: int, browser: bool
+) -> None:
+    """Open an interactive explorer of a model. Only this machine can open it. Ctrl-C ends it.
 
-    Type a program or sample one, step through its execution, and see the model's predictions by layer (logit
-    lens) and the attention of each head. Without --model, it shows the shipped model.
+    Type a program or take a task, step through its execution, and see the model's predictions by layer
+    (logit lens) and the attention of each head. Machine and model run in the page. Without --model, it shows
+    the shipped model.
 
     \b
     Examples:
       cadmus explore
       cadmus explore --model results/quick/model --no-browser
+      cadmus explore --static site
     """
     directory = named_or_default(directory)
-    from cadmus.explore.application import explorer, inspect
+    from starlette.routing import Mount
+    from starlette.staticfiles import StaticFiles
+
+    from cadmus.explore.site import write_site
     from cadmus.model.export import trained_config
     from cadmus.model.inference import Cadmus
-    from cadmus.serve.server import run
+    from cadmus.serve.server import application, run
 
     def announce(url: str) -> None:
         echo(f"explore {directory} at {url} (Ctrl-C stops)")
@@ -84,7 +97,12 @@ def explore(directory: Path | None, port: int, browser: bool, device: str | None
         if browser and screen:
             click.launch(url)
 
-    model = Cadmus.load(directory, usable_device(device))
-    # PyTorch's first run is slow; the first user should not wait for it.
-    inspect(model, "0")
-    run(explorer(model, directory.resolve().name, trained_config(directory)), LOOPBACK, port, announce)
+    model, name, config = Cadmus.load(directory), directory.resolve().name, trained_config(directory)
+    if static:
+        write_site(model, name, config, static, snapshots)
+        echo(f"{static} is for any web server, such as `python -m http.server --directory {static}`")
+        return
+    with TemporaryDirectory() as folder:
+        write_site(model, name, config, Path(folder), snapshots)
+        app = application([Mount("/", StaticFiles(directory=folder, html=True))])
+        run(app, LOOPBACK, port, announce)

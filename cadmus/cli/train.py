@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cadmus import pipeline
-from cadmus.cli.options import DIRECTORY, PATH, config_option, echo
+from cadmus.cli.options import DIRECTORY, PATH, changes_option, config_option, echo
 from cadmus.config import load_config, parse_config
 from cadmus.config.loading import merged
 from cadmus.errors import InputError, Interrupted, RankLocalError
@@ -17,6 +17,7 @@ from cadmus.train.paths import RunPaths
 
 @click.command()
 @config_option
+@changes_option
 @click.option("--dataset", type=DIRECTORY, required=True, help="Directory of the dataset.")
 @click.option(
     "--checkpoints", type=DIRECTORY, required=True, help="Checkpoints to resume from; removed at the end."
@@ -29,10 +30,13 @@ from cadmus.train.paths import RunPaths
 @click.option(
     "--ranks", "count", type=click.IntRange(0), metavar="N", help="All processes; overrides train.ranks."
 )
+@click.option("--local_rank", hidden=True, expose_value=False, help="Of the launcher of DeepSpeed.")
 @click.option(
     "--requeue", is_flag=True, envvar="CADMUS_REQUEUE", help="Requeue the SLURM job when SIGTERM stops it."
 )
-def train(config: Path, dataset: Path, count: int | None, requeue: bool, **files: Any) -> None:
+def train(
+    config: Path, changes: dict[str, Any], dataset: Path, count: int | None, requeue: bool, **files: Any
+) -> None:
     """Train a model on a dataset and export it.
 
     Training runs one process per GPU or, without GPUs, per core; train.ranks sets another number. On several
@@ -46,12 +50,15 @@ def train(config: Path, dataset: Path, count: int | None, requeue: bool, **files
         --metrics results/quick/training/metrics.jsonl
     """
     paths = RunPaths(**files)
-    run = load_config(config)
+    run = load_config(config, changes)
     # It imports torch, which takes seconds.
     from cadmus.train import ranks
 
     if count:
         run = parse_config(merged(run.model_dump(), {"train": {"ranks": count}}), f"--ranks {count}")
+    # The launcher of DeepSpeed sets LOCAL_RANK too, and has a name of its own for this one.
+    if "LOCAL_SIZE" in os.environ:
+        os.environ.setdefault("LOCAL_WORLD_SIZE", os.environ["LOCAL_SIZE"])
     if "RANK" not in os.environ:
         pipeline.check_training(run, dataset, paths)
         nodes = ranks.slurm_nodes()

@@ -19,13 +19,16 @@ from cadmus.config.loading import (
     TABLES,
     Config,
     as_yaml,
+    changed,
     digest,
     extended,
     find_config,
     load_config,
+    merged,
     parse_config,
+    read_changes,
     read_model,
     read_yaml,
     validate,
 )
-from cadmus.config.training import RECIPES, Interchange, LabelOnly, Model, StateLabels, Train
+from cadmus.config.training import ATTENTION, RECIPES, Interchange, LabelOnly, Model, StateLabels, Train

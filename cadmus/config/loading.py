@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import reprlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -79,9 +80,9 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def load_config(path: Path | str) -> Config:
-    """Read a config file and those that it extends."""
-    values = extended(read_yaml(path), Path(path))
+def load_config(path: Path | str, changes: dict[str, Any] | None = None) -> Config:
+    """Read a config file and those that it extends; ``changes`` are as for :func:`changed`."""
+    values = changed(extended(read_yaml(path), Path(path)), changes or {})
     if isinstance(values, dict) and "study" in values:
         raise InputError(f"{path}: study: describes several runs; `cadmus study runs {path}` lists them")
     return parse_config(values, str(path))
@@ -151,6 +152,31 @@ def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
         if isinstance(base[key], dict) and isinstance(changes[key], dict):
             result[key] = merged(base[key], changes[key])
     return result
+
+
+def changed(values: Any, changes: dict[str, Any]) -> Any:
+    """Return the values of a config with other values of some fields, such as ``{"train.steps": 100}``."""
+    for field, value in changes.items() if isinstance(values, dict) else ():
+        *sections, key = field.split(".")
+        nested = {key: value}
+        for section in reversed(sections):
+            nested = {section: nested}
+        values = merged(values, nested)
+    return values
+
+
+def read_changes(given: Iterable[str]) -> dict[str, Any]:
+    """Return changes that are written FIELD=VALUE, with values in YAML."""
+    changes = {}
+    for text in given:
+        field, equals, value = text.partition("=")
+        if not (field and equals):
+            raise InputError(f"--set {text}: must be FIELD=VALUE, such as train.steps=100")
+        try:
+            changes[field] = yaml.load(value, _Loader)
+        except yaml.YAMLError:
+            raise InputError(f"--set {text}: the value is not valid YAML") from None
+    return changes
 
 
 class _Loader(yaml.SafeLoader):

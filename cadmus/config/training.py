@@ -22,6 +22,7 @@ from cadmus.config.fields import (
     whole_number,
 )
 
+ATTENTION = "attention"
 Question = Annotated[str, known(TEMPLATE_OF, "question")]
 
 
@@ -40,6 +41,9 @@ class Model(Section):
     """tie the input and output embeddings"""
     activation: Literal["gelu", "relu2"] = "gelu"
     """activation of the MLP; `relu2` is the square of ReLU"""
+    mixer: Annotated[str, Field(pattern=r"^(attention|[\w.]+:\w+)$")] = ATTENTION
+    """what mixes tokens: `attention`, or a class of one's own, such as
+    `cadmus.model.mixer:GatedRecurrence`"""
 
     @model_validator(mode="after")
     def _check(self) -> "Model":
@@ -188,6 +192,19 @@ class Verdict(Section):
     """loss weight of the completions, relative to the programs of the batch"""
 
 
+def _check_deepspeed(entries: dict[str, Any]) -> dict[str, Any]:
+    fields = {
+        "train_batch_size": "train.batch_size",
+        "train_micro_batch_size_per_gpu": "train.micro_batch_size",
+        "gradient_accumulation_steps": "train.micro_batch_size",
+        "optimizer": "train.optimizer",
+        "scheduler": "train.schedule",
+    }
+    for name in entries.keys() & fields.keys():
+        raise ValueError(f"{name}: Cadmus writes it; set {fields[name]}")
+    return entries
+
+
 class Train(Section):
     """Training."""
 
@@ -241,6 +258,9 @@ class Train(Section):
     ranks: Integer | Literal["auto"] = "auto"
     """training processes over all nodes; `auto` is one per GPU (one per core without GPUs), reduced to a
     number that divides the batch"""
+    deepspeed: Annotated[dict[str, Any], AfterValidator(_check_deepspeed)] = {}
+    """entries of DeepSpeed's configuration, over those that Cadmus writes, such as
+    `tensorboard: {enabled: true, output_path: runs}` to watch a training"""
     compile: bool = True
     """compile the blocks with torch.compile, except in short trainings on a CPU"""
     checkpoint_every: Positive = 250

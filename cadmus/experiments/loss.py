@@ -1,14 +1,14 @@
 """Loss on the completions of test programs."""
 
+from functools import partial
+
 import numpy as np
 import polars as pl
 
-from cadmus import isa
+from cadmus.evaluate.losses import completion_losses
 from cadmus.evaluate.results import loss_by
 from cadmus.experiments.experiment import Experiment, Figure, Subject
 from cadmus.tools import progress
-
-_PROGRAMS_AT_ONCE = 2_048
 
 
 def measure(subject: Subject) -> pl.DataFrame:
@@ -25,16 +25,7 @@ def measure(subject: Subject) -> pl.DataFrame:
     first = [np.flatnonzero(templates == name)[:most] for name in dict.fromkeys(templates.tolist())]
     samples = samples.take(np.concatenate(first))
     programs, prompts = samples.programs, samples.prompt_length.astype(np.int64)
-    completions = programs.suffixes(prompts).to_strings()
-    losses = np.empty(len(programs))
-    model = subject.model()
-    for start in progress("loss", range(0, len(programs), _PROGRAMS_AT_ONCE)):
-        rows = np.arange(start, min(start + _PROGRAMS_AT_ONCE, len(programs)))
-        for row, found in zip(rows, model.log_probabilities(programs.take(rows)), strict=True):
-            following = [isa.TOKEN_ID[symbol] for symbol in completions[row] + isa.END]
-            # The last instruction of the prompt predicts the first one of the completion.
-            places = prompts[row] - 1 + np.arange(len(following))
-            losses[row] = -found[places, following].mean(dtype=np.float64)
+    losses = completion_losses(subject.model(), programs, prompts, partial(progress, "loss"))
     tokens = programs.lengths - prompts + 1
     induction = np.flatnonzero(np.asarray(samples.template) == "complete_algorithm")
     floor = np.full(len(programs), np.nan)

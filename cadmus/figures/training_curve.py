@@ -13,8 +13,9 @@ def data(metrics: pl.DataFrame) -> pl.DataFrame:
     """Return losses and their running means over 1% of all steps; of a repeated step, the last."""
     steps = metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
     window = max(1, round(0.01 * len(steps)))
+    others = ("validation_loss", "graded")
     means = pl.col(*LOSSES).rolling_mean(window, min_samples=1, center=True).name.prefix("mean_")
-    return steps.select("step", *LOSSES, means)
+    return steps.select("step", *LOSSES, *others, means)
 
 
 def draw(metrics: pl.DataFrame) -> Figure:
@@ -25,6 +26,13 @@ def draw(metrics: pl.DataFrame) -> Figure:
     for loss, (label, color) in LOSSES.items():
         axes.plot(metrics["step"], metrics[loss], color=color, lw=0.5, alpha=0.3)
         axes.plot(metrics["step"], metrics[f"mean_{loss}"], color=color, label=label)
+    held_out = metrics.drop_nulls("validation_loss")
+    if len(held_out):
+        look = {"color": style.ORANGE, "marker": "o", "ms": 3, "ls": "", "label": "completions, validation"}
+        axes.plot(held_out["step"], held_out["validation_loss"], **look)
+    graded = metrics.filter(pl.col("graded") > 0)["step"]
+    if len(graded):
+        axes.axvline(graded[0], color=style.GREY, ls=":", label="training against the verdict")
     axes.legend(loc="upper right")
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))

@@ -217,9 +217,11 @@ def _named_weights(model: GPT) -> dict[str, torch.Tensor]:
 
 def transformers_config(sizes: config.Model) -> dict[str, Any]:
     """Return ``config.json`` of a GPT-NeoX model."""
+    # Nothing but Cadmus knows a mixer of one's own.
+    own = sizes.mixer != config.ATTENTION
     return {
-        "architectures": ["GPTNeoXForCausalLM"],
-        "model_type": "gpt_neox",
+        "architectures": ["Cadmus" if own else "GPTNeoXForCausalLM"],
+        "model_type": "cadmus" if own else "gpt_neox",
         "vocab_size": isa.VOCABULARY_SIZE,
         **{key: getattr(sizes, name) for name, key in _KEYS_OF_SIZES.items()},
         "attention_bias": True,

@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadmus import config, isa
+from cadmus.errors import InputError
+from cadmus.model import mixer
 
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
@@ -92,7 +94,8 @@ class GPT(nn.Module):
         self.apply(_initialize)
         # Blocks add to the residual stream twice; scaled so, its initial variance is independent of depth.
         for block in blocks:
-            for projection in (block.attention.dense, block.mlp.dense_4h_to_h):
+            own = [block.attention.dense] if isinstance(block.attention, Attention) else []
+            for projection in (*own, block.mlp.dense_4h_to_h):
                 nn.init.normal_(projection.weight, std=INITIAL_DEVIATION / math.sqrt(2 * sizes.layers))
 
     def forward(self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor) -> Tensor:
@@ -163,7 +166,7 @@ class Block(nn.Module):
     def __init__(self, sizes: config.Model, layer: int) -> None:
         super().__init__()
         self.input_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
-        self.attention = Attention(sizes, layer)
+        self.attention = (Attention if sizes.mixer == config.ATTENTION else Mixed)(sizes, layer)
         self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.mlp = MLP(sizes)
 
@@ -216,6 +219,38 @@ class Attention(nn.Module):
         rotated = _Rotate.apply(queries_and_keys, *rotation)  # type: ignore[no-untyped-call]
         q_RHLK, k_RHLK = rotated.permute(3, 0, 2, 1, 4)
         return q_RHLK, k_RHLK, values_RLH1K.squeeze(-2).transpose(1, 2)
+
+
+class Mixed(nn.Module):
+    """A mixer of one's own in the place of attention; it gets no positions."""
+
+    def __init__(self, sizes: config.Model, layer: int) -> None:
+        super().__init__()
+        self.name, self.heads, self.layer = sizes.mixer, sizes.heads, layer
+        self.mixer = mixer.build(sizes.mixer, sizes.width, sizes.heads)
+
+    def forward(
+        self,
+        x_RLD: Tensor,
+        positions_RL: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        attend: Attend,
+        bias_R1LS: Tensor,
+        cache: Cache | None,
+    ) -> Tensor:
+        if cache is None:
+            return self.mixer(x_RLD, bias_R1LS[:, 0] == 0)
+        # The cache holds what the mixer has read, and all of it is mixed again.
+        x_RHLK = x_RLD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        x_RHSK, _ = cache.extend(self.layer, positions_RL, x_RHLK, x_RHLK, bias_R1LS.shape[-1])
+        x_RSD = x_RHSK.transpose(1, 2).flatten(2)
+        rows, length, _ = x_RSD.shape
+        visible_SS = torch.ones(length, length, dtype=torch.bool, device=x_RSD.device).tril()
+        mixed_RSD = self.mixer(x_RSD, visible_SS.expand(rows, -1, -1))
+        return mixed_RSD[torch.arange(rows, device=x_RSD.device)[:, None], positions_RL]
+
+    def weights(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
+        raise InputError(f"model.mixer: {self.name}: has no attention weights")
 
 
 class MLP(nn.Module):

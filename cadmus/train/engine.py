@@ -90,7 +90,7 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
     """
     muon = train.optimizer == "muon"
     adam = {"lr": train.learning_rate, "betas": train.betas, "eps": 1e-8, "weight_decay": train.weight_decay}
-    return {
+    written = {
         "train_batch_size": train.batch_size,
         "train_micro_batch_size_per_gpu": train.micro_batch_size or train.batch_size // world_size,
         **(
@@ -113,6 +113,7 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
         "steps_per_print": None,
         "wall_clock_breakdown": False,
     }
+    return config.merged(written, train.deepspeed)
 
 
 def initialize(model: GPT, train: config.Train, device: torch.device) -> Any:

@@ -12,10 +12,12 @@ from torch import distributed
 
 from cadmus import config
 from cadmus.errors import InputError, Interrupted, RankLocalError
+from cadmus.model import mixer
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
 from cadmus.model.rate import SLOW, dtype_of, matmul_rate
+from cadmus.programs import Samples
 from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
 from cadmus.train.batches import Loader
@@ -26,11 +28,17 @@ from cadmus.train.muon import WEIGHT
 from cadmus.train.objectives import NextToken, Objective, StateSupervision, forward, training_model
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
 from cadmus.train.ranks import deferred_signals, on_first_rank
+from cadmus.train.validation import UNKNOWN, Validation
 from cadmus.train.verdict import Verdict
 
 
 def train(
-    run: config.Config, read: data.Read, data_digest: str, paths: RunPaths, log: Callable[[str], None] = print
+    run: config.Config,
+    read: data.Read,
+    data_digest: str,
+    paths: RunPaths,
+    log: Callable[[str], None] = print,
+    held_out: Callable[[], Samples] | None = None,
 ) -> None:
     """Train a model and export it, resuming from the newest checkpoint if there is one.
 
@@ -39,7 +47,7 @@ def train(
 
     ``read`` is called once per node, and on each rank with ``train.verdict``. ``data_digest`` identifies the
     dataset in checkpoints and in the export. The checkpoints stay. ``log`` takes lines for the user, from the
-    first rank.
+    first rank. ``held_out`` returns programs of the validation split, on which snapshots are measured.
 
     Raises:
         InputError: on all ranks; RankLocalError if one rank fails, because of its memory, disk or GPU.
@@ -56,7 +64,7 @@ def train(
             )
         run = run.model_copy(update={"train": engine.with_precision(run.train, device)})
         with checkpoint.exclusive(paths.checkpoints), memory_errors(run, ranks):
-            Training(run, read, data_digest, paths, device, log).run()
+            Training(run, read, data_digest, paths, device, log, held_out).run()
     except (InputError, Interrupted) as error:
         # All ranks raise these together; after any other error the others may be waiting elsewhere.
         if not isinstance(error, RankLocalError) or ranks == 1:
@@ -79,6 +87,7 @@ class Training:
         paths: RunPaths,
         device: torch.device,
         log: Callable[[str], None],
+        held_out: Callable[[], Samples] | None,
     ) -> None:
         self.config, self.data_digest, self.paths = run, data_digest, paths
         self.device, self.log = device, log
@@ -91,7 +100,12 @@ class Training:
         row_length = run.train.row_length or run.dataset.max_length + 1
         self.loader = Loader(training_set, seed, run, row_length, *place)
         self.step, self.progress = 0, START
+        self.validation: Validation | None = None
+        if held_out is not None and paths.snapshots is not None and self.rank == 0:
+            self.validation = Validation(held_out(), run.dataset)
 
+        if run.model.mixer != config.ATTENTION:
+            mixer.check(run.model.mixer, run.model.width, run.model.heads)
         torch.manual_seed(seed % 2**64)
         model = training_model(run.model, run.train)
         problem = compile_blocks(model, run, device)
@@ -148,12 +162,14 @@ class Training:
                 seconds, clock = now - clock, now
                 self.step += 1
                 self.progress = advance(self.progress, {**metrics, "seconds": seconds})
-                if first:
-                    rate = {"tokens_per_second": metrics["tokens"] / seconds}
-                    self.metrics.write({"step": self.step, **metrics, **rate, **self.progress})
-                display.show(self.step, metrics["loss"], metrics["tokens"])
+                tokens = metrics["tokens"]
+                metrics |= {"tokens_per_second": tokens / seconds, **UNKNOWN}
                 if paths.snapshots is not None and self.step in snapshots:
-                    self._export(step_path(paths.snapshots, self.step))
+                    metrics |= self._export(step_path(paths.snapshots, self.step), self.validation)
+                    self._tell(metrics)
+                if first:
+                    self._write({"step": self.step, **metrics, **self.progress})
+                display.show(self.step, metrics["loss"], tokens)
                 last = self.step == train.steps
                 if stop or last or self.step % train.checkpoint_every == 0:
                     self._save()
@@ -200,6 +216,7 @@ class Training:
             "completion_loss": math.nan,
             "state_loss": None,
             "verdict": None,
+            "graded": 0,
             "learning_rate": learning_rate,
             "fill": batch.fill,
             "tokens": batch.tokens,
@@ -213,6 +230,20 @@ class Training:
             sums = sums[size:]
         return metrics, stopped > 0
 
+    def _write(self, metrics: dict[str, Any]) -> None:
+        """Write the metrics of a step to the file and to DeepSpeed's monitors."""
+        self.metrics.write(metrics)
+        if self.engine.monitor.enabled:
+            numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+            self.engine.monitor.write_events(
+                [(f"train/{name}", value, self.step) for name, value in numbers.items()]
+            )
+
+    def _tell(self, metrics: dict[str, Any]) -> None:
+        if metrics["validation_loss"] is not None:
+            loss, solved = metrics["validation_loss"], metrics["validation_solved"]
+            self.log(f"step {self.step}: validation loss {loss:.4f}, solved {solved:.1%}")
+
     def _open_files(self) -> None:
         """Open the files for metrics and snapshots, without what an interrupted run wrote after this step."""
         if self.paths.snapshots is not None:
@@ -225,10 +256,11 @@ class Training:
         place, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
         checkpoint.save(self.engine, place, self.step, self.description, {"progress": self.progress}, keep)
 
-    def _export(self, directory: Path) -> None:
+    def _export(self, directory: Path, validation: Validation | None = None) -> dict[str, Any]:
+        """Export the model; return what ``validation``, which the first rank has, measures."""
         weights = engine.gather(self.engine, (WEIGHT,))
 
-        def export() -> None:
+        def export() -> dict[str, Any]:
             checkpoint.check_finite(weights, self.step)
             model = GPT(self.config.model)
             engine.load_weights(model, weights.__getitem__)
@@ -242,8 +274,9 @@ class Training:
                 "matmul_rate": self.matmul_rate,
             }
             save_export(model, directory, metadata)
+            return validation.measure(model.to(self.device)) if validation else {}
 
-        on_first_rank(export)
+        return on_first_rank(export)
 
 
 @contextmanager

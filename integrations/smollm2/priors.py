@@ -17,6 +17,8 @@ alphabets are the same.
 """
 
 import argparse
+import copy
+import functools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -139,23 +141,34 @@ def gpt(train: list[str], test: list[str], alphabet: str, seed: int) -> Steps:
 
 def smollm2(train: list[str], test: list[str], alphabet: str, seed: int) -> Steps:
     """Fine-tune all weights of SmolLM2; each symbol is one token."""
-    from serve import weights
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    file = weights()
     torch.manual_seed(seed)
-    tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.bfloat16)
+    shipped, tokenizer = _shipped()
+    model = copy.deepcopy(shipped)
     ids = {symbol: tokenizer.convert_tokens_to_ids(symbol) for symbol in SYMBOLS[alphabet].values()}
 
     def tokens(texts: list[str]) -> torch.Tensor:
         return torch.tensor([[ids[symbol] for symbol in translate(text, alphabet)] for text in texts])
 
     def logits(batch: torch.Tensor) -> torch.Tensor:
-        return model(input_ids=batch, use_cache=False).logits
+        return model(input_ids=batch, use_cache=False, logits_to_keep=1).logits
 
     symbols = tokens(list(COMPARATORS))[:, 0]
     yield from fine_tune(model, logits, tokens(train), tokens(test), symbols, RATE)
+
+
+@functools.cache
+def _shipped():
+    from serve import weights
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    file = weights()
+    model = AutoModelForCausalLM.from_pretrained(
+        file.parent,
+        gguf_file=file.name,
+        dtype=torch.bfloat16,
+        quantization_config=GgufConfig(dequantize=True),
+    )
+    return model, AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
 
 
 def fine_tune(

@@ -1,8 +1,10 @@
 """Fields of a config: checks, defaults and digests."""
 
+import re
+
 import pytest
 
-from cadmus.config import RECIPES, load_config, parse_config
+from cadmus.config import RECIPES, find_config, load_config, parse_config, read_changes
 from cadmus.errors import InputError
 from tests.config.quick import QUICK, VALUES, changed
 
@@ -184,3 +186,30 @@ def test_shipped_configs():
     assert QUICK in configs
     for path in configs:
         assert load_config(path).name == path.stem
+
+
+def test_fields_are_changed_in_a_call(tmp_path):
+    given = [
+        "train.steps=7",
+        "dataset.templates.random.train=5",
+        "model={layers: 1, width: 8, heads: 2, mlp: 8}",
+    ]
+    run = load_config(find_config("quick"), read_changes(given))
+    assert (run.train.steps, run.dataset.templates.random.train, run.model.width) == (7, 5, 8)
+    assert run.train.batch_size == load_config(find_config("quick")).train.batch_size
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("train.steps", "--set train.steps: must be FIELD=VALUE, such as train.steps=100"),
+        ("=3", "--set =3: must be FIELD=VALUE"),
+        ("train.steps=[", "--set train.steps=[: the value is not valid YAML"),
+        ("train.step=3", "train.step: no such key; did you mean 'steps'?"),
+        ("train.steps=many", "train.steps: must be a valid integer, got 'many'"),
+        ("train=3", "train: must be a mapping"),
+    ],
+)
+def test_a_wrong_change_is_one_line(given, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_config(find_config("quick"), read_changes([given]))

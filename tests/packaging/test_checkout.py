@@ -74,4 +74,4 @@ def test_make_takes_a_config_by_name_and_puts_a_target_right() -> None:
     assert "cadmus config show qiuck >" in make(*DRY, "run", "CONFIG=qiuck").stdout
     unknown = make("tset")
     assert unknown.returncode == 2
-    assert unknown.stderr.startswith("make: no target 'tset'; there are run test ")
+    assert unknown.stderr.startswith("make: no target 'tset'; there are help run test ")

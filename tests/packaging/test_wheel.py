@@ -41,7 +41,7 @@ COMMANDS = {
 """Commands by extra, with a part of what they print."""
 MODULES = {
     "train": ("train.ranks", "train.loop", "train.engine"),
-    "serve": ("serve.completions", "explore.application"),
+    "serve": ("serve.completions", "explore.site"),
     "llm": ("llm.ask", "llm.task"),
     "model": ("experiments.experiment", "evaluate.results", "pages.model"),
     "figures": ("pages.dataset", "study.comparison", "study.page", "study.results"),

@@ -98,7 +98,7 @@ def test_the_hub_is_told_how_large_the_dataset_is(programs, category):
 
 def test_the_citation_is_that_of_the_checkout():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    paper = citation["preferred-citation"]
+    (paper,) = citation["references"]
     assert citation["license"].lower() == LICENSE
     authors = [f"{author['family-names']}, {author['given-names']}" for author in paper["authors"]]
     for text in (paper["title"], paper["journal"], paper["url"], str(paper["year"]), *authors):

@@ -9,6 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cadmus import config
+from cadmus.config import parse_config
+from cadmus.errors import InputError
 from cadmus.model.gpt import GPT
 from cadmus.train import engine
 from cadmus.train.muon import MOMENTUM, Muon
@@ -54,6 +56,15 @@ def test_one_rank_without_bf16_makes_all_train_in_fp32(monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
     monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
     assert engine.with_precision(config.Train(steps=1), torch.device("cpu")).precision == "fp32"
+
+
+def test_entries_of_deepspeed_replace_ours():
+    values = run_config(deepspeed={"zero_optimization": {"stage": 2}, "csv_monitor": {"enabled": True}})
+    told = engine.deepspeed_config(parse_config(values, "x.yaml").train, 1, 1_000)
+    assert told["zero_optimization"] == {"stage": 2, "reduce_bucket_size": 1_000}
+    assert told["csv_monitor"] == {"enabled": True}
+    with pytest.raises(InputError, match=r"train_batch_size: Cadmus writes it; set train\.batch_size"):
+        parse_config(run_config(deepspeed={"train_batch_size": 3}), "x.yaml")
 
 
 def test_deepspeed_config_of_eight_gpus():

@@ -142,6 +142,15 @@ def test_a_run_learns_and_exports_its_metadata(tmp_path):
     assert load_export(tmp_path / "model").sizes == config.Model(**run_config()["model"])
 
 
+def test_deepspeeds_monitors_get_the_numbers_of_every_step(tmp_path):
+    monitor = {"csv_monitor": {"enabled": True, "output_path": str(tmp_path / "csv"), "job_name": "run"}}
+    assert train(tmp_path / "run", run_config(deepspeed=monitor)) == 0
+    (written,) = (tmp_path / "csv").rglob("*train_loss.csv")
+    rows = [line.split(",") for line in written.read_text().splitlines()[1:]]
+    assert [int(step) for step, _ in rows] == list(range(1, 11))
+    assert [float(loss) for _, loss in rows] == pytest.approx(losses(tmp_path / "run"))
+
+
 def test_state_supervision_learns_the_stack_and_leaves_the_export_plain(tmp_path):
     values = run_config(state_weight=1.0, steps=30, precision="fp32")
     assert train(tmp_path / "state", values) == 0

@@ -13,10 +13,10 @@ from snakemake.exceptions import WorkflowError
 
 import cadmus
 from cadmus import experiments
-from cadmus.config import TEMPLATES, as_yaml, extended, parse_config, read_yaml
+from cadmus.config import TEMPLATES, as_yaml, changed, extended, parse_config, read_changes, read_yaml
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import plan
-from cadmus.errors import InputError
+from cadmus.errors import InputError, suggest
 from cadmus.llm.models import MODELS, read_models
 from cadmus.model import CARD
 from cadmus.model import FILES as MODEL_FILES
@@ -26,6 +26,7 @@ from cadmus.tools import has_gpu, sources_of
 
 ROOT = Path(cadmus.__file__).parents[1]
 PATHS = [Path(os.path.relpath(path)) for path in workflow.configfiles]
+FIGURES = experiments.figures()
 SOURCE = ", ".join(map(str, PATHS)) or "config"
 try:
     if {"{", "}"} & set(str(ROOT)):
@@ -35,10 +36,15 @@ try:
     # Unlike Snakemake, read_yaml rejects duplicate keys.
     list(map(read_yaml, PATHS))
     # Without defaults. A copy, as `config` gets another key below.
-    VALUES = extended(dict(config), PATHS[-1] if PATHS else Path("config"))
+    given = read_changes(str(config.pop("set", "")).split())
+    VALUES = changed(extended(dict(config), PATHS[-1] if PATHS else Path("config")), given)
     STUDY = parse_study(VALUES, SOURCE) if "study" in VALUES else None
     # Of a study, the first run: it decides the ranks of all trainings.
     RUN = STUDY.runs[0].config if STUDY else parse_config(VALUES, SOURCE)
+    # Snakemake would say that no rule produces it.
+    for target in map(Path, sys.argv[1:]):
+        if target.parent.name in {f"{kind}s" for kind in experiments.FORMATS} and target.stem not in FIGURES:
+            raise InputError(f"{target}: no such {target.parent.name[:-1]}; {suggest(target.stem, FIGURES)}")
 except InputError as error:
     print(f"cadmus: error: {error}", file=sys.stderr)
     # Nothing is locked or running yet, so exiting at once is safe.
@@ -52,7 +58,6 @@ for each in STUDY.runs if STUDY else [Run("", 0, RUN, RUN.name, RUN.name, RUN.na
 # Cores of a training on this machine: a study runs as many at once as possible, but a GPU serves one job at a time.
 CORES = max(1, workflow.cores // (1 if has_gpu() else len({run.training for run in RUNS.values()})))
 EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
-FIGURES = experiments.figures()
 # For the report.
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN)
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's

@@ -1,6 +1,5 @@
 # The results of all runs of a study in one file, and their comparison.
 
-from cadmus.plan import check_disk
 from cadmus.study import files_of
 
 STUDY_FILES = files_of(STUDY.study.has_law)
@@ -9,13 +8,6 @@ STUDY_FILES = files_of(STUDY.study.has_law)
 localrules:
     study,
     study_page,
-
-
-onstart:
-    try:
-        check_disk(STUDY, Path("results"))
-    except InputError as error:
-        raise WorkflowError(str(error)) from None
 
 
 # Compare the finished runs and say why the others failed. Not in the files of the finished study: Snakemake would not

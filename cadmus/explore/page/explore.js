@@ -1,34 +1,32 @@
-// The state of the page is the last reply and the selection; every change redraws what depends on it.
+// The explorer: all of it runs in the page. The state is what was computed last and the selection; every change redraws
+// what depends on it.
+
+import { GPT, product, softmax } from "./gpt.js";
+import { makeGrader } from "./grade.js";
+import { makeMachine } from "./machine.js";
 
 const at = (id) => document.getElementById(id);
 const END = ".";
 const SHOWN = 8; // instructions in the list of predictions
 const LEAST = 0.0005; // probability that still rounds to 0.1%; less is listed only for the baseline's sake
-const OPENING = { program: "62*4+54*4-=.", place: 9 }; // the model completes it from this instruction on
+const OPENING = "#program=62*4%2B54*4-%3D.&place=10"; // the model completes it from this instruction on
 const SIDE = 585; // pixels of the enlarged head, less on a narrow screen
 const READABLE = 8; // pixels per instruction below which the attention labels only the chosen one
-const TYPING = 40; // ms after the last key press until a program is sent
+const TYPING = 40; // ms after the last key press until a program is read
+const MAX_VALUES = 50_000; // values that the stacks of all steps have together
 
-let machine; // reply of /api/machine
-let seen = null; // reply of /api/inspect
-let lens = null; // probabilities: {shape: [layers + 1, tokens, 65], data}
-let references = null; // reply of /api/references, with the bigrams unpacked; the server takes seconds
-let heads = null; // attention of the chosen block: {shape: [heads, tokens, tokens], data}
+let site; // site.json
+let tokenOf; // by symbol
+let machine;
+let grade;
+let model;
+let bigrams; // how often each instruction follows each
+let probe; // {weights, intercepts}
+let seen = null; // the program and what machine and model make of it
+let task = null; // what the program is to solve
+let guessing = false; // the visitor answers before the model
 let chosen = { place: 0, layer: 1, head: 0 };
-let asked = new AbortController();
-let replacing = new AbortController();
-
-async function ask(path, fields = {}, signal = undefined) {
-  const reply = await fetch(`api/${path}?${new URLSearchParams(fields)}`, { signal });
-  const answer = await reply.json();
-  if (!reply.ok) throw new Error(answer.error.message);
-  return answer;
-}
-
-function unpacked({ shape, data }) {
-  const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
-  return { shape, data: new Float32Array(bytes.buffer) };
-}
+let writing = null; // the completion in progress
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -36,94 +34,79 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+function floats(text) {
+  return new Float32Array(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
+}
+
+const pause = () => new Promise((resume) => setTimeout(resume));
+const pick = (list) => list[Math.floor(Math.random() * list.length)];
 const percent = (share) => (share < LEAST ? "<0.1%" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`);
-const symbolOf = (token) => machine.instructions[token].symbol;
-const tokenOf = (symbol) => machine.tokens.get(symbol);
+const symbolOf = (token) => site.instructions[token].symbol;
+const tokensOf = (text) => [...text].map((symbol) => tokenOf.get(symbol));
 const follows = (place) => seen.program[place + 1] ?? (seen.ended ? END : null);
-const probability = (layer, place, token) => {
-  const [, tokens, vocabulary] = lens.shape;
-  return lens.data[(layer * tokens + place) * vocabulary + token];
-};
-const attends = (head, from, to) => heads.data[(head * heads.shape[1] + from) * heads.shape[2] + to];
+const last = () => site.model.layers;
+const probability = (layer, place, token) => seen.read[place].lens[layer][token];
+const attends = (head, from, to) => seen.read[from].shares[chosen.layer - 1][head][to];
 
 function likeliest(layer, place, count) {
-  return machine.instructions
+  return site.instructions
     .map((_, token) => [token, probability(layer, place, token)])
     .sort((a, b) => b[1] - a[1])
     .slice(0, count);
 }
 
-function likeliestOne(layer, place) {
+function largest(values) {
   let best = 0;
-  for (let token = 1; token < machine.instructions.length; token++) {
-    if (probability(layer, place, token) > probability(layer, place, best)) best = token;
-  }
-  return [best, probability(layer, place, best)];
+  for (let i = 1; i < values.length; i++) if (values[i] > values[best]) best = i;
+  return best;
 }
 
-// ---- asking
+// ---- reading a program
 
-async function look(text, place = Infinity) {
-  asked.abort();
-  const mine = (asked = new AbortController());
-  history.replaceState(null, "", text ? `#${encodeURIComponent(text)}` : location.pathname);
-  document.querySelector("main").ariaBusy = "true";
+function checked(text) {
+  const written = text.replace(/\s/g, "");
+  const unknown = [...written].findIndex((symbol) => !tokenOf.has(symbol));
+  if (unknown >= 0) throw new Error(`unknown symbol '${[...written][unknown]}' at position ${unknown + 1}; each character is one of the ${tokenOf.size} instructions`);
+  const [program] = written.split(END);
+  if (!program) throw new Error("the program is empty; type instructions, or take a task");
+  if (program.length > site.longest) throw new Error(`the program has ${program.length} instructions; at most ${site.longest}`);
+  return { program, ended: written.includes(END) };
+}
+
+function labelOf(value) {
+  const { longest, largest: most } = site.labels;
+  if (value === null || value === undefined) return "none or NAN";
+  if (Array.isArray(value)) return value.length < longest ? `sequence of ${value.length}` : `sequence of ${longest} or more`;
+  if (value.decoration) return `decorated with ${value.decoration}`;
+  return Math.abs(value.value) <= most ? String(value.value) : `integer beyond ±${most}`;
+}
+
+// What the probe reads at a place, and what is there: what the program up to it leaves.
+function readBy(place) {
+  const { layer } = site.probe;
+  const shares = softmax(product(probe.weights, seen.read[place].states[layer], probe.intercepts));
+  const best = largest(shares);
+  const truth = labelOf(machine.trace(seen.program.slice(0, place + 1)).outputs.at(-1));
+  return { label: site.labels.names[best], probability: shares[best], truth };
+}
+
+function look(text, place = Infinity) {
   try {
-    const fields = { program: text };
-    const [found, shares] = await Promise.all([
-      ask("inspect", { ...fields, calls: at("calls").checked }, mine.signal),
-      ask("attention", { ...fields, layer: chosen.layer }, mine.signal),
-    ]);
+    const { program, ended } = checked(text);
+    const found = machine.trace(program, at("calls").checked);
+    const count = found.steps.reduce((sum, step) => sum + step.stack.length, 0);
+    if (count > MAX_VALUES) throw new Error(`the stacks have ${count.toLocaleString("en")} values to show; leave out the steps inside calls`);
     // Appending selects the last instruction; editing keeps the selection.
-    const longer = seen && found.program !== seen.program && found.program.startsWith(seen.program);
-    const fresh = !seen || longer;
-    seen = found;
-    lens = unpacked(found.lens);
-    heads = unpacked(shares);
-    chosen.place = Math.min(fresh ? place : chosen.place, seen.program.length - 1);
+    const longer = seen && program !== seen.program && program.startsWith(seen.program);
+    const fresh = !seen || longer || place !== Infinity;
+    seen = { program, ended, ...found, read: model.forward(tokensOf(program)) };
+    seen.probed = seen.read.map((_, i) => readBy(i));
+    chosen.place = Math.max(0, Math.min(fresh ? place : chosen.place, program.length - 1));
     say("");
     draw();
   } catch (error) {
-    if (error.name === "AbortError") return;
     say(error.message);
   }
-  document.querySelector("main").ariaBusy = "false";
-}
-
-async function lookAtLayer() {
-  try {
-    heads = unpacked(await ask("attention", { program: seen.program, layer: chosen.layer }));
-    drawAttention();
-  } catch (error) {
-    say(error.message);
-  }
-}
-
-// The server fits them once; the next replies have what the probe reads.
-async function compare() {
-  try {
-    const fitted = await ask("references");
-    references = { ...fitted, bigrams: unpacked(fitted.bigrams) };
-    look(at("program").value.trim());
-  } catch (error) {
-    at("probe").textContent = at("bigrams").textContent = `Neither baseline nor probe: ${error.message}`;
-  }
-}
-
-// Load a program from the server, unless the user types before it arrives.
-async function replaceProgram(button, path, fields) {
-  replacing.abort();
-  replacing = new AbortController();
-  button.disabled = true;
-  try {
-    const { program } = await ask(path, fields, replacing.signal);
-    at("program").value = program;
-    seen = null;
-    await look(program);
-  } catch (error) {
-    if (error.name !== "AbortError") say(error.message);
-  }
-  button.disabled = false;
 }
 
 function say(message) {
@@ -131,15 +114,91 @@ function say(message) {
   at("program").ariaInvalid = message ? "true" : "false";
 }
 
+function setProgram(text, place) {
+  at("program").value = text;
+  seen = null;
+  look(text, place);
+}
+
+// ---- completing
+
+function drawn(shares, temperature) {
+  if (!temperature) return largest(shares);
+  let left = Math.random();
+  const scaled = softmax(shares.map((share) => Math.log(share) / temperature));
+  for (let token = 0; token < scaled.length; token++) if ((left -= scaled[token]) < 0) return token;
+  return largest(scaled);
+}
+
+// The model's completion of a program, with its end if it ends by itself; null if the visitor goes on first.
+async function completed(prefix, temperature, show = () => {}) {
+  const mine = (writing = {});
+  let text = prefix;
+  while (text.length < Math.max(site.model.max_length, prefix.length) && !text.endsWith(END)) {
+    text += symbolOf(drawn(model.forward(tokensOf(text)).at(-1).lens[last()], temperature));
+    show(text);
+    await pause();
+    if (mine !== writing) return null;
+  }
+  return text;
+}
+
+async function complete() {
+  try {
+    const { program, ended } = checked(at("program").value);
+    if (ended) throw new Error(`the program has its end ${END}; remove it to have it completed`);
+    const text = await completed(program, Number(at("temperature").value), (so_far) => { at("program").value = so_far; });
+    if (text !== null) look(text, program.length - 1);
+  } catch (error) {
+    say(error.message);
+  }
+}
+
+function drawTask(hide) {
+  const name = at("question").value;
+  task = { ...pick(site.questions[name].tasks), name, form: site.questions[name].form };
+  guessing = hide;
+  document.body.classList.toggle("guessing", hide);
+  setProgram(task.prompt);
+  at("program").focus();
+}
+
+// Whether the program solves the task, once it has its end. A visitor's answer is compared with the model's.
+async function judge() {
+  const mine = task;
+  const isOf = task && seen.program.startsWith(task.prompt);
+  at("task").hidden = !isOf;
+  if (!isOf) return;
+  const { title } = site.questions[task.name];
+  const solved = (text, ended) => element("b", {
+    className: grade(task, text.slice(task.prompt.length), ended) ? "true" : "false",
+    textContent: grade(task, text.slice(task.prompt.length), ended) ? "solved" : "not solved",
+  });
+  const prompt = element("code", { textContent: task.prompt });
+  if (!seen.ended) {
+    at("task").replaceChildren(`Task, ${title}: continue `, prompt, guessing ? ` before the model, and end with ${END}` : "");
+    return;
+  }
+  at("task").replaceChildren(`Task, ${title}: `, prompt, guessing ? " You: " : " ", solved(seen.program, true));
+  if (!guessing) return;
+  guessing = false;
+  document.body.classList.remove("guessing");
+  const text = await completed(task.prompt, 0);
+  if (text === null || mine !== task) return;
+  const ended = text.endsWith(END);
+  const program = ended ? text.slice(0, -1) : text;
+  at("task").append(". The model: ", element("code", { textContent: text.slice(task.prompt.length) }), " ", solved(program, ended));
+}
+
 // ---- drawing
 
 function draw() {
   drawVerdict();
-  drawReferences();
   drawTrace();
   drawLens();
   drawHeads();
   choose(chosen.place);
+  judge();
 }
 
 function drawVerdict() {
@@ -149,44 +208,33 @@ function drawVerdict() {
   );
 }
 
-function drawReferences() {
-  if (!references) return;
-  const { programs, layer, supervised, accuracy, majority } = references;
-  at("bigrams").textContent = "Bigram: how often the instruction follows the one before it, counted in "
-    + `${programs.toLocaleString("en")} programs of the test split, mixed as in training.`;
-  at("probe").textContent = `Probe: the top of the stack, read by a linear probe after block ${layer}`
-    + `${supervised ? ", which was trained to predict it" : ""}. Accuracy ${percent(accuracy)}, most frequent value `
-    + `${percent(majority)}. For the probe, a call before its definition leaves NAN.`;
-}
-
 function valueBox(value) {
   const box = element("span", { className: "value" }, ...pieces(value));
   if (value === null) box.classList.add("nan");
-  if (value === 0 || value?.value === 0) box.classList.add("zero");
+  if (value?.value === 0) box.classList.add("zero");
   return box;
 }
 
 function pieces(value) {
   if (value === null) return ["NAN"];
   if (Array.isArray(value)) return ["[", ...value.flatMap((part, i) => [i ? " " : "", ...pieces(part)]), "]"];
-  if (typeof value === "object") return [String(value.value), element("sub", { textContent: value.decoration, title: "decoration" })];
-  return [String(value)];
+  return [String(value.value), ...(value.decoration ? [element("sub", { textContent: value.decoration, title: "decoration" })] : [])];
 }
 
 function drawTokens() {
   const executed = new Set(seen.steps.filter((step) => step.depth === 0).map((step) => step.place));
   const texts = [...seen.program, ...(seen.ended ? [END] : [])];
   at("tokens").replaceChildren(...texts.map((symbol, place) => {
-    const last = lens.shape[0] - 1;
-    const share = place === 0 ? "" : percent(probability(last, place - 1, tokenOf(symbol)));
+    const token = tokenOf.get(symbol);
+    const share = place === 0 ? "" : percent(probability(last(), place - 1, token));
     const bar = element("span", { className: "bar" });
     bar.style.transform = `scaleX(${place <= chosen.place ? attends(chosen.head, chosen.place, place) : 0})`;
     const cell = element(
       "button",
-      { title: machine.instructions[tokenOf(symbol)].name },
+      { title: site.instructions[token].name },
       element("b", { textContent: symbol }), element("small", { textContent: share || "–" }), bar,
     );
-    if (place > 0) cell.style.background = `rgba(var(--shade), ${0.55 * probability(last, place - 1, tokenOf(symbol))})`;
+    if (place > 0) cell.style.background = `rgba(var(--shade), ${0.55 * probability(last(), place - 1, token)})`;
     cell.classList.toggle("defined", !executed.has(place) && symbol !== END);
     cell.classList.toggle("chosen", place === chosen.place);
     cell.disabled = place >= seen.program.length;
@@ -208,13 +256,15 @@ function drawTrace() {
   }));
 }
 
-// Steps inside calls have no instruction of the program, and so no hidden state.
+// Steps inside calls have no instruction of the program, and so no hidden state. Before the definition of what it calls, a
+// call leaves NAN for the probe, and its own value in the trace: neither right nor wrong.
 function readCell(step) {
-  const read = step.depth === 0 && seen.read?.[step.place];
-  if (!read) return element("td");
+  if (step.depth > 0) return element("td");
+  const { label, probability: share, truth } = seen.probed[step.place];
+  const shown = labelOf(step.stack.at(-1));
   return element("td", {
-    textContent: `${read.label} ${percent(read.probability)}${read.label === read.true ? "" : ` ≠ ${read.true}`}`,
-    className: read.label === read.true ? "right" : "wrong",
+    textContent: `${label} ${percent(share)}${label === truth ? "" : ` ≠ ${truth}`}`,
+    className: truth !== shown ? "before" : label === truth ? "right" : "wrong",
   });
 }
 
@@ -224,7 +274,7 @@ const stepAt = (place) => seen.steps.findLast((step) => step.depth === 0 && step
 function drawMachine() {
   const step = stepAt(chosen.place);
   const symbol = seen.program[chosen.place];
-  const { name, effect, meaning } = machine.instructions[tokenOf(symbol)];
+  const { name, effect, meaning } = site.instructions[tokenOf.get(symbol)];
   const defined = step?.place !== chosen.place;
   at("meaning").replaceChildren(
     element("code", { textContent: symbol }), ` ${name}: ${effect.trim()} · ${meaning}`,
@@ -248,27 +298,24 @@ function scrollInside(child, box, header = 0) {
 
 function drawExpected() {
   const own = follows(chosen.place);
-  const last = lens.shape[0] - 1;
-  const tokens = likeliest(last, chosen.place, SHOWN).filter(([, share]) => share >= LEAST).map(([token]) => token);
-  if (own !== null && !tokens.includes(tokenOf(own))) tokens.push(tokenOf(own));
-  const before = tokenOf(seen.program[chosen.place]);
-  const bigram = (token) => references.bigrams.data[before * machine.instructions.length + token];
-  if (references) {
-    const frequent = machine.instructions.map((_, token) => token).filter((token) => bigram(token) >= LEAST && !tokens.includes(token));
-    tokens.push(...frequent.sort((a, b) => bigram(b) - bigram(a)).slice(0, Math.max(0, SHOWN - tokens.length)));
-  }
+  const tokens = likeliest(last(), chosen.place, SHOWN).filter(([, share]) => share >= LEAST).map(([token]) => token);
+  if (own !== null && !tokens.includes(tokenOf.get(own))) tokens.push(tokenOf.get(own));
+  const before = tokenOf.get(seen.program[chosen.place]);
+  const bigram = (token) => bigrams[before * site.instructions.length + token];
+  const frequent = site.instructions.map((_, token) => token).filter((token) => bigram(token) >= LEAST && !tokens.includes(token));
+  tokens.push(...frequent.sort((a, b) => bigram(b) - bigram(a)).slice(0, Math.max(0, SHOWN - tokens.length)));
   at("after").replaceChildren(
     "After ", element("code", { textContent: seen.program.slice(0, chosen.place + 1) }),
     own === null ? "" : ". The program continues with ", own === null ? "" : element("code", { textContent: own }),
   );
   at("expected").replaceChildren(...tokens.map((token) => {
-    const shares = [probability(last, chosen.place, token), ...(references ? [bigram(token)] : [])];
+    const shares = [probability(last(), chosen.place, token), bigram(token)];
     const bars = shares.map((share) => {
       const bar = element("span", { className: "bar" });
       bar.style.width = `${100 * share}%`;
       return bar;
     });
-    const { symbol, name } = machine.instructions[token];
+    const { symbol, name } = site.instructions[token];
     return element(
       "li", { title: name }, element("span", { textContent: symbol, className: symbol === own ? "own" : "" }),
       element("span", {}, ...bars), ...shares.map((share) => element("span", { textContent: percent(share), className: "share" })),
@@ -277,17 +324,18 @@ function drawExpected() {
 }
 
 function drawLens() {
-  const [layers, tokens] = lens.shape;
   const rows = [];
-  for (let layer = layers - 1; layer >= 0; layer--) {
-    const row = element("tr", {}, element("th", { textContent: layer ? `block ${layer}` : "embedding" }));
-    for (let place = 0; place < tokens; place++) {
-      const [token, share] = likeliestOne(layer, place);
+  for (let layer = last(); layer >= 0; layer--) {
+    const title = layer ? `block ${layer}` : "embedding";
+    const row = element("tr", {}, element("th", { textContent: title }));
+    for (let place = 0; place < seen.program.length; place++) {
+      const token = largest(seen.read[place].lens[layer]);
+      const share = probability(layer, place, token);
       const own = follows(place);
       const cell = element("td", {
         textContent: symbolOf(token),
-        title: `${layer ? `block ${layer}` : "embedding"}, after ${seen.program.slice(0, place + 1)}: ${symbolOf(token)} ${percent(share)}`
-          + (own === null ? "" : `; ${own}, which follows, ${percent(probability(layer, place, tokenOf(own)))}`),
+        title: `${title}, after ${seen.program.slice(0, place + 1)}: ${symbolOf(token)} ${percent(share)}`
+          + (own === null ? "" : `; ${own}, which follows, ${percent(probability(layer, place, tokenOf.get(own)))}`),
         className: symbolOf(token) === own ? "own" : "",
       });
       cell.dataset.place = place;
@@ -306,13 +354,13 @@ function drawLens() {
 }
 
 function drawHeads() {
-  const [count, tokens] = heads.shape;
+  const { heads } = site.model;
+  const side = seen.program.length;
   // A square of heads, as wide as the enlarged one beside it.
-  at("heads").style.gridTemplateColumns = `repeat(${Math.ceil(Math.sqrt(count))}, 1fr)`;
-  at("heads").replaceChildren(...Array.from({ length: count }, (_, head) => {
-    const canvas = element("canvas", { width: tokens, height: tokens });
-    const pen = canvas.getContext("2d");
-    fill(pen, head, 1, 0);
+  at("heads").style.gridTemplateColumns = `repeat(${Math.ceil(Math.sqrt(heads))}, 1fr)`;
+  at("heads").replaceChildren(...Array.from({ length: heads }, (_, head) => {
+    const canvas = element("canvas", { width: side, height: side });
+    fill(canvas.getContext("2d"), head, 1, 0);
     const button = element("button", {}, canvas, `head ${head + 1}`);
     button.classList.toggle("chosen", head === chosen.head);
     button.addEventListener("click", () => { chosen.head = head; drawAttention(); });
@@ -326,14 +374,9 @@ function drawAttention() {
   drawEnlarged();
 }
 
-function shade() {
-  return getComputedStyle(document.documentElement).getPropertyValue("--shade");
-}
-
 function fill(pen, head, size, margin) {
-  const tokens = heads.shape[1];
-  pen.fillStyle = `rgb(${shade()})`;
-  for (let from = 0; from < tokens; from++) {
+  pen.fillStyle = `rgb(${getComputedStyle(document.documentElement).getPropertyValue("--shade")})`;
+  for (let from = 0; from < seen.program.length; from++) {
     for (let to = 0; to <= from; to++) {
       pen.globalAlpha = attends(head, from, to);
       pen.fillRect(margin + to * size, margin + from * size, size, size);
@@ -343,7 +386,7 @@ function fill(pen, head, size, margin) {
 }
 
 function drawEnlarged() {
-  const tokens = heads.shape[1];
+  const tokens = seen.program.length;
   const margin = 24;
   const available = Math.min(SIDE, at("enlarged").clientWidth) - margin - 1;
   const size = Math.max(2, Math.min(96, Math.floor(available / tokens)));
@@ -385,12 +428,7 @@ function drawEnlarged() {
 const named = (place) => `${seen.program[place]} (${place + 1})`;
 const shareText = (from, to) =>
   `Block ${chosen.layer}, head ${chosen.head + 1}: ${named(from)} attends to ${named(to)} with ${percent(attends(chosen.head, from, to))}`;
-
-function strongest() {
-  const places = Array.from({ length: chosen.place + 1 }, (_, to) => to);
-  return shareText(chosen.place, places.reduce((best, to) =>
-    attends(chosen.head, chosen.place, to) > attends(chosen.head, chosen.place, best) ? to : best));
-}
+const strongest = () => shareText(chosen.place, largest(seen.read[chosen.place].shares[chosen.layer - 1][chosen.head]));
 
 // ---- choosing
 
@@ -410,6 +448,8 @@ function choose(place) {
   scrollInside(button, at("tokens").parentElement);
   scrollInside(at("lens").tFoot.rows[0].cells[chosen.place + 1], at("lens").parentElement);
   if (focused) button.focus({ preventScroll: true });
+  const link = new URLSearchParams({ program: seen.program + (seen.ended ? END : ""), place: chosen.place + 1 });
+  history.replaceState(null, "", `#${link}`);
 }
 
 const MOVES = {
@@ -420,32 +460,83 @@ const MOVES = {
 };
 const KEYS = { Home: "first", ArrowLeft: "previous", ArrowRight: "next", End: "last" };
 
+// A link has the program and the place, from 1; without a place, it shows the last instruction.
+function follow(hash) {
+  const link = new URLSearchParams(hash.slice(1));
+  const place = Number(link.get("place"));
+  setProgram(link.get("program") ?? "", place >= 1 ? Math.floor(place) - 1 : Infinity);
+}
+
+async function load(file) {
+  const reply = await fetch(file);
+  if (!reply.ok) throw new Error(`${file}: ${reply.status} ${reply.statusText}`);
+  return reply;
+}
+
+const loadModel = async (file) => new GPT(site.model, await (await load(file)).arrayBuffer());
+
+// Snapshots stay loaded, the trained model is the last one.
+async function useSnapshot(models) {
+  const number = Number(at("snapshot").value);
+  const { step, file } = [...site.snapshots, { step: null, file: "model.bin" }][number];
+  at("step").textContent = step === null ? "trained" : `after ${step.toLocaleString("en")} steps`;
+  try {
+    models[number] ??= await loadModel(file);
+    if (number !== Number(at("snapshot").value)) return;
+    writing = null;
+    model = models[number];
+    look(at("program").value);
+  } catch (error) {
+    say(`The snapshot did not load: ${error.message}`);
+  }
+}
+
+function describe() {
+  const { name, parameters, layers, heads, width, max_length: longest } = site.model;
+  at("model").textContent = `model ${name}: ${parameters.toLocaleString("en")} parameters, ${layers} blocks of ${heads} heads, `
+    + `width ${width}, trained on programs of up to ${longest} instructions`;
+  at("bigrams").textContent = "Bigram: how often the instruction follows the one before it, counted in "
+    + `${site.bigrams.programs.toLocaleString("en")} programs of the test split, mixed as in training.`;
+  const { layer, supervised, accuracy, majority } = site.probe;
+  at("probe").textContent = `Probe: the top of the stack, read by a linear probe of the trained model after block ${layer}`
+    + `${supervised ? ", which was trained to predict it" : ""}. Accuracy ${percent(accuracy)}, most frequent value `
+    + `${percent(majority)}. For the probe, a call before its definition leaves NAN.`;
+  at("question").append(...Object.entries(site.questions).map(([value, { title }]) => element("option", { value, textContent: title })));
+  at("layer").append(...Array.from({ length: layers }, (_, i) => element("option", { value: i + 1, textContent: i + 1 })));
+  at("layer").value = chosen.layer = layers;
+  at("snapshots").hidden = !site.snapshots.length;
+  at("snapshot").max = at("snapshot").value = site.snapshots.length;
+}
+
 async function begin() {
   try {
-    machine = await ask("machine");
+    const weights = load("model.bin").then((reply) => reply.arrayBuffer());
+    site = await (await load("site.json")).json();
+    model = new GPT(site.model, await weights);
   } catch (error) {
-    return say(`The server does not answer: ${error.message}`);
+    return say(`The model did not load: ${error.message}`);
   }
-  machine.tokens = new Map(machine.instructions.map(({ symbol }, token) => [symbol, token]));
-  const { name, parameters, layers, heads: headCount, width } = machine.model;
-  at("model").textContent = `model ${name}: ${parameters.toLocaleString("en")} parameters, ${layers} blocks of ${headCount} heads, `
-    + `width ${width}, trained on programs of up to ${machine.max_length} instructions`;
-  at("template").append(...machine.templates.map((template) =>
-    element("option", { value: template, textContent: template.replaceAll("_", " ") })));
-  at("layer").append(...Array.from({ length: layers }, (_, i) => element("option", { value: i + 1, textContent: i + 1 })));
-  chosen.layer = layers;
-  at("layer").value = layers;
+  tokenOf = new Map(site.instructions.map(({ symbol }, token) => [symbol, token]));
+  machine = makeMachine(site);
+  grade = makeGrader(site, machine);
+  bigrams = floats(site.bigrams.shares);
+  probe = { weights: floats(site.probe.weights), intercepts: floats(site.probe.intercepts) };
+  describe();
 
   let waiting;
+  const models = { [site.snapshots.length]: model };
   at("program").addEventListener("input", (event) => {
     clearTimeout(waiting);
-    replacing.abort();
-    waiting = setTimeout(() => look(event.target.value.trim()), TYPING);
+    writing = null;
+    waiting = setTimeout(() => look(event.target.value), TYPING);
   });
-  at("complete").addEventListener("click", (event) => replaceProgram(event.target, "complete", { program: at("program").value.trim() }));
-  at("sample").addEventListener("click", (event) => replaceProgram(event.target, "sample", { template: at("template").value }));
-  at("calls").addEventListener("change", () => look(at("program").value.trim()));
-  at("layer").addEventListener("change", (event) => { chosen.layer = Number(event.target.value); if (seen) lookAtLayer(); });
+  at("complete").addEventListener("click", complete);
+  at("program").addEventListener("keydown", (event) => { if (event.key === "Enter") complete(); });
+  at("draw").addEventListener("click", () => drawTask(false));
+  at("beat").addEventListener("click", () => drawTask(true));
+  at("calls").addEventListener("change", () => look(at("program").value));
+  at("layer").addEventListener("change", (event) => { chosen.layer = Number(event.target.value); if (seen) drawAttention(); });
+  at("snapshot").addEventListener("input", () => useSnapshot(models));
   for (const [id, move] of Object.entries(MOVES)) at(id).addEventListener("click", () => seen && choose(move()));
   document.addEventListener("keydown", (event) => {
     if (!seen || !(event.key in KEYS) || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
@@ -454,20 +545,8 @@ async function begin() {
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => seen && draw());
   window.addEventListener("resize", () => seen && drawEnlarged());
-  window.addEventListener("hashchange", () => show(location.hash));
-  await show(location.hash || `#${encodeURIComponent(OPENING.program)}`, location.hash ? Infinity : OPENING.place);
-  compare();
-}
-
-function show(hash, place) {
-  let text;
-  try {
-    text = decodeURIComponent(hash.slice(1));
-  } catch {
-    text = hash.slice(1); // a % typed into the address bar
-  }
-  at("program").value = text;
-  return look(text, place);
+  window.addEventListener("hashchange", () => follow(location.hash));
+  follow(location.hash || OPENING);
 }
 
 begin();

@@ -1,0 +1,33 @@
+"""Losses on the completions of programs."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from cadmus import isa
+from cadmus.model.inference import Cadmus
+from cadmus.programs import Programs
+
+_PROGRAMS_AT_ONCE = 2_048
+
+
+def completion_losses(
+    model: Cadmus,
+    programs: Programs,
+    prompt_length: np.ndarray,
+    shown: Callable[[range], Iterable[int]] = lambda starts: starts,
+) -> np.ndarray:
+    """Return the mean loss of each completion, its end included, in nats per token: float64, shape (n,).
+
+    ``shown`` may wrap the batches in a bar.
+    """
+    completions = programs.suffixes(prompt_length).to_strings()
+    losses = np.empty(len(programs))
+    for start in shown(range(0, len(programs), _PROGRAMS_AT_ONCE)):
+        rows = np.arange(start, min(start + _PROGRAMS_AT_ONCE, len(programs)))
+        for row, found in zip(rows, model.log_probabilities(programs.take(rows)), strict=True):
+            following = [isa.TOKEN_ID[symbol] for symbol in completions[row] + isa.END]
+            # The last instruction of the prompt predicts the first one of the completion.
+            places = prompt_length[row] - 1 + np.arange(len(following))
+            losses[row] = -found[places, following].mean(dtype=np.float64)
+    return losses

@@ -1,0 +1,74 @@
+// Whether a completion solves its task, as cadmus/evaluate/criteria.py decides it; tests grade the same completions.
+
+import { positions } from "./machine.js";
+
+const SINGLE = [..."0123456789tZ"];
+const PAIRS = ["00", "01", "10", "25", "52", "37", "73", "48", "84", "99", "tt", "Z1"];
+const RUN = 3; // instructions in a row that an expression may not share with the one it equals
+
+const equal = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+export function makeGrader({ instructions, patterns, calls }, machine) {
+  const rows = Object.fromEntries(instructions.map((row) => [row.symbol, row]));
+  const forms = Object.fromEntries(Object.entries(patterns).map(([name, text]) => [name, new RegExp(`^(?:${text})$`)]));
+  const outputs = (program) => machine.trace(program).outputs;
+
+  // Whether instructions leave exactly one value and take none from the stack.
+  function isExpression(text) {
+    let depth = 0;
+    for (const symbol of text) {
+      if (depth < rows[symbol].inputs) return false;
+      depth += rows[symbol].outputs - rows[symbol].inputs;
+    }
+    return depth === 1;
+  }
+
+  // The shortest run of instructions before the comparator is the second expression.
+  function firstExpression(program) {
+    for (let start = program.length - 2; start > 0; start--) {
+      if (isExpression(program.slice(start, -1))) return program.slice(0, start);
+    }
+    throw new Error(`${program} does not end in an expression and a comparator`);
+  }
+
+  function copies(second, first) {
+    if (second.length > first.length) return true;
+    for (let i = 0; i + RUN <= first.length; i++) if (second.includes(first.slice(i, i + RUN))) return true;
+    const count = (text, symbol) => text.split(symbol).length - 1;
+    return [...first].filter((symbol) => SINGLE.includes(symbol)).every((symbol) => count(second, symbol) >= count(first, symbol));
+  }
+
+  // Whether the value of the last subroutine depends on its arguments.
+  function varies(program) {
+    const bodies = positions(program)[1].map((body) => body.map((place) => program[place]).join(""));
+    const last = bodies.length - 1;
+    const two = "FG"[last];
+    const [call, given] = two && program.includes(two) ? [two, PAIRS] : ["fgh"[last] ?? "", SINGLE];
+    const definitions = bodies.map((body) => `\\${body};`).join("");
+    const values = given.map((argument) => outputs(`${definitions}${argument}${call}`).at(-1)?.value ?? null);
+    return values.some((value) => value !== values[0]);
+  }
+
+  function agree(ours, theirs, name) {
+    const closed = (text) => `${text.replace(/;+$/, "")};`;
+    return calls[name].every((call) => equal(outputs(closed(ours) + call), outputs(closed(theirs) + call)));
+  }
+
+  const solves = {
+    comparator: ({ same, text, reference }) => same && text === reference,
+    equality: ({ same, text, program }) => same && isExpression(text.slice(0, -1)) && !copies(text.slice(0, -1), firstExpression(program)),
+    answer: ({ same, text, reference }) => same && (["", "!"].includes(reference) ? text === reference : text !== "" && text !== "!"),
+    definition: ({ same, text, reference, full }) => same && (text === reference || varies(full)),
+    anything: ({ verified }) => verified,
+    induction: ({ same, text, reference, task }) => same && (text === reference || agree(text, reference, task.calls)),
+  };
+
+  return (task, text, ended) => {
+    const { prompt, reference, form } = task;
+    const full = prompt + text;
+    const { outputs: left, true: isTrue } = machine.trace(full);
+    const verified = isTrue && ended && !text.includes("_");
+    const same = verified && equal(left, outputs(prompt + reference));
+    return forms[form].test(text) && solves[form]({ task, text, reference, full, same, verified, program: prompt + reference });
+  };
+}

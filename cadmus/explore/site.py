@@ -1,0 +1,214 @@
+"""The explorer of a model: a site that runs wholly in the page.
+
+``page/`` has a machine and a model in plain JavaScript, which tests compare with ours. :func:`write_site`
+adds the data of a model: its weights in fp16, tasks of the test split, a bigram baseline, and a linear probe
+for the top of the stack. Baseline and probe are fitted to programs of the test split, mixed as in training.
+"""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cadmus import isa, store
+from cadmus.api import tasks
+from cadmus.config import ATTENTION, LONGEST_PROGRAM, TEMPLATES, Config, Dataset, StateLabels
+from cadmus.dataset import sampler
+from cadmus.errors import InputError
+from cadmus.evaluate import criteria
+from cadmus.evaluate.questions import questions_of, title
+from cadmus.evaluate.regressions import Regressions
+from cadmus.model.inference import Cadmus
+from cadmus.programs import Programs, stack
+from cadmus.templates.behaviour import fresh_calls
+from cadmus.templates.complete_algorithm import calls_in
+from cadmus.tools import generator
+from cadmus.train.labels import CLASSES, LARGEST, LONGEST, label_names, state_labels
+from cadmus.train.paths import find_snapshots, step_of
+
+PAGE = Path(__file__).with_name("page")
+DATA = "site.json"
+SHOWN = ("symbol", "name", "effect", "meaning", "inputs", "outputs", "literal")
+FORMS = {
+    "comparator": criteria.COMPARATOR,
+    "equality": criteria.EXPRESSION,
+    "answer": criteria.ANSWER,
+    "definition": criteria.DEFINITION,
+    "induction": criteria.DEFINITION,
+    "anything": criteria.ANYTHING,
+}
+"""What solves a task, by its name in ``page/grade.js``, with the form of such a completion."""
+_FORM_OF = {
+    criteria.comparator: "comparator",
+    criteria.equal_expression: "equality",
+    criteria.written_answer: "answer",
+    criteria.definition: "definition",
+    criteria.induced: "induction",
+}
+TASKS = 40
+"""Tasks of each question."""
+PROGRAMS = 20_000
+"""Programs whose bigrams are counted, about the least that the templates sample at once."""
+FITTED, SCORED = 400, 200
+"""Of them, those that the probe is fitted to, half a second of one core, and those that it is scored on."""
+STEPS, BATCHES = 200, 20
+"""Steps and minibatches of the probe's solver."""
+
+
+def write_site(
+    model: Cadmus, name: str, config: Config | None, directory: Path, snapshots: Path | None = None
+) -> None:
+    """Write the site of a model; ``config`` is that of its training, if known.
+
+    ``snapshots`` are those of its training. An earlier site in ``directory`` is replaced, nothing else.
+    """
+    if model.sizes.mixer != ATTENTION:
+        raise InputError(f"{name}: the page runs attention alone, not {model.sizes.mixer}")
+    if directory.exists() and not (directory / DATA).exists() and any(directory.iterdir()):
+        raise InputError(f"{directory}: is not empty, and no site of an earlier call; give another directory")
+    found = {}
+    for path in find_snapshots(snapshots) if snapshots else []:
+        snapshot = Cadmus.load(path)
+        if snapshot.sizes != model.sizes:
+            raise InputError(f"{path}: is no snapshot of {name}, whose sizes differ")
+        found[f"{path.name}.bin"] = step_of(path), weights(snapshot)
+    dataset = config.dataset if config else Dataset()
+    programs = _mixture(dataset)
+    data = {
+        "model": {
+            "name": name,
+            "parameters": sum(tensor.numel() for tensor in model.model.parameters()),
+            **model.sizes.model_dump(),
+            "vocabulary": isa.VOCABULARY_SIZE,
+            "max_length": model.max_length,
+        },
+        "snapshots": [{"step": step, "file": file} for file, (step, _) in found.items()],
+        "longest": LONGEST_PROGRAM,
+        "limits": isa.LIMITS,
+        "instructions": [{key: getattr(row, key) for key in SHOWN} for row in isa.INSTRUCTIONS],
+        "patterns": {name: form.pattern for name, form in FORMS.items()},
+        "questions": _questions(dataset),
+        "calls": {name: calls.to_strings() for name, calls in fresh_calls(dataset.model_dump_json()).items()},
+        "bigrams": {"programs": len(programs), "shares": packed(bigrams(programs))},
+        "probe": probe(model, config, programs),
+        "labels": {"names": label_names(), "largest": LARGEST, "longest": LONGEST},
+    }
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    contents = {file.name: file.read_bytes() for file in PAGE.iterdir()}
+    contents |= {file: of_snapshot for file, (_, of_snapshot) in found.items()}
+    contents |= {"model.bin": weights(model), DATA: text.encode()}
+    with store.replacing_together() as replaced:
+        for file, content in contents.items():
+            replaced(directory / file).write_bytes(content)
+
+
+def weights(model: Cadmus) -> bytes:
+    """Return the weights in fp16, little-endian, in the order in which ``page/gpt.js`` uses them."""
+    named = dict(model.model.named_parameters())
+    used = ["embed_in.weight"]
+    for layer in range(model.sizes.layers):
+        parts = (
+            "input_layernorm",
+            "attention.query_key_value",
+            "attention.dense",
+            "post_attention_layernorm",
+        )
+        for part in (*parts, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"):
+            used += [f"layers.{layer}.{part}.{kind}" for kind in ("weight", "bias")]
+    used += ["final_layer_norm.weight", "final_layer_norm.bias"]
+    used += [] if model.sizes.tied else ["lm_head.weight"]
+    assert {*used} == {*named}
+    halves = (named[name].detach().float().cpu().numpy().astype("<f2") for name in used)
+    return b"".join(half.tobytes() for half in halves)
+
+
+def packed(values: np.ndarray) -> str:
+    """Return an array as little-endian float32 in base64."""
+    return base64.b64encode(np.ascontiguousarray(values, "<f4").tobytes()).decode()
+
+
+def _questions(dataset: Dataset) -> dict[str, Any]:
+    """Return the questions by name, each with tasks of the test split."""
+    found = {}
+    for template in TEMPLATES:
+        for name, question in questions_of(template).items():
+            form = _FORM_OF.get(question.solves, "anything")
+            rows = []
+            for task, _ in zip(
+                tasks(template, "test", question=name, dataset=dataset), range(TASKS), strict=False
+            ):
+                row = {"prompt": task.prompt, "reference": task.reference}
+                rows.append(row | ({"calls": calls_in(task.prompt)} if form == "induction" else {}))
+            found[name] = {"title": title(name), "form": form, "tasks": rows}
+    return found
+
+
+def probe(model: Cadmus, config: Config | None, programs: Programs) -> dict[str, Any]:
+    """Fit the probe: a logistic regression from the output of a block to the label of the top of the stack.
+
+    Labels are those of :mod:`cadmus.train.labels`: of what the program up to a token leaves. The block is the
+    one that state supervision trains, two before the last by default.
+
+    Returns:
+        weights, shape (classes, D), intercepts, layer (from 1), supervised (True if the block was trained to
+        predict the label), accuracy, the fraction of scored tokens with the most likely label, and majority,
+        with the most frequent.
+    """
+    train = config.train if config else None
+    layer = (train and train.state_layer) or max(1, model.sizes.layers - 2)
+    supervised = train is not None and train.state_weight > 0 and train.state_labels.top > 0
+    features, labels = _tokens(model, layer, programs.take(np.arange(FITTED)))
+    order = torch.from_numpy(generator(1, "probe").permutation(len(labels)))
+    counts = torch.nn.functional.one_hot(labels, CLASSES).float()
+    regressions = Regressions(features[None, order], counts[order])
+    ((fitted, intercepts),) = regressions.fit([1.0], [STEPS], BATCHES)
+    features, expected = _tokens(model, layer, programs.take(np.arange(FITTED, FITTED + SCORED)))
+    right = (features @ fitted[0] + intercepts[0, 0]).argmax(-1) == expected
+    accuracy, majority = (float(hits.float().mean()) for hits in (right, expected == counts.sum(0).argmax()))
+    return {
+        "weights": packed(fitted[0].T.numpy()),
+        "intercepts": packed(intercepts[0, 0].numpy()),
+        "layer": layer,
+        "supervised": supervised,
+        "accuracy": accuracy,
+        "majority": majority,
+    }
+
+
+def _mixture(dataset: Dataset) -> Programs:
+    """Return about :data:`PROGRAMS` programs in random order, of each template as many if none has any."""
+    counts = {name: getattr(dataset.templates, name).train for name in TEMPLATES}
+    if not any(counts.values()):
+        counts = dict.fromkeys(TEMPLATES, 1)
+    scale = PROGRAMS / sum(counts.values())
+    wanted = {name: round(scale * count) for name, count in counts.items()}
+    programs = stack(
+        [sampler.sample(dataset, 1, name, "test", 0, n).programs for name, n in wanted.items() if n]
+    )
+    return programs.take(generator(1, "references").permutation(len(programs)))
+
+
+def bigrams(programs: Programs) -> np.ndarray:
+    """Return how often each instruction follows each, as a fraction: float64, shape (65, 65)."""
+    tokens = programs.to_tokens()
+    # Every program is followed by the end, the padding.
+    after = np.pad(tokens[:, 1:], ((0, 0), (0, 1)), constant_values=isa.END_ID)
+    inside = np.arange(tokens.shape[1]) < programs.lengths[:, None]
+    counts = np.zeros((isa.VOCABULARY_SIZE, isa.VOCABULARY_SIZE))
+    np.add.at(counts, (tokens[inside], after[inside]), 1)
+    return counts / np.maximum(counts.sum(1, keepdims=True), 1)
+
+
+def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the output of a block at every instruction, shape (tokens, width), and the labels."""
+    labels = state_labels(programs, StateLabels())[:, 0]
+    features = np.empty((len(labels), model.sizes.width), np.float32)
+    for length in np.unique(programs.lengths):
+        rows = np.flatnonzero(programs.lengths == length)
+        tokens = programs.offsets[rows, None] + np.arange(length)
+        for part, states in model.hidden_states(programs.take(rows)):
+            features[tokens[part]] = states[layer]
+    return torch.from_numpy(features), torch.from_numpy(labels)

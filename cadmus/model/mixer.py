@@ -1,0 +1,98 @@
+"""Modules of one's own in the place of attention: what mixes the tokens of a program.
+
+``model.mixer: my.module:Class`` names a class with ``__init__(width, heads)`` and ``forward(x_RLD,
+visible_RLL)``, which returns (R, L, D). A row packs several programs: ``visible_RLL[r, t, s]`` is True if
+token t may read token s. That is where both are of one program and s is not after t; the first token of a
+program sees itself alone. :class:`GatedRecurrence` is an example.
+
+Shape suffixes as in :mod:`cadmus.model.gpt`.
+"""
+
+import importlib
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cadmus.errors import InputError
+
+
+class GatedRecurrence(nn.Module):
+    """Gated linear attention: a state that forgets, ``S_t = f_t S_(t-1) + k_t v_t``, read by queries.
+
+    The gate f is a number per head and token. All states of a row are computed at once, with the products of
+    the gates as a matrix (Yang et al. 2024, arXiv:2312.06635; Dao and Gu 2024, arXiv:2405.21060).
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.forget = nn.Linear(width, heads)
+        self.norm = nn.LayerNorm(width // heads)
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, x_RLD: Tensor, visible_RLL: Tensor) -> Tensor:
+        q_RHLK, k_RHLK, v_RHLK = (
+            self.query_key_value(x_RLD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        )
+        # Gates start near 1: 0.88 to 0.98 over the heads.
+        bias_H = torch.linspace(2, 4, self.heads, device=x_RLD.device)
+        log_RHL = F.logsigmoid(self.forget(x_RLD).float() + bias_H).cumsum(1).transpose(1, 2)
+        decay_RHLL = (
+            (log_RHL[..., :, None] - log_RHL[..., None, :])
+            .masked_fill(~visible_RLL[:, None], -torch.inf)
+            .exp()
+        )
+        scores_RHLL = q_RHLK @ k_RHLK.mT * decay_RHLL.to(x_RLD.dtype)
+        return self.dense(self.norm(scores_RHLL @ v_RHLK).transpose(1, 2).flatten(2))
+
+
+def build(name: str, width: int, heads: int) -> nn.Module:
+    """Return the module that ``model.mixer`` names.
+
+    Raises:
+        InputError: there is none.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+        return kind(width, heads)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"model.mixer: {name}: {error}; wanted a class that takes a width and heads"
+        ) from None
+
+
+def check(name: str, width: int, heads: int) -> None:
+    """Check on random states that a mixer keeps their shape and reads no token that it may not.
+
+    Raises:
+        InputError: it does not.
+    """
+    mixer = build(name, width, heads).double()
+    length = 8
+    program = torch.arange(length) // 5
+    visible = (program[:, None] == program).tril()[None]
+    x_RLD = torch.randn(1, length, width, dtype=torch.float64, requires_grad=True)
+    mixed = mixer(x_RLD, visible)
+    if mixed.shape != x_RLD.shape:
+        raise InputError(f"model.mixer: {name}: returns shape {tuple(mixed.shape)} for {tuple(x_RLD.shape)}")
+    for token in range(length):
+        (gradient,) = torch.autograd.grad(mixed[0, token].sum(), x_RLD, retain_graph=True)
+        sizes = gradient[0].abs().sum(-1)
+        # Sums that cancel leave rounding.
+        read = sizes > 1e-9 * sizes.max()
+        if (read & ~visible[0, token]).any():
+            leaked = int(torch.nonzero(read & ~visible[0, token])[0, 0])
+            raise InputError(
+                f"model.mixer: {name}: token {token} reads token {leaked}, which is later or of another "
+                "program; mask it"
+            )
+
+
+def counts(name: str, width: int, heads: int) -> tuple[int, int]:
+    """Return the numbers of parameters of a mixer in matrices and in all else."""
+    parameters = [each.shape for each in build(name, width, heads).parameters()]
+    matrices = sum(shape.numel() for shape in parameters if len(shape) == 2)
+    return matrices, sum(shape.numel() for shape in parameters) - matrices

@@ -1,0 +1,42 @@
+"""How good the model is while it trains: loss and accuracy on a few programs of the validation split."""
+
+import numpy as np
+
+from cadmus.config import TEMPLATES, Dataset
+from cadmus.evaluate.criteria import Completed
+from cadmus.evaluate.grading import tasks_of
+from cadmus.evaluate.losses import completion_losses
+from cadmus.model.gpt import GPT
+from cadmus.model.inference import Cadmus
+from cadmus.programs import Samples
+
+PROGRAMS = 50
+"""Programs of each template."""
+UNKNOWN = {"validation_loss": None, "validation_solved": None}
+"""Metrics of a step without validation."""
+
+
+class Validation:
+    """Programs of the validation split and the questions that they are asked."""
+
+    def __init__(self, samples: Samples, dataset: Dataset) -> None:
+        templates = np.asarray(samples.template)
+        first = [np.flatnonzero(templates == name)[:PROGRAMS] for name in TEMPLATES]
+        self._samples, self._dataset = samples.take(np.concatenate(first)), dataset
+        self._tasks = tasks_of(self._samples)
+
+    def measure(self, model: GPT) -> dict[str, float]:
+        """Return the mean loss over the tokens of completions, and the mean fraction solved per question."""
+        cadmus = Cadmus(model, max_length=self._dataset.max_length)
+        programs, prompts = self._samples.programs, self._samples.prompt_length.astype(np.int64)
+        losses = completion_losses(cadmus, programs, prompts)
+        solved = [
+            task.question.solves(
+                Completed(task.programs, task.prompt_length, *cadmus.complete(task.prompts), self._dataset)
+            ).mean()
+            for task in self._tasks
+        ]
+        return {
+            "validation_loss": float(np.average(losses, weights=programs.lengths - prompts + 1)),
+            "validation_solved": float(np.mean(solved)),
+        }

@@ -1,0 +1,178 @@
+"""The explorer's site: its files, and its machine, model and grader in JavaScript against ours."""
+
+import base64
+import json
+import re
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from playwright.sync_api import sync_playwright
+
+from cadmus import isa
+from cadmus.api import tasks, verify
+from cadmus.cli.main import cadmus
+from cadmus.config import TEMPLATES
+from cadmus.evaluate.questions import QUESTIONS
+from cadmus.explore import site
+from cadmus.explore.site import DATA, PAGE, write_site
+from cadmus.model.gpt import GPT
+from cadmus.model.inference import Cadmus
+from cadmus.programs import Programs
+from cadmus.templates.complete_algorithm import calls_in
+from cadmus.train.labels import LARGEST, label_names
+from cadmus.vm import reference
+from dev.fuzz import CHUNK, programs_of
+from tests.model.models import SIZES
+
+FUZZED = 100_000
+ASKED = 16
+"""Tasks of each question that the model completes."""
+PREPARE = """async () => {
+  const [{ makeMachine }, { makeGrader }, { GPT }] = await Promise.all(
+    ["machine", "grade", "gpt"].map((name) => import(`./${name}.js`)));
+  const site = await (await fetch("site.json")).json();
+  const machine = makeMachine(site);
+  const model = new GPT(site.model, await (await fetch("model.bin")).arrayBuffer());
+  Object.assign(window, { site, machine, grade: makeGrader(site, machine), model });
+}"""
+RUN = """(programs) => programs.map((program) => {
+  const { outputs, true: isTrue } = machine.trace(program);
+  return [outputs, isTrue];
+})"""
+TRACE = "(programs) => programs.map((program) => machine.trace(program, true).steps.map(Object.values))"
+COMPLETE = """(tasks) => tasks.map((task) => {
+  const symbols = site.instructions.map((row) => row.symbol);
+  const tokens = (text) => [...text].map((symbol) => symbols.indexOf(symbol));
+  const shares = (text) => [...model.forward(tokens(text)).at(-1).lens.at(-1)];
+  let text = task.prompt;
+  const first = shares(text);
+  while (text.length < Math.max(site.model.max_length, task.prompt.length) && !text.endsWith(".")) {
+    const next = shares(text);
+    text += symbols[next.indexOf(Math.max(...next))];
+  }
+  const ended = text.endsWith(".");
+  const completion = text.slice(task.prompt.length, ended ? -1 : undefined);
+  return [completion, ended, grade(task, completion, ended), first, grade(task, task.other, true)];
+})"""
+
+
+@pytest.fixture(scope="module")
+def page(address, browser):
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+        opened = started.new_page()
+        opened.goto(f"{address}/explore.css")
+        opened.evaluate(PREPARE)
+        yield opened
+        started.close()
+
+
+def written(value):
+    """Return a value as the page writes it."""
+    if isinstance(value, reference.Sequence):
+        return [written(number) for number in value]
+    return None if value is None else value._asdict()
+
+
+def test_the_machine_in_the_page(page):
+    programs = [text for chunk in range(-(-FUZZED // CHUNK)) for text in programs_of(5, chunk)][:FUZZED]
+    results = map(reference.run, programs)
+    expected = [[list(map(written, result.outputs)), result.true] for result in results]
+    found = page.evaluate(RUN, programs)
+    assert [text for text, *pair in zip(programs, found, expected, strict=True) if pair[0] != pair[1]] == []
+    some = programs[:2_000]
+    traced = [
+        [
+            [step.position, step.depth, list(map(written, step.stack))]
+            for step in reference.trace(text, calls=True)
+        ]
+        for text in some
+    ]
+    assert page.evaluate(TRACE, some) == traced
+
+
+def test_the_model_and_the_grader_in_the_page(page):
+    model = Cadmus.load()
+    # As the page has the weights; some completions are close calls.
+    for weights in model.model.parameters():
+        weights.copy_(weights.half().float())
+    asked, expected = [], []
+    for name, question in QUESTIONS.items():
+        drawn = [
+            task
+            for task, _ in zip(tasks(question.template, "test", question=name), range(ASKED), strict=False)
+        ]
+        texts, ended = model.complete([task.prompt for task in drawn])
+        form = site._FORM_OF.get(question.solves, "anything")
+        others = [task.reference for task in drawn[1:] + drawn[:1]]
+        for task, text, end, other in zip(drawn, texts.to_strings(), ended.tolist(), others, strict=True):
+            calls = calls_in(task.prompt) if form == "induction" else None
+            asked.append(
+                {
+                    "prompt": task.prompt,
+                    "reference": task.reference,
+                    "form": form,
+                    "calls": calls,
+                    "other": other,
+                }
+            )
+            grades = [
+                verify(task.prompt, completion, task.reference, name, ended=of).solved
+                for completion, of in ((text, end), (other, True))
+            ]
+            expected.append([text, end, *grades])
+    found = page.evaluate(COMPLETE, asked)
+    assert [[text, ended, solved, other] for text, ended, solved, _, other in found] == expected
+    shares = [np.exp(of[-1]) for of in model.log_probabilities([task["prompt"] for task in asked])]
+    np.testing.assert_allclose([row[3] for row in found], shares, atol=1e-4)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu2"])
+def test_models_of_all_kinds_are_written(activation, tmp_path):
+    sizes = SIZES.model_copy(update={"activation": activation, "tied": False})
+    write_site(Cadmus(GPT(sizes)), "untied", None, tmp_path / "site")
+    numbers = sum(tensor.numel() for tensor in GPT(sizes).parameters())
+    assert (tmp_path / "site/model.bin").stat().st_size == 2 * numbers
+
+
+def test_the_command_writes_a_site(tmp_path, model):
+    done = CliRunner().invoke(cadmus, ["explore", "--static", str(tmp_path / "site")], catch_exceptions=False)
+    assert done.exit_code == 0
+    files = {path.name for path in PAGE.iterdir()} | {DATA, "model.bin"}
+    assert {path.name for path in (tmp_path / "site").iterdir()} == files
+    assert sum(path.stat().st_size for path in (tmp_path / "site").iterdir()) < 3_500_000
+    data = json.loads((tmp_path / "site" / DATA).read_text())
+    assert list(data["questions"]) == list(QUESTIONS)
+    assert {QUESTIONS[name].template for name in data["questions"]} == set(TEMPLATES)
+    probe = data["probe"]
+    assert (probe["layer"], probe["supervised"]) == (model.sizes.layers - 2, True)
+    assert 0.95 < probe["accuracy"] <= 1
+    assert 0.05 < probe["majority"] < 0.5
+    shares = np.frombuffer(base64.b64decode(data["bigrams"]["shares"]), "<f4").reshape(65, 65)
+    assert shares[isa.END_ID].sum() == 0
+    np.testing.assert_allclose(np.delete(shares.sum(1), isa.END_ID), 1, atol=1e-6)
+    # The page writes the labels itself.
+    assert {"none or NAN", "sequence of 0", "sequence of 6 or more", f"integer beyond ±{LARGEST}"} <= set(
+        label_names()
+    )
+    # An earlier site is replaced, nothing else.
+    again = CliRunner().invoke(cadmus, ["explore", "--static", str(tmp_path / "site")])
+    assert again.exit_code == 0
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("mine")
+    refused = CliRunner().invoke(cadmus, ["explore", "--static", str(tmp_path / "mine")])
+    assert (refused.exit_code, [path.name for path in (tmp_path / "mine").iterdir()]) == (1, ["thesis.txt"])
+    assert "is not empty" in str(refused.exception)
+
+
+def test_the_page_loads_nothing_from_other_sites():
+    for path in PAGE.iterdir():
+        assert not re.search(r"https?://|@import", path.read_text(encoding="utf-8")), path
+
+
+def test_bigrams():
+    found = site.bigrams(Programs.from_strings(["12", "1", "112"]))
+    one, two = isa.TOKEN_ID["1"], isa.TOKEN_ID["2"]
+    assert [found[one, token] for token in (one, two, isa.END_ID)] == [0.25, 0.5, 0.25]
+    assert (found[two, isa.END_ID], found.sum()) == (1, 2)
