@@ -26,10 +26,10 @@ help:
 	@echo 'make clean          remove the environment, all results and the site'
 
 run: .venv/installed
-	@$(BIN)/cadmus config show $(CONFIGFILE) $(SET:%=--set %) > /dev/null
-	@$(BIN)/cadmus plan $(CONFIGFILE) $(SET:%=--set %) --here
+	@$(BIN)/cadmus config show $(CONFIGFILE)$(SET:%= --set %) > /dev/null
+	@$(BIN)/cadmus plan $(CONFIGFILE)$(SET:%= --set %) --here
 	@$(BIN)/python workflow/scripts/remove_stale_lock.py
-	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIGFILE) $(if $(SET),--config set="$(SET)")
+	$(BIN)/snakemake --cores $(CORES) --configfile $(CONFIGFILE)$(if $(SET), --config set="$(SET)")
 
 # Three processes, as many tests wait for servers and for processes that start; those of a file stay together, as
 # they share what is set up.

@@ -1,18 +1,21 @@
 """Losses on the completions of programs."""
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cadmus import isa
-from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
+
+if TYPE_CHECKING:
+    from cadmus.model.inference import Cadmus
 
 _PROGRAMS_AT_ONCE = 2_048
 
 
 def completion_losses(
-    model: Cadmus,
+    model: "Cadmus",
     programs: Programs,
     prompt_length: np.ndarray,
     shown: Callable[[range], Iterable[int]] = lambda starts: starts,

@@ -8,14 +8,17 @@ from cadmus.figures import style
 
 LOSSES = {"loss": ("all tokens", style.BLUE), "completion_loss": ("completions", style.GREEN)}
 
+OTHERS = "validation_loss", "verdict_solved"
+"""Metrics that a training may be without."""
+
 
 def data(metrics: pl.DataFrame) -> pl.DataFrame:
     """Return losses and their running means over 1% of all steps; of a repeated step, the last."""
     steps = metrics.filter(pl.col("loss").is_not_null()).unique("step", keep="last").sort("step")
     window = max(1, round(0.01 * len(steps)))
-    others = ("validation_loss", "graded")
     means = pl.col(*LOSSES).rolling_mean(window, min_samples=1, center=True).name.prefix("mean_")
-    return steps.select("step", *LOSSES, *others, means)
+    missing = {name: pl.lit(None, pl.Float64) for name in OTHERS if name not in steps.columns}
+    return steps.with_columns(**missing).select("step", *LOSSES, *OTHERS, means)
 
 
 def draw(metrics: pl.DataFrame) -> Figure:
@@ -26,13 +29,13 @@ def draw(metrics: pl.DataFrame) -> Figure:
     for loss, (label, color) in LOSSES.items():
         axes.plot(metrics["step"], metrics[loss], color=color, lw=0.5, alpha=0.3)
         axes.plot(metrics["step"], metrics[f"mean_{loss}"], color=color, label=label)
-    held_out = metrics.drop_nulls("validation_loss")
-    if len(held_out):
+    validated = metrics.drop_nulls("validation_loss")
+    if len(validated):
         look = {"color": style.ORANGE, "marker": "o", "ms": 3, "ls": "", "label": "completions, validation"}
-        axes.plot(held_out["step"], held_out["validation_loss"], **look)
-    graded = metrics.filter(pl.col("graded") > 0)["step"]
-    if len(graded):
-        axes.axvline(graded[0], color=style.GREY, ls=":", label="training against the verdict")
+        axes.plot(validated["step"], validated["validation_loss"], **look)
+    judged = metrics.drop_nulls("verdict_solved")["step"]
+    if len(judged):
+        axes.axvline(judged[0], color=style.GREY, ls=":", label="training against the verdict")
     axes.legend(loc="upper right")
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))

@@ -36,9 +36,9 @@ class GatedRecurrence(nn.Module):
         q_RHLK, k_RHLK, v_RHLK = (
             self.query_key_value(x_RLD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         )
-        # Gates start near 1: 0.88 to 0.98 over the heads.
-        bias_H = torch.linspace(2, 4, self.heads, device=x_RLD.device)
-        log_RHL = F.logsigmoid(self.forget(x_RLD).float() + bias_H).cumsum(1).transpose(1, 2)
+        # Gates start near 1: 0.88 to 0.98 over the heads. Their sums need more than 16 bits.
+        gate_RLH = self.forget(x_RLD) + torch.linspace(2.0, 4.0, self.heads, device=x_RLD.device)
+        log_RHL = F.logsigmoid(gate_RLH).cumsum(1).transpose(1, 2)
         decay_RHLL = (
             (log_RHL[..., :, None] - log_RHL[..., None, :])
             .masked_fill(~visible_RLL[:, None], -torch.inf)

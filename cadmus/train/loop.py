@@ -216,7 +216,7 @@ class Training:
             "completion_loss": math.nan,
             "state_loss": None,
             "verdict": None,
-            "graded": 0,
+            "verdict_solved": None,
             "learning_rate": learning_rate,
             "fill": batch.fill,
             "tokens": batch.tokens,
@@ -290,7 +290,7 @@ def memory_errors(run: config.Config, ranks: int) -> Iterator[None]:
         if not out_of_memory and "can't allocate memory" not in str(error):
             raise
         programs = run.train.micro_batch_size or run.train.batch_size // ranks
-        sizes = run.model.model_dump(exclude={"tied", "activation"})
+        sizes = run.model.model_dump(include={"layers", "width", "heads", "mlp"})
         raise RankLocalError(
             f"too little memory; set a train.micro_batch_size below {programs}, or a smaller model than "
             + ", ".join(f"{key} {value}" for key, value in sizes.items())

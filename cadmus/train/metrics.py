@@ -7,7 +7,7 @@
 ``state_loss``           weighted sum over the labels of a token, mean over all, in nats; null without
 ``verdict``              by question, the fractions of the completions sampled in this step that
                          :data:`cadmus.train.verdict.COUNTS` names; null without any
-``graded``               completions sampled and graded in this step
+``verdict_solved``       the mean fraction solved over these questions
 ``validation_loss``      at a snapshot, of completions of the validation split, in nats (for each template,
                          :data:`cadmus.train.validation.PROGRAMS` programs); null at other steps
 ``validation_solved``    of those programs, the mean fraction solved over the questions
@@ -40,9 +40,6 @@ COLUMNS = {
     "step": int,
     "loss": float,
     "completion_loss": float,
-    "validation_loss": float,
-    "validation_solved": float,
-    "graded": int,
     "programs": int,
     "flops": float,
     "seconds": float,

@@ -129,7 +129,8 @@ class Verdict(Objective):
                 learnt = "" if row["solved"] else "; nothing to learn from"
                 share = f"{row['solved']:.1%} of {sampled} completions of {question} solved"
                 self._log(f"step {self._step + 1}: {share}{learnt}")
-        return {"verdict": found, "graded": sampled * len(found), "flops": flops}
+        solved = float(np.mean([row["solved"] for row in found.values()]))
+        return {"verdict": found, "verdict_solved": solved, "flops": flops}
 
     def sample(self, step: int) -> Rollout:
         """Sample and grade the completions of a step, counted from 0; they depend on the weights."""

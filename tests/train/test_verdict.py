@@ -179,7 +179,7 @@ def test_only_the_last_steps_sample_and_the_first_and_last_of_them_are_logged():
         found.append((*map(float, term), *objective.metrics(objective.sums.tolist(), None)))
     assert found[:2] == [(0.0, 0.0)] * 2
     assert [one[0] for one in found[2:]] == [0.0, 0.0]
-    assert [one[2:] for one in found[2:]] == [("verdict", "flops")] * 2
+    assert [one[2:] for one in found[2:]] == [("verdict", "verdict_solved", "flops")] * 2
     assert [line.partition(":")[0] for line in said] == ["step 3", "step 4"]
 
 

@@ -9,7 +9,7 @@ const at = (id) => document.getElementById(id);
 const END = ".";
 const SHOWN = 8; // instructions in the list of predictions
 const LEAST = 0.0005; // probability that still rounds to 0.1%; less is listed only for the baseline's sake
-const OPENING = "#program=62*4%2B54*4-%3D.&place=10"; // the model completes it from this instruction on
+const OPENING = "#program=62*5%2B46*7-%3D.&place=10"; // the model completes it from this instruction on
 const SIDE = 585; // pixels of the enlarged head, less on a narrow screen
 const READABLE = 8; // pixels per instruction below which the attention labels only the chosen one
 const TYPING = 40; // ms after the last key press until a program is read
