@@ -61,7 +61,7 @@ def test_the_dataset_has_all_programs(results):
 def test_snapshots_are_measured_on_the_validation_split(results):
     steps = pl.read_ndjson(results / "training/metrics.jsonl")
     measured = steps.drop_nulls("validation_loss")
-    snapshots = [int(path.name.removeprefix("step-")) for path in (results / "training/snapshots").iterdir()]
+    snapshots = [int(path.name.removeprefix("step-")) for path in (results / "training/snapshots").glob("step-*")]
     assert measured["step"].to_list() == sorted(snapshots)
     assert measured["validation_solved"].is_between(0, 1).all()
     assert measured["validation_loss"][-1] < measured["validation_loss"][0]

@@ -30,7 +30,7 @@ from cadmus.train.paths import RunPaths
 @click.option(
     "--ranks", "count", type=click.IntRange(0), metavar="N", help="All processes; overrides train.ranks."
 )
-@click.option("--local_rank", hidden=True, expose_value=False, help="Of the launcher of DeepSpeed.")
+@click.option("--local_rank", metavar="N", expose_value=False, help="Given by the launcher of DeepSpeed.")
 @click.option(
     "--requeue", is_flag=True, envvar="CADMUS_REQUEUE", help="Requeue the SLURM job when SIGTERM stops it."
 )

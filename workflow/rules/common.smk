@@ -55,8 +55,10 @@ for each in STUDY.runs if STUDY else [Run("", 0, RUN, RUN.name, RUN.name, RUN.na
     for place in (each.dataset, each.training, each.evaluation):
         named = each.config.model_copy(update={"name": Path(place).name})
         RUNS.setdefault(place, each._replace(config=named))
+# `snakemake --rulegraph` has no --cores; what runs jobs asks for it.
+ALL_CORES = workflow.resource_settings.cores or os.cpu_count()
 # Cores of a training on this machine: a study runs as many at once as possible, but a GPU serves one job at a time.
-CORES = max(1, workflow.cores // (1 if has_gpu() else len({run.training for run in RUNS.values()})))
+CORES = max(1, ALL_CORES // (1 if has_gpu() else len({run.training for run in RUNS.values()})))
 EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
 # For the report.
 config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN)

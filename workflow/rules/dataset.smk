@@ -44,7 +44,7 @@ rule manifest:
         "results/{run}/benchmarks/manifest.tsv"
     conda:
         "../envs/cadmus.yaml"
-    threads: workflow.cores
+    threads: ALL_CORES
     resources:
         mem_mb=lambda wildcards, attempt: attempt * (2_000 + programs(wildcards.run) * 60 // 10**6),
     params:
