@@ -24,8 +24,9 @@ rule experiment:
         options=experiment_options,
         config=experiment_settings,
     shell:
-        "python -m cadmus evaluate {wildcards.experiment} --config {params.config_file} {params.options}"
-        " --output {output} 2>&1 | tee -i {log}"
+        # Progress is for the terminal and the log, the table of results for the log alone.
+        ": > {log}; python -m cadmus evaluate {wildcards.experiment} --config {params.config_file} {params.options}"
+        " --output {output} 2>&1 >> {log} | tee -ia {log} >&2"
 
 
 rule model_card:
