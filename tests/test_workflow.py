@@ -25,6 +25,7 @@ from cadmus.evaluate.questions import QUESTIONS
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
+from cadmus.train.paths import step_of
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
 from tests.llm.server import LlmServer
 from tests.llm.solver import errs, solve
@@ -61,8 +62,8 @@ def test_the_dataset_has_all_programs(results):
 def test_snapshots_are_measured_on_the_validation_split(results):
     steps = pl.read_ndjson(results / "training/metrics.jsonl")
     measured = steps.drop_nulls("validation_loss")
-    snapshots = [int(path.name.removeprefix("step-")) for path in (results / "training/snapshots").glob("step-*")]
-    assert measured["step"].to_list() == sorted(snapshots)
+    snapshots = (results / "training/snapshots").glob("step-*")
+    assert measured["step"].to_list() == sorted(map(step_of, snapshots))
     assert measured["validation_solved"].is_between(0, 1).all()
     assert measured["validation_loss"][-1] < measured["validation_loss"][0]
 

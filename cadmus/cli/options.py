@@ -112,7 +112,7 @@ def optional_config(config: Path | None, changes: dict[str, Any]) -> "Config | N
 
     if config is None and changes:
         raise InputError(f"--set {next(iter(changes))}: changes a config; add --config")
-    return config and load_config(config, changes)
+    return load_config(config, changes) if config else None
 
 
 def with_options(*options: Decorator) -> Decorator:

@@ -7,6 +7,7 @@ for the top of the stack. Baseline and probe are fitted to programs of the test 
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from cadmus.evaluate.questions import questions_of, title
 from cadmus.evaluate.regressions import Regressions
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs, stack
-from cadmus.templates.behaviour import fresh_calls
+from cadmus.templates.behaviour import DEFINITION, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 from cadmus.tools import generator
 from cadmus.train.labels import CLASSES, LARGEST, LONGEST, label_names, state_labels
@@ -36,12 +37,12 @@ FORMS = {
     "comparator": criteria.COMPARATOR,
     "equality": criteria.EXPRESSION,
     "answer": criteria.ANSWER,
-    "definition": criteria.DEFINITION,
-    "induction": criteria.DEFINITION,
+    "definition": DEFINITION,
+    "induction": DEFINITION,
     "anything": criteria.ANYTHING,
 }
 """What solves a task, by its name in ``page/grade.js``, with the form of such a completion."""
-_FORM_OF = {
+_FORM_OF: dict[Callable[..., Any], str] = {
     criteria.comparator: "comparator",
     criteria.equal_expression: "equality",
     criteria.written_answer: "answer",

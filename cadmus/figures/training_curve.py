@@ -31,8 +31,8 @@ def draw(metrics: pl.DataFrame) -> Figure:
         axes.plot(metrics["step"], metrics[f"mean_{loss}"], color=color, label=label)
     validated = metrics.drop_nulls("validation_loss")
     if len(validated):
-        look = {"color": style.ORANGE, "marker": "o", "ms": 3, "ls": "", "label": "completions, validation"}
-        axes.plot(validated["step"], validated["validation_loss"], **look)
+        label = "completions, validation"
+        axes.plot(validated["step"], validated["validation_loss"], "o", color=style.ORANGE, ms=3, label=label)
     judged = metrics.drop_nulls("verdict_solved")["step"]
     if len(judged):
         axes.axvline(judged[0], color=style.GREY, ls=":", label="training against the verdict")

@@ -241,7 +241,7 @@ class Mixed(nn.Module):
         if cache is None:
             return self.mixer(x_RLD, bias_R1LS[:, 0] == 0)
         # The cache holds what the mixer has read, and all of it is mixed again.
-        x_RHLK = x_RLD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        x_RHLK = x_RLD.view(*x_RLD.shape[:2], self.heads, -1).transpose(1, 2)
         x_RHSK, _ = cache.extend(self.layer, positions_RL, x_RHLK, x_RHLK, bias_R1LS.shape[-1])
         x_RSD = x_RHSK.transpose(1, 2).flatten(2)
         rows, length, _ = x_RSD.shape

@@ -4,18 +4,20 @@ config                 config/README.md, the JSON schema, and the questions in d
 run RESULTS            docs/results/NAME and the README, from a finished run
 study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
 numbers RESULTS        figures of docs/findings/numbers.md, from the directory with the runs of its study
+demo SNAPSHOTS         docs/assets/demo.gif and snapshots for the demo, from those of the shipped model
 record RESULTS CHANGE  a row of the speed record in docs/speedrun.md, from a study with one variant
 
 python -m dev.docs run results/laptop
 python -m dev.docs study results/recipe/study.parquet
 python -m dev.docs numbers results
+python -m dev.docs demo results/laptop/training/snapshots
 python -m dev.docs record results/speedrun/study.parquet "squared ReLU"
 """
 
 from pathlib import Path
 
 from cadmus.store import write_text
-from dev.docs import config, numbers, readme, speedrun, study
+from dev.docs import config, demo, numbers, readme, speedrun, study
 from dev.measure import ROOT, parser
 
 
@@ -23,7 +25,7 @@ def main() -> None:
     options = parser(__doc__)
     kinds = options.add_subparsers(dest="kind", required=True)
     kinds.add_parser("config")
-    for kind in ("run", "study", "numbers", "record"):
+    for kind in ("run", "study", "numbers", "demo", "record"):
         kinds.add_parser(kind).add_argument("results", type=Path)
     kinds.choices["record"].add_argument("change", help="what is new since the last record")
     given = options.parse_args()
@@ -36,6 +38,8 @@ def main() -> None:
         study.publish(given.results, ROOT)
     elif given.kind == "numbers":
         numbers.draw(given.results, ROOT / "docs/results/studies/numbers")
+    elif given.kind == "demo":
+        demo.publish(given.results, ROOT)
     else:
         speedrun.add_record(given.results, given.change, ROOT)
 
