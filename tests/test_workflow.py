@@ -21,7 +21,7 @@ from cadmus import experiments
 from cadmus.config import TEMPLATES, load_config
 from cadmus.dataset.shards import plan
 from cadmus.evaluate.baselines import BASELINES
-from cadmus.evaluate.questions import QUESTIONS
+from cadmus.evaluate.questions import QUESTIONS, title
 from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
@@ -44,12 +44,23 @@ def checkout(tmp_path_factory):
     directory = copy_checkout(tmp_path_factory.mktemp("checkout"))
     done = snakemake(directory)
     assert done.returncode == 0, done.stdout + done.stderr
+    (directory / "printed").write_text(done.stdout + done.stderr)
     return directory
 
 
 @pytest.fixture
 def results(checkout):
     return checkout / "results/tiny"
+
+
+def test_a_run_prints_a_line_per_job_its_accuracies_and_the_next_command(checkout):
+    lines = (checkout / "printed").read_text().splitlines()
+    assert len(lines) <= 150
+    numbers = [re.fullmatch(r"[\d:]{8} +(\d+)/(\d+)  [a-z].*", line) for line in lines]
+    started = [(int(found[1]), int(found[2])) for found in numbers if found]
+    assert started == [(number, len(started)) for number in range(1, len(started) + 1)]
+    assert sum(line.startswith(tuple(title(name) for name in QUESTIONS)) for line in lines) >= len(QUESTIONS)
+    assert any(line.endswith("Next: cadmus explore --model results/tiny/model") for line in lines)
 
 
 def test_the_dataset_has_all_programs(results):

@@ -208,10 +208,12 @@ def decided(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(results: pl.DataFrame, output: Path) -> None:
-    """Draw AUC and accuracy against examples, with intervals over seeds."""
+    """Draw AUC and accuracy against examples, with intervals over seeds; what decides goes beside it as CSV."""
     from cadmus.figures import style
 
-    print(decided(results))
+    found = decided(results)
+    print(found)
+    found.write_csv(output.with_suffix(".csv"))
     style.styled(_figure)(results).savefig(output, dpi=200)
 
 
