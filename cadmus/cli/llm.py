@@ -25,6 +25,8 @@ from cadmus.evaluate.intervals import percent
 from cadmus.llm.models import MODELS, LanguageModel, read_models
 from cadmus.store import write_parquet
 
+Models = dict[str, LanguageModel]
+
 
 @click.group()
 def llm() -> None:
@@ -77,7 +79,7 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
 @llm.command()
 @_step
 @json_option
-def estimate(config: Config, models: list[LanguageModel], directory: Path, as_json: bool) -> None:
+def estimate(config: Config, models: Models, directory: Path, as_json: bool) -> None:
     """Print the questions and their maximum cost.
 
     \b
@@ -87,9 +89,9 @@ def estimate(config: Config, models: list[LanguageModel], directory: Path, as_js
     from cadmus.llm.questions import most_usd, questions
 
     rows: list[dict[str, Any]] = []
-    for model in models:
+    for name, model in models.items():
         asked = questions(config, model)
-        rows.append({"model": model.name, "questions": len(asked), "usd": most_usd(model, asked)})
+        rows.append({"model": name, "questions": len(asked), "usd": most_usd(model, asked)})
     if as_json:
         click.echo(json.dumps({"models": rows, "max_cost_usd": config.llm.max_cost_usd}, indent=2))
         return
@@ -100,7 +102,7 @@ def estimate(config: Config, models: list[LanguageModel], directory: Path, as_js
 
 @llm.command()
 @_step
-def ask(config: Config, models: list[LanguageModel], directory: Path) -> None:
+def ask(config: Config, models: Models, directory: Path) -> None:
     """Ask the models what they have not answered yet.
 
     Nothing is sent if the answers could cost more than llm.max_cost_usd. Every reply is kept: after an
@@ -110,7 +112,7 @@ def ask(config: Config, models: list[LanguageModel], directory: Path) -> None:
     Example:
       OPENAI_API_KEY=… cadmus llm ask --config config/mine.yaml
     """
-    from cadmus.llm.ask import ask
+    from cadmus.llm.task import ask
 
     ask(config, models, directory, echo)
 
@@ -119,15 +121,15 @@ def ask(config: Config, models: list[LanguageModel], directory: Path) -> None:
 @_step
 @click.option("--output", type=PATH, required=True, help="Parquet file to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as a JSON list.")
-def score(config: Config, models: list[LanguageModel], directory: Path, output: Path, as_json: bool) -> None:
+def score(config: Config, models: Models, directory: Path, output: Path, as_json: bool) -> None:
     """Grade the answers.
 
     \b
     Example:
       cadmus llm score --config config/mine.yaml --output llm.parquet
     """
-    from cadmus.llm.ask import read
     from cadmus.llm.outcomes import OUTCOMES, summary
+    from cadmus.llm.task import read
 
     check_results_path(output)
     answers = read(config, models, directory)

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from inspect_ai.model import Model
 
 MODELS = TABLES / "llms.yaml"
-"""Table of this checkout."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-"""Names, which file names contain."""
+"""Name of a model in configs, figures and file names."""
 _SECONDS = 10
 
 
-class Entry(Section):
-    """Fields of a language model in the table."""
+class LanguageModel(Section):
+    """A language model in the table."""
 
     model: Annotated[str, Field(pattern=r"^[^/]+/.+")]
     """Inspect's name of it, with its provider"""
@@ -43,12 +42,6 @@ class Entry(Section):
     usd_per_million_output: NonNegative = 0
     source: str = ""
     """source of the prices"""
-
-
-class LanguageModel(Entry):
-    """A language model and its name in configs, figures and file names."""
-
-    name: Name
 
     @property
     def usable(self) -> bool:
@@ -72,7 +65,7 @@ class LanguageModel(Entry):
             config = GenerateConfig(**self.options, cache=CachePolicy(expiry=None))
         except (TypeError, ValidationError) as error:
             reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            raise InputError(f"{self.name}: options: {reason}") from None
+            raise InputError(f"options: {reason}") from None
         if not self.base_url:
             return get_model(self.model, config=config)
         served, wanted = _served(self.base_url), self.model.split("/", 2)[-1]
@@ -93,14 +86,14 @@ def _served(base_url: str) -> list[str]:
         raise InputError(f"{base_url}: no server answers there ({error})") from None
 
 
-def read_models(path: Path, names: Sequence[str]) -> list[LanguageModel]:
+def read_models(path: Path, names: Sequence[str]) -> dict[str, LanguageModel]:
     """Return the models of a table with these names, in their order.
 
     Raises:
         InputError: the table is invalid, or a name is missing.
     """
-    table = read_model(path, dict[Name, Entry])
+    table = read_model(path, dict[Name, LanguageModel])
     for name in names:
         if name not in table:
             raise InputError(f"llm.models: no model {name!r} in {path}; {suggest(name, table)}")
-    return [LanguageModel(name=name, **table[name].model_dump()) for name in names]
+    return {name: table[name] for name in names}

@@ -10,16 +10,10 @@
 Accuracy is the fraction of ``correct`` among all but the last.
 """
 
-from typing import Any
-
 import polars as pl
 
-from cadmus.llm.prompt import read_answer
-
 GIVEN = ("correct", "wrong", "unparsed", "truncated", "refused")
-"""Outcomes of programs that the model saw."""
 OUTCOMES = (*GIVEN, "unanswered")
-"""All outcomes."""
 COLUMNS = {
     **dict.fromkeys(("model", "alphabet"), str),
     **dict.fromkeys(("shots", "max_output_tokens"), int),
@@ -40,24 +34,19 @@ CONDITION = ("model", "alphabet", "shots", "in_grid", "max_output_tokens")
 _PROGRAMS = pl.col("outcome").is_in(GIVEN).sum().cast(pl.Int64).alias("programs")
 
 
-def outcome(text: str, stop_reason: str, program: str, alphabet: str) -> str:
-    """Return the outcome of a reply; ``program`` ends with the right comparator."""
-    if comparator := read_answer(text, alphabet):
-        return "correct" if comparator == program[-1] else "wrong"
-    return {"max_tokens": "truncated", "model_length": "truncated", "content_filter": "refused"}.get(
-        stop_reason, "unparsed"
-    )
-
-
 def at_limits(answers: pl.DataFrame, limits: list[int]) -> pl.DataFrame:
     """Return answers at the largest limit as they would be at each limit: cut off if they are longer."""
-    largest = max(limits)
-    cut = (pl.col("output_tokens") > pl.col("max_output_tokens")) & pl.col("outcome").is_in(GIVEN)
-    parts: list[Any] = []
-    for limit in sorted(limits):
-        part = answers.with_columns(pl.lit(limit).alias("max_output_tokens"))
-        part = part.with_columns(pl.when(cut).then(pl.lit("truncated")).otherwise("outcome").alias("outcome"))
-        parts.append(part if limit == largest else part.with_columns(usd=pl.lit(0.0)))
+    given = pl.col("outcome").is_in(GIVEN)
+    parts = [
+        answers.with_columns(
+            max_output_tokens=pl.lit(limit),
+            outcome=pl.when(given & (pl.col("output_tokens") > limit))
+            .then(pl.lit("truncated"))
+            .otherwise("outcome"),
+            usd=pl.col("usd") * (limit == max(limits)),
+        )
+        for limit in sorted(limits)
+    ]
     return pl.concat(parts)
 
 

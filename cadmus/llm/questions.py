@@ -9,6 +9,7 @@ from cadmus.errors import InputError
 from cadmus.evaluate.comparisons import HALF, balanced_comparisons, grid_programs, values_of
 from cadmus.llm.models import LanguageModel
 from cadmus.llm.prompt import EXAMPLES, prompt
+from cadmus.programs import Programs
 from cadmus.tools import generator
 
 
@@ -21,7 +22,11 @@ def questions(config: Config, model: LanguageModel) -> pl.DataFrame:
     reads it; a choice is one token.
     """
     settings = config.llm
-    asked = _balanced(config)
+    balanced = balanced_comparisons(generator(config.seed, "llm"), settings.programs, config.dataset)
+    if len(balanced) < settings.programs:
+        problem = f"only {len(balanced)} balanced test comparisons were found, not {settings.programs}"
+        raise InputError(f"llm.programs: {problem}")
+    asked = _table(*values_of(balanced), balanced)
     sets = [(asked, False, shots) for shots in settings.shots]
     if settings.grid:
         sets.append((_grid(config), True, min(settings.shots)))
@@ -51,12 +56,7 @@ def most_usd(model: LanguageModel, asked: pl.DataFrame) -> float:
     return model.usd(int(asked["prompt"].str.len_bytes().sum()) / 2, int(asked["limit"].sum()))
 
 
-def _balanced(config: Config) -> pl.DataFrame:
-    n = config.llm.programs
-    programs = balanced_comparisons(generator(config.seed, "llm"), n, config.dataset)
-    if len(programs) < n:
-        raise InputError(f"llm.programs: only {len(programs)} balanced test comparisons were found, not {n}")
-    x, y = values_of(programs)
+def _table(x: np.ndarray, y: np.ndarray, programs: Programs) -> pl.DataFrame:
     return pl.DataFrame({"x": x, "y": y, "program": programs.to_strings()})
 
 
@@ -65,9 +65,7 @@ def _grid(config: Config) -> pl.DataFrame:
     x, y, programs, pair = grid_programs(config)
     low, high = config.dataset.values.low, config.dataset.values.high
     first = np.flatnonzero(np.diff(pair, prepend=-1))
-    found = pl.DataFrame(
-        {"x": x[pair[first]], "y": y[pair[first]], "program": programs.take(first).to_strings()}
-    )
+    found = _table(x[pair[first]], y[pair[first]], programs.take(first))
     inside = found.filter(pl.all_horizontal(pl.col("x", "y").is_between(low, high)))
     if inside.is_empty():
         wanted = f"values in dataset.values, {low} to {high}"

@@ -1,39 +1,110 @@
-"""The comparison as a task of Inspect: ``inspect eval cadmus/llm/task.py -T config=quick --model ...``."""
+"""The comparison as a task of Inspect, which asks large language models and keeps their replies.
 
+Inspect stores every reply as it comes, so a run that is interrupted or started again asks only for what is
+missing. A log is written for each model.
+"""
+
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from inspect_ai import Task, task
+from inspect_ai import Task
+from inspect_ai import eval as evaluate
 from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.log import EvalSample, list_eval_logs, read_eval_log, read_eval_log_samples
 from inspect_ai.model import ModelOutput
 from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from cadmus.config import load_config
+from cadmus.config import Config, digest
+from cadmus.errors import InputError, naming
 from cadmus.llm.models import LanguageModel
-from cadmus.llm.outcomes import outcome
-from cadmus.llm.prompt import SYMBOLS, translate
-from cadmus.llm.questions import questions
+from cadmus.llm.outcomes import COLUMNS, at_limits
+from cadmus.llm.prompt import SYMBOLS, read_answer, translate
+from cadmus.llm.questions import most_usd, questions
 
 _LIKELIEST = 20
 """Tokens with a log-probability, as many as servers return."""
+_DIGEST = "cadmus_questions"
+_STOPPED = {"max_tokens": "truncated", "model_length": "truncated", "content_filter": "refused"}
+_COMPARATORS = {"<": "less", "=": "equal", ">": "greater"}
 
 
-@task
-def comparison(config: str = "quick", answer: str = "free", reads_limit: bool = False) -> Task:
-    """Ask for the comparator of the programs of a config's section ``llm``.
+def ask(
+    config: Config, models: dict[str, LanguageModel], directory: Path, say: Callable[[str], None]
+) -> None:
+    """Ask each model that has a key all questions without a stored reply.
 
-    Args:
-        config: a file, or the name of one in config/.
-        answer, reads_limit: as in config/tables/llms.yaml.
+    Raises:
+        InputError: the answers could cost more than ``llm.max_cost_usd``, or a model does not answer.
     """
-    fields: dict[str, Any] = {"answer": answer, "reads_limit": reads_limit}
-    model = LanguageModel(name="any", model="any/any", **fields)
-    return build(questions(load_config(Path(config)), model), model)
+    asked = {name: questions(config, model) for name, model in models.items() if model.usable}
+    for name, model in models.items():
+        if name not in asked:
+            say(f"{name}: not asked, as {model.key} is not set")
+    cost = sum(most_usd(models[name], rows) for name, rows in asked.items())
+    if cost > config.llm.max_cost_usd:
+        raise InputError(
+            f"llm.max_cost_usd: the answers may cost {cost:.2f} USD, above {config.llm.max_cost_usd:g}; "
+            "raise it, or ask less"
+        )
+    # Inspect reads it when it first stores a reply.
+    os.environ["INSPECT_CACHE_DIR"] = str((directory / "replies").absolute())
+    for name, rows in asked.items():
+        say(f"{name}: {len(rows):,} questions")
+        with naming(name):
+            (log,) = evaluate(
+                _task(rows, models[name]),
+                model=models[name].inspect(),
+                log_dir=str(directory / "logs" / name),
+                metadata={_DIGEST: _digest(rows)},
+                display="plain",
+                log_buffer=100,
+            )
+            if log.status != "success":
+                reason = log.error.message if log.error else log.status
+                raise InputError(f"{reason}; what was answered is kept, ask again for the rest")
 
 
-def build(asked: pl.DataFrame, model: LanguageModel) -> Task:
+def read(config: Config, models: dict[str, LanguageModel], directory: Path) -> pl.DataFrame:
+    """Return :data:`cadmus.llm.outcomes.COLUMNS` of the questions to each model, from its last whole log."""
+    parts = []
+    for name, model in models.items():
+        rows = questions(config, model)
+        answers = _answers(directory / "logs" / name, rows, model)
+        given = [answers.get(number, {"outcome": "unanswered", "usd": 0.0}) for number in range(len(rows))]
+        asked = rows.rename({"limit": "max_output_tokens"}).with_columns(model=pl.lit(name))
+        schema = {name: kind for name, kind in pl.Schema(COLUMNS).items() if name not in asked.columns}
+        table = pl.concat([asked, pl.DataFrame(given, schema)], how="horizontal").select(*COLUMNS)
+        whole = model.reads_limit or model.answer == "choice"
+        parts.append(table if whole else at_limits(table, config.llm.max_output_tokens))
+    return pl.concat([part.cast(pl.Schema(COLUMNS)) for part in parts])
+
+
+def _answers(logs: Path, asked: pl.DataFrame, model: LanguageModel) -> dict[int, dict[str, Any]]:
+    """Return the graded replies in the last log of these questions, by their number."""
+    for info in list_eval_logs(str(logs)) if logs.is_dir() else ():
+        header = read_eval_log(info, header_only=True)
+        if header.status == "success" and (header.eval.metadata or {}).get(_DIGEST) == _digest(asked):
+            return {int(sample.id): _answer(sample, model) for sample in read_eval_log_samples(info)}
+    return {}
+
+
+def _answer(sample: EvalSample, model: LanguageModel) -> dict[str, Any]:
+    found = _graded(sample.output, sample.metadata, model.answer == "choice")
+    if usage := sample.output.usage:
+        cached = (usage.input_tokens_cache_read or 0) + (usage.input_tokens_cache_write or 0)
+        found |= {"input_tokens": usage.input_tokens + cached, "output_tokens": usage.output_tokens}
+    return {**found, "usd": model.usd(found.get("input_tokens", 0), found.get("output_tokens", 0))}
+
+
+def _digest(asked: pl.DataFrame) -> str:
+    return digest(asked.select("prompt", "limit").rows())
+
+
+def _task(asked: pl.DataFrame, model: LanguageModel) -> Task:
     """Return the task with the rows of :func:`cadmus.llm.questions.questions`."""
     samples = [
         Sample(
@@ -60,16 +131,17 @@ def _ask(choice: bool) -> Solver:
 @scorer(metrics=[accuracy(), stderr()])
 def _solved(choice: bool) -> Scorer:
     async def score(state: TaskState, target: Target) -> Score:
-        text, found, _ = graded(state.output, state.metadata, choice)
-        return Score(value=CORRECT if found == "correct" else INCORRECT, answer=text, explanation=found)
+        found = _graded(state.output, state.metadata, choice)
+        value = CORRECT if found["outcome"] == "correct" else INCORRECT
+        return Score(value=value, answer=found["completion"], explanation=found["outcome"])
 
     return score
 
 
-def graded(output: ModelOutput, asked: dict[str, Any], choice: bool) -> tuple[str, str, list[float | None]]:
-    """Return the text and outcome of a reply, and the log-probabilities of ``<``, ``=`` and ``>``.
+def _graded(output: ModelOutput, asked: dict[str, Any], choice: bool) -> dict[str, Any]:
+    """Return the completion and outcome of a reply and, of a choice, the log-probability of each comparator.
 
-    The text of a choice is the likeliest comparator among the likeliest first tokens.
+    A choice is the likeliest comparator among the likeliest first tokens.
     """
     text, symbols = output.completion, SYMBOLS[asked["alphabet"]]
     found: dict[str, float] = {}
@@ -78,9 +150,12 @@ def graded(output: ModelOutput, asked: dict[str, Any], choice: bool) -> tuple[st
         # A symbol may be a token with a space before it too.
         symbol = each.token.strip()
         found[symbol] = max(each.logprob, found.get(symbol, each.logprob))
-    of_comparators = {name: found[symbols[name]] for name in "<=>" if symbols[name] in found}
+    of_comparators = {name: found[symbols[name]] for name in _COMPARATORS if symbols[name] in found}
     if of_comparators:
         text = symbols[max(of_comparators, key=lambda name: of_comparators[name])]
-    stop_reason = "stop" if choice else output.stop_reason
-    result = outcome(text, stop_reason, asked["program"], asked["alphabet"])
-    return text, result, [of_comparators.get(name) for name in "<=>"]
+    if comparator := read_answer(text, asked["alphabet"]):
+        result = "correct" if comparator == asked["program"][-1] else "wrong"
+    else:
+        result = "unparsed" if choice else _STOPPED.get(output.stop_reason, "unparsed")
+    likely = {_COMPARATORS[name]: value for name, value in of_comparators.items()}
+    return {"completion": text, "outcome": result, **likely}

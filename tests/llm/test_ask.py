@@ -155,7 +155,7 @@ def test_questions_are_the_same_programs_in_every_alphabet(tmp_path):
     settings = {"programs": 9, "shots": [0, 4], "alphabets": alphabets, "max_output_tokens": [2, 1]}
     config = config.model_copy(update={"llm": config.llm.model_copy(update=settings)})
     (tmp_path / "llms.yaml").write_text("a: {model: x/y}\nb: {model: x/y, reads_limit: true}\n")
-    once, each = read_models(tmp_path / "llms.yaml", ["a", "b"])
+    once, each = read_models(tmp_path / "llms.yaml", ["a", "b"]).values()
     asked = questions(config, once)
     balanced = asked.filter(~pl.col("in_grid"))
     assert len(balanced) == 9 * 2 * 4

@@ -42,7 +42,7 @@ COMMANDS = {
 MODULES = {
     "train": ("train.ranks", "train.loop", "train.engine"),
     "serve": ("serve.completions", "explore.site"),
-    "llm": ("llm.ask", "llm.task"),
+    "llm": ("llm.task",),
     "model": ("experiments.experiment", "evaluate.results", "pages.model"),
     "figures": ("pages.dataset", "study.comparison", "study.page", "study.results"),
 }

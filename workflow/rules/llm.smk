@@ -2,7 +2,7 @@
 # failed job.
 
 # Models without their key are not asked, and the figures mark these series as not run.
-ASKED = any(model.usable for model in read_models(MODELS, RUN.llm.models))
+ASKED = any(model.usable for model in read_models(MODELS, RUN.llm.models).values())
 
 
 rule llm_ask:
@@ -33,7 +33,7 @@ rule llm_score:
     input:
         table=os.path.relpath(MODELS),
         asked=rules.llm_ask.output if ASKED else [],
-        code=code("cadmus.llm.ask"),
+        code=code("cadmus.llm.task"),
     output:
         "results/{run}/experiments/llm.parquet",
     log:
