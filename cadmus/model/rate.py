@@ -8,8 +8,6 @@ import torch
 SIZE = 1024
 """Rows of a matrix on a CPU; on a GPU eight times as many."""
 SECONDS = 0.2
-SLOW = 5e9
-"""FLOPs per second of a core, a tenth of the slowest that was measured: something is wrong."""
 
 
 def has_bf16(device: torch.device) -> bool:

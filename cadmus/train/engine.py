@@ -33,7 +33,7 @@ PATIENCE = timedelta(hours=1)
 """Timeout of collectives: another rank may be reading the dataset or writing a checkpoint. DeepSpeed reduces
 gradients in its own group, with torch's timeout of 10 minutes, so all ranks synchronize before a step."""
 Read = Callable[[str], Tensor]
-"""Returns the full tensor of a :func:`key`."""
+"""Returns a full tensor of the training state by its name: its kind, ``/`` and that of its parameter."""
 
 
 def start_process() -> torch.device:
@@ -178,28 +178,23 @@ def set_learning_rates(engine: Any, train: config.Train, step: int) -> float:
     return train.learning_rate * factor
 
 
-def key(kind: str, name: str) -> str:
-    """Return the name of a tensor of the training state: its kind and the name of its parameter."""
-    return f"{kind}/{name}"
-
-
 def load_weights(model: nn.Module, read: Read) -> None:
     """Copy weights into a model that no engine wraps yet."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(read(key(WEIGHT, name)))
+            parameter.copy_(read(f"{WEIGHT}/{name}"))
 
 
 def gather(engine: Any, wanted: tuple[str, ...] = (WEIGHT, MOMENTUM, *ADAM_KINDS)) -> dict[str, Tensor]:
     """Gather the training state on the first rank; all ranks call this together.
 
-    The engine has taken at least one step, unless only weights are ``wanted``. Returns by :func:`key` fp32
-    tensors on the CPU in the shapes of the parameters; nothing on the other ranks.
+    The engine has taken at least one step, unless only weights are ``wanted``. Returns fp32 tensors on the
+    CPU, in the shapes of the parameters, by the names of :data:`Read`; nothing on the other ranks.
     """
     first = torch.distributed.get_rank() == 0
     if isinstance(engine.optimizer, Muon):
         own = engine.optimizer.tensors.items() if first else ()
-        return {key(*of): tensor.to("cpu", copy=True) for of, tensor in own if of[0] in wanted}
+        return {name: each.to("cpu", copy=True) for name, each in own if name.partition("/")[0] in wanted}
     _link(engine)
     gathered = {}
     for name, parameter in engine.module.named_parameters():
@@ -207,7 +202,7 @@ def gather(engine: Any, wanted: tuple[str, ...] = (WEIGHT, MOMENTUM, *ADAM_KINDS
             if kind in wanted:
                 full = _full(engine, parameter, kind)
                 if first:
-                    gathered[key(kind, name)] = full.detach().view(parameter.shape).to("cpu", copy=True)
+                    gathered[f"{kind}/{name}"] = full.detach().view(parameter.shape).to("cpu", copy=True)
     return gathered
 
 
@@ -217,12 +212,12 @@ def restore(engine: Any, read: Read, adam_steps: int) -> None:
     ``adam_steps`` is the step count for Adam's bias correction.
     """
     if isinstance(engine.optimizer, Muon):
-        engine.optimizer.load(lambda of: read(key(*of)), adam_steps)
+        engine.optimizer.load(read, adam_steps)
         return
     _make_optimizer_state(engine)
     for name, parameter in engine.module.named_parameters():
         for kind in (WEIGHT, *ADAM_KINDS):
-            _scatter(engine, parameter, kind, read(key(kind, name)))
+            _scatter(engine, parameter, kind, read(f"{kind}/{name}"))
     for state in engine.optimizer.optimizer.state.values():
         if isinstance(state.get("step"), Tensor):
             state["step"].fill_(adam_steps)

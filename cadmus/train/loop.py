@@ -16,7 +16,7 @@ from cadmus.model import mixer
 from cadmus.model.export import save_export
 from cadmus.model.flops import training_flops
 from cadmus.model.gpt import GPT
-from cadmus.model.rate import SLOW, dtype_of, matmul_rate
+from cadmus.model.rate import dtype_of, matmul_rate
 from cadmus.programs import Samples
 from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
@@ -129,10 +129,6 @@ class Training:
             self.objectives.append(Verdict(self.engine, read, run, seed, row_length, *place, log))
         self.next_batch = self.loader.load(self.step)
         self.matmul_rate = self._matmul_rate()
-        of_core = self.matmul_rate / self.ranks / torch.get_num_threads()
-        if device.type == "cpu" and of_core < SLOW:
-            kind = run.train.precision
-            log(f"a core does {of_core / 1e9:.2f} GFLOP/s in {kind}, too little for a CPU that is not busy")
 
     def _matmul_rate(self) -> float:
         """Return the FLOPs per second of matrix products on all ranks, at the same time as in a step."""
@@ -166,7 +162,9 @@ class Training:
                 metrics |= {"tokens_per_second": tokens / seconds, **UNKNOWN}
                 if paths.snapshots is not None and self.step in snapshots:
                     metrics |= self._export(step_path(paths.snapshots, self.step), self.validation)
-                    self._tell(metrics)
+                    if self.validation:
+                        loss, solved = metrics["validation_loss"], metrics["validation_solved"]
+                        self.log(f"step {self.step}: validation loss {loss:.4f}, solved {solved:.1%}")
                 if first:
                     self._write({"step": self.step, **metrics, **self.progress})
                 display.show(self.step, metrics["loss"], tokens)
@@ -238,11 +236,6 @@ class Training:
             self.engine.monitor.write_events(
                 [(f"train/{name}", value, self.step) for name, value in numbers.items()]
             )
-
-    def _tell(self, metrics: dict[str, Any]) -> None:
-        if metrics["validation_loss"] is not None:
-            loss, solved = metrics["validation_loss"], metrics["validation_solved"]
-            self.log(f"step {self.step}: validation loss {loss:.4f}, solved {solved:.1%}")
 
     def _open_files(self) -> None:
         """Open the files for metrics and snapshots, without what an interrupted run wrote after this step."""

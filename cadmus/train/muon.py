@@ -57,7 +57,7 @@ class Muon(torch.optim.Optimizer):
     """The optimizer of a model whose parameters it makes views of one tensor.
 
     The first of the two ``param_groups`` has the matrices of the blocks. ``tensors`` are the training state
-    by kind and name of the parameter, fp32 views.
+    by kind, ``/`` and name of the parameter, fp32 views.
     """
 
     def __init__(self, model: nn.Module, train: config.Train, rank: int = 0, ranks: int = 1) -> None:
@@ -82,12 +82,11 @@ class Muon(torch.optim.Optimizer):
         self.adam_steps = torch.zeros((), device=self._weights.device)
         moments = {kind: torch.zeros_like(flat[1]) for kind in ADAM_KINDS}
         self._adam.state[flat[1]] = {"step": self.adam_steps, **moments}
-        self.tensors = {
-            (WEIGHT, name): view for name, view in _views(self._weights, self._parameters).items()
-        }
-        self.tensors |= {(MOMENTUM, name): view for name, view in _views(self._momentum, matrices).items()}
-        for kind, moment in moments.items():
-            self.tensors |= {(kind, name): view for name, view in _views(moment, rest).items()}
+        self.tensors: dict[str, Tensor] = {}
+        states = [(WEIGHT, self._weights, self._parameters), (MOMENTUM, self._momentum, matrices)]
+        states += [(kind, moment, rest) for kind, moment in moments.items()]
+        for kind, flat_state, of in states:
+            self.tensors |= {f"{kind}/{name}": view for name, view in _views(flat_state, of).items()}
         groups = [{"params": [each], "use_muon": number == 0} for number, each in enumerate(flat)]
         super().__init__(groups, {"lr": train.learning_rate, "weight_decay": train.weight_decay})
         self.cast(torch.float32)
@@ -99,10 +98,10 @@ class Muon(torch.optim.Optimizer):
             self._parameters[name].data = view
 
     @torch.no_grad()
-    def load(self, read: Callable[[tuple[str, str]], Tensor], adam_steps: int) -> None:
+    def load(self, read: Callable[[str], Tensor], adam_steps: int) -> None:
         """Copy a training state that ``read`` returns by the keys of ``tensors``."""
-        for key, tensor in self.tensors.items():
-            tensor.copy_(read(key))
+        for name, tensor in self.tensors.items():
+            tensor.copy_(read(name))
         self.adam_steps.fill_(adam_steps)
         self._computing.copy_(self._weights)
 

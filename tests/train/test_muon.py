@@ -100,7 +100,7 @@ def test_micro_batches_are_summed_in_fp32_and_the_model_computes_in_bf16():
     assert (optimizer._gradient == 1 + 2**-10).sum() >= parameter.numel(), "bf16 rounds this to 1"
     optimizer.step()
     torch.testing.assert_close(
-        parameter.float(), optimizer.tensors["weight", "final_layer_norm.weight"], atol=4e-3, rtol=0
+        parameter.float(), optimizer.tensors["weight/final_layer_norm.weight"], atol=4e-3, rtol=0
     )
 
 
