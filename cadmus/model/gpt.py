@@ -170,17 +170,9 @@ class Block(nn.Module):
         self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.mlp = MLP(sizes)
 
-    def forward(
-        self,
-        x_RLD: Tensor,
-        positions_RL: Tensor,
-        rotation: tuple[Tensor, Tensor],
-        attend: Attend,
-        bias_R1LS: Tensor,
-        cache: Cache | None,
-    ) -> Tensor:
-        normed_RLD = self.input_layernorm(x_RLD)
-        x_RLD = x_RLD + self.attention(normed_RLD, positions_RL, rotation, attend, bias_R1LS, cache)
+    def forward(self, x_RLD: Tensor, *reading: Any) -> Tensor:
+        """Return the output; ``reading`` are the arguments of :meth:`Attention.forward` after the first."""
+        x_RLD = x_RLD + self.attention(self.input_layernorm(x_RLD), *reading)
         return x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
 
 

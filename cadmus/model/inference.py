@@ -1,4 +1,4 @@
-"""Batched inference: next-token logits, completions, hidden states, attention, activation patching.
+"""Batched inference: next-token logits, completions, hidden states, attention, logits from patched states.
 
 Programs are sorted by length, so that little of a batch is padding. Completions have a key-value cache; rows
 that have ended leave it when they are half of the batch. On a CPU each thread computes whole batches.
@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import chain, count, islice
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -209,33 +209,6 @@ class Cadmus:
         """
         return self._layers(programs, self.model.attention)
 
-    @torch.inference_mode()
-    def patched_logits(self, prompts: Batch, donors: Batch, layer: int, token: int) -> np.ndarray:
-        """Return the logits after each prompt with one hidden state patched from a donor: float32, (n, 65).
-
-        Args:
-            prompts: n programs of one length.
-            donors: n programs of that length.
-            layer: layer after which the state is patched; 0 is the embedding.
-            token: position of the state, from 0.
-        """
-        prompts, donors = _as_programs(prompts), _as_programs(donors)
-        if not np.array_equal(prompts.lengths, donors.lengths):
-            raise ValueError("a program and its donor have different lengths")
-
-        def edit(index: int, x: torch.Tensor) -> torch.Tensor:
-            if index == layer:
-                x[:, token] = donor[:, token]
-            return x
-
-        logits = np.empty((len(prompts), isa.VOCABULARY_SIZE), np.float32)
-        batches = zip(self._batches_of_one_length(prompts), self._batches_of_one_length(donors), strict=True)
-        for (part, inputs), (_, donor_inputs) in batches:
-            donor = next(islice(self.model.residual_stream(*donor_inputs), layer, None))
-            x = last(self.model.residual_stream(*inputs, edit=edit))
-            logits[part] = self.model.logits(x[:, -1]).cpu().numpy()
-        return logits
-
     @torch.no_grad()
     def states(self, prompts: Batch) -> list[torch.Tensor]:
         """Return the output of each layer, the embedding first: (n, L, D), with padding after the shorter."""
@@ -253,15 +226,12 @@ class Cadmus:
 
     @torch.inference_mode()
     def _layers(self, programs: Batch, compute: Callable[..., Iterable[torch.Tensor]]) -> Layers:
-        for part, inputs in self._batches_of_one_length(programs):
-            yield part, torch.stack(list(compute(*inputs))).cpu().numpy()
-
-    def _batches_of_one_length(self, programs: Batch) -> Iterator[tuple[slice, Inputs]]:
         programs = _as_programs(programs)
         if len(set(programs.lengths.tolist())) > 1:
             raise ValueError("the programs have different lengths")
         for rows in self._batches_by_length(programs, self.batch_size):
-            yield slice(rows[0], rows[-1] + 1), self._inputs(programs.take(rows))
+            layers = list(compute(*self._inputs(programs.take(rows))))
+            yield slice(rows[0], rows[-1] + 1), torch.stack(layers).cpu().numpy()
 
     def _in_batches(self, compute: Callable[[np.ndarray], None], programs: Programs) -> None:
         most = max(FEW, math.ceil(len(programs) / threads_of(self.device)))

@@ -192,15 +192,17 @@ def test_the_last_layer_of_the_logit_lens_has_the_logits_of_the_model():
 
 
 @pytest.mark.parametrize("token", [2, 5])
-def test_patched_logits(token):
-    model = Cadmus(random_model(), batch_size=4)
+def test_logits_from_patched_states(token):
+    model = Cadmus(random_model())
     programs = random_programs(10, 6, 6)
     donors = programs.take(np.arange(10)[::-1])
     own, donor = model.next_logits(programs), model.next_logits(donors)
     for layer in range(SIZES.layers + 1):
-        same = model.patched_logits(programs, programs, layer, token)
+        states, ends = model.states(programs)[layer], torch.full((10,), 5)
+        same = model.logits_from(states, layer, ends).detach()
         np.testing.assert_allclose(same, own, atol=FLOAT_NOISE)
-        patched = model.patched_logits(programs, donors, layer, token)
+        states[:, token] = model.states(donors)[layer][:, token]
+        patched = model.logits_from(states, layer, ends).detach()
         # Behind the last layer only the last token is read.
         if layer < SIZES.layers or token == 5:
             assert np.abs(patched - own).max() > 0.1
@@ -208,11 +210,3 @@ def test_patched_logits(token):
             np.testing.assert_allclose(patched, own, atol=FLOAT_NOISE)
     if token == 5:
         np.testing.assert_allclose(patched, donor, atol=FLOAT_NOISE)
-    with pytest.raises(ValueError, match="different lengths"):
-        model.patched_logits(programs, random_programs(10, 7, 7), 0, token)
-
-
-def test_patching_the_embedding_replaces_one_instruction():
-    model = Cadmus(random_model())
-    patched = model.patched_logits(["34+7"], ["89-6"], layer=0, token=2)
-    np.testing.assert_allclose(patched, model.next_logits(["34-7"]), atol=FLOAT_NOISE)
