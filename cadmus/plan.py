@@ -14,7 +14,6 @@ Torch is imported only to measure this machine, and numba only to sample: Snakem
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,7 +23,7 @@ from pydantic import Field, field_validator
 
 from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, read_model
 from cadmus.config.fields import Above0, NonNegative
-from cadmus.config.study import Run, StudyRuns
+from cadmus.config.study import StudyRuns
 from cadmus.dataset import shards
 from cadmus.errors import InputError
 from cadmus.model.flops import block_matrices, causal_pairs, embedding_count, parameter_count, training_flops
@@ -216,6 +215,11 @@ def plan_study(study: StudyRuns, devices: Path = DEVICES) -> dict[str, Any]:
     """Estimate a study; what several runs share counts once, and trainings run one after another."""
     trainings = {run.training: run for run in study.runs}
     planned = [plan(run.config, devices) for run in trainings.values()]
+    # By their directories in results/.
+    disk: dict[str, int] = {}
+    for run in study.runs:
+        dataset, *others = plan(run.config)["disk_bytes"].values()
+        disk |= {run.dataset: dataset, f"{run.training}/model": sum(others)}
     by_device = defaultdict(list)
     for training in planned:
         for estimate in training["estimates"]:
@@ -228,7 +232,7 @@ def plan_study(study: StudyRuns, devices: Path = DEVICES) -> dict[str, Any]:
         "trainings": len(trainings),
         "experiments": study.study.experiments,
         "flops": sum(training["flops"] for training in planned),
-        "disk_bytes": sum(_study_disk(study.runs).values()),
+        "disk_bytes": sum(disk.values()),
         "memory_bytes": max(training["memory_bytes"] for training in planned),
         "estimates": [_total(each) for each in by_device.values() if len(each) == len(planned)],
     }
@@ -238,12 +242,3 @@ def _total(trainings: list[Estimate]) -> Estimate:
     hours = sum(each.hours for each in trainings)
     mfu = sum(each.mfu * each.hours for each in trainings) / hours
     return replace(trainings[0], hours=hours, usd=sum(each.usd for each in trainings), mfu=mfu)
-
-
-def _study_disk(runs: Iterable[Run]) -> dict[str, int]:
-    """Return the bytes of the datasets and models of ``runs``, by their directories in results/."""
-    sizes: dict[str, int] = {}
-    for run in runs:
-        dataset, *others = plan(run.config)["disk_bytes"].values()
-        sizes |= {run.dataset: dataset, f"{run.training}/model": sum(others)}
-    return sizes

@@ -17,7 +17,8 @@ from cadmus.cli.options import (
     echo_table,
     json_option,
 )
-from cadmus.config import changed, extended, load_config, read_yaml
+from cadmus.config import load_config
+from cadmus.config.loading import read_values
 from cadmus.config.study import is_study, load_study
 
 
@@ -47,7 +48,7 @@ def show(file: Path, changes: dict[str, Any], as_json: bool) -> None:
     """
     if is_study(file):
         load_study(file, changes)
-        values = changed(extended(read_yaml(file), file), changes)
+        values = read_values(file, changes)
     else:
         values = load_config(file, changes).model_dump()
     text = json.dumps(values, indent=2) if as_json else yaml.safe_dump(values, sort_keys=False)

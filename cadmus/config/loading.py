@@ -82,10 +82,15 @@ def digest(value: Any) -> str:
 
 def load_config(path: Path | str, changes: dict[str, Any] | None = None) -> Config:
     """Read a config file and those that it extends; ``changes`` are as for :func:`changed`."""
-    values = changed(extended(read_yaml(path), Path(path)), changes or {})
+    values = read_values(path, changes)
     if isinstance(values, dict) and "study" in values:
         raise InputError(f"{path}: study: describes several runs; `cadmus study runs {path}` lists them")
     return parse_config(values, str(path))
+
+
+def read_values(path: Path | str, changes: dict[str, Any] | None = None) -> Any:
+    """Return the values of a config file and those that it extends, without defaults."""
+    return changed(extended(read_yaml(path), Path(path)), changes or {})
 
 
 def parse_config(values: Any, source: str) -> Config:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
 from cadmus.config.fields import Above0, Count, Section, check_distinct, known
-from cadmus.config.loading import Config, changed, digest, extended, merged, parse_config, read_yaml, validate
+from cadmus.config.loading import Config, digest, merged, parse_config, read_values, validate
 from cadmus.errors import InputError, suggest
 
 STUDY = "study"
@@ -98,14 +98,14 @@ class StudyRuns(NamedTuple):
 
 def is_study(path: Path | str) -> bool:
     """Return True if a config file has a section ``study``."""
-    values = extended(read_yaml(path), Path(path))
+    values = read_values(path)
     # A file may hold no mapping; whoever validates it says so.
     return isinstance(values, dict) and STUDY in values
 
 
 def load_study(path: Path | str, changes: dict[str, Any] | None = None) -> StudyRuns:
     """Read a study and expand it into its runs; ``changes`` are as for :func:`load_config`."""
-    values = changed(extended(read_yaml(path), Path(path)), changes or {})
+    values = read_values(path, changes)
     if not isinstance(values, dict) or STUDY not in values:
         raise InputError(f"{path}: {STUDY}: is missing; a study needs variants")
     return parse_study(values, str(path))

@@ -11,38 +11,25 @@ import numpy as np
 
 from cadmus.errors import Defect
 from cadmus.programs import Programs, Samples, interleave, join
+from cadmus.templates import functions as grammars
 from cadmus.templates.answers import answer, rows_of, writable
 from cadmus.templates.behaviour import CALLS, SAME_INPUTS, Functions, functions
 from cadmus.templates.draw import Draw, merged
-from cadmus.templates.functions import (
-    COMPOSED_NUMBER_FUNCTION,
-    COMPOSED_NUMBER_PREDICATE,
-    COMPOSED_PAIR_FUNCTION,
-    COMPOSED_SEQUENCE_CHANGE,
-    COMPOSED_SEQUENCE_FUNCTION,
-    COMPOSED_SEQUENCE_PREDICATE,
-    NUMBER_FUNCTION,
-    NUMBER_PREDICATE,
-    PAIR_FUNCTION,
-    SEQUENCE_CHANGE,
-    SEQUENCE_FUNCTION,
-    SEQUENCE_PREDICATE,
-)
 from cadmus.templates.grammar import Grammar
 from cadmus.vm import compiled
 
-_NUMBER_PREDICATE = Grammar((NUMBER_PREDICATE,), (COMPOSED_NUMBER_PREDICATE,))
-_NUMBER_FUNCTION = Grammar((NUMBER_FUNCTION,), (COMPOSED_NUMBER_FUNCTION,))
-_PAIR_FUNCTION = Grammar((PAIR_FUNCTION,), (COMPOSED_PAIR_FUNCTION,))
+_NUMBER_PREDICATE = Grammar((grammars.NUMBER_PREDICATE,), (grammars.COMPOSED_NUMBER_PREDICATE,))
+_NUMBER_FUNCTION = Grammar((grammars.NUMBER_FUNCTION,), (grammars.COMPOSED_NUMBER_FUNCTION,))
+_PAIR_FUNCTION = Grammar((grammars.PAIR_FUNCTION,), (grammars.COMPOSED_PAIR_FUNCTION,))
 
 KINDS = (
-    (5, Grammar((SEQUENCE_PREDICATE,), (COMPOSED_SEQUENCE_PREDICATE,)), "label or reduce"),
+    (5, Grammar((grammars.SEQUENCE_PREDICATE,), (grammars.COMPOSED_SEQUENCE_PREDICATE,)), "label or reduce"),
     (2, _NUMBER_PREDICATE, "calculate"),
-    (2, Grammar((SEQUENCE_FUNCTION,), (COMPOSED_SEQUENCE_FUNCTION,)), "label or reduce"),
+    (2, Grammar((grammars.SEQUENCE_FUNCTION,), (grammars.COMPOSED_SEQUENCE_FUNCTION,)), "label or reduce"),
     (2, _NUMBER_FUNCTION, "calculate"),
     (1, _PAIR_FUNCTION, "calculate with two"),
     (1, _PAIR_FUNCTION, "fold"),
-    (1, Grammar((SEQUENCE_CHANGE,), (COMPOSED_SEQUENCE_CHANGE,)), "change"),
+    (1, Grammar((grammars.SEQUENCE_CHANGE,), (grammars.COMPOSED_SEQUENCE_CHANGE,)), "change"),
     (1, _NUMBER_FUNCTION, "map"),
     (1, _NUMBER_PREDICATE, "filter"),
 )
