@@ -205,7 +205,7 @@ def bigrams(programs: Programs) -> np.ndarray:
 
 def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the output of a block at every instruction, shape (tokens, width), and the labels."""
-    labels = state_labels(programs, StateLabels())[:, 0]
+    labels = state_labels(programs, StateLabels(), Dataset())[0][:, 0]
     features = np.empty((len(labels), model.sizes.width), np.float32)
     for length in np.unique(programs.lengths):
         rows = np.flatnonzero(programs.lengths == length)

@@ -22,7 +22,7 @@ from cadmus.programs import TOKEN_OF_BYTE, Programs, Samples, stack
 from cadmus.tools import epoch_seed, generator
 from cadmus.train.interchange import Exchange, choose
 from cadmus.train.label_only import label_only
-from cadmus.train.labels import NO_TARGET, state_labels, state_numbers
+from cadmus.train.labels import NO_TARGET, state_labels
 
 
 def programs_of(step: int, seed: int, programs: int, batch_size: int) -> np.ndarray:
@@ -168,9 +168,7 @@ class Loader:
         wanted, interchange = self._train.state_labels, self._train.interchange
         labels = numbers = exchange = None
         if self._train.state_weight:
-            labels = state_labels(programs, wanted)
-        if self._train.state_weight and wanted.numbers():
-            numbers = state_numbers(programs, wanted, self._dataset)
+            labels, numbers = state_labels(programs, wanted, self._dataset)
         step, number = place
         if interchange.share and interchange.start <= step / self._train.steps < interchange.stop:
             assert numbers is not None

@@ -16,7 +16,7 @@ from cadmus.config import Dataset, StateLabels, Train
 from cadmus.dataset.splits import excluded_pairs
 from cadmus.programs import Programs, join
 from cadmus.vm.compiled import execute
-from cadmus.vm.values import NUMBER, SEQUENCE
+from cadmus.vm.values import NUMBER, SEQUENCE, Outcome
 
 NO_TARGET = -100
 """Target where there is nothing to predict, which losses ignore."""
@@ -63,16 +63,21 @@ def state_outputs(train: Train) -> int:
     return CLASSES * len(columns(labels)) + len(labels.numbers()) if train.state_weight else 0
 
 
-def state_labels(programs: Programs, wanted: StateLabels) -> np.ndarray:
-    """Return the classes of every instruction: int64, shape (bytes of ``programs.data``, columns).
+def state_labels(
+    programs: Programs, wanted: StateLabels, dataset: Dataset
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the classes and the numbers of every instruction, those of weight 0 left out.
 
-    Labels other than ``top`` are ``NO_TARGET`` where their value does not exist, those of weight 0 left out.
+    Classes are int64, numbers float32, of shape (bytes of ``programs.data``, columns). Labels other than
+    ``top`` are ``NO_TARGET`` where their value does not exist. Numbers are NAN for other values and beyond
+    :data:`MOST`, None if all have weight 0.
     """
-    names = wanted.classes()
+    names = [*wanted.classes(), *(("magnitude", "second") if wanted.numbers() else ())]
     prefixes, _, _ = programs.all_prefixes()
     outcomes = {suffix: execute(join(prefixes, suffix)) for suffix in {_SUFFIXES[name] for name in names}}
+    numbers = _numbers(outcomes, wanted, dataset) if wanted.numbers() else None
     found = [np.empty((len(prefixes), 0), np.int64)]
-    for name in names:
+    for name in wanted.classes():
         outcome = outcomes[_SUFFIXES[name]]
         sequence, number = outcome.kind == SEQUENCE, outcome.kind == NUMBER
         if name == "elements":
@@ -83,23 +88,18 @@ def state_labels(programs: Programs, wanted: StateLabels) -> np.ndarray:
             labels[sequence, 0] = _EMPTY_SEQUENCE + np.minimum(outcome.length[sequence], LONGEST)
             labels[number] = _classes(outcome.values[number, :1], outcome.decorations[number, :1])
         found.append(labels)
-    return np.concatenate(found, 1)
+    return np.concatenate(found, 1), numbers
 
 
-def state_numbers(programs: Programs, wanted: StateLabels, dataset: Dataset) -> np.ndarray:
-    """Return the numbers of every instruction: float32, shape (bytes of ``programs.data``, columns).
-
-    They are NAN for other values, and for numbers beyond :data:`MOST`.
-    """
-    prefixes, _, _ = programs.all_prefixes()
-    outcomes = {name: execute(join(prefixes, _SUFFIXES[name])) for name in ("magnitude", "second")}
+def _numbers(outcomes: dict[bytes, Outcome], wanted: StateLabels, dataset: Dataset) -> np.ndarray:
     found = {}
-    for name, outcome in outcomes.items():
+    for name in ("magnitude", "second"):
+        outcome = outcomes[_SUFFIXES[name]]
         value = outcome.values[:, 0].astype(np.float32)
         plain = (outcome.kind == NUMBER) & (outcome.decorations[:, 0] == 0) & (abs(value) <= MOST)
         found[name] = np.where(plain, value, np.nan)
     # In a definition, the instruction does not drop a value.
-    found["second"][outcomes["second"].count == outcomes["magnitude"].count] = np.nan
+    found["second"][outcomes[b"_"].count == outcomes[b""].count] = np.nan
     found["difference"] = found["second"] - found["magnitude"]
     if not wanted.uncompared:
         pairs = np.flatnonzero(~np.isnan(found["difference"]))

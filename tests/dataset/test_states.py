@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from cadmus import isa, sample
 from cadmus.cli.main import cadmus
-from cadmus.config import TEMPLATES, StateLabels
+from cadmus.config import TEMPLATES, Dataset, StateLabels
 from cadmus.dataset.states import stacks
 from cadmus.errors import InputError
 from cadmus.programs import Programs
@@ -45,7 +45,7 @@ def test_a_stack_is_what_the_program_up_to_there_leaves():
 def test_the_top_agrees_with_the_labels_of_state_supervision():
     programs = [program for template in TEMPLATES for program in sample(template, 20, seed=4)]
     tops = [state[-1] if state else "NAN" for program in programs for state in stacks(program)]
-    labels = state_labels(Programs.from_strings(programs), StateLabels())[:, 0]
+    labels = state_labels(Programs.from_strings(programs), StateLabels(), Dataset())[0][:, 0]
     for top in set(tops):
         of_top = np.unique(labels[np.array(tops) == top])
         assert len(of_top) == 1, top

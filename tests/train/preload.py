@@ -5,11 +5,11 @@ import numpy as np
 import torch._dynamo
 import torch.distributed.fsdp  # noqa: F401
 
-from cadmus.config import StateLabels
+from cadmus.config import Dataset, StateLabels
 from cadmus.programs import Programs
 from cadmus.train.batches import pack_batch
 from cadmus.train.labels import state_labels
 from tests.train import worker  # noqa: F401
 
 _PROGRAMS = Programs.from_strings(["34+7="])
-pack_batch(_PROGRAMS, np.array([4]), 6, state_labels(_PROGRAMS, StateLabels()))
+pack_batch(_PROGRAMS, np.array([4]), 6, *state_labels(_PROGRAMS, StateLabels(), Dataset()))

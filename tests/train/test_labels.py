@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from cadmus.config import Dataset, StateLabels
@@ -15,7 +16,6 @@ from cadmus.train.labels import (
     columns,
     label_names,
     state_labels,
-    state_numbers,
 )
 from cadmus.vm.reference import Sequence, Value, run
 
@@ -24,6 +24,10 @@ NO_VALUE, EMPTY, OTHER, DECORATION_1, ZERO = 0, 1, 8, 9, 58
 
 def only(name: str) -> StateLabels:
     return StateLabels(**{"top": 0.0, name: 1.0})
+
+
+def classes(programs: Programs, wanted: StateLabels) -> np.ndarray:
+    return state_labels(programs, wanted, Dataset())[0]
 
 
 def label(value: Value) -> int:
@@ -55,14 +59,14 @@ def optional(program: str) -> int:
 
 def test_labels_by_hand() -> None:
     programs = Programs.from_strings(["94*", "u3b2:", "+", "t*t\\9*;f"])
-    found = state_labels(programs, only("top"))
+    found = classes(programs, only("top"))
     assert found.shape == (17, 1)
     assert found[:3, 0].tolist() == [ZERO + 9, ZERO + 4, ZERO + 36]
     assert found[3:8, 0].tolist() == [EMPTY, ZERO + 3, EMPTY + 1, ZERO + 2, EMPTY + 1]
     assert found[8, 0] == NO_VALUE
-    (of_call,) = state_labels(Programs.from_strings(["\\9*;4"]), only("call")).T
+    (of_call,) = classes(Programs.from_strings(["\\9*;4"]), only("call")).T
     assert of_call.tolist() == [NO_TARGET] * 4 + [ZERO + 36]
-    of_sum = state_labels(Programs.from_strings(["u3b4b"]), only("sum"))
+    of_sum = classes(Programs.from_strings(["u3b4b"]), only("sum"))
     assert of_sum[:, 0].tolist() == [ZERO, NO_TARGET, ZERO + 3, NO_TARGET, ZERO + 7]
     assert columns(StateLabels(elements=0.5)) == [1.0, 0.5, 0.5, 0.5]
 
@@ -79,7 +83,7 @@ def test_labels_are_what_every_prefix_leaves(name) -> None:
         "call": lambda: [[optional(prefix + "f")] for prefix in prefixes],
         "sum": lambda: [[optional(prefix + "$")] for prefix in prefixes],
     }[name]()
-    found = state_labels(Programs.from_strings(texts), only(name))
+    found = classes(Programs.from_strings(texts), only(name))
     assert found.tolist() == wanted
     assert set(found.flat) <= {NO_TARGET, *range(CLASSES)}
 
@@ -92,7 +96,7 @@ def number(value: Value) -> float:
 def test_numbers_are_those_of_every_prefix() -> None:
     texts = [*random_programs(300, 1, 14).to_strings(), "99*9*", "99*9+98*-", "u1b34", "34+7="]
     wanted = StateLabels(top=0, magnitude=1, second=1, difference=1, uncompared=True)
-    found = state_numbers(Programs.from_strings(texts), wanted, Dataset())
+    _, found = state_labels(Programs.from_strings(texts), wanted, Dataset())
     prefixes = [text[: k + 1] for text in texts for k in range(len(text))]
     for prefix, (magnitude, second, difference) in zip(prefixes, found.tolist(), strict=True):
         outputs = [None, None, *run(prefix).outputs]
@@ -114,7 +118,7 @@ def test_the_difference_of_numbers_that_are_never_compared_has_no_label() -> Non
         (StateLabels(**labels, uncompared=True), Dataset(), [13, 20, -56, -50, -1]),
         (StateLabels(**labels), Dataset(ood={"gap": rule}), [13, 20, math.nan, math.nan, math.nan]),
     ]:
-        found = state_numbers(programs, wanted, dataset)[programs.offsets[1:] - 1, 0]
+        found = state_labels(programs, wanted, dataset)[1][programs.offsets[1:] - 1, 0]
         assert found.tolist() == pytest.approx(last, nan_ok=True)
 
 
@@ -132,6 +136,6 @@ def test_the_difference_of_numbers_that_are_never_compared_has_no_label() -> Non
     ],
 )
 def test_label_names(program, name):
-    labels = state_labels(Programs.from_strings([program]), StateLabels())
+    labels = classes(Programs.from_strings([program]), StateLabels())
     assert len(label_names()) == CLASSES
     assert label_names()[labels[-1, 0]] == name
