@@ -26,7 +26,8 @@ def questions(config: Config, model: LanguageModel) -> pl.DataFrame:
     if len(balanced) < settings.programs:
         problem = f"only {len(balanced)} balanced test comparisons were found, not {settings.programs}"
         raise InputError(f"llm.programs: {problem}")
-    asked = _table(*values_of(balanced), balanced)
+    x, y = values_of(balanced)
+    asked = _table(x, y, balanced)
     sets = [(asked, False, shots) for shots in settings.shots]
     if settings.grid:
         sets.append((_grid(config), True, min(settings.shots)))

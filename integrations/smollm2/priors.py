@@ -208,7 +208,7 @@ def decided(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(results: pl.DataFrame, output: Path) -> None:
-    """Draw AUC and accuracy against examples, with intervals over seeds; what decides goes beside it as CSV."""
+    """Draw AUC and accuracy against examples, with intervals over seeds; write what decides as CSV."""
     from cadmus.figures import style
 
     found = decided(results)
