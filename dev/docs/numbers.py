@@ -21,7 +21,7 @@ from cadmus.programs import Programs
 
 STUDY = "numbers"
 _STATES = ["classes alone", "no exchange", "large differences labelled"]
-_PANELS = 5
+_PANELS = 4
 _PROGRAMS = 4_000
 _DASHED: dict[str, Any] = {"fill": False, "ec": "black", "lw": 1, "ls": (0, (3, 2))}
 
@@ -42,7 +42,7 @@ def _grids(study: StudyRuns, results: Path) -> Figure:
         grid = read_results(path, experiments.columns("grid"))[0].filter(~pl.col("balanced"))
         grids[run.variant] = pl.concat([*([grids[run.variant]] if run.variant in grids else []), grid])
     rows = -(-len(grids) // _PANELS)
-    figure = Figure(figsize=(style.PAGE, 1.55 * rows + 0.4))
+    figure = Figure(figsize=(style.PAGE, 1.9 * rows + 0.4))
     axes = style.multiples(figure, len(grids), _PANELS)
     for each, (variant, grid) in zip(axes.flat, grids.items(), strict=False):
         sums = grid.group_by("x", "y").agg(pl.col("programs", "correct").sum())
