@@ -1,10 +1,10 @@
 """A 5-gram model of programs: the baseline that has seen every training program and understands none."""
 
-import numba
 import numpy as np
+import polars as pl
 
 from cadmus import isa
-from cadmus.programs import BYTE_OF_TOKEN, TOKEN_OF_BYTE, Programs, offsets_of
+from cadmus.programs import BYTE_OF_TOKEN, TOKEN_OF_BYTE, Programs, join, offsets_of
 
 ORDER = 5
 """Tokens of an n-gram: the last one follows the others."""
@@ -12,7 +12,6 @@ _CONTEXT = ORDER - 1
 _START = isa.VOCABULARY_SIZE
 """Stands before the first instruction of a program."""
 _BASE = isa.VOCABULARY_SIZE + 1
-_FIRST_ROWS = 1 << 12
 
 
 class NGrams:
@@ -23,43 +22,34 @@ class NGrams:
     """
 
     def __init__(self) -> None:
-        self._row_of = np.full(_BASE**_CONTEXT, -1, np.int32)
-        self._counts = np.zeros((_FIRST_ROWS, isa.VOCABULARY_SIZE), np.int64)
-        self._rows = 0
+        # An n-gram is a number in base 66, its last token the last digit.
+        self._counts = pl.DataFrame(schema={"ngram": pl.Int64, "count": pl.Int64})
         self._likeliest: list[np.ndarray] = []
 
     def count(self, programs: Programs) -> None:
+        if not len(programs):
+            return
+        tokens = TOKEN_OF_BYTE[join(b" " * _CONTEXT, programs, isa.END.encode()).data]
+        tokens[tokens < 0] = _START
+        windows = np.lib.stride_tricks.sliding_window_view(tokens, ORDER)
+        ngrams = windows[windows[:, -1] != _START] @ (_BASE ** np.arange(_CONTEXT, -1, -1))
+        counted = pl.Series("ngram", ngrams).value_counts().cast(pl.Int64)
+        self._counts = pl.concat([self._counts, counted]).group_by("ngram").agg(pl.sum("count"))
         self._likeliest = []
-        first = 0
-        while first < len(programs):
-            first, self._rows = _count(
-                programs.data, programs.offsets, TOKEN_OF_BYTE, first, self._row_of, self._counts, self._rows
-            )
-            if first < len(programs):
-                self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
 
     def likeliest(self) -> list[np.ndarray]:
         """Return the most frequent next token for each context of 0, 1, ..., 4 tokens.
 
-        They are int8, shape (66 ** length,); -1 where the context was not seen. A context is a number in base
-        66, its last token the last digit.
+        They are int8, shape (66 ** length,), by the number of the context; -1 where it was not seen. Of
+        equally frequent tokens, it is the first in the instruction table.
         """
-        if self._likeliest:
-            return self._likeliest
-        codes = np.flatnonzero(self._row_of >= 0)
-        counts = self._counts[self._row_of[codes]]
-        tables = []
-        for length in range(_CONTEXT, -1, -1):
+        for length in range(len(self._likeliest), ORDER):
+            context = (pl.col("ngram") // _BASE % _BASE**length).alias("context")
+            counts = self._counts.group_by(context, token=pl.col("ngram") % _BASE).agg(pl.sum("count"))
+            first = counts.sort("count", "token", descending=[True, False]).unique("context", keep="first")
             table = np.full(_BASE**length, -1, np.int8)
-            table[codes] = counts.argmax(1)
-            tables.append(table)
-            if length:
-                # Contexts with the same end are one shorter context.
-                codes, merged = np.unique(codes % _BASE ** (length - 1), return_inverse=True)
-                summed = np.zeros((len(codes), isa.VOCABULARY_SIZE), np.int64)
-                np.add.at(summed, merged, counts)
-                counts = summed
-        self._likeliest = tables[::-1]
+            table[first["context"]] = first["token"]
+            self._likeliest.append(table)
         return self._likeliest
 
     def complete(self, prompts: Programs, max_length: int) -> tuple[Programs, np.ndarray]:
@@ -81,7 +71,10 @@ class NGrams:
         ended = np.zeros(len(prompts), np.bool_)
         live = np.arange(len(prompts))
         while len(live):
-            tokens = _next(recent[live], tables)
+            tokens = np.full(len(live), -1)
+            for length, table in reversed([*enumerate(tables)]):
+                contexts = recent[live, _CONTEXT - length :] @ (_BASE ** np.arange(length - 1, -1, -1))
+                tokens = np.where(tokens < 0, table[contexts], tokens)
             ended[live[tokens == isa.END_ID]] = True
             going = (tokens != isa.END_ID) & (lengths[live] < room[live])
             live, tokens = live[going], tokens[going]
@@ -90,43 +83,3 @@ class NGrams:
             recent[live] = np.column_stack([recent[live, 1:], tokens])
         inside = np.arange(symbols.shape[1]) < lengths[:, None]
         return Programs(symbols[inside], offsets_of(lengths)), ended
-
-
-def _next(recent: np.ndarray, tables: list[np.ndarray]) -> np.ndarray:
-    """Return the token after each context, int64 of shape (n, 4), by the longest end of it that was seen."""
-    tokens = np.full(len(recent), -1, np.int64)
-    for length in range(_CONTEXT, -1, -1):
-        codes = recent[:, _CONTEXT - length :] @ (_BASE ** np.arange(length - 1, -1, -1))
-        tokens = np.where(tokens < 0, tables[length][codes], tokens)
-    return tokens
-
-
-@numba.njit(cache=True)
-def _count(
-    data: np.ndarray,
-    offsets: np.ndarray,
-    token_of_byte: np.ndarray,
-    first: int,
-    row_of: np.ndarray,
-    counts: np.ndarray,
-    rows: int,
-) -> tuple[int, int]:  # pragma: no cover - compiled
-    """Count programs from ``first`` on; return the first for which ``counts`` is too small, and used rows."""
-    modulus = row_of.shape[0]
-    start = 0
-    for _ in range(_CONTEXT):
-        start = start * _BASE + _START
-    for i in range(first, len(offsets) - 1):
-        if rows + offsets[i + 1] - offsets[i] + 1 > len(counts):
-            return i, rows
-        context = start
-        for k in range(offsets[i], offsets[i + 1] + 1):
-            token = token_of_byte[data[k]] if k < offsets[i + 1] else isa.END_ID
-            row = row_of[context]
-            if row < 0:
-                row = rows
-                row_of[context] = row
-                rows += 1
-            counts[row, token] += 1
-            context = (context * _BASE + token) % modulus
-    return len(offsets) - 1, rows

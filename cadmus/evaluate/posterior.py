@@ -42,15 +42,6 @@ class Posterior(NamedTuple):
         probability = np.bincount(of, self.probability, len(behaviour))
         return behaviour, probability / probability.sum()
 
-    def best(self) -> tuple[str, float]:
-        """Return the definition that is most often right, and the probability that it is."""
-        behaviour, probability = self.by_behaviour()
-        chosen = probability.argmax()
-        alike = np.flatnonzero(self.behaviour == behaviour[chosen])
-        likeliest = alike[self.probability[alike].argmax()]
-        (text,) = self.definitions.take(likeliest[None]).to_strings()
-        return text, float(probability[chosen])
-
 
 def posterior(prompt: str, dataset: Dataset, split: str = "test") -> Posterior:
     """Return the posterior of a prompt of complete_algorithm; of no functions if none gives its results."""
@@ -113,7 +104,7 @@ def clash(examples: Sequence[str]) -> tuple[int, ...] | None:
 def best_possible(prompts: Programs, dataset: Dataset, split: str) -> np.ndarray:
     """Return the probability that the best answer to each prompt is right: float64, shape (n,)."""
     texts = progress("best possible", prompts.to_strings())
-    return np.array([posterior(prompt, dataset, split).best()[1] for prompt in texts])
+    return np.array([posterior(prompt, dataset, split).by_behaviour()[1].max() for prompt in texts])
 
 
 def surprise(programs: Programs, prompt_length: np.ndarray, dataset: Dataset, split: str) -> np.ndarray:

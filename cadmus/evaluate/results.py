@@ -100,13 +100,9 @@ def induction_by(results: pl.DataFrame, key: str) -> pl.DataFrame:
     )
     counts = long.group_by("split", key, "policy", maintain_order=True)
     found = counts.agg(pl.len().cast(pl.Int64).alias("programs"), pl.col("correct").sum())
-    return with_accuracy(in_splits(found, key))
-
-
-def in_splits(results: pl.DataFrame, key: str) -> pl.DataFrame:
-    """Sort rows by a column within the splits, which keep their order."""
-    parts = [part.sort(key, maintain_order=True) for part in results.partition_by("split")]
-    return pl.concat(parts) if parts else results
+    # The splits keep their order.
+    parts = [part.sort(key, maintain_order=True) for part in found.partition_by("split")]
+    return with_accuracy(pl.concat(parts) if parts else found)
 
 
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:

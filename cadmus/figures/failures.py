@@ -2,6 +2,7 @@
 
 import random
 from html import escape
+from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -14,31 +15,7 @@ from cadmus.vm import reference
 SHOWN = 6
 """Maximum number of distinct failures per sub-problem, drawn at random."""
 
-_PAGE = Template("""\
-<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Failed completions</title>
-<style>
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-code { font: 14px/1.4 ui-monospace, monospace; overflow-wrap: anywhere; }
-ins { background: #cfe8ff; color: #000; text-decoration: none; }
-mark { background: #ffd9b8; color: #000; }
-article { border-top: 1px solid #8886; padding: .6rem 0; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; margin: 0; }
-dd { margin: 0; }
-summary { cursor: pointer; }
-table { border-collapse: collapse; margin: .4rem 0; }
-td, th { text-align: left; padding: 0 1rem 0 0; vertical-align: top; font-weight: normal; }
-</style>
-<h1>Failed completions</h1>
-<p>At most $shown distinct failures per question, drawn at random: completions that do not solve it.
-<mark>Orange</mark> is the model's completion, <ins>blue</ins> the original one.</p>
-$sections
-</html>
-""")
+_PAGE = Template(Path(__file__).with_name("failures.html").read_text(encoding="utf-8"))
 
 
 def page(completions: pl.DataFrame) -> str:

@@ -4,24 +4,11 @@ A card is the README.md of a model or dataset. The Hub shows it as the page of t
 front matter; all numbers in it come from files.
 """
 
+from pathlib import Path
+
 LICENSE = "mit"
 TAGS = ("program-synthesis", "stack-machine")
-CITATION = """\
-## Citation
-
-Cadmus is the system of this [paper](https://arxiv.org/abs/2602.09112). This is an unofficial, \
-independent implementation;
-the authors of the paper are not involved.
-
-```bibtex
-@article{webb2026smallscale,
-  title   = {A Small-Scale System for Autoregressive Program Synthesis Enabling Controlled Experimentation},
-  author  = {Webb, Russ and Ramapuram, Jason},
-  journal = {arXiv preprint arXiv:2602.09112},
-  year    = {2026}
-}
-```
-"""
+CITATION = Path(__file__).with_name("citation.md").read_text(encoding="utf-8")
 
 
 def card(front_matter: str, text: str) -> str:

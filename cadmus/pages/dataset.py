@@ -48,71 +48,7 @@ MEANINGS = {
     "shard": "number of the file among those of its template and split",
 }
 
-TEXT = Template("""\
-# Cadmus, dataset of the run $name
-
-$programs true programs of the Cadmus stack machine. Its $vocabulary instructions are one character each. A
-program is *true* if it leaves at least one value and none of them is 0 or NAN. The programs are synthetic:
-sampled from the template of a sub-problem, executed, and kept only if true.
-
-## Use
-
-`DATASET` is this directory or its name on the hub:
-
-```python
-from datasets import load_dataset
-
-programs = load_dataset("DATASET")
-one_template = load_dataset("DATASET", "$first", split="train")
-```
-
-With polars, from the directory (or from `hf://datasets/` and the name on the hub):
-
-```python
-import polars as pl
-
-programs = pl.read_parquet("DATASET/train/*.parquet")
-```
-
-With Cadmus, `cadmus run PROGRAM` executes a program and `cadmus run --trace PROGRAM` shows the stack after
-each instruction.
-
-## Columns
-
-$columns
-
-## Examples
-
-The first training program of each template.
-
-$examples
-
-## Splits
-
-$splits
-
-Programs that two splits share: $shared.
-
-## Provenance
-
-- content: `$digest`
-- config digest of seed and `dataset`: `$config_digest`, seed $seed
-- instruction set: `$isa_digest`
-- compared numbers: $low to $high
-- instructions per program: at most $max_length
-
-[manifest.json](manifest.json) has the section `dataset` of the config and the SHA-256 of every file. The same
-seed and section give the same bytes, whatever the number of jobs. The hash of a program determines its split:
-$share% of all programs are for validation and $share% for test. Duplicates within a split of a template are
-removed, but kept once it has hardly any new programs left. [report.md](report.md) has the fates of all
-candidates.
-$rules
-## Limitations
-
-- The programs are for one VM, made for experiments; they teach no other language.
-- They are true, not useful.
-- The sampling weights of the templates are those of the run and do not reflect difficulty.
-""")
+TEXT = Template(Path(__file__).with_name("dataset.md").read_text(encoding="utf-8"))
 
 
 class Survey(NamedTuple):

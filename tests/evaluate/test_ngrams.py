@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import isa
-from cadmus.evaluate import ngrams
 from cadmus.evaluate.ngrams import NGrams
 from cadmus.programs import Programs
 
@@ -103,11 +102,9 @@ def test_it_agrees_with_plain_python(programs: list[str], prompts: list[str]) ->
     assert complete(counted(*programs), *prompts, max_length=20) == expected
 
 
-def test_it_agrees_with_plain_python_on_more_contexts_than_the_first_table_has() -> None:
+def test_it_agrees_with_plain_python_on_many_contexts() -> None:
     symbols = SYMBOLS.replace(isa.END, "")
     programs = drawn(600, symbols, 1)
     model, plain = counted(*programs), Plain(programs)
-    contexts = sum(len(context) == 4 for context in plain.after)
-    assert contexts > 2 * ngrams._FIRST_ROWS
     prompts = drawn(200, symbols, 2) + [program[:10] for program in programs[:200]] + [""]
     assert complete(model, *prompts, max_length=40) == [plain.complete(prompt, 40) for prompt in prompts]
