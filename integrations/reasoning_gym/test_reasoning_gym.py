@@ -2,6 +2,7 @@
 
 import pytest
 
+from cadmus.config import TEMPLATES
 from cadmus.errors import InputError
 from cadmus.evaluate.questions import QUESTIONS
 from integrations.conftest import POLICIES, asked, graded_constant
@@ -59,11 +60,51 @@ def test_difficulty():
     assert {len(item["question"]) for item in made} == {14}
 
 
+def test_all_templates_take_turns_at_every_level():
+    lengths = []
+    for level in range(4):
+        made = reasoning_gym.create_dataset("cadmus", template="all", split="test", level=level, size=90)
+        items = list(made)
+        of = [item["metadata"]["task"]["template"] for item in items]
+        assert of == [*TEMPLATES] * 10
+        assert [made.score_answer(item["answer"], item) for item in items] == [1] * 90
+        difficulties = [item["metadata"]["difficulty"] for item in items]
+        assert difficulties == [{"template": template, "level": level} for template in of]
+        lengths.append(sum(len(item["question"]) for item in items[TEMPLATES.index("less_greater") :: 9]))
+    assert lengths == sorted(set(lengths))
+
+
+def test_own_fields_are_on_top_of_the_level():
+    made = dataset(
+        "less_greater", level=3, dataset={"templates": {"less_greater": {"expression_lengths": [1]}}}
+    )
+    assert {len(item["question"]) for item in made} == {2}
+
+
+def test_an_experiment_raises_the_level():
+    from reasoning_gym.coaching.curriculum_config import CurriculumAttributeConfig, CurriculumExperimentConfig
+    from reasoning_gym.coaching.experiment import CurriculumExperiment
+
+    levels = CurriculumAttributeConfig(attribute_levels={"*": 1})
+    config = CurriculumExperimentConfig(curricula={"cadmus": levels})
+    experiment = CurriculumExperiment("cadmus", config, size=9, seed=1)
+    for level in (1, 2):
+        items = [experiment.get_dataset_entry(place) for place in range(9)]
+        assert {item["metadata"]["difficulty"]["level"] for item in items} == {level}
+        assert len({item["metadata"]["difficulty"]["template"] for item in items}) == 9
+        for item in items:
+            entry = item["metadata"]["entry_id"]
+            assert experiment.score_answer_with_id(item["answer"], entry) == 1
+        experiment.update_difficulty("cadmus", "increment")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"template": "equalitty"}, "no template 'equalitty'; did you mean 'equality'"),
         ({"size": 0}, "size: must be a whole number of at least 1, got 0"),
+        ({"level": 4}, "level: must be 0 to 3, got 4"),
+        ({"template": "all", "question": "equality"}, "basic_math has no question 'equality'"),
         ({"split": "tset"}, "no split 'tset'; did you mean 'test'"),
         ({"alphabet": "words"}, "no alphabet 'words'; there are program, normal, alternate"),
         ({"template": "random", "alphabet": "normal"}, "random: has no prompt in normal symbols"),
