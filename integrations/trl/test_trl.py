@@ -1,8 +1,10 @@
 """The reward of TRL, and a short GRPO run."""
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +44,18 @@ def test_both_kinds_of_symbols():
     less = [task.reference == "<" for task in found]
     assert rewards(found, [" <\n"] * 20, alphabet="normal") == less
     assert rewards(found, [" ?\n"] * 20, alphabet="alternate") == less
+
+
+def test_the_line_of_the_readme_cuts_programs_for_fine_tuning():
+    from datasets import Dataset
+
+    (line,) = re.findall(r"^rows = .*", Path(__file__).with_name("README.md").read_text(), re.MULTILINE)
+    found = asked("equality", 5, "train")
+    columns = [{"program": t.prompt + t.reference, "prompt_length": len(t.prompt)} for t in found]
+    names = {"programs": Dataset.from_list(columns)}
+    exec(line, names)
+    pairs = [(row["prompt"], row["completion"]) for row in names["rows"]]
+    assert pairs == [(task.prompt, task.reference) for task in found]
 
 
 def test_the_measure_is_that_of_evaluate():

@@ -1,0 +1,111 @@
+"""The VM as a tool: a policy writes a program in several calls and sees the stack after every instruction.
+
+``GRPOTrainer(environment_factory=Machine, reward_funcs=valid)`` of TRL makes an episode of each row of
+:func:`row`. Nothing here imports TRL, so another loop can call the same three methods.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from cadmus import Task, Verdict, isa, verify
+from cadmus.config import LONGEST_PROGRAM
+from cadmus.dataset.states import stacks
+from cadmus.errors import InputError
+from cadmus.evaluate.questions import QUESTIONS
+
+_TASK = """\
+A program is a sequence of one-character instructions for a machine with a stack. Each instruction takes \
+its inputs off the stack and leaves its outputs on it, the top last. A program is true if it leaves at \
+least one value and none of them is 0 or NAN. These are all instructions:
+
+{table}
+
+Continue the program below with the tool `write` and end it with `.`, so that it is true and solves its \
+question: {solved}.
+"""
+
+
+def row(task: Task) -> dict[str, Any]:
+    """Return a row of a trainer's dataset: the question as a message, and the arguments of a reset."""
+    table = "\n".join(f"{each.symbol}  {each.effect}  {each.meaning}" for each in isa.INSTRUCTIONS)
+    text = _TASK.format(table=table, solved=QUESTIONS[task.question].solved)
+    columns = {"program": task.prompt, "reference": task.reference, "question": task.question}
+    return {"prompt": [{"role": "user", "content": text}], **columns}
+
+
+class Step(NamedTuple):
+    """An instruction that the policy wrote."""
+
+    symbol: str
+    stack: list[str]
+    """The stack after it, the top last, each value as ``cadmus run`` prints it."""
+    valid: bool
+    """It drops nothing and leaves no more NANs than there were. Outside of definitions, a NAN that it leaves
+    is final: only a drop removes it, and completions with a drop do not count."""
+
+
+class Machine:
+    """An episode: a task whose program is continued until its end. ``steps`` has what was written.
+
+    Args:
+        dataset: the ``dataset`` that the tasks were sampled with, see :func:`cadmus.verify`.
+    """
+
+    def __init__(self, dataset: Mapping[str, Any] | None = None) -> None:
+        self.dataset = dataset
+
+    def reset(self, program: str, reference: str, question: str, **_: object) -> str:
+        """Start an episode and return its observation; the arguments are the columns of :func:`row`."""
+        self.program, self.reference, self.question = program, reference, question
+        self.steps: list[Step] = []
+        self.ended = False
+        return f"\nProgram: {program}\nStack: {_shown(stacks(program)[-1])}"
+
+    def write(self, instructions: str) -> str:
+        """Append instructions to the program and execute them.
+
+        Args:
+            instructions: One or more instructions. The instruction `.` ends the program.
+
+        Returns:
+            The stack after each instruction, the top last.
+        """
+        if self.ended:
+            raise InputError("the program has ended")
+        body = instructions.removesuffix(isa.END)
+        before = self.program + self._written()
+        program = isa.check_prefix(before + body)
+        if len(program) > LONGEST_PROGRAM:
+            raise InputError(f"a program has at most {LONGEST_PROGRAM} instructions, got {len(program)}")
+        self.ended = body != instructions
+        after = stacks(program)[len(before) - 1 :]
+        new = [
+            Step(symbol, stack, symbol != isa.DROP and stack.count("NAN") <= previous.count("NAN"))
+            for symbol, (previous, stack) in zip(body, pairwise(after), strict=True)
+        ]
+        self.steps += new
+        seen = [f"{step.symbol}  {_shown(step.stack)}" for step in new]
+        return "\n".join([*seen, f"ended: {self.verdict.reason}"] if self.ended else seen)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The grade of what was written so far, as ``cadmus evaluate`` gives it."""
+        texts = self.program, self._written(), self.reference, self.question
+        return verify(*texts, ended=self.ended, dataset=self.dataset)
+
+    def get_reward(self) -> float:
+        """Return 1 if the program has ended and solves its question, else 0."""
+        return float(self.verdict.solved)
+
+    def _written(self) -> str:
+        return "".join(step.symbol for step in self.steps)
+
+
+def valid(environments: Sequence[Machine], **_: object) -> list[float]:
+    """Return the process reward of each episode: the fraction of its instructions that are valid."""
+    return [sum(step.valid for step in each.steps) / max(len(each.steps), 1) for each in environments]
+
+
+def _shown(stack: list[str]) -> str:
+    return " ".join(stack) or "empty"
