@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from cadmus import Cadmus
 
@@ -67,3 +68,15 @@ def test_the_probe_finds_the_shown_accuracies(page):
     assert 100 * np.array(page["accuracy"]) == pytest.approx(shown, abs=2)
     assert f"{page['test'].sum()} test programs" in PAGE
     assert f"most frequent value {page['constant']:.1%}" in PAGE
+
+
+def test_saelens_trains_a_dictionary_of_a_layer(ours, monkeypatch):
+    saelens = pytest.importorskip("saelens")
+    monkeypatch.setattr(saelens, "STATES", 100 * saelens.BATCH)
+    states = saelens.states(ours, 30)[6]
+    features = saelens.dictionary(states)
+    with torch.inference_mode():
+        active = features.encode(states)
+    assert active.shape == (len(states), saelens.FEATURES)
+    assert (active > 0).sum(1).max() <= saelens.ACTIVE
+    assert active.any(0).sum() > saelens.ACTIVE
