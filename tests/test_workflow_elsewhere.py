@@ -34,6 +34,10 @@ def test_a_checkout_can_have_a_name_with_shell_syntax(tmp_path):
     assert braces.stderr.splitlines()[-1].startswith(f"cadmus: error: {tmp_path}/{{run}}: Snakemake takes")
 
 
+def test_the_workflow_catalog_finds_the_smallest_run():
+    assert load_config(ROOT / ".test/config/quick.yaml") == CONFIG
+
+
 def test_the_conda_environment_has_the_required_packages():
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
