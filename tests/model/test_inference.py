@@ -199,10 +199,10 @@ def test_logits_from_patched_states(token):
     own, donor = model.next_logits(programs), model.next_logits(donors)
     for layer in range(SIZES.layers + 1):
         states, ends = model.states(programs)[layer], torch.full((10,), 5)
-        same = model.logits_from(states, layer, ends).detach()
+        same = model.logits_from(states, layer, ends).detach().numpy()
         np.testing.assert_allclose(same, own, atol=FLOAT_NOISE)
         states[:, token] = model.states(donors)[layer][:, token]
-        patched = model.logits_from(states, layer, ends).detach()
+        patched = model.logits_from(states, layer, ends).detach().numpy()
         # Behind the last layer only the last token is read.
         if layer < SIZES.layers or token == 5:
             assert np.abs(patched - own).max() > 0.1

@@ -109,7 +109,7 @@ def test_a_loaded_state_continues_as_if_uninterrupted():
     before, after = Muon(first, TRAIN), Muon(second, TRAIN)
     train(first, before)
     after.load({key: tensor.clone() for key, tensor in before.tensors.items()}.__getitem__, 3)
-    assert {kind for kind, _ in before.tensors} >= {MOMENTUM}
+    assert any(key.startswith(f"{MOMENTUM}/") for key in before.tensors)
     train(first, before)
     train(second, after)
     for one, other in zip(first.parameters(), second.parameters(), strict=True):

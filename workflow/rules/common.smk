@@ -90,11 +90,15 @@ def config_file(wildcards, output):
     return write_config(Path(prefix, directory, "config.yaml"), RUNS[wildcards.run].config)
 
 
+def starts_jobs():
+    """Return True if jobs will run; it is not known yet while the rules are read."""
+    return workflow.executor_plugin is not None and not workflow.dryrun
+
+
 def write_config(path, values):
     """Write a config unless the file is current or no jobs will run; return its path."""
-    starts_jobs = workflow.executor_plugin is not None and not workflow.dryrun
     text = as_yaml(values)
-    if starts_jobs and not (path.is_file() and path.read_text() == text):
+    if starts_jobs() and not (path.is_file() and path.read_text() == text):
         write_text(path, text)
     return str(path)
 

@@ -36,6 +36,8 @@ class OneLinePerJob(logging.Filter):
     started, jobs = 0, 0
 
     def filter(self, record):
+        if not starts_jobs():
+            return True
         event = getattr(record, "event", None)
         if event == LogEvent.RUN_INFO:
             # The rule `all` does nothing.
@@ -51,7 +53,7 @@ class OneLinePerJob(logging.Filter):
         return event not in DROPPED and not str(record.msg).startswith(ROUTINE)
 
 
-if not workflow.remote_exec and not workflow.dryrun and not workflow.output_settings.verbose:
+if not workflow.remote_exec and not workflow.output_settings.verbose:
     for handler in logger.handlers:
         if handler.name == "DefaultStreamHandler":
             handler.addFilter(OneLinePerJob())
