@@ -1,4 +1,4 @@
-# `make run` in a container; docs/install.md has the commands.
+# `make run` in a container; docs/index.md has the commands.
 FROM python:3.11-slim
 
 # Git names the commit in the results. The default index would give PyTorch for CUDA.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Cadmus", "Reason", "Task", "Verdict", "__version__", "run", "sample", "tasks", "trace", "verify"]
 
 # Read by GNU OpenMP when PyTorch loads it. By default, waiting threads spin for milliseconds, which makes a
-# machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log.md).
+# machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log).
 os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 
 # Module and extra of each name.

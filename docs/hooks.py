@@ -65,7 +65,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     markdown = re.sub(r"^\|.*", lambda row: re.sub(r"`[^`]*`", _bars, row[0]), markdown, flags=re.MULTILINE)
     return re.sub(
         rf"{LINK}|{CODE}",
-        lambda hit: hit[0] if hit[2] is None else _link(hit[1], hit[2], name, source, config),
+        lambda hit: hit[0] if hit[2] is None else _link(hit[1], hit[2], name, source, config, files),
         markdown,
         flags=re.DOTALL,
     )
@@ -80,7 +80,7 @@ def _bars(code: re.Match[str]) -> str:
     return code[0].replace("\\|", "|")
 
 
-def _link(text: str, target: str, name: str, source: str, config: MkDocsConfig) -> str:
+def _link(text: str, target: str, name: str, source: str, config: MkDocsConfig, files: Files) -> str:
     """A link of the page ``name``, which is written in the file ``source`` of the repository."""
     place, hash_, anchor = target.partition("#")
     if "://" in place or not place:
@@ -88,7 +88,7 @@ def _link(text: str, target: str, name: str, source: str, config: MkDocsConfig) 
     path = os.path.normpath(os.path.join(os.path.dirname(source), place))
     if not (ROOT / path).exists():
         log.warning("%s: a link leads to %s, which does not exist", source, path)
-    elif path in PAGE_OF or (DOCS in (ROOT / path).parents and (ROOT / path).is_file()):
+    elif path in PAGE_OF or _on_site(path, files):
         page = PAGE_OF.get(path, path.removeprefix("docs/"))
         if path.endswith(text):
             # The name of a file, which the site does not show.
@@ -98,6 +98,12 @@ def _link(text: str, target: str, name: str, source: str, config: MkDocsConfig) 
         kind = "tree" if (ROOT / path).is_dir() else "blob"
         return f"[{text}]({repository.rstrip('/')}/{kind}/main/{path})"
     return f"`{path}`" if text.strip("`") in path else f"{text} (`{path}`)"
+
+
+def _on_site(path: str, files: Files) -> bool:
+    """Return whether a file of the repository is one of the site."""
+    file = files.get_file_from_path(path.removeprefix("docs/")) if path.startswith("docs/") else None
+    return file is not None and not file.inclusion.is_excluded()
 
 
 def _titles(nav: Any) -> dict[str, str]:

@@ -65,6 +65,21 @@ def test_the_shipped_model_solves_the_examples():
         ), (prompt, text)
 
 
+def test_the_python_of_the_readme_prints_the_shown_output(capsys):
+    ((code, shown),) = examples("README.md", r"```python\n(.*?)```\n\n```text\n(.*?)```")
+    exec(code, {})
+    assert capsys.readouterr().out == shown
+
+
+def test_the_readme_draws_the_stacks():
+    rows = examples("README.md", r"^\| `([^`]+)` \| `([^`]+)` \| (?:.*: )?(.*?) \|$")
+    for prompt, completion, drawn in rows:
+        stacks = [" ".join(map(machine.show, step.stack)) for step in machine.trace(prompt + completion)]
+        first, _, last = drawn.partition(" → … → ")
+        assert " → ".join(stacks).startswith(first)
+        assert " → ".join(stacks).endswith(last)
+
+
 def test_the_shipped_model_fails_the_example_beyond_its_training_range():
     ((prompt, shown),) = examples("README.md", r"After\s`(\S+)`, [^`]*it writes `(\S+)`")
     (written,) = Cadmus.load().complete([prompt])[0].to_strings()

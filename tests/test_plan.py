@@ -147,7 +147,7 @@ def test_plan_is_consistent(tmp_path):
         assert estimate.usd == pytest.approx(estimate.hours * estimate.count * 3)
 
 
-# The sizes of these datasets on disk; that of `paper` is in docs/log.md.
+# The sizes of these datasets on disk; that of `paper` is in docs/log.
 @pytest.mark.parametrize(("name", "size"), [("quick", 17_111_059), ("paper", 966_000_000)])
 def test_the_size_of_a_dataset(name, size):
     planned = plan(load_config(ROOT / f"config/{name}.yaml"))["dataset_bytes"]

@@ -176,7 +176,7 @@ EXPERIMENTS = tuple(name for name, settings in Evaluate() if isinstance(settings
 
 
 class Llm(Section):
-    """Large language models on comparisons in the training range; see docs/llm.md."""
+    """Large language models on comparisons in the training range; see docs/integrations.md."""
 
     models: Annotated[list[str], AfterValidator(check_distinct)] = []
     """names of models in config/tables/llms.yaml; those whose key is not set are not asked"""

@@ -105,7 +105,7 @@ class StateLabels(Section):
     @model_validator(mode="after")
     def _check(self) -> "StateLabels":
         if not self.classes() and not self.numbers():
-            raise ValueError("all weights are 0; set state_weight 0 to train without labels")
+            raise ValueError("all weights are 0; set state_weight 0 to train without state supervision")
         return self
 
     def classes(self) -> dict[str, float]:
@@ -171,7 +171,7 @@ class Interchange(Section):
 
 
 class Verdict(Section):
-    """Training against the verdict: the model learns from completions that it samples and that are graded."""
+    """Training on the verdict: the model learns from completions that it samples and that are graded."""
 
     fraction: Fraction = 0.0
     """fraction of the steps, at the end, that also train on graded completions; 0 for none"""
@@ -252,7 +252,7 @@ class Train(Section):
     interchange: Interchange = Interchange()
     """interchange intervention training"""
     verdict: Verdict = Verdict()
-    """training against the verdict in the last steps"""
+    """training on the verdict in the last steps"""
     precision: Literal["bf16", "fp32"] | None = None
     """when null, bf16 if the CPU or GPU has bf16 instructions, otherwise fp32"""
     ranks: Integer | Literal["auto"] = "auto"
@@ -300,7 +300,7 @@ class Train(Section):
             if self.matrix_learning_rate is None:
                 raise ValueError("matrix_learning_rate: the optimizer muon needs one")
             if self.clip:
-                problem = "muon does not learn with clipping (docs/log.md)"
+                problem = "muon does not learn with clipping (docs/log)"
                 raise ValueError(f"clip: {problem}; set 0, got {self.clip:g}")
         return self
 
@@ -321,7 +321,7 @@ class Train(Section):
 
     @property
     def verdict_steps(self) -> range:
-        """Steps, counted from 0, that train against the verdict."""
+        """Steps, counted from 0, that train on the verdict."""
         first = self.steps - math.ceil(self.verdict.fraction * self.steps)
         return range(first, self.steps)
 

@@ -35,7 +35,7 @@ def draw(metrics: pl.DataFrame) -> Figure:
         axes.plot(validated["step"], validated["validation_loss"], "o", color=style.ORANGE, ms=3, label=label)
     judged = metrics.drop_nulls("verdict_solved")["step"]
     if len(judged):
-        axes.axvline(judged[0], color=style.GREY, ls=":", label="training against the verdict")
+        axes.axvline(judged[0], color=style.GREY, ls=":", label="training on the verdict")
     axes.legend(loc="upper right")
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))

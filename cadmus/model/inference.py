@@ -385,7 +385,7 @@ def in_parallel(compute: Callable[[Item], None], items: Iterable[Item], device: 
     """Call ``compute`` with each item, on a CPU in as many threads as PyTorch has.
 
     An operation that PyTorch divides among its threads waits for the slowest of them: on a busy machine it
-    may take twenty times as long, and a small one gains little from a second thread (docs/log.md). Here the
+    may take twenty times as long, and a small one gains little from a second thread (docs/log). Here the
     threads share no operation. The first error of ``compute`` drops the items that have not begun.
     """
     # A mode of the thread that enters it.

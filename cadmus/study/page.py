@@ -62,7 +62,9 @@ def page(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None) -
             f"# {escape(study.question or study.name)}\n",
             f"Study {escape(study.name)}: {cost(study)}\n",
             *(["Missing runs:\n", "".join(missing)] if missing else []),
-            findings(study, compared, optimal, "."),
+            figures(study, optimal, "."),
+            _caption(study),
+            table(compared, study.base, _accuracies(study)[0], study.compare),
             *(table(compared, study.base, metric) for metric in _accuracies(study)[1:]),
             "Trainings, means over seeds:\n",
             markdown(["", "FLOPs", "seconds", "results"], rows),
@@ -70,13 +72,9 @@ def page(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None) -
     )
 
 
-def findings(study: Results, compared: pl.DataFrame, optimal: pl.DataFrame | None, files: str) -> str:
-    """Return the figures, which are in the directory ``files``, and the tables, without heading."""
-    parts = [
-        f"![What each variant changes]({files}/{FIGURE}.png)\n",
-        _caption(study),
-        table(compared, study.base, _accuracies(study)[0], study.compare),
-    ]
+def figures(study: Results, optimal: pl.DataFrame | None, files: str) -> str:
+    """Return the figures, which are in the directory ``files``, and the table of the law."""
+    parts = [f"![What each variant changes]({files}/{FIGURE}.png)\n"]
     if optimal is not None:
         parts[:0] = [f"![Scaling law]({files}/{LAW}.png)\n", _law_text(optimal, study, files)]
     return "\n".join(parts)
@@ -107,11 +105,10 @@ def _caption(study: Results) -> str:
         loss = f" {name.replace('_', ' ')} of {of} in nats,"
     seeds = _count(study.rows["seed"].n_unique(), "seed")
     return (
-        f"Means over {seeds}:{loss} {_accuracies(study)[0].replace('_', ' ')} in percent. "
-        f"{escape(study.base)} has its mean, the others the difference to it over the same "
-        "seeds, in percentage points. ± is the half-width of the 95% interval, over seeds and test programs "
-        "for accuracies and over seeds for losses. Bold: the interval excludes 0; of many such cells, up to "
-        "one in twenty does by chance.\n"
+        f"The row {escape(study.base)} has means over {seeds}:{loss} "
+        f"{_accuracies(study)[0].replace('_', ' ')} in percent. The other rows have paired differences from it, "
+        "accuracies in percentage points. ± is half of the 95% interval: over seeds and test programs for "
+        "accuracies, over seeds for losses. Bold: 0 is outside the interval; expect that of 1 cell in 20 by chance.\n"
     )
 
 

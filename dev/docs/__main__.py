@@ -1,11 +1,11 @@
 """Write the generated parts of the documents of this checkout.
 
-config                 config/README.md, the JSON schema, and the questions in docs/grading.md
+config                 config/README.md, the JSON schema, docs/columns.md, the questions in docs/grading.md
 run RESULTS            docs/results/NAME and the README, from a finished run
 study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
 numbers RESULTS        figures of docs/findings/numbers.md, from the directory with the runs of its study
 demo SNAPSHOTS         docs/assets/demo.gif and snapshots for the demo, from those of the shipped model
-record RESULTS CHANGE  a row of the speed record in docs/speedrun.md, from a study with one variant
+record RESULTS CHANGE  a row of the speed record in docs/open-problems.md, from a study with one variant
 
 python -m dev.docs run results/laptop
 python -m dev.docs study results/recipe/study.parquet

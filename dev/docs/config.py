@@ -1,4 +1,4 @@
-"""Generate the config's JSON schema, ``config/README.md`` and the questions in ``docs/grading.md``."""
+"""Generate the JSON schema, ``config/README.md``, ``docs/columns.md`` and the questions of ``grading.md``."""
 
 import inspect
 import json
@@ -7,12 +7,16 @@ import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import polars as pl
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from cadmus import experiments
 from cadmus.config import RECIPES, Config
 from cadmus.config.study import STUDY, Study
 from cadmus.evaluate.questions import definitions
+from cadmus.experiments.meanings import MEANINGS
+from cadmus.study.results import COLUMNS as STUDY_COLUMNS
 from cadmus.tables import markdown
 from dev.docs import with_generated
 
@@ -43,7 +47,33 @@ def documents(root: Path) -> dict[Path, str]:
         root / "workflow/schemas/config.schema.json": schema(),
         readme: with_generated(readme, tables(root)),
         grading: with_generated(grading, markdown(HEADINGS, definitions())),
+        root / "docs/columns.md": columns(),
     }
+
+
+def columns() -> str:
+    """Return a page with a table of the columns of every result file."""
+    files = {
+        **{name: (f"`experiments/{name}.parquet`", experiments.columns(name)) for name in experiments.NAMES},
+        "study": ("`study.parquet`", STUDY_COLUMNS),
+        "llm": ("`llm.parquet`", experiments.columns("llm")),
+    }
+    parts = [
+        "# Columns of results\n\n"
+        "`python -m dev.docs config` writes this page from the declarations of the experiments. "
+        "Results are in `results/NAME/`; [experiments](experiments.md) shows how to read them.\n"
+    ]
+    for name, (file, of) in files.items():
+        rows = [[f"`{column}`", _kind(kind), MEANINGS[column]] for column, kind in of.items()]
+        parts += [f"## {name}\n\n{file}\n", markdown(["column", "type", "meaning"], rows)]
+    return "\n".join(parts)
+
+
+def _kind(kind: Any) -> str:
+    """Return the name of the type of a column."""
+    named = {str: "text", int: "integer", float: "number", bool: "true or false", pl.String: "text"}
+    named |= {pl.Int64: "integer", pl.Float64: "number", pl.List(pl.Float64): "list of numbers"}
+    return named[kind]
 
 
 def tables(root: Path) -> str:

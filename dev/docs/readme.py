@@ -7,19 +7,15 @@ from pathlib import Path
 import polars as pl
 
 from cadmus import store
-from cadmus.evaluate.intervals import as_text, percent
-from cadmus.evaluate.regions import REGIONS
-from cadmus.evaluate.results import best_baseline
+from cadmus.evaluate.intervals import percent
 from cadmus.experiments import figures
 from cadmus.figures import table3_accuracy
-from cadmus.figures.tables import best_accuracy
-from cadmus.tables import markdown
 from dev.docs import with_generated
 from dev.measure import Facts
 
 SOLVED = (
     "*Solved* programs are true and answer the question; the gap is to the best baseline. "
-    "[What counts as solved](docs/grading.md) defines both."
+    "[Grading](docs/grading.md) defines both."
 )
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples", "loss_by_template")
 """In the order of the page of a run."""
@@ -32,12 +28,8 @@ FILES = (
 # The data of the training curve have a row per step.
 OPTIONAL = [f"figures/{name}" for name in ("accuracy_by_compute.png", "training_curve.png")]
 """Files that a run may lack."""
-SUMMARY = {
-    "less_greater": "order two expressions",
-    "advanced_sequences": "sort, filter, map and fold sequences",
-    "complete_algorithm": "write a function from examples",
-}
-"""Rows of the README: questions of Table 3, and what they ask."""
+SHOWN = ("inside", "one_out", "same_side")
+"""Regions of the grid that the README names."""
 
 
 def publish(results: Path, root: Path) -> None:
@@ -72,40 +64,20 @@ def _provenance(results: Path) -> Facts:
 def with_results(published: Path, root: Path) -> str:
     """Return the text of the README with the results in ``published``."""
     place = published.relative_to(root).as_posix()
-    origin = (
-        f"{_origin(published)} [All questions and figures]({place}). "
-        "[What counts as solved](docs/grading.md); the paper does not say what its accuracies count."
-    )
     image = f"![Accuracy of the comparator for every pair of values]({place}/comparison_grid.png)"
-    table = pl.read_csv(published / "table3_accuracy.csv")
-    parts = [table3_accuracy.below(table), _summary(table), origin, image, _grid(published)]
-    return with_generated(root / "README.md", "\n\n".join(filter(None, parts)))
-
-
-def _summary(table: pl.DataFrame) -> str:
-    """Return the rows of the README with their best baseline and the paper's accuracy."""
-    lines = []
-    for question, title in SUMMARY.items():
-        found = table.filter(question=question)
-        (model,) = found.filter(policy="model", metric="solved").to_dicts()
-        accuracy = as_text(model["accuracy"], model["low"], model["high"])
-        for fits in found.filter(policy="model", metric="fits")["accuracy"].drop_nulls():
-            accuracy += f"; {percent(fits)} fit the examples"
-        lines.append([title, accuracy, best_accuracy(best_baseline(found)), percent(model["paper"])])
-    return markdown(["Task", "Solved", "Best baseline", "Paper, 280M parameters"], lines).rstrip()
+    below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
+    return with_generated(root / "README.md", "\n\n".join(filter(None, [image, _grid(published), below])))
 
 
 def _grid(published: Path) -> str:
-    """Return the text below the comparison grid."""
-    table = pl.read_csv(published / "grid_regions.csv").drop_nulls("accuracy")
-    # Always answering `=` solves all of the diagonal, and nothing else outside.
-    accuracies = (
-        f"{percent(row['accuracy'])} ({percent(row['baseline'])}) {REGIONS[row['region']]}"
-        for row in table.filter(pl.col("region") != "diagonal").to_dicts()
-    )
+    """Return the sentence below the comparison grid."""
+    rows = {row["region"]: row for row in pl.read_csv(published / "grid_regions.csv").to_dicts()}
+    inside, one_out, same_side = (rows[name] for name in SHOWN)
     return (
-        "Yellow is right; the dashed square is the training range. Right comparators, with the best baseline "
-        f"in brackets: {'; '.join(accuracies)}."
+        "Yellow is right; the dashed square is what the model compares in training. Inside, "
+        f"{percent(inside['accuracy'])} of its comparators are right. With one number outside it is "
+        f"{percent(one_out['accuracy'])}, and with two beyond the same end {percent(same_side['accuracy'])}, "
+        f"where the best baseline gets {percent(same_side['baseline'])}."
     )
 
 
@@ -113,13 +85,13 @@ def results_page(published: Path, root: Path) -> str:
     """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
     place = published.relative_to(root).as_posix()
     below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
-    parts = [f"# The run {published.name}", _origin(published), *filter(None, [below]), SOLVED]
+    parts = [f"# Results of `{published.name}`", _origin(published), *filter(None, [below]), SOLVED]
     for name in (name for name in TABLES if (published / f"{name}.md").is_file()):
         parts += [figures()[name].caption, (published / f"{name}.md").read_text(encoding="utf-8").strip()]
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             words = name.replace("_", " ")
-            image = f"![The {words} of the run {published.name}]({place}/{name}.png)"
+            image = f"![{words.capitalize()} of {published.name}]({place}/{name}.png)"
             link = f" [Data]({place}/{name}.csv)." if (published / f"{name}.csv").is_file() else ""
             parts += [f"## {words.capitalize()}", image, f"{figure.caption}{link}"]
     return "\n\n".join(parts) + "\n"

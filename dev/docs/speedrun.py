@@ -29,7 +29,7 @@ COLUMNS = {
     **dict.fromkeys(QUESTIONS, pl.Float64),
 }
 """Columns of the records; the last are the means of each question."""
-PAGE = "docs/speedrun.md"
+PAGE = "docs/open-problems.md"
 RECORDS = "docs/results/speedrun.csv"
 
 

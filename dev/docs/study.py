@@ -7,10 +7,9 @@ from pathlib import Path
 import polars as pl
 
 from cadmus.store import write_text
-from cadmus.study import COMPARISON, LAW, files_of
-from cadmus.study.comparison import compare
+from cadmus.study import COMPARISON, LAW, PAGE, files_of
 from cadmus.study.law import budget_of
-from cadmus.study.page import cost, findings, write_all
+from cadmus.study.page import cost, figures, write_all
 from cadmus.study.results import read
 from cadmus.tables import escape
 from dev.docs import BEGIN, END, with_generated
@@ -36,14 +35,13 @@ def publish(results: Path, root: Path) -> None:
         optimal = pl.read_csv(drawn / f"{LAW}.csv") if has_law else None
         files = f"../results/studies/{study.name}"
         origin = (
-            f"{cost(study)} Files: [study.parquet]({files}/{_FILE}), "
-            f"[comparison.csv]({files}/{COMPARISON}). To repeat it:\n\n"
+            f"Differences are paired by seed, with 95% intervals ([all numbers]({files}/{PAGE}), "
+            f"[comparison.csv]({files}/{COMPARISON}), [study.parquet]({files}/{_FILE})). {cost(study)}\n\n"
             "```sh\n"
             f"snakemake --cores all --configfile config/studies/{study.name}.yaml\n"
-            f"python -m dev.docs study results/{study.name}/study.parquet\n"
             "```\n"
         )
-        block = with_generated(page, f"{findings(study, compare(study), optimal, files)}\n{origin}", text)
+        block = with_generated(page, f"{figures(study, optimal, files)}\n{origin}", text)
         directory.mkdir(parents=True, exist_ok=True)
         # The published results themselves may be drawn again.
         if results.resolve() != (directory / _FILE).resolve():

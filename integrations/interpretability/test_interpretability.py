@@ -1,4 +1,4 @@
-"""The code of docs/interpretability.md, and its logits and hidden states compared with ours."""
+"""The code of docs/integrations.md on interpretability; its logits and states compared with ours."""
 
 import re
 import runpy
@@ -12,7 +12,8 @@ import torch
 
 from cadmus import Cadmus
 
-PAGE = (Path(__file__).parents[2] / "docs/interpretability.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[2] / "docs/integrations.md").read_text(encoding="utf-8")
+PAGE = DOCUMENT.split("\n## Interpretability\n")[1].split("\n## ")[0]
 TOLERANCE = 1e-4
 
 
@@ -20,7 +21,7 @@ TOLERANCE = 1e-4
 def page(tmp_path_factory):
     """The variables of the page after its code."""
     directory = tmp_path_factory.mktemp("page")
-    (command,) = re.findall(r"^cadmus (.*)$", PAGE, re.MULTILINE)
+    (command,) = re.findall(r"^cadmus (states .*)$", PAGE, re.MULTILINE)
     subprocess.run([sys.executable, "-m", "cadmus", *command.split()], cwd=directory, check=True)
     # nnsight reads the source of its blocks, so they have to be in a file.
     script = directory / "page.py"

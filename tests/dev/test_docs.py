@@ -73,11 +73,13 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     store.write_json(results / "model/meta.json", "model", trained)
     (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nearlier results\n{END}\nrest\n")
     publish(results, tmp_path)
-    text = (tmp_path / "README.md").read_text()
+    page = results_page(tmp_path / "docs/results/quick", tmp_path)
     assert (
         f"commit `{store.commit()[:12]}`): 7 parameters, trained on 30 programs (300 tokens) in 3 steps"
-        in text
+        in page
     )
+    text = (tmp_path / "README.md").read_text()
+    assert "of its comparators are right" in text
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
     assert "earlier results" not in text

@@ -17,7 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def test_the_documentation_lists_the_extra_of_every_command() -> None:
-    page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| .* \|(.*)\|$", page, re.MULTILINE)
     assert [extra for extra, _ in rows] == list(PROJECT["optional-dependencies"])
     listed = {command: extra for extra, commands in rows for command in re.findall(r"`(\w+)`", commands)}

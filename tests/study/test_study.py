@@ -141,7 +141,8 @@ def test_a_study_compares_the_loss_on_test_programs(config, results, tmp_path):
     assert (row["experiment"], row["template"], row["n"]) == ("loss", "", 2)
     assert row["value"] == pytest.approx(0.2)
     publish(tmp_path / "study.parquet", tmp_path)
-    assert "held out loss of test programs in nats" in (tmp_path / "docs/findings/demo.md").read_text()
+    page = (tmp_path / "docs/results/studies/demo/README.md").read_text()
+    assert "held out loss of test programs in nats" in page
 
 
 def test_the_comparison_pairs_seeds(collected):
@@ -230,13 +231,14 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path)
     page = tmp_path / "root/docs/findings/demo.md"
     first = page.read_text()
     assert first.startswith("# Does it &lt;learn&gt;?\n\n<!-- generated")
-    assert "| base | 0.4500 ± 0.1242 | 55.0 ± 19.6 |" in first
-    # The seeds differ by the same amount: this says nothing about a loss, and 40 programs are few.
-    assert "| tied | -0.2000 | +20.0 ± 21.5 |" in first
-    assert "| best baseline |  | 0.0 |" in first
-    linked = re.findall(r"\(\.\./(results/\S+)\)", first)
-    assert len(linked) == 3
+    linked = re.findall(r"\(\.\./(results/\S+?)\)", first)
+    assert len(linked) == 4
     assert all((tmp_path / "root/docs" / link).is_file() for link in linked)
+    table = (tmp_path / "root/docs/results/studies/demo/README.md").read_text()
+    assert "| base | 0.4500 ± 0.1242 | 55.0 ± 19.6 |" in table
+    # The seeds differ by the same amount: this says nothing about a loss, and 40 programs are few.
+    assert "| tied | -0.2000 | +20.0 ± 21.5 |" in table
+    assert "| best baseline |  | 0.0 |" in table
     # What is written by hand stays.
     page.write_text(first.replace("\n\n<!--", "\n\nIt does.\n\n<!--", 1))
     publish(collected, tmp_path / "root")
