@@ -72,7 +72,7 @@ def test_the_python_of_the_readme_prints_the_shown_output(capsys):
 
 
 def test_the_readme_draws_the_stacks():
-    rows = examples("README.md", r"^\| `([^`]+)` \| `([^`]+)` \| (?:.*: )?(.*?) \|$")
+    rows = examples("README.md", r"^\| `([^`]+)` \| `([^`]+)` \| (?:[^\n]*: )?([^\n]*) \|$")
     for prompt, completion, drawn in rows:
         stacks = [" ".join(map(machine.show, step.stack)) for step in machine.trace(prompt + completion)]
         first, _, last = drawn.partition(" → … → ")

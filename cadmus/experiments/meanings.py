@@ -2,7 +2,7 @@
 
 MEANINGS = {
     "accuracy": "correct over programs; null where nothing was tested",
-    "agreed": "induction: for each k, the probability that the most voted of k sampled functions is right",
+    "agreed": "induction: for each k, how likely the function with the most votes of k samples is solved",
     "agreeing": "programs for which this layer predicts the same instruction as the last one",
     "alphabet": "symbols of the prompt: normal, alternate, permuted or letters",
     "asked": "what the program is asked about: its expression pair, function, sequence, or text",

@@ -1,6 +1,6 @@
 """Write the generated parts of the documents of this checkout.
 
-config                 config/README.md, the JSON schema, docs/columns.md, the questions in docs/grading.md
+config                 config/README.md, docs/columns.md, the JSON schema, the questions in docs/grading.md
 run RESULTS            docs/results/NAME and the README, from a finished run
 study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
 numbers RESULTS        figures of docs/findings/numbers.md, from the directory with the runs of its study

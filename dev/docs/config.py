@@ -1,4 +1,4 @@
-"""Generate the JSON schema, ``config/README.md``, ``docs/columns.md`` and the questions of ``grading.md``."""
+"""Generate the reference of configs and columns, the JSON schema and the questions of ``docs/grading.md``."""
 
 import inspect
 import json
@@ -59,9 +59,8 @@ def columns() -> str:
         "llm": ("`llm.parquet`", experiments.columns("llm")),
     }
     parts = [
-        "# Columns of results\n\n"
-        "`python -m dev.docs config` writes this page from the declarations of the experiments. "
-        "Results are in `results/NAME/`; [experiments](experiments.md) shows how to read them.\n"
+        "# Columns of results\n\n`python -m dev.docs config` writes this page from the declarations of the "
+        "experiments. Results are in `results/NAME/`; [experiments](experiments.md) shows how to read them.\n"
     ]
     for name, (file, of) in files.items():
         rows = [[f"`{column}`", _kind(kind), MEANINGS[column]] for column, kind in of.items()]

@@ -1,4 +1,4 @@
-"""The code of docs/integrations.md on interpretability; its logits and states compared with ours."""
+"""The code on interpretability in docs/integrations.md; its logits and hidden states compared with ours."""
 
 import re
 import runpy
