@@ -16,7 +16,7 @@ from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
 from cadmus.tools import progress, seed_of
 
 METHODS = ("state", "learned", "random")
-"""What is exchanged: all of the state, or a learned or a random subspace of it."""
+"""Part that is exchanged: all of the state, or a learned or a random subspace of it."""
 
 
 def measure(subject: Subject) -> pl.DataFrame:
@@ -50,7 +50,7 @@ def measure(subject: Subject) -> pl.DataFrame:
             bases = {"state": None, **subspaces(model, learned, layer, settings.directions, seed)}
             for method in METHODS:
                 size = width if method == "state" else settings.directions
-                # Without a pair to learn from, there is no learned subspace.
+                # A subspace needs a pair to be learned from.
                 pairs = len(tested.token) if method in bases else 0
                 correct = counterfactual_answers(model, tested, layer, bases[method]) if pairs else 0
                 rows.append((variable, layer, method, size, pairs, correct))

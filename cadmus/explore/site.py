@@ -41,8 +41,8 @@ FORMS = {
     "induction": DEFINITION,
     "anything": criteria.ANYTHING,
 }
-"""What solves a task, by its name in ``page/grade.js``, with the form of such a completion."""
-_FORM_OF: dict[Callable[..., Any], str] = {
+"""Criteria that solve a task, by their names in ``page/grade.js``, with the form of such a completion."""
+_FORM_OF = {
     criteria.comparator: "comparator",
     criteria.equal_expression: "equality",
     criteria.written_answer: "answer",

@@ -26,7 +26,7 @@ class Pairs(NamedTuple):
     source: list[Tensor]
     """Its states after the token with the variable: (n, D) each."""
     token: Tensor
-    """Where a base has it: int64, shape (n,), as are the others."""
+    """Place of the variable in a base: int64, shape (n,), as are the others."""
     end: Tensor
     """The last token of each base."""
     answer: Tensor

@@ -107,9 +107,9 @@ def _caption(study: Results) -> str:
     return (
         f"The row {escape(study.base)} has means over {seeds}:{loss} "
         f"{_accuracies(study)[0].replace('_', ' ')} in percent. The other rows have paired differences from "
-        "it, accuracies in percentage points. ± is half of the 95% interval: over seeds and test programs for "
-        "accuracies, over seeds for losses. Bold: 0 is outside the interval; expect that of 1 cell in 20 by "
-        "chance.\n"
+        "it, accuracies in percentage points. ± is half of the 95% interval: over seeds and test programs "
+        "for accuracies, over seeds for losses. Bold: 0 is outside the interval; expect that of 1 cell in "
+        "20 by chance.\n"
     )
 
 

@@ -16,7 +16,7 @@ from cadmus.templates.expressions import short_expressions
 
 
 def label_only(rng: np.random.Generator, n: int, settings: LabelOnly, dataset: Dataset) -> Programs:
-    """Draw ``n`` pairs, none of which is the prompt of a comparison of another split."""
+    """Draw ``n`` pairs; none is the prompt of a comparison of another split."""
     table = short_expressions(HALF)
     values = np.arange(settings.values[0], settings.values[1] + 1)
     values = values[table.count(values) > 0]

@@ -22,7 +22,7 @@ METADATA = "meta.json"
 STATE = "state.safetensors"
 LOCK = "lock"
 FIRST_FRACTION = 0.01
-"""Fraction of the steps before which there is no snapshot, however many there are."""
+"""Fraction of the steps before the first snapshot, however many there are."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How good the model is while it trains: loss and accuracy on a few programs of the validation split."""
+"""Quality of the model while it trains: loss and accuracy on a few programs of the validation split."""
 
 import numpy as np
 

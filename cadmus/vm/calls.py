@@ -26,7 +26,7 @@ class Frame:
     # Slot of the first argument and slot above the last one.
     call_base: int
     call_top: int
-    # Where the body of the instruction continues.
+    # The place at which the body of the instruction continues.
     return_position: int
     return_stop: int
     return_base: int

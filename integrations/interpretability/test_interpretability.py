@@ -60,24 +60,3 @@ def test_nnsight_has_our_logits_and_hidden_states(page, ours):
         np.testing.assert_allclose(found, _state(ours, [program], 4)[0], atol=TOLERANCE)
     changed = abs(page["changed"].detach().numpy()[0, -1] - logits[0, -1]).max()
     assert changed > 0.1
-
-
-def test_the_probe_finds_the_shown_accuracies(page):
-    shown = [float(percent) for percent in re.findall(r"^\d (\S+)%$", PAGE, re.MULTILINE)]
-    assert len(shown) == len(page["accuracy"])
-    # The last digits depend on the CPU.
-    assert 100 * np.array(page["accuracy"]) == pytest.approx(shown, abs=2)
-    assert f"{page['test'].sum()} test programs" in PAGE
-    assert f"most frequent value {page['constant']:.1%}" in PAGE
-
-
-def test_saelens_trains_a_dictionary_of_a_layer(ours, monkeypatch):
-    saelens = pytest.importorskip("saelens")
-    monkeypatch.setattr(saelens, "STATES", 100 * saelens.BATCH)
-    states = saelens.states(ours, 30)[6]
-    features = saelens.dictionary(states)
-    with torch.inference_mode():
-        active = features.encode(states)
-    assert active.shape == (len(states), saelens.FEATURES)
-    assert (active > 0).sum(1).max() <= saelens.ACTIVE
-    assert active.any(0).sum() > saelens.ACTIVE

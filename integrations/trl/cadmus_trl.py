@@ -153,7 +153,7 @@ def grpo(
     )
     trainer.train()
     trainer.save_model(str(output))
-    # What makes it an export of Cadmus.
+    # These files make it an export of Cadmus.
     shutil.copy(source / "meta.json", output)
     after = measure(output, test, difficulty)
     measured = {"after": after, "before": before, "baseline": constant(training, test, difficulty)}

@@ -38,7 +38,7 @@ class Two:
 
     def logits_from(self, states: Tensor, layer: int, ends: Tensor) -> Tensor:
         x = states[:, 4, X] if layer < 2 else states[:, 9, X_AT_THE_END]
-        # What is not there yet is computed from the tokens: no exchange changes it.
+        # A value that is not there yet is computed from the tokens: no exchange changes it.
         difference = x - states[:, 9, Y] if layer else 0 * states.sum((1, 2))
         logits = torch.zeros(len(states), isa.VOCABULARY_SIZE) - 100
         logits[:, TOKEN_OF_BYTE[ord("<")]] = -10 * difference

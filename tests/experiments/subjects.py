@@ -1,4 +1,4 @@
-"""Subjects of experiments whose model is a stand-in."""
+"""Subjects of experiments whose model is simulated."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ def subject_of(
 ) -> Any:
     """Return a subject with a model that was trained on values from ``low`` to ``high``."""
     values = {
-        "name": "stand-in",
+        "name": "simulated",
         "dataset": {
             "values": {"low": low, "high": high},
             "eval_fraction": 0.05,
@@ -22,4 +22,4 @@ def subject_of(
         "train": {"steps": 1},
         "evaluate": experiment,
     }
-    return SimpleNamespace(config=parse_config(values, "stand-in"), model=lambda: model)
+    return SimpleNamespace(config=parse_config(values, "simulated"), model=lambda: model)

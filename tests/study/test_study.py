@@ -175,7 +175,7 @@ def test_runs_of_another_machine_are_taken_from_its_results(config, results, tmp
     assert len(missing) == 4
     assert collect(study, results, own, [other]) == []
     assert read(own).rows.equals(read(tmp_path / "all.parquet").rows)
-    # What it did not measure is missing.
+    # A metric that it did not measure is missing.
     config.write_text(TEXT.replace("[completions, grid]", "[completions, grid, pass_at_k]"))
     with pytest.raises(InputError, match="no run is finished"):
         collect(load_study(config), results, own, [other])
@@ -239,7 +239,7 @@ def test_publishing_writes_the_files_and_a_part_of_the_page(collected, tmp_path)
     # The seeds differ by the same amount: this says nothing about a loss, and 40 programs are few.
     assert "| tied | -0.2000 | +20.0 ± 21.5 |" in table
     assert "| best baseline |  | 0.0 |" in table
-    # What is written by hand stays.
+    # Text written by hand stays.
     page.write_text(first.replace("\n\n<!--", "\n\nIt does.\n\n<!--", 1))
     publish(collected, tmp_path / "root")
     assert page.read_text() == first.replace("\n\n<!--", "\n\nIt does.\n\n<!--", 1)

@@ -1,4 +1,4 @@
-"""What functions compute, and the place that decides whether a rule keeps them out of training."""
+"""Values of functions, and the place that decides whether a rule keeps them out of training."""
 
 import numpy as np
 import pytest

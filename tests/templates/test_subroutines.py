@@ -50,7 +50,7 @@ def test_values_are_recorded(subroutines):
         assert low <= y <= high
     before = [x == y for text, _, x, y in subroutines if text[-1] != ";"]
     assert len(before) / 3 < sum(before) < 0.55 * len(before)
-    # What a definition is asked for is met by few functions.
+    # Few functions meet the request for a definition.
     assert all(x == y for text, _, x, y in subroutines if text[-1] == ";")
 
 

@@ -1,4 +1,4 @@
-"""What a training imports and loads before its first step, for the server that forks trainings."""
+"""Modules that a training imports and loads before its first step, for the server that forks trainings."""
 
 import deepspeed  # noqa: F401
 import numpy as np

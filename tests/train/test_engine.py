@@ -102,7 +102,7 @@ def test_deepspeed_config_of_eight_gpus():
     ],
 )
 def test_deepspeed_is_as_the_engine_needs_it(file, text):
-    """What cadmus.train.engine patches or reads; after a change, it could be wrong without an error."""
+    """Names that cadmus.train.engine patches or reads; after a change, it could be wrong without an error."""
     import deepspeed
 
     assert text in (Path(deepspeed.__file__).parent / file).read_text()

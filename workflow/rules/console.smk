@@ -1,4 +1,4 @@
-# What a run prints: a line when a job starts, and the accuracies at its end. Snakemake's own paragraphs are in its log.
+# The output of a run: a line when a job starts, and the accuracies at its end. Snakemake's own paragraphs are in its log.
 
 import logging
 from datetime import datetime

@@ -10,7 +10,7 @@ GPUS = SITE.get("train_gpus", 0 if RUN.train.ranks == "auto" else RUN.train.rank
 if GPUS % NODES:
     share = f"{NODES} nodes cannot share {GPUS} GPUs equally"
     raise WorkflowError(f"{share}; set train_gpus to a multiple of train_nodes")
-# What Snakemake's SLURM plugin converts to `sbatch` options.
+# Resources that Snakemake's SLURM plugin converts to `sbatch` options.
 RESOURCES = {"nodes": NODES, "train_gpus": GPUS}
 if NODES > 1:
     # One launcher per node, which starts its ranks.

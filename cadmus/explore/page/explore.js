@@ -130,7 +130,7 @@ function drawn(shares, temperature) {
   return largest(scaled);
 }
 
-// The model's completion of a program, with its end if it ends by itself; null if the visitor goes on first.
+// The model's completion of a program, with its end if it ends by itself; null if the visitor continues first.
 async function completed(prefix, temperature, show = () => {}) {
   const mine = (writing = {});
   let text = prefix;
@@ -356,7 +356,7 @@ function drawLens() {
 function drawHeads() {
   const { heads } = site.model;
   const side = seen.program.length;
-  // A square of heads, as wide as the enlarged one beside it.
+  // A square of heads, as wide as the enlarged one next to it.
   at("heads").style.gridTemplateColumns = `repeat(${Math.ceil(Math.sqrt(heads))}, 1fr)`;
   at("heads").replaceChildren(...Array.from({ length: heads }, (_, head) => {
     const canvas = element("canvas", { width: side, height: side });
