@@ -7,7 +7,6 @@ for the top of the stack. Baseline and probe are fitted to programs of the test 
 
 import base64
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
