@@ -7,6 +7,7 @@ for the top of the stack. Baseline and probe are fitted to programs of the test 
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ FORMS = {
     "anything": criteria.ANYTHING,
 }
 """Criteria that solve a task, by their names in ``page/grade.js``, with the form of such a completion."""
-_FORM_OF = {
+_FORM_OF: dict[Callable[..., Any], str] = {
     criteria.comparator: "comparator",
     criteria.equal_expression: "equality",
     criteria.written_answer: "answer",
