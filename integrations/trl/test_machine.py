@@ -114,7 +114,9 @@ def test_grpo_plays_episodes(tmp_path, monkeypatch):
     trainer = GRPOTrainer(
         model,
         cadmus_machine.valid,
-        args=GRPOConfig(str(tmp_path), report_to="none", max_completion_length=400, **options),
+        args=GRPOConfig(
+            str(tmp_path), report_to="none", use_cpu=True, bf16=False, max_completion_length=400, **options
+        ),
         train_dataset=Dataset.from_list([cadmus_machine.row(task) for task in found]),
         processing_class=tokenizer,
         environment_factory=cadmus_machine.Machine,
