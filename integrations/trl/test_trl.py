@@ -14,6 +14,7 @@ from integrations.conftest import POLICIES, asked, graded_constant, graded_model
 pytest.importorskip("trl")
 cadmus_trl = pytest.importorskip("cadmus_trl")
 END = 0
+README = Path(__file__).with_name("README.md")
 
 
 def rewards(found, completions, ended=True, alphabet="program"):
@@ -46,14 +47,14 @@ def test_both_kinds_of_symbols():
     assert rewards(found, [" ?\n"] * 20, alphabet="alternate") == less
 
 
-def test_the_line_of_the_readme_cuts_programs_for_fine_tuning():
+def test_the_readme_cuts_programs_for_fine_tuning():
     from datasets import Dataset
 
-    (line,) = re.findall(r"^rows = .*", Path(__file__).with_name("README.md").read_text(), re.MULTILINE)
+    (code,) = re.findall(r"^rows = .*?^\)$", README.read_text(), re.MULTILINE | re.DOTALL)
     found = asked("equality", 5, "train")
     columns = [{"program": t.prompt + t.reference, "prompt_length": len(t.prompt)} for t in found]
     names = {"programs": Dataset.from_list(columns)}
-    exec(line, names)
+    exec(code, names)
     pairs = [(row["prompt"], row["completion"]) for row in names["rows"]]
     assert pairs == [(task.prompt, task.reference) for task in found]
 
