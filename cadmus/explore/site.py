@@ -74,7 +74,7 @@ def write_site(
     for path in find_snapshots(snapshots) if snapshots else []:
         snapshot = Cadmus.load(path)
         if snapshot.sizes != model.sizes:
-            raise InputError(f"{path}: is no snapshot of {name}, whose sizes differ")
+            raise InputError(f"{path}: not a snapshot of {name}, whose sizes differ")
         found[f"{path.name}.bin"] = step_of(path), weights(snapshot)
     dataset = config.dataset if config else Dataset()
     programs = _mixture(dataset)

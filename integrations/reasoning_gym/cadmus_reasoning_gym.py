@@ -21,7 +21,7 @@ except ModuleNotFoundError:
     ) from None
 
 ALL = "all"
-"""The template that stands for all of them, in turn."""
+"""In the place of a template: all of them, in turn."""
 LEVELS = range(4)
 
 

@@ -62,11 +62,12 @@ if not workflow.remote_exec and not workflow.output_settings.verbose:
 def summary():
     """Return what a finished run has found, its files and the next command."""
     results = Path("results", RUN.name)
-    if STUDY:
-        return f"The comparison is in {results / 'README.md'}."
-    accuracies = results / "tables/table3_accuracy.md"
-    if not accuracies.exists():
+    accuracies, comparison = results / "tables/table3_accuracy.md", results / "README.md"
+    # A run may have been asked for one file alone.
+    if not (comparison if STUDY else accuracies).exists():
         return ""
+    if STUDY:
+        return f"The comparison is in {comparison}."
     header, _, *rows = (
         line.strip("| ").split(" | ")[:SHOWN] for line in accuracies.read_text().splitlines() if line
     )
