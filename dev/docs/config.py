@@ -46,9 +46,17 @@ def documents(root: Path) -> dict[Path, str]:
     return {
         root / "workflow/schemas/config.schema.json": schema(),
         readme: with_generated(readme, tables(root)),
-        grading: with_generated(grading, markdown(HEADINGS, definitions())),
+        grading: with_generated(grading, markdown(HEADINGS, questions())),
         root / "docs/columns.md": columns(),
     }
+
+
+def questions() -> list[list[str]]:
+    """Return the definitions of the questions; questions with the same definition share a row."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for name, prompt, condition in definitions():
+        names.setdefault((prompt, condition), []).append(name)
+    return [["; ".join(same), prompt, condition] for (prompt, condition), same in names.items()]
 
 
 def columns() -> str:
