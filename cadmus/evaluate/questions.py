@@ -98,8 +98,8 @@ def _definition_is_last(programs: Programs) -> np.ndarray:
 _COMPARATOR = "it is the comparator that holds, and nothing else"
 _ANSWER = (
     "it writes the value that the prompt leaves, a decimal number or a sequence of them, and compares the "
-    "two with `=` or `Y`, and the outputs are those of the reference. No other arithmetic is allowed, as it "
-    "could repeat the query of the prompt"
+    "two with `=` or `Y`; the outputs are those of the right answer. No other arithmetic is allowed, because "
+    "it could repeat the query"
 )
 
 
@@ -153,8 +153,7 @@ QUESTIONS: dict[str, Question] = {
     ),
     "equality_comparator": _asks_for_comparator(
         "equality",
-        solved=f"{_COMPARATOR}. It is always `=`, as in the paper's example, so a constant solves all; the "
-        "other comparisons show whether a model calculates",
+        solved=f"{_COMPARATOR}. It is always `=`, as in the paper's example, so a constant solves all",
         about="expression pair",
         cut=_before_the_last,
     ),
@@ -188,7 +187,7 @@ QUESTIONS: dict[str, Question] = {
     "apply_labels": Question(
         "apply_labels",
         "before the label",
-        f"{_ANSWER}. If the reference answers with a bare label (nothing or `!`), only that label solves it",
+        f"{_ANSWER}. If the right answer is a bare label (nothing or `!`), only that label solves it",
         "function",
     ),
     "complete_algorithm": Question(

@@ -8,7 +8,6 @@ import polars as pl
 
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.intervals import as_text, mean_interval, percent, programs_error
-from cadmus.evaluate.questions import title
 from cadmus.store import write_text
 from cadmus.study.results import MINUTES, read
 from cadmus.tables import escape, markdown
@@ -70,8 +69,8 @@ def add_record(results: Path, change: str, root: Path) -> None:
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
-    """Return the records, the oldest first, and the accuracy of each question."""
-    table = markdown(
+    """Return the table of the records, the oldest first."""
+    return markdown(
         TITLES.split(", "),
         [
             [
@@ -89,8 +88,4 @@ def tables(rows: list[dict[str, Any]]) -> str:
             for row in rows
         ],
     )
-    accuracies = [
-        [escape(str(row["commit"])[:7]), *(f"{100 * row[name]:.1f}" for name in QUESTIONS)] for row in rows
-    ]
-    by_question = markdown(["commit", *map(title, QUESTIONS)], accuracies)
-    return f"{table}\nBy question, in percent:\n\n{by_question}"
+
