@@ -1,4 +1,4 @@
-"""The workshop: what only maintainers run. It is in the source distribution, not in the wheel.
+"""Tools that only maintainers run. They are in the source distribution, not in the wheel.
 
 =========================  ==================================================================================
 ``python -m dev.bench``    speed of one part on this machine; docs/results/bench_NAME.json

@@ -1,4 +1,4 @@
-"""The door: files appear when they are complete, and damaged ones are one line."""
+"""The store: files appear when they are complete, and damaged ones are one line."""
 
 import json
 import os

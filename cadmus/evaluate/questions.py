@@ -173,8 +173,7 @@ QUESTIONS: dict[str, Question] = {
     ),
     "random": Question(
         "random",
-        "near the middle, where the program is not true yet and the rest drops nothing. At most half of the "
-        "prompts leave nothing; the others leave a false value",
+        "near the middle, where the program is not true yet and the rest drops nothing",
         "the completed program is true",
         "program",
         _where_not_true_yet,
