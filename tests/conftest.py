@@ -35,7 +35,7 @@ def browser() -> str:
     """Path of a browser."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None and os.environ.get("CI"):
-        pytest.fail("there is no browser; `.ci/run` installs one")
+        pytest.fail("no browser found; `.ci/run` installs one")
     if found is None:
         pytest.skip(f"there is none of {', '.join(BROWSERS)}")
     return found

@@ -193,7 +193,7 @@ QUESTIONS: dict[str, Question] = {
         "complete_algorithm",
         "before the definition",
         "it is one definition that gives the results of all examples (*fits examples*) and agrees with the "
-        f"reference on {FRESH_INPUTS} fresh inputs, drawn as the examples are, or on all 12 single "
+        f"right function on {FRESH_INPUTS} fresh inputs, drawn as the examples are, or on all 12 single "
         "numbers",
         "function",
         _as_sampled,

@@ -194,7 +194,7 @@ def losses() -> pl.DataFrame:
 
 
 def interchange() -> pl.DataFrame:
-    """Return results of a variable that is used, and of one of which no pair counts."""
+    """Return results of a variable that is used, and of one without pairs that count."""
     shares = {"state": [0.0, 0.4, 1.0], "learned": [0.0, 0.6, 0.9], "random": [0.0, 0.1, 0.0]}
     rows = [
         (variable, layer, method, 8, programs, of_layers[layer] if programs else None)

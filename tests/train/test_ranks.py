@@ -63,7 +63,7 @@ engine.stop_process()
 """
 
 
-@pytest.mark.skipif(shutil.which("ss") is None, reason="there is no ss")
+@pytest.mark.skipif(shutil.which("ss") is None, reason="needs ss")
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_node_listens_on_loopback_only(tmp_path, count):
     command = [sys.executable, "-c", REPORT, str(tmp_path)]
