@@ -93,7 +93,7 @@ class Batch(NamedTuple):
     Attributes:
         tokens: end tokens included.
         pairs: of a token and one that it attends to.
-        instructions: tokens with state labels.
+        instructions: tokens with labels of state supervision.
         targets, completion_targets: tokens to predict, and those of them in completions.
     """
 

@@ -1,7 +1,7 @@
 """Interchange intervention training: a model shall answer by the variable that is labelled alone.
 
-State labels put a variable of the VM into the state, such as the difference of two numbers, but the blocks
-after it may read something else, such as the numbers that training compares. So the rest of a state is
+State supervision puts a variable of the VM into the state, such as the difference of two numbers, but the
+blocks after it may read something else, such as the numbers that training compares. So the rest of a state is
 exchanged with that of another program, its donor, while the answer stays. This is right for the causal model
 in which the answer follows from the variable (Geiger et al. 2022), also where the donor has numbers that no
 program compares. The variable has the directions that the layers for state supervision read.

@@ -88,4 +88,3 @@ def tables(rows: list[dict[str, Any]]) -> str:
             for row in rows
         ],
     )
-
