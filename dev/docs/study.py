@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from cadmus.store import write_text
-from cadmus.study import LAW, PAGE, files_of
+from cadmus.study import COMPARISON, LAW, PAGE, files_of
 from cadmus.study.law import budget_of
 from cadmus.study.page import cost, figures, write_all
 from cadmus.study.results import read
@@ -36,7 +36,7 @@ def publish(results: Path, root: Path) -> None:
         files = f"../results/studies/{study.name}"
         origin = (
             f"Differences are paired by seed, with 95% intervals ([all numbers]({files}/{PAGE}), "
-            f"[study.parquet]({files}/{_FILE})). {cost(study)}\n\n"
+            f"[comparison.csv]({files}/{COMPARISON}), [study.parquet]({files}/{_FILE})). {cost(study)}\n\n"
             "```sh\n"
             f"snakemake --cores all --configfile config/studies/{study.name}.yaml\n"
             "```\n"
