@@ -4,16 +4,13 @@ A token is an instruction. The model continues the prompt or, of a chat, the tex
 """
 
 import asyncio
-import json
 import reprlib
 import secrets
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
-import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,17 +21,23 @@ from starlette.routing import Route
 from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
-from cadmus.model.inference import Cadmus, Choose, Sampler, greedy
-from cadmus.programs import Programs, stack
+from cadmus.model.inference import Cadmus, Sampler, greedy
+from cadmus.programs import Programs
 from cadmus.serve.server import ApiError, application, body_of
 
-AT_ONCE = 64
-"""Maximum number of requests in a batch."""
 MAX_CHOICES = 1024
 """Maximum number of completions per request, over all its prompts."""
 MAX_LOGPROBS = 1 << 18
 """Maximum number of log-probabilities per response, 6 MB of JSON."""
-IGNORED = {"metadata", "parallel_tool_calls", "service_tier", "store", "tool_choice", "user"}
+IGNORED = {
+    "metadata",
+    "parallel_tool_calls",
+    "service_tier",
+    "store",
+    "stream_options",
+    "tool_choice",
+    "user",
+}
 """Fields of the API that have no effect here, whatever their value."""
 
 
@@ -63,8 +66,6 @@ class Asked(BaseModel):
         BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop),
     ] = []
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
-    stream: bool = False
-    stream_options: dict[str, Any] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -79,69 +80,9 @@ class Asked(BaseModel):
         return {name: value for name, value in values.items() if has_effect(name, value)}
 
 
-class _Job(NamedTuple):
-    request: Request
-    prompts: Programs
-    limits: np.ndarray
-    choose: Choose
-    completed: asyncio.Future[tuple[Programs, np.ndarray]]
-
-
-class Batcher:
-    """Decodes concurrent requests in one batch; completions do not depend on what else is in it.
-
-    While a batch is decoded, other requests wait; those that have come by its end are the next batch, which
-    the first of them decodes for the others.
-    """
-
-    def __init__(self, model: Cadmus) -> None:
-        self._model, self._turn, self._waiting = model, asyncio.Lock(), list[_Job]()
-
-    async def complete(
-        self, request: Request, prompts: Programs, limits: np.ndarray, choose: Choose
-    ) -> tuple[Programs, np.ndarray]:
-        """Complete prompts as :meth:`Cadmus.complete` does, unless the client has left by then."""
-        job = _Job(request, prompts, limits, choose, asyncio.get_running_loop().create_future())
-        self._waiting.append(job)
-        async with self._turn:
-            if not job.completed.done():
-                jobs, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
-                await self._decode(jobs)
-        return await job.completed
-
-    async def _decode(self, jobs: list[_Job]) -> None:
-        for job in jobs:
-            if await job.request.is_disconnected():
-                job.completed.set_exception(ClientDisconnect())
-        jobs = [job for job in jobs if not job.completed.done()]
-        if not jobs:
-            return
-        starts = np.cumsum([0, *(len(job.prompts) for job in jobs)])
-
-        def choose(logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:
-            """Let each job choose the instructions of its own rows."""
-            chosen = np.empty(len(rows), np.int64)
-            owners = np.searchsorted(starts, rows, "right") - 1
-            for owner in np.unique(owners):
-                own = np.flatnonzero(owners == owner)
-                chosen[own] = jobs[owner].choose(logits[own], rows[own] - starts[owner])
-            return chosen
-
-        prompts, limits = stack([job.prompts for job in jobs]), np.concatenate([job.limits for job in jobs])
-        try:
-            completions, ended = await run_in_threadpool(self._model.complete, prompts, limits, choose)
-        except Exception as error:
-            for job in jobs:
-                job.completed.set_exception(error)
-            return
-        for job, start in zip(jobs, starts[:-1], strict=True):
-            rows = np.arange(start, start + len(job.prompts))
-            job.completed.set_result((completions.take(rows), ended[rows]))
-
-
 def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> Starlette:
     """Return the server of a model, which requests must call ``name``; ``hosts`` as in ``application``."""
-    batcher, responding = Batcher(model), asyncio.Lock()
+    turn = asyncio.Lock()
     card = {"id": name, "object": "model", "created": int(time.time()), "owned_by": "cadmus"}
 
     def check_name(asked: str) -> None:
@@ -153,9 +94,10 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         check_name(asked.model)
         distinct = _read_prompts(given, asked, model.max_length)
         prompts = [prompt for prompt in distinct for _ in range(asked.n)]
-        completions = await _decode(batcher, request, asked, prompts, max_tokens, model.max_length)
-        # Log-probabilities take 40 MB until they are JSON.
-        async with responding if asked.logprobs is not None else nullcontext():
+        async with turn:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            completions = await run_in_threadpool(_decode, model, asked, prompts, max_tokens)
             choices, used = await run_in_threadpool(_choices, model, asked, prompts, completions)
         prompted = sum(map(len, distinct))
         usage = {"prompt_tokens": prompted, "completion_tokens": used, "total_tokens": prompted + used}
@@ -165,8 +107,6 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         asked = _parse(await body_of(request))
         if asked.best_of not in (None, asked.n):
             raise ApiError(f"must equal n, got {asked.best_of}", "best_of")
-        if asked.stream:
-            raise ApiError("not supported; leave it out, or use chats", "stream")
         max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
         answered = await answer(request, asked, asked.prompt, max_tokens)
         return JSONResponse({"id": f"cmpl-{secrets.token_hex(16)}", "object": "text_completion", **answered})
@@ -178,18 +118,11 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         limits = (asked.max_completion_tokens, asked.max_tokens, LONGEST_PROGRAM + 1)
         max_tokens = next(limit for limit in limits if limit is not None)
         answered = await answer(request, asked, _last_text(asked.messages), max_tokens)
-        kind, part = ("chat.completion.chunk", "delta") if asked.stream else ("chat.completion", "message")
-        answered |= {"id": f"chatcmpl-{secrets.token_hex(16)}", "object": kind}
         for choice in answered["choices"]:
-            choice[part] = {"role": "assistant", "content": choice.pop("text")}
-        if not asked.stream:
-            return JSONResponse(answered)
-        # Each choice is one chunk.
-        chunks = [{**answered, "choices": [choice], "usage": None} for choice in answered["choices"]]
-        if asked.stream_options.get("include_usage"):
-            chunks.append({**answered, "choices": []})
-        events = [*map(json.dumps, chunks), "[DONE]"]
-        return Response("".join(f"data: {event}\n\n" for event in events), media_type="text/event-stream")
+            choice["message"] = {"role": "assistant", "content": choice.pop("text")}
+        return JSONResponse(
+            {"id": f"chatcmpl-{secrets.token_hex(16)}", "object": "chat.completion", **answered}
+        )
 
     def show_model(request: Request) -> Response:
         check_name(request.path_params["model"])
@@ -262,9 +195,7 @@ def _last_text(messages: list[dict[str, Any]]) -> str:
     return content
 
 
-async def _decode(
-    batcher: Batcher, request: Request, asked: Asked, prompts: list[str], max_tokens: int, max_length: int
-) -> list[tuple[str, bool]]:
+def _decode(model: Cadmus, asked: Asked, prompts: list[str], max_tokens: int) -> list[tuple[str, bool]]:
     """Return the instructions after each prompt, and whether the model ended the program after them.
 
     The end is one of the ``max_tokens``. After ``max_length`` instructions the model gets one more token, for
@@ -276,12 +207,13 @@ async def _decode(
     completions = [("", True)] * len(prompts)
     rows = [row for row, prompt in enumerate(prompts) if not prompt.endswith(isa.END)]
     unfinished = Programs.from_strings(prompts[row] for row in rows)
-    room = np.minimum(min(max_tokens, max_length), max_length + 1 - unfinished.lengths)
+    longest = model.max_length
+    room = np.minimum(min(max_tokens, longest), longest + 1 - unfinished.lengths)
     choose = greedy
     if asked.temperature > 0:
         seed = secrets.randbits(64) if asked.seed is None else asked.seed % 2**64
         choose = Sampler(len(rows), asked.temperature, seed, asked.top_p)
-    decoded, ended = await batcher.complete(request, unfinished, unfinished.lengths + room, choose)
+    decoded, ended = model.complete(unfinished, unfinished.lengths + room, choose)
     # The decoder checks for an end even after the last instruction that fits.
     ended &= decoded.lengths < room
     for row, instructions, end in zip(rows, decoded.to_strings(), ended.tolist(), strict=True):
