@@ -14,9 +14,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cadmus.api import Reason, Task, Verdict, sample, tasks, verify
     from cadmus.model.inference import Cadmus
-    from cadmus.vm.reference import run, trace
+    from cadmus.vm.reference import run, stacks, trace
 
-__all__ = ["Cadmus", "Reason", "Task", "Verdict", "__version__", "run", "sample", "tasks", "trace", "verify"]
+__all__ = [
+    "Cadmus",
+    "Reason",
+    "Task",
+    "Verdict",
+    "__version__",
+    "run",
+    "sample",
+    "stacks",
+    "tasks",
+    "trace",
+    "verify",
+]
 
 # Read by GNU OpenMP when PyTorch loads it. By default, waiting threads spin for milliseconds, which makes a
 # machine with busy cores 10x slower; with this they sleep soon, at no cost on free cores (docs/log).
@@ -26,6 +38,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 _SOURCES = {
     "Cadmus": ("cadmus.model.inference", "model"),
     "run": ("cadmus.vm.reference", ""),
+    "stacks": ("cadmus.vm.reference", ""),
     "trace": ("cadmus.vm.reference", ""),
     **dict.fromkeys(("Reason", "Task", "Verdict", "sample", "tasks", "verify"), ("cadmus.api", "sample")),
 }

@@ -64,7 +64,6 @@ COMMANDS = {
         "config show config.yaml --json",
         "plan config.yaml",
         "sample equality -n 2 --json --config config.yaml",
-        "states subroutines -n 3 --config config.yaml --output out.parquet",
         "shard new --config config.yaml --template equality --split test --number 0",
         GRID,
     ),

@@ -18,7 +18,6 @@ SECTIONS = {
         "run": ("programs", "", "Execute PROGRAM and print its outputs and whether it is true."),
         "isa": ("programs", "", "Print the table of the 65 instructions, or explain one."),
         "sample": ("programs", "sample", "Print true programs of TEMPLATE, one per line."),
-        "states": ("programs", "sample", "Write programs of TEMPLATE with the stack after every token."),
     },
     "Trained models": {
         "complete": ("complete", "model", "Complete PREFIX with a model and run the whole program."),

@@ -1,33 +1,26 @@
-"""``cadmus run`` and ``isa``, which need no extra; ``sample`` and ``states``, which import what they need."""
+"""``cadmus run`` and ``isa``, which need no extra, and ``sample``."""
 
 import difflib
 import json
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cadmus import isa
 from cadmus.cli.options import (
     CONFIG,
-    PATH,
-    Decorator,
     changes_option,
-    check_results_path,
     echo_table,
     input_programs,
     json_option,
     optional_config,
     program_command,
-    with_options,
 )
 from cadmus.errors import InputError
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
-
-if TYPE_CHECKING:
-    from cadmus.programs import Samples
 
 
 @program_command()
@@ -158,35 +151,32 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
     return {key: getattr(row, key) for key in keys}
 
 
-def _sampling_options(number: int) -> Decorator:
-    """Return a decorator with the options of :func:`_sampled`; ``number`` is the default of -n."""
-    # More than the largest shard has are a dataset.
-    option, count = click.option, click.IntRange(0, 8_000_000)
-    return with_options(
-        option("-n", "--programs", "n", default=number, type=count, metavar="N", help="Number of programs."),
-        option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed."),
-        option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood."),
-        option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name."),
-        changes_option,
-    )
-
-
-def _sampled(
-    template: str, n: int, seed: int, split: str, config: Path | None, changes: dict[str, Any]
-) -> "Samples":
-    from cadmus.config import Dataset
-    from cadmus.dataset import sampler
-
-    run = optional_config(config, changes)
-    dataset = run.dataset if run else Dataset()
-    return sampler.sample(dataset, seed, template, split, 0, n)
-
-
 @click.command()
 @click.argument("template")
-@_sampling_options(10)
+# More than the largest shard has are a dataset.
+@click.option(
+    "-n",
+    "--programs",
+    "n",
+    default=10,
+    type=click.IntRange(0, 8_000_000),
+    metavar="N",
+    help="Number of programs.",
+)
+@click.option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed.")
+@click.option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood.")
+@click.option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name.")
+@changes_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per program.")
-def sample(template: str, as_json: bool, **options: Any) -> None:
+def sample(
+    template: str,
+    n: int,
+    seed: int,
+    split: str,
+    config: Path | None,
+    changes: dict[str, Any],
+    as_json: bool,
+) -> None:
     """Print true programs of TEMPLATE, one per line.
 
     A JSON object has the keys template, program, prompt, and x and y, the compared numbers (null if the
@@ -198,7 +188,11 @@ def sample(template: str, as_json: bool, **options: Any) -> None:
       cadmus sample complete_algorithm -n 3 | cadmus run -
       cadmus sample equality --json | jq -r .prompt | cadmus complete -
     """
-    samples = _sampled(template, **options)
+    from cadmus.config import Dataset
+    from cadmus.dataset import sampler
+
+    given = optional_config(config, changes)
+    samples = sampler.sample(given.dataset if given else Dataset(), seed, template, split, 0, n)
     programs = samples.programs.to_strings()
     if not as_json:
         click.echo("".join(f"{program}\n" for program in programs), nl=False)
@@ -208,25 +202,3 @@ def sample(template: str, as_json: bool, **options: Any) -> None:
     for program, length, x, y in zip(programs, samples.prompt_length.tolist(), *values, strict=True):
         row = {"template": template, "program": program, "prompt": program[:length], "x": x, "y": y}
         click.echo(json.dumps(row))
-
-
-@click.command()
-@click.argument("template")
-@click.option("--output", type=PATH, required=True, help="Parquet file to write.")
-@_sampling_options(10_000)
-def states(template: str, output: Path, **options: Any) -> None:
-    """Write programs of TEMPLATE with the stack after every token.
-
-    The programs are those of `cadmus sample`. In the Parquet file, a row has the columns template, program,
-    prompt_length, tokens (token ids) and stacks: for every token the values on the stack, the top last,
-    written as `cadmus run` prints them. They are labels for probes and sparse autoencoders.
-
-    \b
-    Example:
-      cadmus states less_greater --split test -n 2000 --output states.parquet
-    """
-    from cadmus.dataset.states import write_states
-
-    check_results_path(output)
-    samples = _sampled(template, **options)
-    write_states(output, template, samples, {"seed": options["seed"], "split": options["split"]})

@@ -16,7 +16,6 @@ import polars as pl
 
 from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
-from cadmus.dataset.states import stacks
 from cadmus.errors import InputError, suggest
 from cadmus.evaluate.comparisons import HALF, sample_comparisons
 from cadmus.programs import Programs
@@ -24,6 +23,7 @@ from cadmus.templates.answers import numeral
 from cadmus.templates.draw import comparator
 from cadmus.tools import generator, seed_of
 from cadmus.vm.compiled import execute
+from cadmus.vm.reference import stacks
 from cadmus.vm.values import NUMBER
 
 _SAMPLED = 16
@@ -62,7 +62,7 @@ def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | Non
     """Return ``n`` pairs of test prompts, the same for every model.
 
     ``base`` and ``source`` are prompts; ``base_stacks`` and ``source_stacks`` are their stacks after every
-    token, as in :mod:`cadmus.dataset.states`. ``base_token`` and ``source_token``, from 0, are the tokens
+    token. ``base_token`` and ``source_token``, from 0, are the tokens
     after which they have the variable, ``base_value`` and ``source_value`` its values, ``base_answer`` and
     ``source_answer`` the first instructions of their answers. ``answer`` is that of the base with the value
     of the source. It is not the base's and, if more than the variable decides, not the source's.

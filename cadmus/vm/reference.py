@@ -82,16 +82,17 @@ def trace(program: str, *, calls: bool = False) -> list[Step]:
     return steps if calls else [step for step in steps if step.depth == 0]
 
 
-def stacks(program: str) -> list[list[Value]]:
+def stacks(program: str) -> list[list[str]]:
     """Return the stack after every instruction of a program: what the program up to there leaves.
 
-    A call that precedes its definition runs as much of the definition as there is, and gives NAN before.
+    Values are written as ``cadmus run`` prints them, the top last. A call that precedes its definition runs
+    as much of the definition as there is, and gives NAN before.
     """
     stacks = [step.stack for step in trace(program)]
     if len(stacks) < len(program):
         # Definitions and what follows an end are not executed.
         stacks = [run(program[: end + 1]).outputs for end in range(len(program))]
-    return stacks
+    return [[show(value) for value in stack] for stack in stacks]
 
 
 class _BudgetSpent(Exception):

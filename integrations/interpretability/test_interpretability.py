@@ -2,8 +2,6 @@
 
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +18,6 @@ TOLERANCE = 1e-4
 def page(tmp_path_factory):
     """The variables of the page after its code."""
     directory = tmp_path_factory.mktemp("page")
-    (command,) = re.findall(r"^cadmus (states .*)$", PAGE, re.MULTILINE)
-    subprocess.run([sys.executable, "-m", "cadmus", *command.split()], cwd=directory, check=True)
     # nnsight reads the source of its blocks, so they have to be in a file.
     script = directory / "page.py"
     script.write_text("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
@@ -41,7 +37,7 @@ def _state(ours, programs, layer):
 
 
 def test_transformer_lens_has_our_logits_and_hidden_states(page, ours):
-    programs = page["states"]["program"].to_list()[:100]
+    programs = page["programs"][:100]
     np.testing.assert_allclose(page["lens_logits"][:, -1], ours.next_logits(programs), atol=TOLERANCE)
     resid = page["cache"]["blocks.3.hook_resid_post"]
     np.testing.assert_allclose(resid, _state(ours, programs, 4), atol=TOLERANCE)

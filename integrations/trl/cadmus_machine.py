@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from cadmus import Task, Verdict, isa, verify
+from cadmus import Task, Verdict, isa, stacks, verify
 from cadmus.config import LONGEST_PROGRAM
-from cadmus.dataset.states import stacks
 from cadmus.errors import InputError
 from cadmus.evaluate.questions import QUESTIONS
 

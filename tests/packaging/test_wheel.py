@@ -58,7 +58,6 @@ ARGUMENTS = {
     "plan": "quick",
     "report": "dataset",
     "sample": "equality",
-    "states": "equality --output states.parquet",
     "study": "runs quick",
     "shard": "shard.parquet --template equality --split train --number 0",
 }

@@ -1,17 +1,10 @@
 """The stack after every token."""
 
-import json
-
 import numpy as np
-import polars as pl
-import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from cadmus import isa, sample
-from cadmus.cli.main import cadmus
+from cadmus import sample, stacks
 from cadmus.config import TEMPLATES, Dataset, StateLabels
-from cadmus.dataset.states import stacks
 from cadmus.errors import InputError
 from cadmus.programs import Programs
 from cadmus.train.labels import state_labels
@@ -51,23 +44,6 @@ def test_the_top_agrees_with_the_labels_of_state_supervision():
         assert len(of_top) == 1, top
 
 
-def test_the_command_writes_the_programs_of_sample(tmp_path):
-    path = tmp_path / "states.parquet"
-    arguments = ["less_greater", "-n", "50", "--seed", "5", "--split", "test"]
-    done = CliRunner().invoke(cadmus, ["states", *arguments, "--output", str(path)], catch_exceptions=False)
-    assert (done.exit_code, done.output) == (0, "")
-    table = pl.read_parquet(path)
-    assert table["program"].to_list() == sample("less_greater", 50, seed=5, split="test")
-    for row in table.iter_rows(named=True):
-        assert row["tokens"] == [isa.TOKEN_ID[symbol] for symbol in row["program"]]
-        assert row["stacks"] == stacks(row["program"])
-        assert 0 < row["prompt_length"] <= len(row["program"])
-    noted = json.loads(pq.read_metadata(path).metadata[b"cadmus"])
-    assert noted == {"isa_digest": isa.digest(), "seed": 5, "split": "test"}
-
-
-def test_another_suffix_or_symbol_is_one_line(tmp_path):
-    done = CliRunner().invoke(cadmus, ["states", "equality", "--output", str(tmp_path / "states.csv")])
-    assert "not a .parquet file" in str(done.exception)
+def test_another_symbol_is_one_line():
     with pytest.raises(InputError, match="unknown symbol"):
         stacks("q")
