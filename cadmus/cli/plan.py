@@ -11,7 +11,7 @@ from tqdm import tqdm
 from cadmus.cli.options import CONFIG, PATH, changes_option, echo, echo_table, json_option
 from cadmus.config import load_config
 from cadmus.config.study import is_study, load_study
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError
 from cadmus.plan import DEVICES, Estimate, on_this_machine, plan_study
 from cadmus.plan import plan as plan_run
 
@@ -22,16 +22,12 @@ _short = tqdm.format_sizeof
 @click.argument("config", type=CONFIG)
 @changes_option
 @click.option("--devices", type=PATH, help="Table of devices; config/tables/devices.yaml by default.")
-@click.option("--gpu", metavar="NAME", help="GPU to list; by default the first in the table of devices.")
-@click.option("--all", "everything", is_flag=True, help="Show all devices.")
 @click.option("--here", is_flag=True, help="One line: how long the training takes on this machine.")
 @json_option
 def plan(
     config: Path,
     changes: dict[str, Any],
     devices: Path | None,
-    gpu: str | None,
-    everything: bool,
     here: bool,
     as_json: bool,
 ) -> None:
@@ -43,13 +39,9 @@ def plan(
     are left out, and train.ranks auto counts as one GPU. Numbers of tokens come from a small sample of each
     template.
 
-    If a CPU trains the model in a day, the table lists CPUs and one GPU; otherwise one type of GPU and its
-    cheapest count. --all and --json have everything.
-
     \b
     Examples:
       cadmus plan laptop
-      cadmus plan paper --gpu H200
       cadmus plan paper --json
     """
     table = devices or DEVICES
@@ -64,26 +56,13 @@ def plan(
         )
         return
     planned = plan_study(study, table) if study else plan_run(load_config(config, changes), table)
-    estimates = planned["estimates"]
-    names = dict.fromkeys(each.device for each in estimates)
-    if gpu is not None and gpu not in names:
-        raise InputError(f"{table}: no device {gpu!r}; {suggest(gpu, names)}")
     if as_json:
         click.echo(json.dumps(planned, indent=2, default=asdict))
         return
-    cpus = [each for each in estimates if not each.gpu]
-    small = gpu is None and any(each.hours <= 24 for each in cpus)
-    gpu = gpu or next((each.device for each in estimates if each.gpu), None)
-    gpus = [each for each in estimates if each.device == gpu]
-    shown = estimates if everything else [*cpus, *gpus[:1]] if small else gpus or estimates
     for title, text in _size(planned).items():
         echo(f"{title:<9} {text}")
     click.echo()
-    echo_table([("on", "time", "USD", "MFU", "basis"), *map(_row, shown)])
-    if study is None and gpus and (everything or not small):
-        echo(f"\n{'cheapest':<9} {_cheapest(planned, gpus)}")
-    if len(shown) < len(estimates):
-        click.echo(f"\n--all adds {len(estimates) - len(shown)} rows of other devices")
+    echo_table([("on", "time", "USD", "MFU", "basis"), *map(_row, planned["estimates"])])
 
 
 def _size(plan: dict[str, Any]) -> dict[str, str]:
@@ -117,21 +96,6 @@ def _row(each: Estimate) -> tuple[str, ...]:
     name = f"{each.count} × {each.device}" if each.count > 1 else each.device
     basis = "measured" if each.measured else "estimate"
     return name, _time(each.hours), f"{each.usd:,.2f}", f"{100 * each.mfu:.0f}%", basis
-
-
-def _cheapest(plan: dict[str, Any], gpus: list[Estimate]) -> str:
-    """Compare the configured number of GPUs with the cheapest."""
-    cheapest = min(gpus, key=lambda each: (each.usd, each.count))
-    text = f"{cheapest.count} × {cheapest.device}"
-    configured = next((each for each in gpus if each.count == plan["gpus"]), cheapest)
-    if configured.count != plan["gpus"]:
-        return text
-    if configured == cheapest:
-        return f"{text}, as configured" + (" (ranks: auto counts as 1)" if plan["ranks"] == "auto" else "")
-    speedup = cheapest.hours / configured.hours
-    time = f"{speedup:.1f}x faster" if speedup >= 1 else f"{1 / speedup:.1f}x slower"
-    more = 100 * (configured.usd / cheapest.usd - 1)
-    return f"{text}; the configured {configured.count} are {time} and cost {more:.0f}% more"
 
 
 def _time(hours: float) -> str:
