@@ -18,7 +18,6 @@ from cadmus.dataset.manifest import read_manifest, stream_split
 from cadmus.evaluate import attacks
 from cadmus.evaluate.criteria import comparator
 from cadmus.evaluate.grading import Policy, Task, grade
-from cadmus.evaluate.ngrams import NGrams
 from cadmus.evaluate.questions import things_asked
 from cadmus.programs import Programs, Samples, join, stack
 from cadmus.tools import generator, progress
@@ -45,13 +44,12 @@ Answers = tuple[Programs, np.ndarray]
 class Learned:
     """Statistics that the baselines use, from one pass over a training set.
 
-    ``ngrams`` are those of all programs. ``frequent`` has the 10,000 most frequent completions of each
-    question, ``prompts`` and ``completions`` are those of its first 50,000 training programs, and ``seen`` is
-    what its training programs ask about, as far as ``tasks`` ask about it too.
+    ``frequent`` has the 10,000 most frequent completions of each question, ``prompts`` and ``completions``
+    are those of its first 50,000 training programs, and ``seen`` is what its training programs ask about, as
+    far as ``tasks`` ask about it too.
     """
 
     def __init__(self, directory: Path, tasks: list[Task]) -> None:
-        self.ngrams = NGrams()
         none = Programs.from_strings([])
         self.prompts = {task.name: none for task in tasks}
         self.completions = {task.name: none for task in tasks}
@@ -61,7 +59,6 @@ class Learned:
         files = [file for file in read_manifest(directory)["files"] if file["split"] == "train"]
         shards = stream_split(directory, "train")
         for file, shard in zip(progress("baselines", files), shards, strict=True):
-            self.ngrams.count(shard.programs)
             for task in tasks:
                 if task.question.template == file["template"]:
                     counts[task.name] += self._read(task, shard)
@@ -207,7 +204,6 @@ BASELINES: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
     "ends_at_once": lambda task, _, dataset: _always("", task, dataset),
     "constant": _constant,
     "most_frequent": _most_frequent,
-    "ngram": lambda task, learned, dataset: learned.ngrams.complete(task.prompts, dataset.max_length),
     "copy": _copy,
     "operators": _operators,
     "linear": _linear,
@@ -219,7 +215,6 @@ BASELINES: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
 * ``constant`` completes it with the constant that solves most of its question's test programs: one
   instruction or a text of ``attacks.tsv`` (:mod:`cadmus.evaluate.attacks`);
 * ``most_frequent`` with the most frequent completion of its question in the training set;
-* ``ngram`` with the likeliest instructions of a 5-gram model over the training programs;
 * ``copy`` with the policy of ``attacks.tsv`` that copies from the prompt and solves most test programs; not
   where the answer is a comparator;
 * ``linear`` with the completion that a multinomial logistic regression on the tokens of the prompt by place

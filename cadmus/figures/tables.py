@@ -39,7 +39,7 @@ def baseline(policy: str | None, accuracy: float) -> str:
 
 
 def title(policy: str) -> str:
-    return "5-gram" if policy == "ngram" else policy.replace("_", " ")
+    return policy.replace("_", " ")
 
 
 def best_accuracy(best: pl.DataFrame) -> str:

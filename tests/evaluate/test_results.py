@@ -133,7 +133,7 @@ def test_the_gap_is_to_the_best_baseline_and_paired() -> None:
     close = model & (rng.random(1_000) < 0.9)
     graded = pl.concat(
         [
-            completions("random", "ngram", rng.random(1_000) < 0.2),
+            completions("random", "linear", rng.random(1_000) < 0.2),
             completions("random", "model", model),
             completions("random", "most_frequent", close),
             completions("random", "constant", close),
@@ -168,9 +168,9 @@ def test_a_gap_needs_a_model_a_baseline_and_a_metric_that_is_defined() -> None:
 
 def test_gaps_of_other_programs_are_refused() -> None:
     model = pl.DataFrame({"policy": "model", "question": "random", "asked": ["1", "2"]})
-    other = pl.DataFrame({"policy": "ngram", "question": "random", "asked": ["2", "1"]})
+    other = pl.DataFrame({"policy": "linear", "question": "random", "asked": ["2", "1"]})
     graded = pl.concat([model, other]).with_columns(pl.lit(True).alias(metric) for metric in METRICS)
-    with pytest.raises(ValueError, match="policy ngram: completed other programs than the model"):
+    with pytest.raises(ValueError, match="policy linear: completed other programs than the model"):
         gaps_by(graded, "question")
 
 

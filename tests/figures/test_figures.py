@@ -414,13 +414,13 @@ def test_induction_has_a_row_of_panels_for_each_split() -> None:
 
 def test_curves_show_the_best_baseline() -> None:
     of_question = completions().filter(question="equality")
-    better = (pl.col("policy") == "ngram") | pl.col("solved")
+    better = (pl.col("policy") == "linear") | pl.col("solved")
     shown = accuracy_by_compute.data(
         curve().filter(question="equality"), of_question.with_columns(solved=better)
     )
-    assert shown["policy"].unique(maintain_order=True).to_list() == ["model", "ngram"]
+    assert shown["policy"].unique(maintain_order=True).to_list() == ["model", "linear"]
     assert set(shown["metric"]) == {"solved"}
-    assert shown.filter(policy="ngram")["flops"].to_list() == [1e12, 1e13, 1e14]
+    assert shown.filter(policy="linear")["flops"].to_list() == [1e12, 1e13, 1e14]
 
 
 def test_table2_has_the_instructions_of_the_paper(tmp_path) -> None:
