@@ -272,21 +272,21 @@ def test_commands_without_jobs_keep_the_results(checkout, results, arguments):
 
 def test_an_interrupted_generation_resumes_with_the_missing_shards(checkout, results):
     dataset = results / "dataset"
-    report = dataset.relative_to(checkout) / "report.md"
+    card = dataset.relative_to(checkout) / "README.md"
     shard = dataset / "train/random-0000.parquet"
     manifest = dataset / "manifest.json"
     before = {path: path.read_bytes() for path in (shard, manifest)}
-    for path in (*before, checkout / report):
+    for path in (*before, checkout / card):
         path.unlink()
-    assert jobs(checkout, str(report)) == {"shard": 1, "manifest": 1, "dataset_report": 1}
-    done = snakemake(checkout, "--", str(report))
+    assert jobs(checkout, str(card)) == {"shard": 1, "manifest": 1, "dataset_card": 1}
+    done = snakemake(checkout, "--", str(card))
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path: path.read_bytes() for path in before} == before
     # The model is retrained only if the dataset changes.
     assert jobs(checkout) == {}
     manifest.write_text(manifest.read_text().replace('"name": "tiny"', '"name": "other"'))
     try:
-        assert {"train", "dataset_report"} <= set(jobs(checkout))
+        assert {"train", "dataset_card"} <= set(jobs(checkout))
     finally:
         manifest.write_bytes(before[manifest])
     assert jobs(checkout) == {}

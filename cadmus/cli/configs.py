@@ -97,25 +97,19 @@ def runs(config: Path, changes: dict[str, Any], results: Path) -> None:
 @changes_option
 @_results
 @click.option("--output", type=PATH, required=True, help="Parquet file of the results.")
-@click.option(
-    "--elsewhere", type=PATH, multiple=True, help="Results of this command on another machine; repeatable."
-)
-def collect(
-    config: Path, changes: dict[str, Any], results: Path, output: Path, elsewhere: tuple[Path, ...]
-) -> None:
+def collect(config: Path, changes: dict[str, Any], results: Path, output: Path) -> None:
     """Write the results of all finished runs to one table.
 
     CONFIG is a config with a section `study`. The command names the runs without results.
 
     \b
-    Examples:
+    Example:
       cadmus study collect config/studies/recipe.yaml --output results/recipe/study.parquet
-      cadmus study collect config/studies/recipe.yaml --elsewhere other.parquet --output both.parquet
     """
     from cadmus.study.results import collect as write
 
     check_results_path(output)
-    for variant, seed, reason in write(load_study(config, changes), results, output, elsewhere):
+    for variant, seed, reason in write(load_study(config, changes), results, output):
         echo(f"missing: {variant}, seed {seed}: {reason}", err=True)
 
 

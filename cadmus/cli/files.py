@@ -1,4 +1,4 @@
-"""``cadmus shard``, ``manifest`` and ``report`` of a dataset, and ``card`` of a model."""
+"""``cadmus shard`` and ``manifest`` of a dataset, and ``card`` of a dataset or a model."""
 
 from pathlib import Path
 from typing import Any
@@ -53,41 +53,34 @@ def manifest(config: Path, changes: dict[str, Any], directory: Path) -> None:
 
 
 @click.command()
-@click.argument("directory", type=DIRECTORY)
-def report(directory: Path) -> None:
-    """Write report and card of the dataset in DIRECTORY.
-
-    They are report.md and README.md, its page on the Hugging Face Hub.
-
-    \b
-    Example:
-      cadmus report results/quick/dataset
-    """
-    from cadmus.pages.dataset import write_report
-
-    for path in write_report(directory):
-        echo(path)
-
-
-@click.command()
-@click.argument("model", type=MODEL)
-@click.option("--completions", type=PATH, required=True, help="Results of `cadmus evaluate completions`.")
+@click.argument("directory", type=MODEL)
+@click.option(
+    "--completions", type=PATH, help="Results of `cadmus evaluate completions`; needed for a model."
+)
 @click.option("--metrics", type=PATH, help="Metrics of `cadmus train`, which have the last loss.")
-@click.option("--output", type=PATH, help="Card to write, a .md file; README.md in MODEL by default.")
-def card(model: Path, completions: Path, metrics: Path | None, output: Path | None) -> None:
-    """Write the model card of the export in MODEL.
+@click.option("--output", type=PATH, help="Card to write, a .md file; README.md in DIRECTORY by default.")
+def card(directory: Path, completions: Path | None, metrics: Path | None, output: Path | None) -> None:
+    """Write the card of the model or dataset in DIRECTORY.
 
-    The Hugging Face Hub shows it as the page of the model: data, training, compute, accuracy and limits.
+    The Hugging Face Hub shows it as the page of the model or dataset: data, training, accuracy and limits.
 
     \b
-    Example:
+    Examples:
+      cadmus card results/quick/dataset
       cadmus card results/quick/model --completions results/quick/experiments/completions.parquet \\
         --metrics results/quick/training/metrics.jsonl
     """
+    from cadmus.dataset.manifest import NAME as MANIFEST
+    from cadmus.pages.dataset import dataset_card
     from cadmus.pages.model import model_card
     from cadmus.store import write_text
 
-    output = output or model / CARD
+    output = output or directory / CARD
     if output.suffix != ".md":
         raise InputError(f"--output {output}: must end in .md")
-    write_text(output, model_card(model, completions, metrics))
+    if (directory / MANIFEST).exists():
+        write_text(output, dataset_card(directory))
+    elif completions is None:
+        raise InputError(f"{directory}: no dataset; for the card of a model, add --completions")
+    else:
+        write_text(output, model_card(directory, completions, metrics))

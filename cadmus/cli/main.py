@@ -40,8 +40,7 @@ SECTIONS = {
     "Single steps of the workflow, rarely typed": {
         "shard": ("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
         "manifest": ("files", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
-        "report": ("files", "figures", "Write report and card of the dataset in DIRECTORY."),
-        "card": ("files", "model", "Write the model card of the export in MODEL."),
+        "card": ("files", "model", "Write the card of the model or dataset in DIRECTORY."),
     },
 }
 """Commands by the headings of `cadmus --help`: the module in this package, the extra with its packages, and

@@ -1,42 +1,22 @@
-"""The report of a dataset, and its card.
-
-The card is for users of the dataset: how to load it, its columns, splits and provenance. The report is for
-its maker: the fates of all candidates.
-"""
+"""The card of a dataset: how to load it, its columns, splits and provenance."""
 
 import json
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 from huggingface_hub import DatasetCardData
 
-from cadmus import isa, store
+from cadmus import isa
 from cadmus.config import OOD
 from cadmus.dataset.manifest import read_file, read_manifest
 from cadmus.dataset.shards import SCHEMA
-from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.questions import title
 from cadmus.figures.tables import columns, render
-from cadmus.model import CARD
 from cadmus.pages import LICENSE, TAGS, card
-from cadmus.vm import reference
 
-EXAMPLES = 3
-"""Programs shown per template: the first ones of its first training shard."""
-FATES = {
-    "kept": "kept",
-    "surplus": "surplus",
-    "duplicates": "duplicates, removed",
-    "ood": "excluded by an OOD rule",
-    "rejected": "not true",
-    "other_split": "in another split",
-    "too_long": "too long",
-    "unfit": "incomplete",
-}
-"""Titles of the fates of a candidate, the best first; fields of :class:`cadmus.dataset.sampler.Counts`."""
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 """Bounds of the hub's size categories, powers of ten."""
 MEANINGS = {
@@ -51,95 +31,23 @@ MEANINGS = {
 TEXT = Template(Path(__file__).with_name("dataset.md").read_text(encoding="utf-8"))
 
 
-class Survey(NamedTuple):
-    """Contents of the report and the card of a dataset."""
-
-    manifest: dict[str, Any]
-    size: int
-    """Bytes of all shards."""
-    counts: pl.DataFrame
-    """Columns split, template, programs, distinct, sampled, duplicates_kept and the :data:`FATES`."""
-    examples: dict[str, list[dict[str, Any]]]
-    """Rows by template, with the columns program, prompt_length, x and y."""
-
-
-def survey(directory: Path) -> Survey:
-    """Read the manifest of a dataset and the first training shard of each template."""
+def dataset_card(directory: Path) -> str:
+    """Return the card of a finished dataset."""
     manifest = read_manifest(directory)
-    examples = dict[str, list[dict[str, Any]]]()
+    header = ("template", "program", "prompt_length", "x", "y")
+    # The first program of the first training shard of each template.
+    examples = dict[str, tuple[str, ...]]()
     for file in manifest["files"]:
         if file["split"] == "train" and file["template"] not in examples:
-            table = read_file(directory, file, ["program", "prompt_length", "x", "y"])
-            examples[file["template"]] = table.slice(0, EXAMPLES).to_pylist()
-    # The manifest has no OOD counts without OOD rules.
-    counts = pl.DataFrame(
-        {"split": split, "template": template, "ood": 0, **of_template}
+            (row,) = read_file(directory, file, list(header[1:])).slice(0, 1).to_pylist()
+            shown = (json.dumps(row[column]) for column in header[2:])
+            examples[file["template"]] = (file["template"], row["program"], *shown)
+    kept = pl.DataFrame(
+        {"split": split, "template": template, "programs": of_template["programs"]}
         for split, templates in manifest["splits"].items()
         for template, of_template in templates.items()
-    ).select("split", "template", "programs", "distinct", "sampled", "duplicates_kept", *FATES)
-    size = sum((directory / file["file"]).stat().st_size for file in manifest["files"])
-    return Survey(manifest, size, counts, examples)
-
-
-def write_report(directory: Path | str) -> tuple[Path, ...]:
-    """Write the report and the card of a finished dataset; return their paths."""
-    directory = Path(directory)
-    found = survey(directory)
-    texts = {directory / "report.md": report(found), directory / CARD: dataset_card(found)}
-    for path, text in texts.items():
-        store.write_text(path, text)
-    return tuple(texts)
-
-
-def report(found: Survey) -> str:
-    manifest = found.manifest
-    programs = int(found.counts["programs"].sum())
-    parts = [
-        f"# Dataset of the run {manifest['name']}\n",
-        f"{programs:,} true programs in {len(manifest['files'])} shards, {found.size / 1e6:,.1f} MB; "
-        f"seed {manifest['seed']}, instruction set `{manifest['cadmus']['isa_digest']}`, config "
-        f"`{manifest['config_digest']}`, content `{manifest['digest']}`.\n",
-        f"No two splits share a program ({'; '.join(manifest['shared_between_splits'])}). Every program was "
-        "executed and is true.\n",
-    ]
-    for (split,), counts in found.counts.group_by("split", maintain_order=True):
-        parts += [f"## {str(split).capitalize()}\n", _split_table(counts, OOD in manifest)]
-    parts.append(
-        "*Distinct* counts over all shards of a template. Duplicates within a split of a template are "
-        "removed, but kept once it has hardly any new programs left. *True* is the fraction "
-        "of the candidates that were executed: those of the split with at most dataset.max_length "
-        "instructions.\n"
     )
-    if OOD in manifest:
-        parts.append(_rules(manifest))
-    examples = [("template", "prompt", "completion", "verdict")]
-    for name, rows in found.examples.items():
-        for program, at in ((row["program"], row["prompt_length"]) for row in rows):
-            verdict = str(reference.run(program).true).lower()
-            examples.append((title(name), program[:at], program[at:] or "(end)", verdict))
-    first = f"The first {EXAMPLES} training programs of each template.\n"
-    return "\n".join([*parts, "## Examples\n", first, f"{columns(examples)}\n"])
-
-
-def _split_table(counts: pl.DataFrame, has_rules: bool) -> str:
-    """Return the counts of a split: one row per template and a total."""
-    total = counts.select(pl.lit("all").alias("template"), pl.col(pl.Int64).sum())
-    fates = {fate: label for fate, label in FATES.items() if fate != "kept" and (fate != OOD or has_rules)}
-    rows = []
-    for row in pl.concat([counts.drop("split"), total]).iter_rows(named=True):
-        executed = row["sampled"] - row["unfit"] - row["too_long"] - row["other_split"]
-        share = percent(1 - row["rejected"] / executed) if executed else ""
-        wanted = [f"{row[name]:,}" for name in ("programs", "distinct", "sampled")]
-        rows.append([title(row["template"]), *wanted, share])
-        rows[-1] += [f"{row[name]:,}" for name in (*fates, "duplicates_kept")]
-    labels = [label[0].upper() + label[1:] for label in fates.values()]
-    header = ["Template", "Programs", "Distinct", "Candidates", "True", *labels, "Duplicates, kept"]
-    return render(pl.DataFrame(rows, header, orient="row"))
-
-
-def dataset_card(found: Survey) -> str:
-    manifest = found.manifest
-    programs = found.counts.pivot("split", index="template", values="programs", maintain_order=True)
+    programs = kept.pivot("split", index="template", values="programs", maintain_order=True)
     templates, splits = programs["template"].to_list(), programs.columns[1:]
     totals = programs.select(pl.lit("all"), pl.col(splits).sum()).row(0)
     counts = [
@@ -151,18 +59,13 @@ def dataset_card(found: Survey) -> str:
         stored = _type(field) + (", as a dictionary" if pa.types.is_dictionary(field.type) else "")
         null = "may be" if field.nullable else "never"
         fields.append([f"`{field.name}`", stored, null, MEANINGS[field.name]])
-    header = ("template", "program", "prompt_length", "x", "y")
-    examples = [
-        (name, first["program"], *(json.dumps(first[column]) for column in header[2:]))
-        for name, (first, *_) in found.examples.items()
-    ]
     text = TEXT.substitute(
         {**manifest, **manifest["cadmus"], **manifest["dataset"], **manifest["dataset"]["values"]},
         programs=f"{sum(totals[1:]):,}",
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
         columns=render(pl.DataFrame(fields, ["Column", "Type", "Null", "Meaning"], orient="row")).strip(),
-        examples=columns([header, *examples]),
+        examples=columns([header, *examples.values()]),
         splits=render(pl.DataFrame(counts, ["Template", *splits], orient="row")).strip(),
         shared="; ".join(f"{pair} {count}" for pair, count in manifest["shared_between_splits"].items()),
         share=f"{100 * manifest['dataset']['eval_fraction']:g}",
@@ -170,7 +73,7 @@ def dataset_card(found: Survey) -> str:
     )
     # All templates together, and each alone, with the splits that have it.
     configs = [{**_config("default", "*", splits), "default": True}]
-    for (name,), rows in found.counts.group_by(["template"], maintain_order=True):
+    for (name,), rows in kept.group_by(["template"], maintain_order=True):
         configs.append(_config(str(name), f"{name}-*", rows["split"].to_list()))
     data = DatasetCardData(
         license=LICENSE,

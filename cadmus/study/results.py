@@ -1,7 +1,6 @@
 """The results of all runs of a study as one tidy table."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,19 +66,13 @@ class Results(NamedTuple):
     """Minutes instead."""
 
 
-def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[Path] = ()) -> list[Missing]:
-    """Write the results of all finished runs to one Parquet file, and return the runs without results.
-
-    A run that is not finished in the directory ``results`` is taken from the first file ``elsewhere``, of
-    this function on another machine, that has one of the same config with the same experiments.
-    """
+def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
+    """Write the results of all finished runs to one Parquet file, and return the runs without results."""
     found, missing = [], list[Missing]()
-    others = [read(path).rows for path in elsewhere]
     for run in study.runs:
         reason = unfinished(study, run, results)
-        rows = _rows_of(study, run, others) if reason else _rows(study, run, results)
-        if rows is None:
-            missing.append((run.variant, run.seed, str(reason)))
+        if reason is not None:
+            missing.append((run.variant, run.seed, reason))
             continue
         named = {
             "study": study.name,
@@ -87,7 +80,9 @@ def collect(study: StudyRuns, results: Path, output: Path, elsewhere: Iterable[P
             "seed": run.seed,
             "config_digest": digest(run.config.model_dump()),
         }
-        rows = rows.with_columns(**{name: pl.lit(value) for name, value in named.items()})
+        rows = _rows(study, run, results).with_columns(
+            **{name: pl.lit(value) for name, value in named.items()}
+        )
         found.append(rows.select(pl.col(name).cast(kind) for name, kind in COLUMNS.items()))
     if not found:
         variant, seed, reason = missing[0]
@@ -155,17 +150,6 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
         matmul_rate=trained.get("matmul_rate"),
         directory=pl.lit(run.training),
     )
-
-
-def _rows_of(study: StudyRuns, run: Run, others: list[pl.DataFrame]) -> pl.DataFrame | None:
-    """Return the rows of a run from the results of other machines, if any."""
-    wanted = [TRAINING, *study.study.experiments]
-    for rows in others:
-        found = rows.filter(pl.col("experiment").is_in(wanted), config_digest=digest(run.config.model_dump()))
-        # Earlier versions had fewer columns.
-        if found["experiment"].n_unique() == len(wanted) and set(COLUMNS) <= {*found.columns}:
-            return found
-    return None
 
 
 def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:

@@ -131,7 +131,7 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["config", "show", "config"], "cannot read config: Is a directory"),
         (["config", "show", "nope"], "no config 'nope'; there are h200, laptop, "),
         (["config", "show", "quik"], "no config 'quik'; did you mean 'quick'?"),
-        (["report", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
+        (["card", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
         (["figure", "comparison_gird"], "'comparison_gird'; did you mean 'comparison_grid'?"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
@@ -143,12 +143,12 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["evaluate", "grid", "--model", "lptop", "--output", "x"], "did you mean 'laptop'?"),
         (["complete", "1", "--model", "nowhere/lptop"], "Directory 'nowhere/lptop' does not exist"),
         (["complete", "1", "--model", "modles/lptop"], "not exist; did you mean 'models/laptop'?"),
-        (["report", "cofig"], "cofig/manifest.json: no such file"),
+        (["card", "cofig"], "no directory or shipped model 'cofig'"),
         (
             ["figure", "grid_regions", "--results", "docs/resutls/quick/grid_regions.csv", "--output", "x"],
             "no such file; did you mean 'docs/results/quick/grid_regions.csv'?",
         ),
-        (["card"], "Missing argument 'MODEL'"),
+        (["card"], "Missing argument 'DIRECTORY'"),
     ],
 )
 def test_an_invalid_command_is_one_line_with_a_suggestion(arguments, message) -> None:

@@ -56,7 +56,6 @@ ARGUMENTS = {
     "llm": "estimate --config quick",
     "manifest": "dataset",
     "plan": "quick",
-    "report": "dataset",
     "sample": "equality",
     "study": "runs quick",
     "shard": "shard.parquet --template equality --split train --number 0",

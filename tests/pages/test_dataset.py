@@ -1,5 +1,6 @@
-"""The report of a dataset and its card."""
+"""The card of a dataset."""
 
+import json
 import re
 
 import polars as pl
@@ -9,68 +10,41 @@ from click.testing import CliRunner
 from huggingface_hub import DatasetCard
 
 from cadmus.cli.main import cadmus
-from cadmus.config import OOD, TEMPLATES, parse_config
+from cadmus.config import TEMPLATES, parse_config
 from cadmus.dataset.manifest import read_manifest
 from cadmus.pages import CITATION, LICENSE
-from cadmus.pages.dataset import FATES, size_category, survey, write_report
-from cadmus.vm.reference import run
+from cadmus.pages.dataset import size_category
 from tests.checkout import ROOT
 from tests.pages.conftest import VALUES, write
 
 
-@pytest.mark.parametrize("name", ["tiny", "ruled"])
-def test_the_command_writes_the_report(name, request):
-    directory = request.getfixturevalue(name)
-    done = CliRunner().invoke(cadmus, ["report", str(directory)], catch_exceptions=False)
-    assert done.output == f"{directory}/report.md\n{directory}/README.md\n"
-    text = (directory / "report.md").read_text()
-    assert ("## OOD rules" in text) == ("Excluded by an OOD rule" in text) == (name == "ruled")
-    tables = [line for line in text.splitlines() if line.startswith("|")]
-    for split, templates in read_manifest(directory)["splits"].items():
-        for template, counts in templates.items():
-            start = f"| {template.replace('_', ' ')} | {counts['programs']:,} | {counts['distinct']:,} | "
-            assert any(line.startswith(start) for line in tables), (split, template)
+@pytest.fixture
+def card_of():
+    def written(directory):
+        CliRunner().invoke(cadmus, ["card", str(directory)], catch_exceptions=False)
+        return DatasetCard.load(directory / "README.md")
+
+    return written
 
 
-def test_a_report_is_the_same_bytes_each_time_and_lists_the_rules(ruled):
-    def written():
-        texts = write_report(ruled)
-        return {path: path.read_bytes() for path in texts}
-
-    assert written() == written()
-    text = (ruled / "report.md").read_text()
-    matched = read_manifest(ruled)["ood"]["small"]
-    assert f"| small | `values: [[-20, -15]]` (either) | equality {matched['equality']:,} |" in text
-    assert "| maximum | `contains: ['x\\|', 'x']` |" in text
-
-
-def test_a_dataset_that_compares_nothing_has_a_report(tmp_path):
+def test_a_dataset_that_compares_nothing_has_a_card(card_of, tmp_path):
     dataset = {"templates": {"basic_sequences": {"train": 20}}, "validation": 0, "test": 0}
-    write_report(write(parse_config({**VALUES, "dataset": dataset}, "x.yaml"), tmp_path))
-    assert OOD not in (tmp_path / "report.md").read_text()
+    text = card_of(write(parse_config({**VALUES, "dataset": dataset}, "x.yaml"), tmp_path)).text
+    assert "OOD" not in text
 
 
-def test_every_candidate_has_one_fate(tiny, ruled):
-    for directory in (tiny, ruled):
-        found = survey(directory)
-        counts = found.counts
-        assert (counts.select(pl.sum_horizontal(*FATES))["kept"] == counts["sampled"]).all()
-        assert (counts["kept"] == counts["programs"]).all()
-        assert found.size == sum(path.stat().st_size for path in directory.rglob("*.parquet"))
+def test_examples_are_the_first_programs_of_the_shards(card_of, tiny):
+    text = card_of(tiny).text
+    for template in TEMPLATES:
+        row = pl.read_parquet(tiny / f"train/{template}-0000.parquet").row(0, named=True)
+        (line,) = re.findall(rf"^{template}  .*$", text, re.MULTILINE)
+        shown = (row["program"], *(json.dumps(row[name]) for name in ("prompt_length", "x", "y")))
+        assert line.split() == [template, *shown]
 
 
-def test_examples_are_whole_programs_that_are_true(tiny):
-    found = survey(tiny)
-    assert list(found.examples) == list(TEMPLATES)
-    for template, examples in found.examples.items():
-        rows = pl.read_parquet(tiny / f"train/{template}-0000.parquet").head(3)
-        assert examples == rows.select("program", "prompt_length", "x", "y").to_dicts()
-        assert all(run(example["program"]).true for example in examples)
-
-
-def test_the_card_describes_the_dataset(ruled):
-    write_report(ruled)
-    card = DatasetCard.load(ruled / "README.md")
+def test_the_card_describes_the_dataset(card_of, ruled):
+    card = card_of(ruled)
+    assert card.content == card_of(ruled).content
     assert card.data.license == "mit"
     assert card.data.size_categories == ["n<1K"]
     files = {config["config_name"]: config["data_files"] for config in card.data.configs}
@@ -83,10 +57,8 @@ def test_the_card_describes_the_dataset(ruled):
     assert f"| all | {' | '.join(map(str, counts))} |" in card.text
     matched = manifest["ood"]["small"]["equality"]
     assert f"| small | `values: [[-20, -15]]` (either) | equality {matched:,} |" in card.text
+    assert "| maximum | `contains: ['x\\|', 'x']` |" in card.text
     assert "$" not in card.text
-    example = pl.read_parquet(ruled / "train/equality-0000.parquet").row(0, named=True)
-    (line,) = re.findall(r"^equality  .*$", card.text, re.MULTILINE)
-    assert line.split() == [str(example[key]) for key in ("template", "program", "prompt_length", "x", "y")]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import numpy as np
 import polars as pl
@@ -158,27 +157,6 @@ def test_the_comparison_pairs_seeds(collected):
     assert 0.2 - row["difference_low"] == pytest.approx(half)
     (base,) = compared.filter(variant="base", metric="solved").to_dicts()
     assert base["difference"] is None
-
-
-def test_runs_of_another_machine_are_taken_from_its_results(config, results, tmp_path):
-    study = load_study(config)
-    collect(study, results, tmp_path / "all.parquet")
-    other, own = tmp_path / "other.parquet", tmp_path / "own.parquet"
-    # The other machine has only two seeds of two variants.
-    text = re.sub("    .*, longer: .*\n", "", TEXT.replace("[0, 1, 2]", "[0, 1]"))
-    config.write_text(text)
-    collect(load_study(config), results, other)
-    for run in study.runs:
-        if run.seed < 2 and "longer" not in run.variant:
-            shutil.rmtree(results / run.evaluation)
-    missing = collect(study, results, own)
-    assert len(missing) == 4
-    assert collect(study, results, own, [other]) == []
-    assert read(own).rows.equals(read(tmp_path / "all.parquet").rows)
-    # A metric that it did not measure is missing.
-    config.write_text(TEXT.replace("[completions, grid]", "[completions, grid, pass_at_k]"))
-    with pytest.raises(InputError, match="no run is finished"):
-        collect(load_study(config), results, own, [other])
 
 
 def test_missing_runs_are_named_and_the_others_compared(config, results, tmp_path):

@@ -55,17 +55,17 @@ rule manifest:
         "python -m cadmus manifest --config {params.config_file} {params.dataset} 2>&1 | tee -i {log}"
 
 
-rule dataset_report:
+rule dataset_card:
     input:
         manifest=rules.manifest.output[0],
         code=code("cadmus.pages.dataset"),
     output:
-        report(["results/{run}/dataset/report.md", f"results/{{run}}/dataset/{CARD}"], category="Dataset"),
+        report(f"results/{{run}}/dataset/{CARD}", category="Dataset"),
     log:
-        "results/{run}/logs/dataset_report.log",
+        "results/{run}/logs/dataset_card.log",
     conda:
         "../envs/cadmus.yaml"
     params:
         dataset=subpath(input.manifest, parent=True),
     shell:
-        "python -m cadmus report {params.dataset} > {log} 2>&1"
+        "python -m cadmus card {params.dataset} > {log} 2>&1"
