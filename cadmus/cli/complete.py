@@ -16,7 +16,6 @@ import numpy as np
 from cadmus import isa
 from cadmus.cli.options import (
     device_option,
-    input_programs,
     json_option,
     model_option,
     print_error,
@@ -89,11 +88,7 @@ def complete(
 
     --verified tries the greedy completion first. It then tries the samples that -n prints with the same seed,
     until the whole program is true, and the completion ended and drops nothing. It prints the number of
-    tries. If all fail, it prints the greedy completion and exits with 1. If PREFIX has only examples of a
-    function, it tries all, and those that compute the same most often are the answer, as in `cadmus induce`.
-
-    If PREFIX is -, each line of standard input is a prefix. Prefixes are completed in batches, and each
-    completion is one line. With --verified, the number of tries follows, or - if all failed.
+    tries. If all fail, it prints the greedy completion and exits with 1.
 
     --json prints an object for each completion, with the keys prefix, completion (without the end), ended,
     program, outputs and true as in `cadmus run --json`, and steps: for each step, a list of instruction and
@@ -105,62 +100,49 @@ def complete(
       cadmus complete 'u1b2b3b$' --model results/quick/model
       cadmus complete '34+' -n 5 --temperature 0.8
       cadmus complete --verified '-4f1-4f4-4f' -n 1000
-      cadmus sample equality | cut -c -10 | cadmus complete --json -
     """
     random = verified or samples is not None or temperature is not None
     if seed is not None and not random:
         raise InputError("--seed: the greedy completion is not random; add -n, --temperature or --verified")
     if temperature is not None and not math.isfinite(temperature):
         raise InputError(f"--temperature {temperature}: must be finite")
-    many = prefix == "-"
-    if not many:
-        prefix = isa.check_prefix(isa.without_spaces(prefix))
+    prefix = isa.check_prefix(isa.without_spaces(prefix))
     # Looking for garbage among the objects of an import of torch takes 0.3 s.
     gc.disable()
     from cadmus.model import inference
 
     gc.freeze()
     gc.enable()
-    if not (many or samples or verified):
+    if not random:
         # One completion gains nothing from a second thread, which would wait for a core.
         click.get_current_context().with_resource(inference.one_thread())
     model = inference.Cadmus.load(directory, usable_device(device))
     limit = max_length or model.max_length
 
-    def check(prefix: str) -> str:
-        if len(isa.check_prefix(prefix)) > limit:
-            own = f"({GENERATION_CONFIG} of the model); --max-length allows more"
-            most = f"{limit} {own if limit == model.max_length else '(--max-length)'}"
-            given = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
-            raise InputError(f"{given}, a program at most {most}")
-        return prefix
-
+    if len(prefix) > limit:
+        own = f"({GENERATION_CONFIG} of the model); --max-length allows more"
+        most = f"{limit} {own if limit == model.max_length else '(--max-length)'}"
+        given = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
+        raise InputError(f"{given}, a program at most {most}")
     count = samples or (TRIES if verified else 1)
     temperature = (temperature or 1.0) if random else 0.0
-    in_lines = not as_json and (many or (count > 1 and not verified))
-    asked = unverified = 0
-    for prefixes in input_programs(check) if many else [[check(prefix)]]:
-        drawing: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
-        drawing["first"] = asked * count
-        asked += len(prefixes)
-        found: Iterator[tuple[Completion, int | None]]
-        if verified:
-            found = completing.complete_verified(model, prefixes, limit, **drawing)
-        else:
-            found = ((each, None) for each in completing.complete(model, prefixes, limit, **drawing))
-        # A verified completion may take long, and is shown once it is there.
-        while part := list(islice(found, 1 if verified else AT_ONCE)):
-            unverified += sum(verified and not completion.verified for completion, _ in part)
-            if in_lines:
-                click.echo("\n".join(_as_line(*each) for each in part))
-                continue
-            steps = completing.log_probabilities(model, [completion for completion, _ in part])
-            for each, of_each in zip(part, steps, strict=True):
-                click.echo((_as_json if as_json else _as_text)(*each, _likeliest(of_each, top)))
-    if unverified:
-        of = f"for {unverified} of {asked} prefixes" if many else f"of {reprlib.repr(prefix)}"
-        print_error(f"no verified completion {of} in {1 + count} tries; raise -n or change --temperature")
-        sys.exit(1)
+    drawing: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
+    found: Iterator[tuple[Completion, int | None]]
+    if verified:
+        found = completing.complete_verified(model, [prefix], limit, **drawing)
+    else:
+        found = ((each, None) for each in completing.complete(model, [prefix], limit, **drawing))
+    while part := list(islice(found, AT_ONCE)):
+        if count > 1 and not (verified or as_json):
+            click.echo("\n".join(f"{each.prefix}{each.written} {verdict(each.result)}" for each, _ in part))
+            continue
+        steps = completing.log_probabilities(model, [completion for completion, _ in part])
+        for each, of_each in zip(part, steps, strict=True):
+            click.echo((_as_json if as_json else _as_text)(*each, _likeliest(of_each, top)))
+        if verified and not part[0][0].verified:
+            tries = f"{1 + count} tries; raise -n or change --temperature"
+            print_error(f"no verified completion of {reprlib.repr(prefix)} in {tries}")
+            sys.exit(1)
 
 
 @program_command()
@@ -188,7 +170,7 @@ def induce(
 
     A model samples definitions. Those that give all results vote for what they compute on other inputs. The
     command prints the function with the most votes, the runners-up, and a trace of the first example. If no
-    sample gives all results, it says whether any function of the grammar does, and exits with 1.
+    sample gives all results, it exits with 1.
 
     --json prints a list of objects with the keys definition, votes and program.
 
@@ -200,7 +182,6 @@ def induce(
     """
     if examples == ("-",):
         examples = tuple(line for line in map(str.strip, sys.stdin) if line)
-    from cadmus.evaluate.posterior import clash
     from cadmus.model import inference
     from cadmus.model.induction import prompt_of, read_examples
     from cadmus.templates.behaviour import closed
@@ -222,15 +203,7 @@ def induce(
         click.echo(f"\n{given[0].text}")
         echo_trace(definition + parts[0], calls=True)
     if not found:
-        clashing = clash(parts)
-        if clashing is None:
-            problem = "but a function of the grammar does; raise -n"
-        elif len(clashing) == len(given):
-            problem = "nor does any function of the grammar"
-        else:
-            named = " and ".join(repr(given[row].text) for row in clashing)
-            problem = f"nor does any function of the grammar give {named}"
-        print_error(f"none of {samples} samples gives the results of all examples, {problem}")
+        print_error(f"none of {samples} samples gives the results of all examples; raise -n")
         sys.exit(1)
 
 
@@ -242,11 +215,6 @@ def _likeliest(log_probabilities: np.ndarray, count: int) -> list[list[tuple[str
         [(isa.INSTRUCTIONS[token].symbol, probability) for token, probability in zip(*step, strict=True)]
         for step in zip(order.tolist(), probabilities.tolist(), strict=True)
     ]
-
-
-def _as_line(completion: Completion, tries: int | None) -> str:
-    shown = "" if tries is None else f" {tries if completion.verified else '-'}"
-    return f"{completion.prefix}{completion.written} {verdict(completion.result)}{shown}"
 
 
 def _as_json(completion: Completion, tries: int | None, steps: list[list[tuple[str, float]]]) -> str:

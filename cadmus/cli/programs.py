@@ -186,7 +186,7 @@ def sample(
     Examples:
       cadmus sample less_greater -n 5 --seed 7
       cadmus sample complete_algorithm -n 3 | cadmus run -
-      cadmus sample equality --json | jq -r .prompt | cadmus complete -
+      cadmus sample equality --json | jq -r .prompt
     """
     from cadmus.config import Dataset
     from cadmus.dataset import sampler

@@ -10,8 +10,7 @@ inputs. In the split ood the posterior has all functions, as nobody can know whi
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cache, lru_cache, reduce
-from itertools import combinations
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -83,22 +82,6 @@ def credence(
         computed = computes(prompt, [definitions[row] for row in rows], dataset)
         found[rows] = (computed[:, None] == classes) @ probability
     return found
-
-
-def clash(examples: Sequence[str]) -> tuple[int, ...] | None:
-    """Return which examples, parts of a prompt, no function of the grammar gives together; None if one does.
-
-    They are one, two that contradict each other, or all.
-    """
-    kind = kind_of("".join(examples))
-    every = [_that_fit(kind, example) for example in examples]
-    if reduce(np.intersect1d, every).size:
-        return None
-    for count in (1, 2):
-        for rows in combinations(range(len(examples)), count):
-            if not reduce(np.intersect1d, [every[row] for row in rows]).size:
-                return rows
-    return tuple(range(len(examples)))
 
 
 def best_possible(prompts: Programs, dataset: Dataset, split: str) -> np.ndarray:

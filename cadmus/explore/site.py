@@ -1,8 +1,8 @@
 """The explorer of a model: a site that runs wholly in the page.
 
 ``page/`` has a machine and a model in plain JavaScript, which tests compare with ours. :func:`write_site`
-adds the data of a model: its weights in fp16, tasks of the test split, a bigram baseline, and a linear probe
-for the top of the stack. Baseline and probe are fitted to programs of the test split, mixed as in training.
+adds the data of a model: its weights in fp16, tasks of the test split, and a linear probe for the top of the
+stack, fitted to programs of the test split, mixed as in training.
 """
 
 import base64
@@ -52,9 +52,9 @@ _FORM_OF: dict[Callable[..., Any], str] = {
 TASKS = 40
 """Tasks of each question."""
 PROGRAMS = 20_000
-"""Programs whose bigrams are counted, about the least that the templates sample at once."""
+"""Programs that are drawn for the probe, about the least that the templates sample at once."""
 FITTED, SCORED = 400, 200
-"""Of them, those that the probe is fitted to, half a second of one core, and those that it is scored on."""
+"""Of them, those that it is fitted to, half a second of one core, and those that it is scored on."""
 STEPS, BATCHES = 200, 20
 """Steps and minibatches of the probe's solver."""
 
@@ -93,7 +93,6 @@ def write_site(
         "patterns": {name: form.pattern for name, form in FORMS.items()},
         "questions": _questions(dataset),
         "calls": {name: calls.to_strings() for name, calls in fresh_calls(dataset.model_dump_json()).items()},
-        "bigrams": {"programs": len(programs), "shares": packed(bigrams(programs))},
         "probe": probe(model, config, programs),
         "labels": {"names": label_names(), "largest": LARGEST, "longest": LONGEST},
     }
@@ -190,17 +189,6 @@ def _mixture(dataset: Dataset) -> Programs:
         [sampler.sample(dataset, 1, name, "test", 0, n).programs for name, n in wanted.items() if n]
     )
     return programs.take(generator(1, "references").permutation(len(programs)))
-
-
-def bigrams(programs: Programs) -> np.ndarray:
-    """Return how often each instruction follows each, as a fraction: float64, shape (65, 65)."""
-    tokens = programs.to_tokens()
-    # Every program is followed by the end, the padding.
-    after = np.pad(tokens[:, 1:], ((0, 0), (0, 1)), constant_values=isa.END_ID)
-    inside = np.arange(tokens.shape[1]) < programs.lengths[:, None]
-    counts = np.zeros((isa.VOCABULARY_SIZE, isa.VOCABULARY_SIZE))
-    np.add.at(counts, (tokens[inside], after[inside]), 1)
-    return counts / np.maximum(counts.sum(1, keepdims=True), 1)
 
 
 def _tokens(model: Cadmus, layer: int, programs: Programs) -> tuple[torch.Tensor, torch.Tensor]:

@@ -93,27 +93,13 @@ def complete_verified(
     """Try the greedy completion of each prefix, then at most ``samples`` of it, until one is verified.
 
     Yields the first verified completion, or the greedy one if all fail, and the number of completions tried.
-    Of a prefix of examples all are tried, and the definition with the most votes is the answer, see
-    :mod:`cadmus.model.induction`.
     """
-    # They import Numba.
-    from cadmus.model.induction import vote
-    from cadmus.templates.complete_algorithm import has_examples
-
     drawing: dict[str, Any] = {"samples": samples, "temperature": temperature, "seed": seed}
     for greedy in complete(model, prefixes, max_length):
         drawn = complete(model, [greedy.prefix], max_length, **drawing, first=first)
         first += samples
-        tried = chain([greedy], drawn)
-        if has_examples(greedy.prefix):
-            every = list(tried)
-            texts, ended = zip(*((each.text, each.ended) for each in every), strict=True)
-            found = vote(greedy.prefix, Programs.from_strings(texts), np.array(ended))
-            best = Completion(greedy.prefix, found[0].definition, True) if found else greedy
-            yield best, len(every)
-        else:
-            numbered = enumerate(tried, start=1)
-            yield next(((each, tries) for tries, each in numbered if each.verified), (greedy, 1 + samples))
+        numbered = enumerate(chain([greedy], drawn), start=1)
+        yield next(((each, tries) for tries, each in numbered if each.verified), (greedy, 1 + samples))
 
 
 def log_probabilities(model: "Cadmus", completions: list[Completion]) -> Iterator[np.ndarray]:

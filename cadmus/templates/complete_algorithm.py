@@ -44,11 +44,6 @@ FIRST_EXAMPLE = re.compile(
 _BY_SYMBOL = {"F": "calculate with two", "l": "fold", "m": "map", "w": "filter"}
 
 
-def has_examples(prompt: str) -> bool:
-    """Tell whether a prompt has nothing but examples of a function, as those of this template."""
-    return re.fullmatch(f"(?:{FIRST_EXAMPLE.pattern})+", prompt) is not None
-
-
 def calls_in(prompt: str) -> str:
     """Return the name in :data:`CALLS` of the calls in a prompt of this template."""
     found = FIRST_EXAMPLE.match(prompt)

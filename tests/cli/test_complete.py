@@ -18,20 +18,19 @@ from tests.checkout import ROOT
 from tests.cli.exports import PREFIXES, TRAINED_LENGTH
 
 
-def invoke(*arguments, stdin=None):
-    return CliRunner().invoke(command, list(map(str, arguments)), input=stdin, catch_exceptions=False).stdout
+def invoke(*arguments):
+    return CliRunner().invoke(command, list(map(str, arguments)), catch_exceptions=False).stdout
 
 
-def refused(*arguments, stdin=None):
+def refused(*arguments):
     with pytest.raises(InputError) as caught:
-        invoke(*arguments, stdin=stdin)
+        invoke(*arguments)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def objects(export, *options):
-    shown = invoke("-", "--json", "--model", export, *options, stdin="\n".join(PREFIXES))
-    return [json.loads(line) for line in shown.splitlines()]
+    return [json.loads(invoke(prefix, "--json", "--model", export, *options)) for prefix in PREFIXES]
 
 
 def test_completions_match_the_batched_decoder(export):
@@ -72,14 +71,6 @@ def test_one_prefix_is_shown_with_its_steps(export):
         assert float(line.split()[2].rstrip("%")) == pytest.approx(100 * step[0]["probability"], abs=0.051)
 
 
-def test_each_line_of_standard_input_gives_a_line(export):
-    lines = invoke("-", "--model", export, stdin="34+7\nu1b2b\n").splitlines()
-    for line, answer in zip(lines, [objects(export)[0], objects(export)[4]], strict=True):
-        program, verdict = line.split(" ")
-        assert program == answer["program"] + isa.END * answer["ended"]
-        assert verdict == ("true" if answer["true"] else "false")
-
-
 def test_the_maximum_length_is_that_of_the_training_programs_by_default(export):
     assert max(len(answer["program"]) for answer in objects(export)) == TRAINED_LENGTH
     assert max(len(answer["program"]) for answer in objects(export, "--max-length", 30)) == 30
@@ -90,16 +81,15 @@ def test_the_maximum_length_is_that_of_the_training_programs_by_default(export):
     )
 
 
-def verify(export, *prefixes, samples=200, options=()):
-    """Return the exit code, the objects and the error of ``--verified --json -``."""
-    arguments = ["-", "--verified", "--json", "--model", str(export), "--samples", str(samples), *options]
-    done = CliRunner().invoke(command, arguments, input="".join(f"{prefix}\n" for prefix in prefixes))
-    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+def verify(export, prefix, samples=200):
+    """Return the exit code, the object and the error of ``--verified --json``."""
+    arguments = [prefix, "--verified", "--json", "--model", str(export), "--samples", str(samples)]
+    done = CliRunner().invoke(command, arguments)
+    return done.exit_code, json.loads(done.stdout), done.stderr
 
 
 def test_verified_completions_have_the_tries(export):
-    _, found, _ = verify(export, *PREFIXES)
-    assert [answer["prefix"] for answer in found] == PREFIXES
+    found = [verify(export, prefix)[1] for prefix in PREFIXES]
     assert len({answer["tries"] for answer in found if answer["verified"]}) > 2
     for answer, greedy in zip(found, objects(export), strict=True):
         same = answer["completion"] == greedy["completion"]
@@ -109,31 +99,16 @@ def test_verified_completions_have_the_tries(export):
 def test_no_verified_completion_exits_with_1(export):
     # A program of full length has no room for an end after something true.
     full = "0" * TRAINED_LENGTH
-    code, (answer,), error = verify(export, full, samples=70)
+    code, answer, error = verify(export, full, samples=70)
     assert code == 1
     assert (answer["verified"], answer["tries"], answer["completion"]) == (False, 71, "")
     assert error == (
-        "cadmus: error: no verified completion for 1 of 1 prefixes in 71 tries; raise -n or change "
+        "cadmus: error: no verified completion of '000000000000' in 71 tries; raise -n or change "
         "--temperature\n"
     )
-    options = ["--verified", "--samples", "3", "--model", str(export)]
-    one = CliRunner().invoke(command, [full, *options])
+    one = CliRunner().invoke(command, [full, "--verified", "--samples", "3", "--model", str(export)])
     assert one.exit_code == 1
     assert "tries       4\n" in one.stdout
-    assert "no verified completion of '000000000000' in 4 tries" in one.stderr
-    lines = CliRunner().invoke(command, ["-", *options], input=f"{full}\n")
-    assert lines.stdout.endswith(" false -\n")
-
-
-def test_lines_of_verified_completions_have_the_tries(export):
-    _, found, _ = verify(export, *PREFIXES)
-    text = "".join(f"{prefix}\n" for prefix in PREFIXES)
-    options = ["--verified", "--samples", "200", "--model", str(export)]
-    lines = CliRunner().invoke(command, ["-", *options], input=text).stdout.splitlines()
-    for line, answer in zip(lines, found, strict=True):
-        tries = f"{answer['tries']}" if answer["verified"] else "-"
-        verdict = "true" if answer["true"] else "false"
-        assert line == f"{answer['program']}{isa.END * answer['ended']} {verdict} {tries}"
 
 
 def test_options_without_a_meaning_are_errors(export):
@@ -160,24 +135,8 @@ def test_samples_give_a_line_each(export):
     assert cold == objects(export)[0]
 
 
-def test_a_line_is_completed_before_the_next_arrives(export):
-    command = [sys.executable, "-m", "cadmus", "complete", "-", "--model", str(export)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=ROOT
-    ) as process:
-        for prefix in ("34+7", "u1b2b"):
-            process.stdin.write(f"{prefix}\n")
-            assert process.stdout.readline().startswith(prefix)
-        # The last line needs no end.
-        process.stdin.write("1")
-        process.stdin.close()
-        assert process.stdout.read().startswith("1")
-
-
 def test_spaces_are_ignored(export):
     assert invoke(" 34 + 7", "--model", export) == invoke("34+7", "--model", export)
-    lines = invoke("-", "--model", export, stdin="34 + 7\r\n\t1\n").splitlines()
-    assert lines == invoke("-", "--model", export, stdin="34+7\n1\n").splitlines()
 
 
 def test_a_device_that_is_not_available_is_an_error(export):
@@ -197,7 +156,6 @@ def test_a_device_that_is_not_available_is_an_error(export):
 )
 def test_an_invalid_prefix_is_an_error(export, prefix, message):
     assert message in refused(prefix, "--model", export)
-    assert refused("-", "--model", export, stdin=f"1\n{prefix}\n").startswith("line 2: ")
 
 
 def test_an_invalid_model_is_an_error(export, tmp_path, monkeypatch):

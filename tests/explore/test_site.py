@@ -1,6 +1,5 @@
 """The explorer's site: its files, and its machine, model and grader in JavaScript against ours."""
 
-import base64
 import json
 import re
 
@@ -9,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
 
-from cadmus import isa
 from cadmus.api import tasks, verify
 from cadmus.cli.main import cadmus
 from cadmus.config import TEMPLATES
@@ -18,7 +16,6 @@ from cadmus.explore import site
 from cadmus.explore.site import DATA, PAGE, write_site
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus
-from cadmus.programs import Programs
 from cadmus.templates.complete_algorithm import calls_in
 from cadmus.train.labels import LARGEST, label_names
 from cadmus.vm import reference
@@ -149,9 +146,6 @@ def test_the_command_writes_a_site(tmp_path, model):
     assert (probe["layer"], probe["supervised"]) == (model.sizes.layers - 2, True)
     assert 0.95 < probe["accuracy"] <= 1
     assert 0.05 < probe["majority"] < 0.5
-    shares = np.frombuffer(base64.b64decode(data["bigrams"]["shares"]), "<f4").reshape(65, 65)
-    assert shares[isa.END_ID].sum() == 0
-    np.testing.assert_allclose(np.delete(shares.sum(1), isa.END_ID), 1, atol=1e-6)
     # The page writes the labels itself.
     assert {"none or NAN", "sequence of 0", "sequence of 6 or more", f"integer beyond ±{LARGEST}"} <= set(
         label_names()
@@ -169,10 +163,3 @@ def test_the_command_writes_a_site(tmp_path, model):
 def test_the_page_loads_nothing_from_other_sites():
     for path in PAGE.iterdir():
         assert not re.search(r"https?://|@import", path.read_text(encoding="utf-8")), path
-
-
-def test_bigrams():
-    found = site.bigrams(Programs.from_strings(["12", "1", "112"]))
-    one, two = isa.TOKEN_ID["1"], isa.TOKEN_ID["2"]
-    assert [found[one, token] for token in (one, two, isa.END_ID)] == [0.25, 0.5, 0.25]
-    assert (found[two, isa.END_ID], found.sum()) == (1, 2)

@@ -7,15 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from cadmus.cli.main import cadmus
-from cadmus.config import Dataset
-from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError
-from cadmus.evaluate.posterior import clash
 from cadmus.model import inference
-from cadmus.model.completing import complete_verified
 from cadmus.model.induction import prompt_of, read_examples, vote
 from cadmus.programs import Programs
-from cadmus.templates.complete_algorithm import has_examples
 
 
 class Fixed:
@@ -52,7 +47,6 @@ EXAMPLES = ["1 2 3 -> 6", "4 -> 4", "[] -> 0"]
 )
 def test_examples_are_written_as_the_template_does(examples, prompt):
     assert "".join(prompt_of(read_examples(examples))) == prompt
-    assert has_examples(prompt)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +77,6 @@ def test_bad_examples_are_one_line(examples, message):
     assert "\n" not in str(error.value)
 
 
-def test_all_prompts_of_the_template_are_examples():
-    drawn = sample(Dataset(), 1, "complete_algorithm", "train", 0, 2_000)
-    texts = drawn.programs.prefixes(drawn.prompt_length.astype(np.int64)).to_strings()
-    assert all(map(has_examples, texts))
-    assert not any(map(has_examples, ["34+7=", "", r"3f4=\1+;", "-4f1-4f4-4f"]))
-
-
 def test_what_is_computed_most_often_wins():
     assert MODEL.induce(EXAMPLES, 7) == [(r"\$;", 3)]
     assert MODEL.induce(EXAMPLES, 1) == []
@@ -102,21 +89,6 @@ def test_votes_do_not_count_what_did_not_end():
     completions = Programs.from_strings([r"\$;", r"\$;"])
     (found,) = vote("u1b2bf3=", completions, np.array([True, False]))
     assert found == (r"\$;", 1)
-
-
-def test_a_verified_completion_of_examples_is_the_one_with_the_most_votes():
-    ((found, tries),) = complete_verified(MODEL, ["u1b2b3bf6="], 63, samples=6, temperature=1.0)
-    assert (found.text, tries) == (r"\$;", 7)
-    # Without examples, it is the first one.
-    ((found, tries),) = complete_verified(Fixed("7=", "9"), ["34+"], 63, samples=6, temperature=1.0)
-    assert tries == 1
-
-
-def test_a_clash_names_the_examples():
-    assert clash(prompt_of(read_examples(["1 2 -> 3", "4 5 -> 9"]))) is None
-    assert clash(prompt_of(read_examples(["1 2 -> 3", "1 -> 9999"]))) == (1,)
-    pair = prompt_of(read_examples(["0 -> 0", "7 -> 14", "7 0 -> 301"]))
-    assert clash(pair) == (2,)
 
 
 def invoke(monkeypatch, *arguments, **options):
@@ -135,17 +107,7 @@ def test_the_command_prints_the_function_its_votes_and_a_trace(monkeypatch):
     assert first == {"definition": r"\$;", "votes": 3, "program": r"u1b2b3bf6=u4bf4=uf0=\$;"}
 
 
-@pytest.mark.parametrize(
-    ("examples", "message"),
-    [
-        (
-            ["1 2 -> 2", "3 -> 1"],
-            "none of 64 samples gives the results of all examples, but a function of the",
-        ),
-        (["1 2 -> 3", "1 -> 9999"], "nor does any function of the grammar give '1 -> 9999'"),
-    ],
-)
-def test_without_a_function_the_command_says_whether_there_is_one(monkeypatch, examples, message):
-    told = invoke(monkeypatch, *examples)
+def test_without_a_function_the_command_exits_with_1(monkeypatch):
+    told = invoke(monkeypatch, "1 2 -> 2", "3 -> 1")
     assert told.exit_code == 1
-    assert message in told.stderr
+    assert "none of 64 samples gives the results of all examples" in told.stderr

@@ -20,7 +20,6 @@ let tokenOf; // by symbol
 let machine;
 let grade;
 let model;
-let bigrams; // how often each instruction follows each
 let probe; // {weights, intercepts}
 let seen = null; // the program and what machine and model make of it
 let task = null; // what the program is to solve
@@ -300,25 +299,18 @@ function drawExpected() {
   const own = follows(chosen.place);
   const tokens = likeliest(last(), chosen.place, SHOWN).filter(([, share]) => share >= LEAST).map(([token]) => token);
   if (own !== null && !tokens.includes(tokenOf.get(own))) tokens.push(tokenOf.get(own));
-  const before = tokenOf.get(seen.program[chosen.place]);
-  const bigram = (token) => bigrams[before * site.instructions.length + token];
-  const frequent = site.instructions.map((_, token) => token).filter((token) => bigram(token) >= LEAST && !tokens.includes(token));
-  tokens.push(...frequent.sort((a, b) => bigram(b) - bigram(a)).slice(0, Math.max(0, SHOWN - tokens.length)));
   at("after").replaceChildren(
     "After ", element("code", { textContent: seen.program.slice(0, chosen.place + 1) }),
     own === null ? "" : ". The program continues with ", own === null ? "" : element("code", { textContent: own }),
   );
   at("expected").replaceChildren(...tokens.map((token) => {
-    const shares = [probability(last(), chosen.place, token), bigram(token)];
-    const bars = shares.map((share) => {
-      const bar = element("span", { className: "bar" });
-      bar.style.width = `${100 * share}%`;
-      return bar;
-    });
+    const share = probability(last(), chosen.place, token);
+    const bar = element("span", { className: "bar" });
+    bar.style.width = `${100 * share}%`;
     const { symbol, name } = site.instructions[token];
     return element(
       "li", { title: name }, element("span", { textContent: symbol, className: symbol === own ? "own" : "" }),
-      element("span", {}, ...bars), ...shares.map((share) => element("span", { textContent: percent(share), className: "share" })),
+      element("span", {}, bar), element("span", { textContent: percent(share), className: "share" }),
     );
   }));
 }
@@ -495,8 +487,6 @@ function describe() {
   const { name, parameters, layers, heads, width, max_length: longest } = site.model;
   at("model").textContent = `model ${name}: ${parameters.toLocaleString("en")} parameters, ${layers} blocks of ${heads} heads, `
     + `width ${width}, trained on programs of up to ${longest} instructions`;
-  at("bigrams").textContent = "Bigram: how often the instruction follows the one before it, counted in "
-    + `${site.bigrams.programs.toLocaleString("en")} programs of the test split, mixed as in training.`;
   const { layer, supervised, accuracy, majority } = site.probe;
   at("probe").textContent = `Probe: the top of the stack, read by a linear probe of the trained model after block ${layer}`
     + `${supervised ? ", which was trained to predict it" : ""}. Accuracy ${percent(accuracy)}, most frequent value `
@@ -519,7 +509,6 @@ async function begin() {
   tokenOf = new Map(site.instructions.map(({ symbol }, token) => [symbol, token]));
   machine = makeMachine(site);
   grade = makeGrader(site, machine);
-  bigrams = floats(site.bigrams.shares);
   probe = { weights: floats(site.probe.weights), intercepts: floats(site.probe.intercepts) };
   describe();
 
