@@ -126,6 +126,12 @@ EXPERIMENT = Experiment(
             "accuracy on these and on the others.",
             "table",
         ),
+        Figure(
+            "memory",
+            "Accuracy on test programs whose expression pair, function or sequence a training program asks "
+            "about too, and on the others, with 95% bootstrap intervals.",
+            module="cadmus.figures.near_duplicates",
+        ),
         Figure("failures", "Failed completions, each with a trace of its execution.", "page"),
     ),
 )

@@ -19,14 +19,14 @@ SOLVED = (
 )
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples", "loss_by_template")
 """In the order of the page of a run."""
-SPECIAL = ("accuracy_by_compute", "output_tokens", "training_curve")
+SPECIAL = ("accuracy_by_compute", "memory", "output_tokens", "training_curve")
 FIGURES = [name for name, figure in figures().items() if figure.kind == "figure" and name not in SPECIAL]
 FILES = (
     *(f"figures/{name}{suffix}" for name in FIGURES for suffix in (".png", ".csv")),
     *(f"tables/{name}{suffix}" for name in TABLES for suffix in (".csv", ".md")),
 )
 # The data of the training curve have a row per step.
-OPTIONAL = [f"figures/{name}" for name in ("accuracy_by_compute.png", "training_curve.png")]
+OPTIONAL = [f"figures/{name}" for name in ("accuracy_by_compute.png", "memory.png", "training_curve.png")]
 """Files that a run may lack."""
 SHOWN = ("inside", "one_out", "same_side")
 """Regions of the grid that the README names."""

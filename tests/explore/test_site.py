@@ -44,9 +44,11 @@ COMPLETE = """(tasks) => tasks.map((task) => {
   const shares = (text) => [...model.forward(tokens(text)).at(-1).lens.at(-1)];
   let text = task.prompt;
   const first = shares(text);
-  while (text.length < Math.max(site.model.max_length, task.prompt.length) && !text.endsWith(".")) {
+  while (!text.endsWith(".")) {
     const next = shares(text);
-    text += symbols[next.indexOf(Math.max(...next))];
+    const symbol = symbols[next.indexOf(Math.max(...next))];
+    if (symbol !== "." && text.length >= site.model.max_length) break;
+    text += symbol;
   }
   const ended = text.endsWith(".");
   const completion = text.slice(task.prompt.length, ended ? -1 : undefined);

@@ -133,8 +133,11 @@ function drawn(shares, temperature) {
 async function completed(prefix, temperature, show = () => {}) {
   const mine = (writing = {});
   let text = prefix;
-  while (text.length < Math.max(site.model.max_length, prefix.length) && !text.endsWith(END)) {
-    text += symbolOf(drawn(model.forward(tokensOf(text)).at(-1).lens[last()], temperature));
+  while (!text.endsWith(END)) {
+    const next = symbolOf(drawn(model.forward(tokensOf(text)).at(-1).lens[last()], temperature));
+    // A program of the maximum length may still end.
+    if (next !== END && text.length >= site.model.max_length) break;
+    text += next;
     show(text);
     await pause();
     if (mine !== writing) return null;
