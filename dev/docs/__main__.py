@@ -5,13 +5,14 @@ run RESULTS            docs/results/NAME and the README, from a finished run
 study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
 numbers RESULTS        figures of docs/findings/numbers.md, from the directory with the runs of its study
 demo SNAPSHOTS         docs/assets/demo.gif and snapshots for the demo, from those of the shipped model
-record RESULTS CHANGE  a row of the speed record in docs/open-problems.md, from a study with one variant
+record RESULTS CONFIG CHANGE
+                       a row of the speed record in docs/open-problems.md, from a study with one variant
 
 python -m dev.docs run results/laptop
 python -m dev.docs study results/recipe/study.parquet
 python -m dev.docs numbers results
 python -m dev.docs demo results/laptop/training/snapshots
-python -m dev.docs record results/speedrun/study.parquet "squared ReLU"
+python -m dev.docs record results/speedrun/study.parquet config/studies/speedrun.yaml "squared ReLU"
 """
 
 from pathlib import Path
@@ -27,6 +28,7 @@ def main() -> None:
     kinds.add_parser("config")
     for kind in ("run", "study", "numbers", "demo", "record"):
         kinds.add_parser(kind).add_argument("results", type=Path)
+    kinds.choices["record"].add_argument("config", type=Path)
     kinds.choices["record"].add_argument("change", help="what is new since the last record")
     given = options.parse_args()
     if given.kind == "config":
@@ -41,7 +43,7 @@ def main() -> None:
     elif given.kind == "demo":
         demo.publish(given.results, ROOT)
     else:
-        speedrun.add_record(given.results, given.change, ROOT)
+        speedrun.add_record(given.results, given.config, given.change, ROOT)
 
 
 if __name__ == "__main__":

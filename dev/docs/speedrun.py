@@ -2,13 +2,14 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import polars as pl
 
 from cadmus.config import TEMPLATES
 from cadmus.evaluate.intervals import as_text, mean_interval, percent, programs_error
-from cadmus.store import write_text
+from cadmus.store import replacing, write_text
 from cadmus.study.results import MINUTES, read
 from cadmus.tables import escape, markdown
 from dev.docs import with_generated
@@ -32,8 +33,11 @@ PAGE = "docs/open-problems.md"
 RECORDS = "docs/results/speedrun.csv"
 
 
-def add_record(results: Path, change: str, root: Path) -> None:
-    """Add the results of a study with one variant, on the validation split, and write the page."""
+def add_record(results: Path, config: Path, change: str, root: Path) -> None:
+    """Add the results of a study with one variant, on the validation split, and write the page.
+
+    The folder of the record gets the results and the config of the study.
+    """
     study = read(results)
     asked = study.rows.filter(metric="next_token").filter(pl.col("template").is_in(QUESTIONS))
     costs = (pl.col("flops", "seconds").first(), MINUTES.first().alias("minutes"))
@@ -61,11 +65,18 @@ def add_record(results: Path, change: str, root: Path) -> None:
         **dict(of_questions.select("template", "value").iter_rows()),
     }
     path = root / RECORDS
+    for source, name in ((results, "study.parquet"), (config, "config.yaml")):
+        with replacing(root / _folder(row) / name) as copy:
+            copyfile(source, copy)
     records = pl.DataFrame([row], COLUMNS)
     if path.exists():
         records = pl.concat([pl.read_csv(path, schema_overrides=COLUMNS), records])
     write_text(path, records.write_csv())
     write_text(root / PAGE, with_generated(root / PAGE, tables(records.to_dicts())))
+
+
+def _folder(row: dict[str, Any]) -> str:
+    return f"docs/results/records/{row['date']}-{row['commit'][:7]}"
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
@@ -75,7 +86,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
         [
             [
                 escape(str(row["date"])),
-                escape(str(row["commit"])[:7]),
+                f"[{row['commit'][:7]}]({_folder(row).removeprefix('docs/')}/config.yaml)",
                 escape(row["change"]),
                 f"{row['seeds']}",
                 f"{row['flops']:.2g}",

@@ -114,17 +114,20 @@ def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
 def test_speed_records_are_rows_of_a_table(tmp_path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / PAGE).write_text(f"# Record\n\n{BEGIN}\n{END}\n")
-    add_record(study(tmp_path), "first", tmp_path)
-    add_record(study(tmp_path, 0.9), "worse | narrower", tmp_path)
+    config = ROOT / "config/studies/speedrun.yaml"
+    add_record(study(tmp_path), config, "first", tmp_path)
+    (folder,) = (tmp_path / "docs/results/records").iterdir()
+    assert (folder / "config.yaml").read_bytes() == config.read_bytes()
+    add_record(study(tmp_path, 0.9), config, "worse | narrower", tmp_path)
     records = pl.read_csv(tmp_path / RECORDS)
     assert records["reached"].to_list() == [True, False]
     assert records["less_greater"].to_list() == pytest.approx([0.981, 0.901])
     # Over seeds alone, the half-width would be 0.0025.
     assert records["high"][0] - 0.981 == pytest.approx(0.0035, abs=1e-4)
     page = (tmp_path / PAGE).read_text()
-    assert f"| {store.commit()[:7]} | first | 3 | 5e+13 | 10 | 5 | 98.1% [" in page
+    assert f"/config.yaml) | first | 3 | 5e+13 | 10 | 5 | 98.1% [" in page
     assert "worse \\| narrower" in page
     with pytest.raises(SystemExit, match="3 seeds"):
-        add_record(study(tmp_path, seeds=2), "none", tmp_path)
+        add_record(study(tmp_path, seeds=2), config, "none", tmp_path)
     table = pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts()
     assert with_generated(ROOT / PAGE, tables(table)) == (ROOT / PAGE).read_text()
