@@ -10,15 +10,20 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def copy_checkout(directory: Path) -> Path:
-    """Copy the files of the workflow to ``directory`` and return it.
+def copy_folder(name: str, directory: Path) -> None:
+    """Copy a folder of the checkout to ``directory``, with its compiled files.
 
-    Compiled files are copied as well: to compile the VM again takes 20 seconds.
+    To compile the VM again takes 20 seconds.
     """
-    # Another process may be writing one, under a temporary name.
+    # Another process may be writing a compiled file, under a temporary name.
     unfinished = shutil.ignore_patterns("*.pyc.*", "*.nb?.*")
+    shutil.copytree(ROOT / name, directory / name, ignore=unfinished)
+
+
+def copy_checkout(directory: Path) -> Path:
+    """Copy the files of the workflow to ``directory`` and return it."""
     for folder in ("cadmus", "config", "tests", "workflow"):
-        shutil.copytree(ROOT / folder, directory / folder, ignore=unfinished)
+        copy_folder(folder, directory)
     return directory
 
 

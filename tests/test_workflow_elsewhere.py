@@ -10,16 +10,10 @@ import pytest
 import yaml
 
 from cadmus.config import load_config
-from cadmus.dataset.shards import plan
 from cadmus.distribution import NAME
-from tests.checkout import ROOT, copy_checkout, jobs, snakemake
+from tests.checkout import ROOT, copy_checkout, snakemake
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
-
-
-def test_a_dry_run_in_a_new_checkout_writes_no_results(tmp_path):
-    assert jobs(copy_checkout(tmp_path))["shard"] == len(plan(CONFIG))
-    assert not (tmp_path / "results").exists()
 
 
 def test_a_checkout_can_have_a_name_with_shell_syntax(tmp_path):
@@ -64,10 +58,11 @@ use rule * from cadmus
     shutil.copy(ROOT / "tests/tiny.yaml", tmp_path / "tests")
     results = f"{prefix}results/tiny"
     made = [f"{results}/dataset/train/random-0000.parquet", f"{results}/tables/table2_instructions.csv"]
-    planned = snakemake(tmp_path, "--dry-run", PYTHONPATH="")
-    assert planned.returncode == 0, planned.stdout + planned.stderr
-    assert not list(tmp_path.rglob("results"))
-    assert " results/tiny" not in planned.stdout or not prefix
+    if prefix:
+        planned = snakemake(tmp_path, "--dry-run", PYTHONPATH="")
+        assert planned.returncode == 0, planned.stdout + planned.stderr
+        assert not list(tmp_path.rglob("results"))
+        assert " results/tiny" not in planned.stdout
     # For forced jobs, Snakemake evaluates params last.
     done = snakemake(tmp_path, "--forceall", "--", *made, PYTHONPATH="")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -151,12 +151,16 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["card"], "Missing argument 'DIRECTORY'"),
     ],
 )
-def test_an_invalid_command_is_one_line_with_a_suggestion(arguments, message) -> None:
-    done = run(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("cadmus: error: ")
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
+def test_an_invalid_command_is_one_line_with_a_suggestion(arguments, message, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["cadmus", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    shown = capsys.readouterr()
+    assert (left.value.code, shown.out) == (2, "")
+    assert shown.err.startswith("cadmus: error: ")
+    assert shown.err.count("\n") == 1
+    assert message in shown.err
 
 
 @pytest.mark.parametrize("command", ["run -", "complete -"])

@@ -92,6 +92,11 @@ def python(wheel, tmp_path_factory) -> Path:
     installed = folder / "bin/python"
     pip = [sys.executable, "-m", "pip", "--python", installed]
     subprocess.run([*pip, "install", "--no-deps", "--no-index", wheel], check=True, capture_output=True)
+    # The compiled VM is valid for the same sources wherever they are.
+    (cache,) = folder.glob("lib/python*/site-packages/cadmus/vm")
+    for path in (ROOT / "cadmus/vm").glob("__pycache__/*.nb?"):
+        (cache / "__pycache__").mkdir(exist_ok=True)
+        shutil.copy(path, cache / "__pycache__")
     return installed
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -18,7 +17,7 @@ from cadmus.templates import TEMPLATES as FUNCTIONS
 from cadmus.templates import Draw
 from cadmus.templates.answers import numeral
 from cadmus.vm import compiled, reference
-from tests.checkout import ROOT
+from tests.checkout import ROOT, copy_folder
 from tests.templates.conftest import COUNT
 
 TEXT = (ROOT / "docs" / "templates.md").read_text(encoding="utf-8")
@@ -129,8 +128,7 @@ def test_the_document_explains_every_template():
 def test_a_tenth_template_can_be_added_as_documented(tmp_path):
     blocks = re.findall(r"```(python|yaml)\n(.*?)```", TEXT.split("## Adding a tenth")[1], re.DOTALL)
     (_, function), (_, line), (_, counts) = blocks
-    # Includes the compiled code, so that nothing is compiled again.
-    shutil.copytree(ROOT / "cadmus", tmp_path / "cadmus")
+    copy_folder("cadmus", tmp_path)
     (tmp_path / "cadmus/templates/modular_sum.py").write_text(function, encoding="utf-8")
     config = tmp_path / "cadmus/config/dataset.py"
     text = config.read_text(encoding="utf-8")

@@ -1,12 +1,10 @@
 """Numba's cache of the compiled VM."""
 
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-from cadmus import isa
+from tests.checkout import copy_folder
 
 
 def test_compiled_code_survives_its_cache(tmp_path) -> None:
@@ -28,19 +26,15 @@ def test_compiled_code_survives_its_cache(tmp_path) -> None:
 
 
 def test_a_change_of_the_instruction_table_invalidates_the_compiled_code(tmp_path) -> None:
-    package = Path(isa.__file__).parent
-    for source in ("isa.py", "errors.py", "programs.py", "vm"):
-        copy = shutil.copytree if (package / source).is_dir() else shutil.copy
-        (tmp_path / "cadmus").mkdir(exist_ok=True)
-        copy(package / source, tmp_path / "cadmus" / source)
-    shutil.rmtree(tmp_path / "cadmus/vm/__pycache__", ignore_errors=True)
+    # With the compiled code of this checkout, which is valid until the change.
+    copy_folder("cadmus", tmp_path)
     script = (
         "from cadmus.programs import Programs; from cadmus.vm import compiled, reference\n"
         "programs = ['52-3=', '52-7=', 't', 'Z']\n"
         "print(compiled.verdicts(Programs.from_strings(programs)).tolist(),\n"
         "      [reference.run(program).true for program in programs])"
     )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
 
     def verdicts() -> str:
         command = [sys.executable, "-c", script]
