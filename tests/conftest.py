@@ -9,15 +9,16 @@ import pytest
 
 FIRST = (
     "test_workflow.py",
-    "dev/test_inputs.py",
-    "train/test_loop.py",
-    "train/test_state.py",
-    "train/test_checkpoint.py",
-    "dev/test_gpu_check.py",
     "test_study.py",
-    "test_pipeline.py",
-    "pages/test_dataset.py",
+    "dev/test_kills.py",
+    "train/test_state.py",
+    "train/test_loop.py",
+    "test_workflow_elsewhere.py",
+    "packaging/test_wheel.py",
+    "dev/test_inputs.py",
     "dev/test_bench.py",
+    "train/test_slurm.py",
+    "explore/test_site.py",
 )
 """Slow files, relative to tests/. They start first to keep all processes busy until the end."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -26,6 +27,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 def pytest_configure() -> None:
     # Tests with two ranks would need two GPUs. The tests of a GPU are in dev/gpu.py.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    # The processes of the tests share the cores: one thread each, which does not wait in a loop.
+    os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     # A shell starts background jobs with Ctrl-C ignored, and children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -265,7 +265,7 @@ def test_a_config_change_reruns_only_its_dependents(checkout):
     assert "shard" not in more_steps
 
 
-@pytest.mark.parametrize("arguments", [["--dry-run", "--forceall"], ["--summary"], ["--lint"]])
+@pytest.mark.parametrize("arguments", [["--dry-run", "--forceall"], ["--summary"]])
 def test_commands_without_jobs_keep_the_results_and_import_little(checkout, tmp_path, arguments):
     """What takes seconds to import is imported by the commands of the jobs alone."""
     ours = ("deepspeed", "matplotlib", "numba", "sklearn", "torch")

@@ -1,6 +1,6 @@
 """Modules that a training imports and loads before its first step, for the server that forks trainings."""
 
-import deepspeed  # noqa: F401
+import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
 import numpy as np
 import torch._dynamo
 import torch.distributed.fsdp  # noqa: F401

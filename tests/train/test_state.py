@@ -25,7 +25,7 @@ WEIGHTS_NO_DIFFERENCE = {"fp32": 5e-5, "bf16": 5e-3}
 """The same for the weights.  Adam makes a step of the learning rate, 1e-3 here, of a gradient near 0."""
 
 
-def test_launched_ranks_give_the_losses_of_one(tmp_path):
+def test_launched_ranks_give_the_losses_of_one_and_listen_on_loopback_only(tmp_path):
     assert train(tmp_path / "one", run_config()) == 0
     two = tmp_path / "two"
     write_config(two, run_config(ranks=2))
@@ -34,6 +34,10 @@ def test_launched_ranks_give_the_losses_of_one(tmp_path):
     assert len(losses(two)) == 10
     # Newton-Schulz and bf16 magnify the noise.
     np.testing.assert_allclose(losses(two), losses(tmp_path / "one"), atol=5e-3)
+    for run in (tmp_path / "one", two):
+        addresses = set((run / "listening").read_text().split())
+        assert addresses
+        assert addresses <= {"127.0.0.1", "::1"}
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", NO_DIFFERENCE), ("bf16", NO_DIFFERENCE_BF16)])

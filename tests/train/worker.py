@@ -5,6 +5,8 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
+import psutil
+
 from cadmus.config import load_config
 from cadmus.errors import InputError, Interrupted
 from cadmus.programs import Samples
@@ -16,6 +18,13 @@ from cadmus.train.paths import RunPaths
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def listening() -> list[str]:
+    """Return the addresses on which the ranks of this node and their launcher listen."""
+    launcher = psutil.Process(os.getppid())
+    found = [of.net_connections("tcp") for of in (launcher, *launcher.children())]
+    return [each.laddr.ip for of in found for each in of if each.status == psutil.CONN_LISTEN]
+
+
 def train(directory: Path, data_digest: str = "data") -> None:
     """Train by ``config.yaml`` in the directory; exit code 3 after a signal, 2 on bad input."""
 
@@ -24,6 +33,7 @@ def train(directory: Path, data_digest: str = "data") -> None:
             print(line, file=file)
 
     def read(templates: Collection[str] | None) -> list[Samples]:
+        (directory / "listening").write_text("\n".join(listening()))
         programs = random_programs(300, 4, 30)
         # The prompt is all but the end.
         return [Samples(programs, programs.lengths)]
