@@ -2,7 +2,7 @@
 
 import polars as pl
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import CEILING, accuracy_by
@@ -27,6 +27,7 @@ def draw(curve: pl.DataFrame, completions: pl.DataFrame) -> Figure:
     figure = panels.by_question(drawn, "flops", "training compute, FLOPs", error=True)
     axes = figure.axes[0]
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator())
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda flops, _: f"{flops:.0e}".replace("+", "")))
     axes.xaxis.set_minor_formatter(NullFormatter())
     return figure

@@ -1,10 +1,7 @@
 """Accuracy by region and distance from the training range."""
 
-from typing import Any
-
 import polars as pl
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from cadmus.evaluate.regions import BIN, REGIONS, by_distance
@@ -21,24 +18,22 @@ data = by_distance
 
 def draw(grid: pl.DataFrame) -> Figure:
     """Draw the results of ``cadmus evaluate grid``; distance 0 is inside the training range."""
-    figure = Figure(figsize=(style.COLUMN, 3.3))
+    figure = Figure(figsize=(style.COLUMN, 2.9))
     axes = figure.subplots()
     distances = data(grid).with_columns(distance=(pl.col("first") + pl.col("last")) / 2)
     inside = distances.filter(region="inside")
     look = {"color": "black", "marker": "o", "ls": "none", "label": REGIONS["inside"]}
-    handles: list[Any] = [style.intervals(axes, inside, "distance", **look)]
+    style.intervals(axes, inside, "distance", **look)
     axes.plot(inside["distance"], inside["baseline"], color="black", marker="_", ls="none")
     for region, (color, marker) in _LINES.items():
         rows = distances.filter(region=region)
         if rows.is_empty():
             continue
         label = REGIONS[region]
-        handles += style.line(axes, rows, "distance", "accuracy", color=color, marker=marker, label=label)
-        axes.plot(rows["distance"], rows["baseline"], color=color, lw=0.7, ls="--")
+        style.line(axes, rows, "distance", "accuracy", color=color, marker=marker, label=label)
+        axes.plot(rows["distance"], rows["baseline"], color=color, lw=0.7, ls="--", label="best baseline")
     style.percent_axis(axes)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=f"distance from the training range, bins of {BIN}", ylabel="accuracy of the next token")
-    handles.append(Line2D([], [], color=style.GREY, lw=0.7, ls="--", label="best baseline"))
-    # Without handles, the legend would list the point with an interval last.
-    figure.legend(handles=handles, loc="outside upper left")
+    style.legend(figure, [axes], ncols=2, columnspacing=0.8, handlelength=1.2)
     return figure

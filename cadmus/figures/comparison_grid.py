@@ -1,6 +1,5 @@
 """Accuracy and most frequent prediction at the comparator over X and Y, with the training range."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,13 @@ from matplotlib.patches import Patch, Rectangle
 from cadmus.evaluate.intervals import percent
 from cadmus.evaluate.regions import predicted, training_range
 from cadmus.evaluate.results import with_accuracy
-from cadmus.figures import grid_regions, style
+from cadmus.figures import style
 from cadmus.llm.outcomes import pixels
 
 _NO_PROGRAM: dict[str, Any] = {"facecolor": "#DDDDDD", "linewidth": 0}
 _DASHED: dict[str, Any] = {"ec": "black", "lw": 1.4, "ls": (0, (3, 2))}
-_COLORS = {"<": style.BLUE, "=": style.GREEN, ">": style.ORANGE, "other": style.GREY}
+# They differ in grey, too.
+_COLORS = {"<": style.BLUE, "=": "black", ">": "#E69F00", "other": "#F2B8D6"}
 
 
 def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -33,7 +33,7 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """Draw the results of ``cadmus evaluate grid`` as heat maps, and the accuracy by region as text.
+    """Draw the results of ``cadmus evaluate grid`` as heat maps; dotted lines bound the regions.
 
     The panels of Cadmus show the accuracy and the comparator predicted most often. Each pair of LLM and
     alphabet adds a panel over the values that it was asked.
@@ -51,15 +51,11 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             accuracy = f"{part['max_output_tokens'][0]:,} tokens: {percent(correct / programs)}"
             panels.append((f"{name}\n{accuracy}", with_accuracy(part)))
         else:
-            not_run.append([f"not run: {name}"])
-    tested = grid_regions.table(grid).filter(pl.col("Programs") != "0").drop("Programs", "Chance", "Gap")
-    lines = [["Cadmus by region", *tested.columns[1:]], *tested.rows(), *not_run]
+            not_run.append(name)
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    heights = [0.85 + (3.2 if columns == 2 else 2.5) * rows, 0.14 * len(lines)]
-    figure = Figure(figsize=(style.PAGE, sum(heights)))
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
-    axes_of_panels = style.multiples(above, len(panels), columns)
+    figure = Figure(figsize=(style.PAGE, 0.95 + (3.2 if columns == 2 else 2.5) * rows))
+    axes_of_panels = style.multiples(figure, len(panels), columns)
     empty = False
     for number, (axes, (title, part)) in enumerate(zip(axes_of_panels.flat, panels, strict=False)):
         if number == 1:
@@ -76,16 +72,17 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     for axes in axes_of_panels[:, 0]:
         axes.set_ylabel("value of the second expression, Y")
     look = {"location": "bottom", "format": style.PERCENT, "shrink": 0.5, "aspect": 40, "pad": 0.02}
-    bar = style.colorbar(above, image, axes_of_panels, **look)
+    bar = style.colorbar(figure, image, axes_of_panels, **look)
     bar.set_label("accuracy of the next token")
-    names = {**{name: name for name in _COLORS}, "other": "another token"}
+    names = {**{name: name for name in _COLORS}, "other": "another token, always wrong"}
     handles = [Patch(color=_COLORS[name], label=f"predicts {text}") for name, text in names.items()]
     handles.append(_square(square, label="training range", **_DASHED))
     if empty:
         label = "no test program" if llm is None else "no test program or answer"
         handles.append(Patch(label=label, **_NO_PROGRAM))
-    above.legend(handles=handles, loc="outside upper center", ncols=len(handles), columnspacing=1.2)
-    _text(below.subplots(), lines)
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), columnspacing=1)
+    if not_run:
+        figure.supxlabel(f"not run: {'; '.join(not_run)}", fontsize=7)
     return figure
 
 
@@ -108,6 +105,10 @@ def _map(
     # A dashed black line on white is visible on dark and bright pixels.
     axes.add_patch(_square(square, ec="white", lw=2.2))
     axes.add_patch(_square(square, **_DASHED))
+    for end in (square[0] - 0.5, square[1] + 0.5):
+        for color, dashes in (("white", "-"), ("black", ":")) if first < end < last else ():
+            for draw_line in (axes.axhline, axes.axvline):
+                draw_line(end, lw=0.8, zorder=0.5, color=color, ls=dashes)
     axes.spines[:].set_visible(False)
     return image
 
@@ -116,14 +117,3 @@ def _square(ends: tuple[int, int], **look: Any) -> Rectangle:
     first, last = ends
     side = last - first + 1
     return Rectangle((first - 0.5, first - 0.5), side, side, **{"fill": False, **look})
-
-
-def _text(axes: Axes, rows: Sequence[Sequence[str]]) -> None:
-    """Write aligned columns of text into empty axes; the first row is the header."""
-    axes.set_axis_off()
-    for number, cells in enumerate(rows):
-        # Left edge of the first column, right edges of the others.
-        for column, (cell, place) in enumerate(zip(cells, (0.08, 0.42, 0.62, 0.82, 0.92), strict=False)):
-            look: dict[str, Any] = {"transform": axes.transAxes, "va": "center", "fontsize": 7}
-            look |= {"ha": "right" if column else "left", "weight": "normal" if number else "bold"}
-            axes.text(place, 1 - (number + 0.5) / len(rows), cell, **look)

@@ -66,7 +66,6 @@ def draw(results: pl.DataFrame) -> Figure:
                 look = {"color": color, "marker": marker, "ls": dashes, "label": label}
                 style.line(axes, shown, "x", "accuracy", band=marker != "", **look)
             style.percent_axis(axes)
-            axes.set_ylim(0, 1.04)
             if points.filter(panel=panel, split=split).is_empty():
                 style.not_tested(axes)
             elif panel == "functions":
@@ -75,7 +74,7 @@ def draw(results: pl.DataFrame) -> Figure:
         examples, functions, variation, share = of_split
         share.plot([0, 1], [0, 1], color="black", ls=":", lw=0.8)
         seen = "function never seen" if split == OOD else "test function"
-        examples.set(xlabel="examples", ylabel=f"{seen}, right")
+        examples.set(xlabel="examples", ylabel=f"right, {seen}")
         functions.set(xlabel="functions left")
         variation.set(xlabel="examples", ylabel="total variation")
         share.set(xlabel="share of the votes", ylabel="right")

@@ -29,7 +29,7 @@ def draw(lens: pl.DataFrame) -> Figure:
     right.set_title("same prediction as the last layer, % of programs")
     ticks = [0, 1, 2, 3, UNIFORM]
     losses = style.colorbar(figure, loss, left, pad=0.02, extend="max", extendfrac=0.05, ticks=ticks)
-    losses.ax.set_yticklabels(["0", "1", "2", "3", f"{UNIFORM:.1f}"])
+    losses.ax.set_yticklabels(["0", "1", "2", "3", f"{UNIFORM:.1f}\nuniform"])
     # Bright, which is good, is at the top of both scales.
     losses.ax.invert_yaxis()
     style.colorbar(figure, agreement, right, format=style.PERCENT, pad=0.02)

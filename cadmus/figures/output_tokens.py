@@ -32,9 +32,9 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     axes = figure.subplots()
     axes.axhspan(cadmus["low"], cadmus["high"], color=style.BLUE, alpha=0.2, lw=0)
     label = f"Cadmus, one output token: {tables.accuracy(cadmus)}"
-    handles: list[Any] = [axes.axhline(cadmus["accuracy"], color=style.BLUE, label=label)]
+    axes.axhline(cadmus["accuracy"], color=style.BLUE, label=label)
     label = f"best baseline: {tables.baseline(cadmus['best_baseline'], cadmus['baseline'])}"
-    handles.append(axes.axhline(cadmus["baseline"], color=style.GREY, lw=0.7, ls="--", label=label))
+    axes.axhline(cadmus["baseline"], color=style.GREY, lw=0.7, ls="--", label=label)
     models = list(dict.fromkeys(rows["model"][0] for rows in series))
     limits: set[int] = set()
     for rows in series:
@@ -44,7 +44,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         if llm is not None and llm["shots"].n_unique() > 1:
             label += f", {rows['shots'][0]} shots"
         if not len(answered):
-            handles += axes.plot([], [], ls="none", label=f"{label}: not run")
+            axes.plot([], [], ls="none", label=f"{label}: not run")
             continue
         limits.update(answered["max_output_tokens"])
         if missing := max(rows["unanswered"]):
@@ -53,11 +53,10 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
             label += " (no answer is a comparator)"
         marker, ls = _LOOKS[alphabet]
         look = {"color": _COLORS[models.index(name) % len(_COLORS)], "marker": marker, "ls": ls}
-        drawn = style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
-        handles.append(drawn)
+        style.intervals(axes, answered, "max_output_tokens", elinewidth=0.7, label=label, **look)
     label = "GPT-5, normal symbols: reported in the paper, not run"
     place = [reported.GPT5_OUTPUT_TOKENS], [reported.GPT5_ACCURACY]
-    handles += axes.plot(*place, "D", color=style.GREY, mfc="white", ms=5, zorder=3, label=label)
+    axes.plot(*place, "D", color=style.GREY, mfc="white", ms=5, zorder=3, label=label)
     axes.set_xscale("log")
     if limits:
         ticks = sorted(limits)
@@ -71,8 +70,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     axes.xaxis.set_minor_locator(NullLocator())
     style.percent_axis(axes)
     axes.set(xlabel="maximum output tokens", ylabel="accuracy")
-    # Without handles, the legend would list the series with intervals last.
-    figure.legend(handles=handles, loc="outside lower center")
+    figure.legend(loc="outside lower center")
     return figure
 
 

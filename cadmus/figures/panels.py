@@ -14,11 +14,13 @@ from cadmus.evaluate.questions import QUESTIONS, in_order, title
 from cadmus.evaluate.results import CEILING, best_baseline
 from cadmus.figures import reported, style
 
-LAYERS_WITH_TEXT = 8
-"""Maximum number of layers for which :func:`layer_map` prints the values of the cells."""
+EXAMPLE = "62*4+54*4-="
+"""A program of the form of the comparison grid, whose tokens label those of all."""
 _COLUMNS = 4
 _MARKED_FROM = 20
 """Programs from which a point is drawn: fewer say little."""
+_LEAST = 1e-3
+"""Smallest error that is drawn."""
 
 
 class Line(NamedTuple):
@@ -78,17 +80,17 @@ def by_question(
         if error:
             template = QUESTIONS[question].template if question in QUESTIONS else question
             axes.set_yscale("log")
-            axes.set_ylim(1e-3, 1.3)
-            axes.yaxis.set_major_formatter(style.EXACT_PERCENT)
+            axes.set_ylim(_LEAST / 1.3, 1.3)
+            axes.set_yticks(ticks := [_LEAST, 0.01, 0.1, 1], ["≤ 0.1%", *map(style.EXACT_PERCENT, ticks[1:])])
             axes.grid(True, axis="y")
             if paper := reported.TABLE3.get(template):
                 # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
                 error_of_paper = max(1 - paper, 0.005)
-                axes.axhline(error_of_paper, color=style.ORANGE, lw=0.9, ls=":", label="paper, as reported")
+                axes.axhline(
+                    error_of_paper, color=style.ORANGE, lw=0.9, ls=":", label="paper (its 100%: at most 0.5%)"
+                )
         else:
             style.percent_axis(axes)
-            # Room for the markers at 100%.
-            axes.set_ylim(0, 1.06)
     # The lowest panel of each column: the last row may be incomplete.
     for axes in panels.flat[max(0, len(shown) - _COLUMNS) : len(shown)]:
         axes.tick_params(labelbottom=True)
@@ -96,17 +98,14 @@ def by_question(
         style.not_tested(panels[0, 0])
     figure.supxlabel(label, fontsize=8)
     figure.supylabel("error, 1 - accuracy" if error else "accuracy", fontsize=8)
-    style.legend(figure, panels.flat[:1], ncols=3)
+    style.legend(figure, panels.flat, ncols=4 if len(lines) < 5 else 3)
     return figure
 
 
 def _errors(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return errors for accuracies, at least half a program."""
-    least = 0.5 / pl.col("programs")
+    """Return errors for accuracies, those below :data:`_LEAST` as large as it."""
     errors = {"accuracy": "accuracy", "low": "high", "high": "low"}
-    return rows.with_columns(
-        pl.max_horizontal(1 - pl.col(of), least).alias(name) for name, of in errors.items()
-    )
+    return rows.with_columns((1 - pl.col(of)).clip(_LEAST).alias(name) for name, of in errors.items())
 
 
 def layer_map(
@@ -115,7 +114,7 @@ def layer_map(
     """Draw a layer × token heat map, with lines between the two expressions and the comparator.
 
     There is one row per cell; layers count from 0, tokens from 1. Values times ``factor`` are printed in the
-    format ``text`` if there are few layers.
+    format ``text``.
     """
     if rows.is_empty():
         style.not_tested(axes)
@@ -124,18 +123,22 @@ def layer_map(
     cells = np.full((layers, tokens), np.nan)
     cells[rows["layer"], rows["token"] - 1] = rows[column]
     image = axes.imshow(cells, origin="lower", aspect="auto", **look)
-    if layers <= LAYERS_WITH_TEXT:
-        for (layer, token), value in np.ndenumerate(cells):
-            red, green, blue, _ = image.to_rgba(np.asarray(value))
-            # White text is not legible on a bright color, or on a missing cell.
-            bright = np.isnan(value) or 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
-            label = "–" if np.isnan(value) else format(factor * value, text)
-            color = "black" if bright else "white"
-            axes.text(token, layer, label, ha="center", va="center", color=color, fontsize=6)
+    for (layer, token), value in np.ndenumerate(cells):
+        red, green, blue, _ = image.to_rgba(np.asarray(value))
+        # White text is not legible on a bright color, or on a missing cell.
+        bright = np.isnan(value) or 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
+        label = "–" if np.isnan(value) else format(factor * value, text)
+        color = "black" if bright else "white"
+        axes.text(token, layer, label, ha="center", va="center", color=color, fontsize=6)
     for boundary in (tokens // 2 - 0.5, tokens - 1.5):
         axes.axvline(boundary, color="white", lw=1)
-    names = style.layer_names(layers, 1 if layers <= LAYERS_WITH_TEXT else 3)
-    axes.set_yticks(list(names), list(names.values()))
-    axes.set(xlabel="token", xticks=range(tokens), xticklabels=range(1, tokens + 1))
+    axes.set_yticks(range(layers), ["embedding", *(f"block {layer}" for layer in range(1, layers))])
+    token_axis(axes, range(tokens))
     axes.spines[:].set_visible(False)
     return image
+
+
+def token_axis(axes: Axes, ticks: range) -> None:
+    """Label tokens by their numbers, below those of :data:`EXAMPLE`."""
+    axes.set_xticks(ticks, [f"{symbol}\n{token}" for token, symbol in enumerate(EXAMPLE, 1)])
+    axes.set_xlabel("token of an example, and its number")

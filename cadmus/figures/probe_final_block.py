@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cadmus.evaluate.intervals import wilson
-from cadmus.figures import style
+from cadmus.figures import panels, style
 
 
 def data(probes: pl.DataFrame) -> pl.DataFrame:
@@ -42,8 +42,9 @@ def draw(probes: pl.DataFrame) -> Figure:
     centre = (half + 1) / 2
     names = {centre: "first expression", half + centre: "second expression", tokens: "< > ="}
     for place, text in names.items():
-        axes.text(place, 1.04, text, ha="center", va="bottom", fontsize=7, color=style.GREY)
+        axes.text(place, 1.07, text, ha="center", va="bottom", fontsize=7, color=style.GREY)
     style.percent_axis(axes)
-    axes.set(xlabel="token", ylabel="accuracy", xticks=range(1, tokens + 1))
+    panels.token_axis(axes, range(1, tokens + 1))
+    axes.set_ylabel("accuracy")
     figure.legend(handles=[*handles, optimal, control], loc="outside lower center", ncols=2)
     return figure

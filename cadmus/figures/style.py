@@ -99,14 +99,10 @@ def largest(column: pl.Series) -> int:
     return int(column.to_numpy().max())
 
 
-def layer_names(layers: int, step: int = 1) -> dict[int, str]:
-    """Return the labels of every ``step``-th layer: the embedding (0) and the blocks."""
-    return {layer: f"block {layer}" if layer else "embedding" for layer in range(0, layers, step)}
-
-
 def percent_axis(axes: Axes) -> None:
     """Format the vertical axis as percentages from 0 to 1."""
-    axes.set_ylim(0, 1.02)
+    # Room for the markers at 100%.
+    axes.set_ylim(0, 1.05)
     axes.yaxis.set_major_formatter(PERCENT)
     axes.grid(True, axis="y")
     axes.set_axisbelow(True)

@@ -6,7 +6,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from cadmus.figures import style
 
-LOSSES = {"loss": ("all tokens", style.BLUE), "completion_loss": ("completions", style.GREEN)}
+LOSSES = {"loss": ("all tokens", "black"), "completion_loss": ("completions", style.GREEN)}
 
 OTHERS = "validation_loss", "verdict_solved"
 """Metrics that a training may be without."""
@@ -35,8 +35,10 @@ def draw(metrics: pl.DataFrame) -> Figure:
         axes.plot(validated["step"], validated["validation_loss"], "o", color=style.ORANGE, ms=3, label=label)
     judged = metrics.drop_nulls("verdict_solved")["step"]
     if len(judged):
-        axes.axvline(judged[0], color=style.GREY, ls=":", label="training on the verdict")
-    axes.legend(loc="upper right")
+        axes.axvspan(
+            judged[0], judged[-1], color=style.GREY, alpha=0.15, lw=0, label="training on the verdict"
+        )
+    axes.legend(loc="upper center")
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -1,15 +1,17 @@
 """The figure of a study: what each variant changes, as paired differences to the base."""
 
+import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from cadmus.config.study import LOSSES
 from cadmus.evaluate.questions import title
+from cadmus.evaluate.regions import REGIONS
 from cadmus.figures import style
 from cadmus.study.results import Results
 
-_COLORS = (style.BLUE, style.ORANGE, style.GREEN, "#CC79A7")
+_COLORS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE)
 _COLUMNS = 4
 
 
@@ -17,7 +19,8 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
     """Draw a panel per loss and per template: the differences of the variants with their 95% intervals.
 
     ``compared`` is that of :func:`cadmus.study.comparison.compare`. Each title has the mean of the base. A
-    study without differences shows the means instead, with their intervals.
+    study without differences shows the means instead, with their intervals. Points are hollow where the
+    interval includes 0.
     """
     # There are none without a run of the base, or where it has no such programs.
     others = compared.drop_nulls("difference")
@@ -34,7 +37,7 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
     for axes, panel in zip(grid.flat, panels, strict=False):
         of_base = compared.filter(variant=results.base, template=panel["template"][0])
         means, series = [], panel.partition_by("metric", maintain_order=True)
-        for number, (part, color) in enumerate(zip(series, _COLORS, strict=False)):
+        for number, (part, color, marker) in enumerate(zip(series, _COLORS, "os^D", strict=False)):
             metric = part["metric"][0]
             scale = 1 if metric in LOSSES else 100
             # A base whose run is missing has no mean.
@@ -47,10 +50,14 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
             color = style.GREY if metric in LOSSES else color
             axes.hlines(places, low.fill_null(point), high.fill_null(point), color)
             label = metric.replace("_", " ")
-            (line,) = axes.plot(point, places, ls="", marker="o", ms=3, color=color, label=label)
+            (line,) = axes.plot(point, places, ls="", marker=marker, ms=3.5, color=color, label=label)
+            # Hollow: the interval includes 0, or is unknown.
+            within = ~(low * high > 0).fill_null(value=False).to_numpy()
+            axes.plot(point.filter(within), np.array(places)[within], marker, ms=2, color="white")
             if metric not in LOSSES:
                 legend[label] = line
-        name = panel["metric"][0].replace("_", " ") if metric in LOSSES else title(panel["template"][0])
+        name = panel["template"][0] or panel["metric"][0].replace("_", " ")
+        name = REGIONS.get(name, title(name)).replace("outside, ", "outside,\n")
         axes.set_title(f"{name}\n{', '.join(means)}", fontsize=7)
         axes.set_yticks(range(len(variants)), [name.replace("_", " ") for name in reversed(variants)])
         axes.set_ylim(-0.6, len(variants) - 0.4)

@@ -17,8 +17,10 @@ from matplotlib.figure import Figure
 
 from cadmus.config.study import LAW_VARIANTS, LOSSES
 from cadmus.errors import InputError
+from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.intervals import mean_interval
-from cadmus.figures import style
+from cadmus.evaluate.questions import in_order
+from cadmus.figures import panels, style
 from cadmus.study.results import MINUTES, Results
 from cadmus.tools import progress
 
@@ -29,6 +31,9 @@ LINE = 1.3
 _POSITIVE = np.array([True, True, False, True, False])
 _SIZES = np.geomspace(1e3, 1e12, 9_001)
 """Parameters among which the optimum is sought."""
+_COLORS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE)
+Models = dict[str, tuple[float, float]]
+"""Cost and parameters of models by name."""
 
 
 class Law(NamedTuple):
@@ -144,45 +149,74 @@ def _quantities(law: Law, budgets: list[float]) -> dict[str, float]:
     return found
 
 
-def draw(runs: pl.DataFrame, law: Law, laws: list[Law], unit: str, budgets: list[float]) -> Figure:
-    """Draw the loss against the parameters on lines of equal cost, and the optimal size against budgets."""
+def draw(
+    runs: pl.DataFrame, law: Law, laws: list[Law], unit: str, budgets: list[float], models: Models
+) -> Figure:
+    """Draw the loss against the parameters on lines of equal cost, and the optimal size against budgets.
+
+    ``models`` are drawn as points beside the optimum.
+    """
     figure = Figure(figsize=(style.PAGE, 2.6))
     left, right = figure.subplots(1, 2)
     parameters = runs["parameters"].to_numpy()
     sizes = np.geomspace(parameters.min() / 1.5, parameters.max() * 1.5, 100)
-    colors = itertools.cycle((style.BLUE, style.ORANGE, style.GREEN, style.GREY))
     measured = []
-    for line, color in zip(_lines(runs), colors, strict=False):
-        amount = float(np.exp(np.log(line["cost"].to_numpy()).mean()))
+    for line, amount, color, marker in _lines(runs):
         left.plot(sizes, law.loss(sizes, law.programs(sizes, amount)), color=color, lw=0.8)
         left.vlines(line["parameters"], line["low"], line["high"], color, lw=0.8)
-        left.plot(line["parameters"], line["loss"], "o", color=color, ms=3, label=f"{amount:.2g} {unit}")
+        left.plot(line["parameters"], line["loss"], marker, color=color, label=f"{amount:.2g} {unit}")
         measured.append(amount)
     optimum = law.optimal_parameters(np.array(measured))
     lowest = law.loss(optimum, law.programs(optimum, np.array(measured)))
-    left.plot(optimum, lowest, "k*", ms=6, label="optimal size")
+    left.plot(optimum, lowest, "k*", ms=7, label="optimal size")
     left.set(xscale="log", xlabel="parameters", ylabel="loss in nats")
     left.legend()
-    range_ = np.geomspace(min(measured) / 2, max([*measured, *budgets]) * 2, 60)
+    costs = [cost for cost, _ in models.values()]
+    range_ = np.geomspace(min(measured) / 2, max([*measured, *budgets, *costs]) * 2, 60)
     low, high = np.quantile([other.optimal_parameters(range_) for other in laws], [0.025, 0.975], axis=0)
     right.fill_between(range_, low, high, color=style.GREY, alpha=0.3, lw=0, label="95% interval")
     right.plot(range_, law.optimal_parameters(range_), color="k", label="optimal size")
     right.axvspan(min(measured), max(measured), color=style.BLUE, alpha=0.1, lw=0, label=f"measured {unit}")
-    for amount in budgets:
-        right.axvline(amount, color=style.GREY, ls=":", lw=0.8)
+    for (name, place), marker in zip(models.items(), "Ds", strict=False):
+        right.plot(*place, marker, color=style.ORANGE, ms=5, label=name)
     right.set(xscale="log", yscale="log", xlabel=unit, ylabel="parameters")
-    # On white, as dotted lines cross it.
-    right.legend(frameon=True, framealpha=1, edgecolor="none")
+    right.legend(loc="lower right")
     return figure
 
 
-def _lines(runs: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return parameters, cost, loss, low and high (95% interval over seeds) of each line of equal cost."""
+def draw_accuracies(runs: pl.DataFrame, compared: pl.DataFrame, unit: str) -> Figure:
+    """Draw accuracies of ``compared`` against the parameters, a line per budget, with the best baseline."""
+    accuracies = compared.filter(~pl.col("metric").is_in(LOSSES))
+    rows = accuracies.filter(metric=accuracies["metric"][0]).join(
+        runs.select("variant", "parameters").unique(), "variant"
+    )
+    rows = rows.sort("parameters").with_columns(question="template", accuracy="mean", programs=pl.lit(100))
+    best = rows.with_columns(policy=pl.lit("baseline"), metric=pl.lit("best"), accuracy="baseline")
+    lines, parts = [], [best]
+    for line, amount, color, marker in _lines(runs):
+        name = f"{amount:.2g} {unit}"
+        lines.append(panels.Line(True, name, name, color, marker))
+        of_line = rows.filter(pl.col("variant").is_in(line["variant"]))
+        parts.append(of_line.with_columns(policy=pl.lit(MODEL), metric=pl.lit(name)))
+    lines.append(panels.Line(False, "best", "best baseline", style.GREY, style="--", band=False))
+    results = in_order(pl.concat(parts, how="diagonal"))
+    figure = panels.by_question(results, "parameters", "parameters", lines=lines)
+    figure.axes[0].set_xscale("log")
+    return figure
+
+
+def _lines(runs: pl.DataFrame) -> list[tuple[pl.DataFrame, float, str, str]]:
+    """Return the lines of equal cost: their runs, mean cost, color and marker.
+
+    Runs have variant, parameters, cost, loss, low and high (95% interval over seeds).
+    """
     rows = []
-    for (_,), part in runs.group_by(["variant"], maintain_order=True):
+    for (variant,), part in runs.group_by(["variant"], maintain_order=True):
         mean, low, high = mean_interval(part["loss"].to_numpy())
-        common = {"parameters": part["parameters"][0], "cost": part["cost"].mean()}
+        common = {"variant": variant, "parameters": part["parameters"][0], "cost": part["cost"].mean()}
         rows.append({**common, "loss": mean, "low": low, "high": high})
     means = pl.DataFrame(rows).with_columns(pl.col("low", "high").fill_nan(pl.col("loss"))).sort("cost")
     ratio = (pl.col("cost") / pl.col("cost").shift()).fill_null(1.0)
-    return means.with_columns(line=(ratio > LINE).cum_sum()).partition_by("line", maintain_order=True)
+    lines = means.with_columns(line=(ratio > LINE).cum_sum()).partition_by("line", maintain_order=True)
+    amounts = [float(np.exp(np.log(line["cost"].to_numpy()).mean())) for line in lines]
+    return list(zip(lines, amounts, itertools.cycle(_COLORS), itertools.cycle("os^D"), strict=False))

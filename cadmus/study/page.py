@@ -16,11 +16,11 @@ from cadmus.study.results import Results, read
 from cadmus.tables import code, escape, markdown
 
 
-def write_all(results: Path, directory: Path) -> list[Path]:
+def write_all(results: Path, directory: Path, models: law.Models | None = None) -> list[Path]:
     """Write the comparison, the figures and the page; return the files.
 
     ``results`` is a file of :func:`cadmus.study.results.collect`. A scaling law, if the study has one, is
-    left out while runs are missing.
+    left out while runs are missing; ``models`` are points in its figure.
     """
     study = read(results)
     compared = compare(study)
@@ -33,7 +33,9 @@ def write_all(results: Path, directory: Path) -> list[Path]:
         fitted = law.fit(runs)
         laws = law.resampled(runs, fitted)
         optimal = law.table(fitted, laws, budgets)
-        figures[LAW] = style.styled(law.draw)(runs, fitted, laws, unit, budgets)
+        figures[LAW] = style.styled(law.draw)(runs, fitted, laws, unit, budgets, models or {})
+        if set(study.compare) - set(LOSSES):
+            figures[FIGURE] = style.styled(law.draw_accuracies)(runs, compared, unit)
     with replacing_together() as replaced:
         compared.write_csv(replaced(directory / COMPARISON))
         if optimal is not None:
