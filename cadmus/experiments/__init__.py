@@ -19,7 +19,8 @@ FORMATS = {"figure": (".pdf", ".png", ".csv"), "table": (".csv", ".md"), "page":
 OTHERS = (
     Figure(
         "training_curve",
-        "Training loss over all tokens and over the tokens of completions; dark lines are running means.",
+        "Training loss over all tokens and over the tokens of completions; dark lines are running means. "
+        "In the shaded steps the model trains on the verdict.",
         sources=("metrics",),
     ),
     Figure("table1_related_work", "Related work (the paper's Table 1).", "table"),

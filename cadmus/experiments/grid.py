@@ -96,8 +96,8 @@ EXPERIMENT = Experiment(
         Figure(
             "comparison_grid",
             "Accuracy at the comparator and the token predicted most often, for test programs that compare X "
-            "and Y. The dashed square is the training range. Below: accuracy by region with 95% bootstrap "
-            "intervals over pairs (X, Y), accuracy of the best baseline, and accuracy in the paper.",
+            "and Y. The dashed square is the training range; dotted lines bound the regions, whose accuracy "
+            "with intervals, baselines and the paper's are in the table grid_regions.",
             sources=("llm",),
         ),
         Figure(

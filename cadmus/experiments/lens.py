@@ -85,7 +85,7 @@ EXPERIMENT = Experiment(
             "logit_lens",
             "Logit lens: loss of the next instruction at every layer, and how often a layer predicts the "
             "same instruction as the last one. Bright is good in both panels. The scale of the loss ends at "
-            "a uniform guess, 4.2 nats; the arrow marks larger losses.",
+            "a uniform guess, 4.2 nats; the arrow marks larger losses. White lines end expressions.",
         ),
     ),
 )

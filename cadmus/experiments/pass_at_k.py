@@ -52,9 +52,8 @@ EXPERIMENT = Experiment(
             "pass_at_k",
             "Probability that at least one of k sampled completions is solved (solved@k) or verified "
             "(verified@k), with 95% bootstrap intervals, and that the first verified one of k samples is "
-            "solved. The baseline draws completions of random training programs. The dotted line is the "
-            "accuracy of the greedy completion. For induction, also that of the function with the most votes "
-            "among k samples, and of the best possible answer.",
+            "solved. The baseline draws completions of random training programs. For induction, also the "
+            "accuracy of the function with the most votes among k samples, and the best possible one.",
         ),
     ),
 )

@@ -24,7 +24,8 @@ def draw(grid: pl.DataFrame) -> Figure:
     inside = distances.filter(region="inside")
     look = {"color": "black", "marker": "o", "ls": "none", "label": REGIONS["inside"]}
     style.intervals(axes, inside, "distance", **look)
-    axes.plot(inside["distance"], inside["baseline"], color="black", marker="_", ls="none")
+    look = {"marker": "_", "ls": "none", "label": "best baseline"}
+    axes.plot(inside["distance"], inside["baseline"], color="black", **look)
     for region, (color, marker) in _LINES.items():
         rows = distances.filter(region=region)
         if rows.is_empty():

@@ -56,7 +56,6 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(style.PAGE, 0.95 + (3.2 if columns == 2 else 2.5) * rows))
     axes_of_panels = style.multiples(figure, len(panels), columns)
-    empty = False
     for number, (axes, (title, part)) in enumerate(zip(axes_of_panels.flat, panels, strict=False)):
         if number == 1:
             codes = part["predicted"].replace_strict(list(_COLORS), range(4), return_dtype=pl.Float64)
@@ -64,8 +63,6 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         else:
             image = _map(axes, part, part["accuracy"], square, vmin=0, vmax=1)
         axes.set_title(title)
-        first, last = _ends(part)
-        empty |= part["accuracy"].has_nulls() or len(part) < (last - first + 1) ** 2
     # The lowest panel of each column: the last row may be incomplete.
     for axes in axes_of_panels.flat[len(panels) - columns : len(panels)]:
         axes.set_xlabel("value of the first expression, X")
@@ -77,9 +74,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     names = {**{name: name for name in _COLORS}, "other": "another token, always wrong"}
     handles = [Patch(color=_COLORS[name], label=f"predicts {text}") for name, text in names.items()]
     handles.append(_square(square, label="training range", **_DASHED))
-    if empty:
-        label = "no test program" if llm is None else "no test program or answer"
-        handles.append(Patch(label=label, **_NO_PROGRAM))
+    handles.append(Patch(label="no test program", **_NO_PROGRAM))
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), columnspacing=1)
     if not_run:
         figure.supxlabel(f"not run: {'; '.join(not_run)}", fontsize=7)

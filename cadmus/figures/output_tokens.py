@@ -1,7 +1,5 @@
 """Accuracy of LLMs against their maximum number of output tokens, with Cadmus as a line."""
 
-from typing import Any
-
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -62,10 +60,7 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
         ticks = sorted(limits)
         axes.tick_params(axis="x", labelrotation=45 if len(ticks) > 4 else 0)
     else:
-        ticks = [500, 1_000, reported.GPT5_OUTPUT_TOKENS, 4_000]
-        centre: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "style": "italic"}
-        axes.text(0.5, 0.25, "no LLM was run", color=style.GREY, **centre)
-        axes.set_xlim(400, 5_000)
+        ticks = [reported.GPT5_OUTPUT_TOKENS]
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     style.percent_axis(axes)

@@ -81,7 +81,7 @@ def by_question(
             template = QUESTIONS[question].template if question in QUESTIONS else question
             axes.set_yscale("log")
             axes.set_ylim(_LEAST / 1.3, 1.3)
-            axes.set_yticks(ticks := [_LEAST, 0.01, 0.1, 1], ["≤ 0.1%", *map(style.EXACT_PERCENT, ticks[1:])])
+            axes.set_yticks([_LEAST, 0.01, 0.1, 1], ["≤ 0.1%", "1%", "10%", "100%"])
             axes.grid(True, axis="y")
             if paper := reported.TABLE3.get(template):
                 # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
@@ -116,9 +116,6 @@ def layer_map(
     There is one row per cell; layers count from 0, tokens from 1. Values times ``factor`` are printed in the
     format ``text``.
     """
-    if rows.is_empty():
-        style.not_tested(axes)
-        return axes.imshow([[np.nan]], **look)
     layers, tokens = style.largest(rows["layer"]) + 1, style.largest(rows["token"])
     cells = np.full((layers, tokens), np.nan)
     cells[rows["layer"], rows["token"] - 1] = rows[column]

@@ -9,11 +9,10 @@ from cadmus.evaluate.questions import in_order
 from cadmus.evaluate.results import CEILING, accuracy_at_k
 from cadmus.figures import panels, style
 
-_GUESS = "random training completion"
 _LINES: tuple[panels.Line, ...] = (
     panels.Line(True, "verified", "model, verified@k", style.GREEN, "^"),
     panels.Line(True, "solved", "model, solved@k", style.BLUE, "o"),
-    panels.Line(False, "solved", f"{_GUESS}, solved@k", style.GREY),
+    panels.Line(False, "solved", "random training completion, solved@k", style.GREY),
     panels.Line(
         True, "first_verified", "model, first verified sample solved", style.ORANGE, style="-.", band=False
     ),

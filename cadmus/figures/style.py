@@ -14,7 +14,7 @@ from matplotlib.colorbar import Colorbar
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from cadmus.store import replacing
 
@@ -26,7 +26,6 @@ PAGE = 7.0
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GREY = "#666666"
 PERCENT = PercentFormatter(1, decimals=0)
-EXACT_PERCENT = FuncFormatter(lambda fraction, _: f"{100 * fraction:g}%")
 
 _METADATA = {".pdf": {"CreationDate": None, "Producer": None, "Creator": None}, ".png": {"Software": None}}
 

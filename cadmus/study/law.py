@@ -186,10 +186,10 @@ def draw(
 
 def draw_accuracies(runs: pl.DataFrame, compared: pl.DataFrame, unit: str) -> Figure:
     """Draw accuracies of ``compared`` against the parameters, a line per budget, with the best baseline."""
-    accuracies = compared.filter(~pl.col("metric").is_in(LOSSES))
-    rows = accuracies.filter(metric=accuracies["metric"][0]).join(
-        runs.select("variant", "parameters").unique(), "variant"
+    rows = compared.filter(~pl.col("metric").is_in(LOSSES)).filter(
+        pl.col("metric") == pl.col("metric").first()
     )
+    rows = rows.join(runs.select("variant", "parameters").unique(), "variant")
     rows = rows.sort("parameters").with_columns(question="template", accuracy="mean", programs=pl.lit(100))
     best = rows.with_columns(policy=pl.lit("baseline"), metric=pl.lit("best"), accuracy="baseline")
     lines, parts = [], [best]

@@ -1,20 +1,17 @@
-"""The figures of the finding about numbers: comparison grids, and the states that answers follow from.
+"""Comparison grids of a study, and the states that answers follow from in that of numbers.
 
-Both are drawn from the runs of the study in config/studies/numbers.yaml, which must be finished.
+They are drawn from the runs of a study in config/studies, which must be finished.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from cadmus import Cadmus, experiments
 from cadmus.config.study import StudyRuns, load_study
 from cadmus.evaluate.comparisons import HALF, grid_programs
-from cadmus.evaluate.regions import training_range
 from cadmus.evaluate.results import read_results
 from cadmus.figures import style
 from cadmus.programs import Programs
@@ -23,14 +20,14 @@ STUDY = "numbers"
 _STATES = ["classes alone", "no exchange", "large differences labelled"]
 _PANELS = 4
 _PROGRAMS = 4_000
-_DASHED: dict[str, Any] = {"fill": False, "ec": "black", "lw": 1, "ls": (0, (3, 2))}
 
 
-def draw(results: Path, output: Path) -> None:
-    """Write grids.png and states.png to ``output``, from the runs in the directory ``results``."""
-    study = load_study(Path(f"config/studies/{STUDY}.yaml"))
-    for name, figure in (("grids", _grids(study, results)), ("states", _states(study, results))):
-        style.save(figure, [output / f"{name}.png"])
+def draw(results: Path, name: str, root: Path) -> None:
+    """Write grids.png of a study, from the runs in the directory ``results``; of numbers also states.png."""
+    study, output = load_study(Path(f"config/studies/{name}.yaml")), root / f"docs/results/studies/{name}"
+    style.save(_grids(study, results), [output / "grids.png"])
+    if name == STUDY:
+        style.save(_states(study, results), [output / "states.png"])
 
 
 @style.styled
@@ -41,24 +38,28 @@ def _grids(study: StudyRuns, results: Path) -> Figure:
         path = results / run.evaluation / "experiments/grid.parquet"
         grid = read_results(path, experiments.columns("grid"))[0].filter(~pl.col("balanced"))
         grids[run.variant] = pl.concat([*([grids[run.variant]] if run.variant in grids else []), grid])
-    rows = -(-len(grids) // _PANELS)
-    figure = Figure(figsize=(style.PAGE, 1.9 * rows + 0.4))
-    axes = style.multiples(figure, len(grids), _PANELS)
+    figure = Figure(figsize=(style.PAGE, 0.9 + 1.75 * -(-len(grids) // _PANELS)))
+    axes = style.multiples(figure, len(grids), _PANELS, sharex=True, sharey=True)
     for each, (variant, grid) in zip(axes.flat, grids.items(), strict=False):
-        sums = grid.group_by("x", "y").agg(pl.col("programs", "correct").sum())
-        x, y, programs, correct = (sums[name].to_numpy() for name in ("x", "y", "programs", "correct"))
-        first, last = x.min(), x.max()
-        image = np.full((last - first + 1,) * 2, np.nan)
-        tested = programs > 0
-        image[(y - first)[tested], (x - first)[tested]] = correct[tested] / programs[tested]
-        extent = (first - 0.5, last + 0.5) * 2
+        sums = grid.group_by("x", "y").agg(pl.sum("programs", "correct"), pl.first("in_distribution"))
+        x, y, programs, correct, trained = (sums[name].to_numpy() for name in sums.columns)
+        values = np.arange(x.min(), x.max() + 1)
+        image, region = np.full((2, len(values), len(values)), np.nan)
+        image[y - values[0], x - values[0]] = correct / np.where(programs > 0, programs, np.nan)
+        region[y - values[0], x - values[0]] = trained
+        extent = (values[0] - 0.5, values[-1] + 0.5) * 2
         shown = each.imshow(image, origin="lower", extent=extent, vmin=0, vmax=1, interpolation="nearest")
-        low, high = training_range(grid)
-        each.add_patch(Rectangle((low - 0.5, low - 0.5), high - low + 1, high - low + 1, **_DASHED))
-        each.set_title(variant.replace("labelled, ", "labelled,\n"), fontsize=6)
-    style.colorbar(
-        figure, shown, axes, location="bottom", format=style.PERCENT, shrink=0.5, aspect=40, pad=0.02
-    )
+        # A dashed black line on white is visible on dark and bright pixels.
+        for color, width, dashes in (("white", 1.8, "-"), ("black", 1, "--")):
+            each.contour(values, values, region, [0.5], colors=color, linewidths=width, linestyles=dashes)
+        each.set_title(variant.replace(", ", ",\n"), fontsize=6)
+        each.set(xticks=(ticks := [-50, -25, 0, 25, 50]), yticks=ticks)
+    for each in axes.flat[max(0, len(grids) - _PANELS) : len(grids)]:
+        each.tick_params(labelbottom=True)
+    figure.supxlabel("value of the first expression, X", fontsize=8)
+    figure.supylabel("value of the second expression, Y", fontsize=8)
+    look = {"format": style.PERCENT, "shrink": 0.5, "aspect": 40, "pad": 0.02}
+    style.colorbar(figure, shown, axes, **look).set_label("accuracy of the next token")
     return figure
 
 
@@ -89,11 +90,11 @@ def _states(study: StudyRuns, results: Path) -> Figure:
             main = np.linalg.svd(found[~outside] - mean, full_matrices=False)[2][:2]
             points = (found - mean) @ main.T
             for part, look in ((outside, {"s": 2}), (~outside, {"s": 5, "ec": "black", "lw": 0.2})):
-                dots = each.scatter(
-                    *points[part].T, c=shown[part], cmap="coolwarm", vmin=-60, vmax=60, **look
-                )
+                dots = each.scatter(*points[part].T, c=shown[part], vmin=-60, vmax=60, **look)
             each.set(xticks=[], yticks=[])
         column[0].set_title(variant)
+        column[1].set_xlabel("first principal axis")
     for row, (*_, name) in zip(axes, places, strict=True):
+        row[0].set_ylabel("second principal axis")
         figure.colorbar(dots, ax=row, label=name, shrink=0.8)
     return figure

@@ -8,8 +8,9 @@ import polars as pl
 
 from cadmus import store
 from cadmus.evaluate.intervals import percent
-from cadmus.experiments import figures
-from cadmus.figures import table3_accuracy
+from cadmus.evaluate.results import read_results
+from cadmus.experiments import columns, figures
+from cadmus.figures import pass_at_k, style, table3_accuracy
 from dev.docs import with_generated
 from dev.measure import Facts
 
@@ -46,6 +47,15 @@ def publish(results: Path, root: Path) -> None:
             shutil.copyfile(results / name, copy)
     store.write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
     store.write_text(root / "README.md", with_results(target, root))
+
+
+def before_and_after(results: Path, before: Path, root: Path) -> None:
+    """Draw solved@k of a run and of an earlier model of its training, on the same prompts."""
+    paths = (results / "experiments/pass_at_k.parquet", before)
+    samples = [read_results(path, columns("pass_at_k"))[0] for path in paths]
+    target = root / "docs/results" / results.resolve().name / "verdict_phase"
+    style.save(style.styled(pass_at_k.draw)(*samples), [target.with_suffix(".png")])
+    pass_at_k.data(samples[1]).write_csv(target.with_suffix(".csv"))
 
 
 def _provenance(results: Path) -> Facts:

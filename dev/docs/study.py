@@ -1,5 +1,6 @@
 """The published results of a study, and the part of its page in docs/findings that is written from them."""
 
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -8,13 +9,19 @@ import polars as pl
 
 from cadmus.store import write_text
 from cadmus.study import COMPARISON, LAW, PAGE, files_of
-from cadmus.study.law import budget_of
+from cadmus.study.law import Models, budget_of
 from cadmus.study.page import cost, figures, write_all
 from cadmus.study.results import read
 from cadmus.tables import escape
 from dev.docs import BEGIN, END, with_generated
 
 _FILE = "study.parquet"
+
+
+def _published(root: Path) -> Models:
+    """Return the FLOPs, 6 x parameters x tokens, and the parameters of the published models."""
+    runs = {path.parent.name: json.loads(path.read_text()) for path in root.glob("docs/results/*/run.json")}
+    return {name: (6.0 * run["parameters"] * run["tokens"], run["parameters"]) for name, run in runs.items()}
 
 
 def publish(results: Path, root: Path) -> None:
@@ -31,7 +38,7 @@ def publish(results: Path, root: Path) -> None:
     has_law = bool(budget_of(study)[1])
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder)
-        write_all(results, drawn)
+        write_all(results, drawn, {} if study.law_minutes else _published(root))
         optimal = pl.read_csv(drawn / f"{LAW}.csv") if has_law else None
         files = f"../results/studies/{study.name}"
         origin = (
