@@ -51,7 +51,6 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
             axes.hlines(places, low.fill_null(point), high.fill_null(point), color)
             label = metric.replace("_", " ")
             (line,) = axes.plot(point, places, ls="", marker=marker, ms=3.5, color=color, label=label)
-            # Hollow: the interval includes 0, or is unknown.
             within = ~(low * high > 0).fill_null(value=False).to_numpy()
             axes.plot(point.filter(within), np.array(places)[within], marker, ms=2, color="white")
             if metric not in LOSSES:

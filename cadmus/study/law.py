@@ -206,10 +206,7 @@ def draw_accuracies(runs: pl.DataFrame, compared: pl.DataFrame, unit: str) -> Fi
 
 
 def _lines(runs: pl.DataFrame) -> list[tuple[pl.DataFrame, float, str, str]]:
-    """Return the lines of equal cost: their runs, mean cost, color and marker.
-
-    Runs have variant, parameters, cost, loss, low and high (95% interval over seeds).
-    """
+    """Return the runs (with 95% intervals over seeds), mean cost, color and marker of lines of equal cost."""
     rows = []
     for (variant,), part in runs.group_by(["variant"], maintain_order=True):
         mean, low, high = mean_interval(part["loss"].to_numpy())
