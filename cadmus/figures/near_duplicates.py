@@ -23,13 +23,13 @@ def draw(completions: pl.DataFrame) -> Figure:
     found = data(completions).filter(policy="model")
     enough = pl.len().over("question") == 2, pl.col("programs").min().over("question") >= _FEWEST
     found = found.filter(*enough)
-    names = found["question"].unique(maintain_order=True).reverse()
+    names = list(reversed(dict.fromkeys(found["question"])))
     figure = Figure(figsize=(style.COLUMN, 0.9 + 0.28 * len(names)))
     axes = figure.subplots()
     looks = {1: ("asked about in training", style.BLUE, "o", 0.1), 0: ("not", style.ORANGE, "D", -0.1)}
     for seen, (label, color, marker, shift) in looks.items():
         rows = found.filter(seen=seen)
-        places = [names.index_of(name) + shift for name in rows["question"]]
+        places = [names.index(name) + shift for name in rows["question"]]
         bars = [rows["accuracy"] - rows["low"], rows["high"] - rows["accuracy"]]
         axes.errorbar(rows["accuracy"], places, xerr=bars, fmt=marker, color=color, ms=4, label=label)
     axes.set_yticks(range(len(names)), [title(name) for name in names])
