@@ -24,8 +24,10 @@ def draw(completions: pl.DataFrame) -> Figure:
     enough = pl.len().over("question") == 2, pl.col("programs").min().over("question") >= _FEWEST
     found = found.filter(*enough)
     names = list(reversed(dict.fromkeys(found["question"])))
-    figure = Figure(figsize=(style.COLUMN, 0.9 + 0.28 * len(names)))
+    figure = Figure(figsize=(style.COLUMN, 0.9 + 0.28 * max(1, len(names))))
     axes = figure.subplots()
+    if not names:
+        style.not_tested(axes)
     looks = {1: ("asked about in training", style.BLUE, "o", 0.1), 0: ("not", style.ORANGE, "D", -0.1)}
     for seen, (label, color, marker, shift) in looks.items():
         rows = found.filter(seen=seen)

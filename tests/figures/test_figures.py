@@ -236,6 +236,7 @@ RESULTS = {
     "accuracy_by_compute": curve,
     "accuracy_by_length": completions,
     "accuracy_by_examples": completions,
+    "memory": completions,
     "near_duplicates": completions,
     "logit_lens": lens,
     "loss_by_template": losses,
