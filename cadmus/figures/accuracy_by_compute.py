@@ -28,6 +28,6 @@ def draw(curve: pl.DataFrame, completions: pl.DataFrame) -> Figure:
     axes = figure.axes[0]
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    axes.xaxis.set_major_formatter("{x:.0e}")
+    axes.xaxis.set_major_formatter(lambda flops, _: f"{flops:.0e}".replace("+", ""))
     axes.xaxis.set_minor_formatter(NullFormatter())
     return figure

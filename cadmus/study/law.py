@@ -152,10 +152,7 @@ def _quantities(law: Law, budgets: list[float]) -> dict[str, float]:
 def draw(
     runs: pl.DataFrame, law: Law, laws: list[Law], unit: str, budgets: list[float], models: Models
 ) -> Figure:
-    """Draw the loss against the parameters on lines of equal cost, and the optimal size against budgets.
-
-    ``models`` are drawn as points beside the optimum.
-    """
+    """Draw the loss against the parameters on lines of equal cost, and the optimal size with ``models``."""
     figure = Figure(figsize=(style.PAGE, 2.6))
     left, right = figure.subplots(1, 2)
     parameters = runs["parameters"].to_numpy()

@@ -570,8 +570,8 @@ def test_one_band_holds_both_controls() -> None:
     results = probes().with_columns(control=pl.when(target=pl.lit("x")).then(0.1).otherwise(0.3))
     figure = probe_final_block.draw(results)
     names = legend(figure)
-    assert names == ["X, probe", "optimum, tokens read", "Y, probe", "control: values permuted"]
-    (band,) = [shape for shape in figure.axes[0].collections if shape.get_label() == names[-1]]
+    assert names == ["control: values permuted", "X, probe", "optimum, tokens read", "Y, probe"]
+    (band,) = [shape for shape in figure.axes[0].collections if shape.get_label() == names[0]]
     (heights,) = [path.vertices[:, 1] for path in band.get_paths()]
     assert heights.min() == pytest.approx(0.055, abs=0.001)
     assert heights.max() == pytest.approx(0.396, abs=0.001)

@@ -71,10 +71,17 @@ def test_a_fixed_cost_makes_the_optimum_larger():
     assert fitted.cost == pytest.approx(slow.cost)
 
 
-def test_lines_have_equal_cost():
-    lines = law._lines(study_runs())
+def test_a_line_of_equal_cost_has_its_accuracies():
+    runs = study_runs()
+    lines, costs, *_ = zip(*law._lines(runs), strict=True)
     assert [len(line) for line in lines] == [4, 4, 4]
-    assert [line["cost"][0] for line in lines] == list(FLOPS)
+    assert costs == pytest.approx(FLOPS)
+    compared = runs.filter(seed=0).select(
+        "variant", mean="loss", low="loss", high="loss", baseline=pl.lit(0.5)
+    )
+    compared = compared.with_columns(metric=pl.lit("solved"), template=pl.lit("equality"))
+    (axes,) = law.draw_accuracies(runs, compared, "FLOPs").axes[:1]
+    assert [len(line.get_xdata()) for line in axes.lines] == [4, 4, 4, 12]
 
 
 SIZES = [(1, 16), (1, 32), (2, 16), (2, 32), (3, 16), (3, 32)]
