@@ -2,11 +2,10 @@
 
 import polars as pl
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.results import CEILING, accuracy_by
-from cadmus.figures import panels
+from cadmus.figures import panels, style
 
 
 def data(curve: pl.DataFrame, completions: pl.DataFrame) -> pl.DataFrame:
@@ -25,9 +24,5 @@ def draw(curve: pl.DataFrame, completions: pl.DataFrame) -> Figure:
     """Draw the results of ``cadmus evaluate curve`` and baselines of ``cadmus evaluate completions``."""
     drawn = data(curve, completions)
     figure = panels.by_question(drawn, "flops", "training compute, FLOPs", error=True)
-    axes = figure.axes[0]
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    axes.xaxis.set_major_formatter(lambda flops, _: f"{flops:.0e}".replace("+", ""))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    style.log_axis(figure.axes[0])
     return figure

@@ -24,8 +24,7 @@ def draw(grid: pl.DataFrame) -> Figure:
     inside = distances.filter(region="inside")
     look = {"color": "black", "marker": "o", "ls": "none", "label": REGIONS["inside"]}
     style.intervals(axes, inside, "distance", **look)
-    baseline = inside["baseline"]
-    axes.plot(inside["distance"], baseline, color="black", marker="_", ls="none", label="best baseline")
+    axes.plot(inside["distance"], inside["baseline"], "k_", label="best baseline")
     for region, (color, marker) in _LINES.items():
         rows = distances.filter(region=region)
         if rows.is_empty():

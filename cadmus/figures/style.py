@@ -14,7 +14,7 @@ from matplotlib.colorbar import Colorbar
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from cadmus.store import replacing
 
@@ -105,3 +105,11 @@ def percent_axis(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(PERCENT)
     axes.grid(True, axis="y")
     axes.set_axisbelow(True)
+
+
+def log_axis(axes: Axes) -> None:
+    """Make the horizontal axis logarithmic, with ticks at 1 and 3."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("+0", "").replace("+", ""))
+    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -198,7 +198,7 @@ def draw_accuracies(runs: pl.DataFrame, compared: pl.DataFrame, unit: str) -> Fi
     lines.append(panels.Line(False, "best", "best baseline", style.GREY, style="--", band=False))
     results = in_order(pl.concat(parts, how="diagonal"))
     figure = panels.by_question(results, "parameters", "parameters", lines=lines)
-    figure.axes[0].set_xscale("log")
+    style.log_axis(figure.axes[0])
     return figure
 
 
