@@ -310,7 +310,7 @@ def test_an_interrupted_training_resumes(checkout, results):
     # Copies keep their times, so no shard is rerun.
     shutil.copytree(results / "dataset", stopped / "dataset")
     text = (checkout / "tests/tiny.yaml").read_text()
-    text = text.replace("name: tiny", "name: stopped").replace("steps: 20", "steps: 100")
+    text = text.replace("name: tiny", "name: stopped").replace("steps: 20", "steps: 60")
     (checkout / "stopped.yaml").write_text(text)
     command = [
         *(sys.executable, "-m", "snakemake", "--cores", "2", "results/stopped/model/meta.json", "--nolock"),
@@ -336,13 +336,13 @@ def test_an_interrupted_training_resumes(checkout, results):
     assert process.returncode == 1
     assert b"a checkpoint is saved, and the same command resumes from it" in out
     done = len(progress.read_text().splitlines())
-    assert 15 <= done < 100
+    assert 15 <= done < 60
     assert (stopped / f"training/checkpoints/step-{done:08d}").is_dir()
     again = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert f"resuming after step {done}" in again.stdout
     lines = (stopped / "training/metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == list(range(1, 101))
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 61))
     assert not (stopped / "training/checkpoints").exists()
 
     # A failed job shows the error of its command, although its output goes through a pipe.
