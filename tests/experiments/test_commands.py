@@ -79,7 +79,7 @@ def invoke(place: Path, command: str, output: Path, as_json: bool = False, **rep
     [
         # Policies (operators, or copy and lookup, are absent) and programs of equality and two comparisons.
         # Two equalities are not asked, because their second expressions look like copies.
-        ("completions", 8 * 28 + 2 * 7 * 30),
+        ("completions", 7 * 28 + 2 * 6 * 30),
         ("loss", 2 * 30),
         ("pass_at_k", 2 * (28 + 2 * 30)),
         ("induction", 3 * 6),
@@ -145,7 +145,7 @@ def test_bad_input_is_an_error_and_writes_nothing(place, tmp_path, command: str)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("command", "rows"), [("completions", (8 + 2 * 7) * 4 + 3), ("grid", 6)])
+@pytest.mark.parametrize(("command", "rows"), [("completions", (7 + 2 * 6) * 4 + 3), ("grid", 6)])
 def test_accuracies_are_printed_as_text_or_json(place, tmp_path, command: str, rows: int) -> None:
     told = invoke(place, command, tmp_path / "a.parquet")
     as_json = invoke(place, command, tmp_path / "a.parquet", as_json=True)
