@@ -22,7 +22,7 @@ def start(port: int) -> xllamacpp.Server:
     """Start the server on this machine; it ends with the process."""
     settings = xllamacpp.CommonParams()
     settings.model.path = str(weights())
-    settings.model_alias = "smollm2"
+    settings.model_alias = {"smollm2"}
     settings.port, settings.n_ctx, settings.n_parallel, settings.cache_ram_mib = port, 4096, 1, 0
     return xllamacpp.Server(settings)
 
