@@ -113,12 +113,11 @@ def complete(
 
     gc.freeze()
     gc.enable()
-    if not random:
+    if not (samples or verified):
         # One completion gains nothing from a second thread, which would wait for a core.
         click.get_current_context().with_resource(inference.one_thread())
     model = inference.Cadmus.load(directory, usable_device(device))
     limit = max_length or model.max_length
-
     if len(prefix) > limit:
         own = f"({GENERATION_CONFIG} of the model); --max-length allows more"
         most = f"{limit} {own if limit == model.max_length else '(--max-length)'}"

@@ -62,10 +62,10 @@ def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | Non
     """Return ``n`` pairs of test prompts, the same for every model.
 
     ``base`` and ``source`` are prompts; ``base_stacks`` and ``source_stacks`` are their stacks after every
-    token. ``base_token`` and ``source_token``, from 0, are the tokens
-    after which they have the variable, ``base_value`` and ``source_value`` its values, ``base_answer`` and
-    ``source_answer`` the first instructions of their answers. ``answer`` is that of the base with the value
-    of the source. It is not the base's and, if more than the variable decides, not the source's.
+    token. ``base_token`` and ``source_token``, from 0, are the tokens after which they have the variable,
+    ``base_value`` and ``source_value`` its values, ``base_answer`` and ``source_answer`` the first
+    instructions of their answers. ``answer`` is that of the base with the value of the source. It is not the
+    base's and, if more than the variable decides, not the source's.
     """
     if variable not in VARIABLES:
         raise InputError(f"no variable {variable!r}; {suggest(variable, VARIABLES)}")
