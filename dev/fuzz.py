@@ -29,7 +29,6 @@ from dev.measure import parser
 
 CHUNK = 50_000
 """Programs per chunk; a change gives every seed other programs."""
-
 ALL = "".join(isa.BY_SYMBOL)
 RUNNING = ALL.replace(isa.END, "")
 _GROUPS = ("literals", "arithmetic", "comparison and logic", "unary")

@@ -50,7 +50,7 @@ def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Check attention, training, resuming and inference against the CPU."""
-    last = _run([sys.executable, "-m", "pytest", "-q", "dev/gpu.py"], 600).splitlines()[-1]
+    last = _run([sys.executable, "-m", "pytest", "-q", "tests/gpu.py"], 600).splitlines()[-1]
     return {"tests": last}, last
 
 
@@ -63,10 +63,6 @@ def steps(directory: Path, ranks: int) -> tuple[Facts, str]:
         f"{facts['synchronizations_per_step']:.1f} waits a step; "
         f"checkpoint {facts['checkpoint_seconds']:.1f} s"
     )
-
-
-def _metrics(directory: Path) -> list[Facts]:
-    return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
 
 
 def bench(directory: Path, ranks: int, *, name: str, programs: int) -> tuple[Facts, str]:
@@ -99,7 +95,8 @@ def ranks_agree(directory: Path, ranks: int) -> tuple[Facts, str]:
 
     def losses(name: str, count: int) -> list[float]:
         _run(command(name, count))
-        return [record["loss"] for record in _metrics(directory / name)]
+        lines = (directory / name / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line)["loss"] for line in lines]
 
     found = {"one": losses("one", 1), "all": losses("all", ranks)}
     _run(command("resumed", ranks), interrupt=directory / "resumed/metrics.partial.jsonl")

@@ -25,7 +25,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_configure() -> None:
-    # Tests with two ranks would need two GPUs. The tests of a GPU are in dev/gpu.py.
+    # Tests with two ranks would need two GPUs. Those of a GPU are in gpu.py.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # The processes of the tests share the cores: one thread each, which does not wait in a loop.
     os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}

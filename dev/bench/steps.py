@@ -40,8 +40,7 @@ PARTS = {
     "newton_schulz": [(muon, "orthogonalize")],
     "collectives": [(torch.distributed.Work, "wait")],
 }
-"""Functions timed in a step. Newton-Schulz is part of the optimizer; the collectives, mostly waiting for
-another rank, are part of the others."""
+"""Functions timed in a step. The optimizer contains Newton-Schulz; the others, the collectives."""
 
 
 def train_steps(run: config.Config, ranks: int | None = None) -> Facts:

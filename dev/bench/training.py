@@ -71,15 +71,14 @@ def train(config: Path | None = None, programs: int = 256) -> Facts:
     packed = pack_batch(drawn, np.ones(programs), run.train.row_length or run.dataset.max_length + 1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if whole["bits"] == 16 else torch.float32
-    inputs = [
-        tensor.to(device) for tensor in (packed.tokens, packed.positions, packed.segments, packed.targets)
-    ]
+    tensors = (packed.tokens, packed.positions, packed.segments, packed.targets)
+    inputs = [tensor.to(device) for tensor in tensors]
     starts: dict[str, Callable[[], Step]] = {
         name: partial(_step, form, sizes, inputs, dtype) for name, form in forms(device).items()
     }
     for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
         starts[f"transformers_{kind}"] = partial(_transformers_step, sizes, inputs, kind == "bf16")
-    seconds = _seconds(starts, device)
+    seconds = _seconds(starts)
     table = {
         name: {"tokens_per_second": round(packed.token_count / taken)} for name, taken in seconds.items()
     }
@@ -90,10 +89,6 @@ def train(config: Path | None = None, programs: int = 256) -> Facts:
     }
     facts = {"parameters": parameter_count(sizes), "threads": torch.get_num_threads(), "repeats": REPEATS}
     return flat(facts | ratios, {"cadmus": whole, **table})
-
-
-def _loss(logits: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=NO_TARGET)
 
 
 def _step(form: Form, sizes: configs.Model, inputs: list[Tensor], dtype: torch.dtype) -> Step:
@@ -120,21 +115,24 @@ def _plain_step(logits: Callable[..., Tensor], parameters: Any, inputs: list[Ten
     *given, targets = inputs
 
     def step() -> None:
-        _loss(logits(*given), targets).backward()
+        predicted = logits(*given).flatten(0, 1).float()
+        F.cross_entropy(predicted, targets.flatten(), ignore_index=NO_TARGET).backward()
         optimizer.step()
         optimizer.zero_grad()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
 
     return step
 
 
-def _seconds(starts: dict[str, Callable[[], Step]], device: torch.device) -> dict[str, float]:
+def _seconds(starts: dict[str, Callable[[], Step]]) -> dict[str, float]:
     """Return the median seconds of a step of each way that does not fail; they are in memory in turn."""
     taken: dict[str, float] = {}
     for name in progress("train", starts, unit="way"):
         try:
             step = starts[name]()
             # The first time includes what a process needs once.
-            times = [seconds_of(partial(_whole, step, device)) for _ in range(REPEATS + 1)]
+            times = [seconds_of(step) for _ in range(REPEATS + 1)]
             taken[name] = statistics.median(times[1:])
         except (RuntimeError, ImportError) as error:
             # Out-of-memory errors are RuntimeErrors.
@@ -143,9 +141,3 @@ def _seconds(starts: dict[str, Callable[[], Step]], device: torch.device) -> dic
         step = None
         torch.cuda.empty_cache()
     return taken
-
-
-def _whole(step: Step, device: torch.device) -> None:
-    step()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -17,39 +17,32 @@ python -m dev.docs demo results/laptop/training/snapshots
 python -m dev.docs record results/speedrun/study.parquet config/studies/speedrun.yaml "squared ReLU"
 """
 
-from pathlib import Path
+import inspect
 
-from cadmus.store import write_text
 from dev.docs import config, demo, numbers, readme, speedrun, study
 from dev.measure import ROOT, parser
+
+KINDS = {
+    "config": config.write,
+    "run": readme.publish,
+    "study": study.publish,
+    "grids": numbers.draw,
+    "verdict": readme.before_and_after,
+    "demo": demo.publish,
+    "record": speedrun.add_record,
+}
+"""Functions with the arguments of the command line and, at last, the root of the checkout."""
 
 
 def main() -> None:
     options = parser(__doc__)
     kinds = options.add_subparsers(dest="kind", required=True)
-    kinds.add_parser("config")
-    for kind in ("run", "study", "grids", "verdict", "demo", "record"):
-        kinds.add_parser(kind).add_argument("results", type=Path)
-    kinds.choices["record"].add_argument("config", type=Path)
-    kinds.choices["record"].add_argument("change", help="what is new since the last record")
-    kinds.choices["grids"].add_argument("study", help="name of a config in config/studies")
-    kinds.choices["verdict"].add_argument("before", type=Path)
-    given = options.parse_args()
-    if given.kind == "config":
-        for path, text in config.documents(ROOT).items():
-            write_text(path, text)
-    elif given.kind == "run":
-        readme.publish(given.results, ROOT)
-    elif given.kind == "study":
-        study.publish(given.results, ROOT)
-    elif given.kind == "grids":
-        numbers.draw(given.results, given.study, ROOT)
-    elif given.kind == "verdict":
-        readme.before_and_after(given.results, given.before, ROOT)
-    elif given.kind == "demo":
-        demo.publish(given.results, ROOT)
-    else:
-        speedrun.add_record(given.results, given.config, given.change, ROOT)
+    for kind, function in KINDS.items():
+        command = kinds.add_parser(kind)
+        for name, parameter in [*inspect.signature(function).parameters.items()][:-1]:
+            command.add_argument(name, type=parameter.annotation)
+    given = vars(options.parse_args())
+    KINDS[given.pop("kind")](**given, root=ROOT)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from cadmus.config import RECIPES, Config
 from cadmus.config.study import STUDY, Study
 from cadmus.evaluate.questions import definitions
 from cadmus.experiments.meanings import MEANINGS
+from cadmus.store import write_text
 from cadmus.study.results import COLUMNS as STUDY_COLUMNS
 from cadmus.tables import markdown
 from dev.docs import with_generated
@@ -49,6 +50,12 @@ def documents(root: Path) -> dict[Path, str]:
         grading: with_generated(grading, markdown(HEADINGS, questions())),
         root / "docs/columns.md": columns(),
     }
+
+
+def write(root: Path) -> None:
+    """Write the generated files of a checkout."""
+    for path, text in documents(root).items():
+        write_text(path, text)
 
 
 def questions() -> list[list[str]]:

@@ -43,15 +43,10 @@ def publish(snapshots: Path, root: Path) -> None:
         if step_of(path) in PUBLISHED:
             model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float16)
             model.save_pretrained(root / "docs/results/laptop/snapshots" / path.name)
-    film(snapshots, root / "docs/assets/demo.gif")
-
-
-def film(snapshots: Path, output: Path) -> None:
-    """Write the animation as a GIF; ``snapshots`` are those of the training of the shipped model."""
-    model = Cadmus.load(DEFAULT_MODEL)
+    config = trained_config(DEFAULT_MODEL)
     with tempfile.TemporaryDirectory() as folder:
-        write_site(model, DEFAULT_MODEL.name, trained_config(DEFAULT_MODEL), Path(folder), snapshots)
-        _write(_shots(Path(folder)), output)
+        write_site(Cadmus.load(DEFAULT_MODEL), DEFAULT_MODEL.name, config, Path(folder), snapshots)
+        _write(_shots(Path(folder)), root / "docs/assets/demo.gif")
 
 
 def _shots(site: Path) -> list[tuple[Image.Image, int]]:
@@ -60,9 +55,8 @@ def _shots(site: Path) -> list[tuple[Image.Image, int]]:
     handler = partial(SimpleHTTPRequestHandler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as playwright:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        page = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"]).new_page(
-            viewport=SIZE
-        )
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = chromium.new_page(viewport=SIZE)
         page.goto(f"http://127.0.0.1:{server.server_port}/{_place(1)}")
         page.wait_for_selector("#lens td")
         shots = [(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), shown) for shown in _scenes(page)]

@@ -22,12 +22,12 @@ _PANELS = 4
 _PROGRAMS = 4_000
 
 
-def draw(results: Path, name: str, root: Path) -> None:
+def draw(results: Path, study: str, root: Path) -> None:
     """Write grids.png of a study, from the runs in the directory ``results``; of numbers also states.png."""
-    study, output = load_study(Path(f"config/studies/{name}.yaml")), root / f"docs/results/studies/{name}"
-    style.save(_grids(study, results), [output / "grids.png"])
-    if name == STUDY:
-        style.save(_states(study, results), [output / "states.png"])
+    runs, output = load_study(Path(f"config/studies/{study}.yaml")), root / f"docs/results/studies/{study}"
+    style.save(_grids(runs, results), [output / "grids.png"])
+    if study == STUDY:
+        style.save(_states(runs, results), [output / "states.png"])
 
 
 @style.styled
