@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import yaml
+from deepspeed.monitor.monitor import MonitorMaster
 
 from cadmus import config
 from cadmus.dataset.sampler import sample
@@ -29,16 +30,16 @@ from cadmus.train.ranks import count_ranks
 from dev.measure import ROOT, Facts, seconds_of
 
 STEPS, WARMUP, PROFILED = 120, 20, 3
-"""Steps; the first ones, which compile kernels and allocate memory, and the last ones, under a profiler, are
-not measured."""
+"""Steps; the first, which compile and allocate, and the last, under a profiler, are not measured."""
 PROGRAMS = 100_000
 PARTS = {
-    "batch": [(batches.Loader, "load")],
-    "forward": [(loop, "forward")],
-    "backward": [(engine, "backward")],
-    "optimizer": [(muon.Muon, "step")],
-    "newton_schulz": [(muon, "orthogonalize")],
-    "collectives": [(torch.distributed.Work, "wait")],
+    "batch": (batches.Loader, "load"),
+    "forward": (loop, "forward"),
+    "backward": (engine, "backward"),
+    "optimizer": (muon.Muon, "step"),
+    "newton_schulz": (muon, "orthogonalize"),
+    "collectives": (torch.distributed.Work, "wait"),
+    "monitor": (MonitorMaster, "write_events"),
 }
 """Functions timed in a step. The optimizer contains Newton-Schulz; the others, the collectives."""
 
@@ -73,9 +74,8 @@ def main(directory: Path) -> None:
     compiling.WORTH = 0
     measured: Facts = {}
     step, profiler = [0], torch.profiler.profile()
-    for name, functions in PARTS.items():
-        for owner, function in functions:
-            setattr(owner, function, _timed(getattr(owner, function), taken[name], step))
+    for name, (owner, function) in PARTS.items():
+        setattr(owner, function, _timed(getattr(owner, function), taken[name], step))
     save, train_step = checkpoint.save, loop.Training.train_step
 
     def timed_save(*arguments: Any) -> None:
