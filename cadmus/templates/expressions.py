@@ -26,15 +26,12 @@ SHAPES = {1: ("d",), 3: ("ddo",), 5: ("ddodo", "dddoo")}
 
 @dataclass(frozen=True)
 class _Groups:
-    """Expressions of one length in groups of one value, which can be counted and drawn by value.
-
-    Attributes:
-        values: int64, shape (k,), the value of each group, ascending.
-        before: int64, shape (k + 1,), expressions in all groups before each.
-    """
+    """Expressions of one length in groups of one value, which can be counted and drawn by value."""
 
     values: np.ndarray
+    """int64, shape (k,), the value of each group, ascending"""
     before: np.ndarray
+    """int64, shape (k + 1,), expressions in all groups before each"""
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -63,13 +60,10 @@ class _Groups:
 
 @dataclass(frozen=True)
 class Expressions(_Groups):
-    """Enumerated expressions of one length; each is a group.
-
-    Attributes:
-        texts: uint8, shape (n, length), in the order of the values.
-    """
+    """Enumerated expressions of one length; each is a group."""
 
     texts: np.ndarray
+    """uint8, shape (n, length), in the order of the values"""
 
     @property
     def programs(self) -> Programs:
@@ -85,14 +79,8 @@ class Expressions(_Groups):
 class Composed(_Groups):
     """Expressions of one length that are two shorter ones and an operator.
 
-    A group has all expressions with the same left value, right value, left length and operator.
-
-    Attributes:
-        length: instructions in the whole.
-        operators: the operators of the shorter expressions.
-        left, right: int64, shape (k,), the values of the two shorter expressions.
-        left_length: int64, shape (k,), instructions in the left one.
-        operator: uint8, shape (k,).
+    A group has all expressions with the same left value, right value, left length and operator (uint8).
+    ``operators`` are those of the shorter expressions.
     """
 
     length: int

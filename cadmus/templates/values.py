@@ -16,10 +16,6 @@ class ValueSampler:
     length weights then choose among the lengths that can make the value. For the other numbers, the length
     weights choose the length first, and the value is as frequent as among the expressions of that length.
     Expressions of one length and value are equally likely.
-
-    Args:
-        of: the lengths of the expressions, their weights (equal if None) and their operators.
-        limits: the range and the uniform fraction.
     """
 
     def __init__(self, of: ExpressionTemplate, limits: Values) -> None:
@@ -68,13 +64,9 @@ class ValueSampler:
 
 
 def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Build Walker's alias table, from which a draw takes constant time.
+    """Build Walker's alias table, from which a draw takes constant time; the weights are above 0.
 
-    Args:
-        weights: float64, shape (k,), above 0, of any sum.
-
-    Returns:
-        For each outcome the probability to keep it (float64) and the outcome to take otherwise (int64).
+    Returns for each outcome the probability to keep it (float64) and the outcome to take otherwise (int64).
     """
     k = len(weights)
     keep, other = weights / weights.sum() * k, np.arange(k)
