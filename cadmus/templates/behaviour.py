@@ -20,10 +20,6 @@ from cadmus.tools import generator
 from cadmus.vm.compiled import execute
 
 
-def _number(draw: Draw, n: int) -> Programs:
-    return join(draw.literal(n))
-
-
 def _sequence(draw: Draw, n: int) -> Programs:
     return draw.sequence(n, draw.dataset.templates.complete_algorithm.sequence_length)
 
@@ -36,9 +32,9 @@ def _short_sequence(draw: Draw, n: int) -> Programs:
 
 CALLS: dict[str, Callable[[Draw, int], Programs]] = {
     "label or reduce": lambda draw, k: join(_sequence(draw, k), b"f"),
-    "calculate": lambda draw, k: join(_number(draw, k), b"f"),
-    "calculate with two": lambda draw, k: join(_number(draw, k), _number(draw, k), b"F"),
-    "fold": lambda draw, k: join(_sequence(draw, k), _number(draw, k), b"l"),
+    "calculate": lambda draw, k: join(draw.literal(k), b"f"),
+    "calculate with two": lambda draw, k: join(draw.literal(k), draw.literal(k), b"F"),
+    "fold": lambda draw, k: join(_sequence(draw, k), draw.literal(k), b"l"),
     "change": lambda draw, k: join(_short_sequence(draw, k), b"f"),
     "map": lambda draw, k: join(_short_sequence(draw, k), b"m"),
     "filter": lambda draw, k: join(_short_sequence(draw, k), b"w"),

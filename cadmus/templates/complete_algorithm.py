@@ -10,11 +10,11 @@ from functools import partial
 import numpy as np
 
 from cadmus.errors import Defect
-from cadmus.programs import Programs, Samples, interleave, join
+from cadmus.programs import Programs, Samples, interleave, join, offsets_of
 from cadmus.templates import functions as grammars
 from cadmus.templates.answers import answer, rows_of, writable
 from cadmus.templates.behaviour import CALLS, SAME_INPUTS, Functions, functions
-from cadmus.templates.draw import Draw, merged
+from cadmus.templates.draw import Draw
 from cadmus.templates.grammar import Grammar
 from cadmus.vm import compiled
 
@@ -98,7 +98,8 @@ def complete_algorithm(draw: Draw, n: int) -> Samples:
 
     kept = np.repeat(fits, count)
     example = join(call.take(kept), answer(rows_of(outcome, kept), labels[kept]))
-    examples = merged(example, count[fits])
+    # The examples of a prompt follow each other.
+    examples = Programs(example.data, example.offsets[offsets_of(count[fits])])
     return Samples(join(examples, written.take(fits)), examples.lengths)
 
 

@@ -9,17 +9,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from cadmus.config import OPERATORS, Dataset, ExpressionTemplate
-from cadmus.programs import Programs, interleave, join, offsets_of
+from cadmus.programs import Programs, interleave, join
 from cadmus.templates.values import ValueSampler
 
 
 class Draw:
-    """A source of random pieces.
-
-    Args:
-        rng: the only source of randomness.
-        dataset: ranges and lengths.
-    """
+    """A source of random pieces: all randomness is from ``rng``, ranges and lengths are from ``dataset``."""
 
     def __init__(self, rng: np.random.Generator, dataset: Dataset) -> None:
         self.rng = rng
@@ -116,11 +111,9 @@ def comparator(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def without_majority(draw: Draw, symbols: np.ndarray) -> np.ndarray:
-    """Return rows in which no symbol has a majority: int64; all rows where none has one.
+    """Return rows in which no symbol, uint8 of shape (n,), has a majority: int64.
 
-    Args:
-        draw: drops rows with the most frequent symbol at random.
-        symbols: uint8, shape (n,).
+    Rows with the most frequent symbol are dropped at random, if it has one.
     """
     most = np.bincount(symbols, minlength=1).argmax()
     majority = symbols == most
@@ -128,8 +121,3 @@ def without_majority(draw: Draw, symbols: np.ndarray) -> np.ndarray:
     # Without any other symbol there is nothing to balance.
     kept = others / np.sum(majority) if 0 < others < np.sum(majority) else 1
     return np.flatnonzero(~majority | (draw.rng.random(len(symbols)) < kept))
-
-
-def merged(programs: Programs, counts: np.ndarray) -> Programs:
-    """Merge the first ``counts[0]`` rows into one, the next ``counts[1]`` into another, and so on."""
-    return Programs(programs.data, programs.offsets[offsets_of(counts)])

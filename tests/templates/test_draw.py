@@ -8,18 +8,13 @@ import pytest
 from cadmus.config import Dataset
 from cadmus.programs import Programs, interleave, join
 from cadmus.templates import Draw
-from cadmus.templates.draw import merged, only_where, without_majority
+from cadmus.templates.draw import only_where, without_majority
 
 
 def test_interleave_keeps_the_order_within_a_variant():
     drawn = [Programs.from_strings(["1", "2", "3"]), Programs.from_strings(["77", "88"])]
     mixed = interleave(np.array([1, 0, 0, 1, 0]), drawn)
     assert mixed.to_strings() == ["77", "1", "2", "88", "3"]
-
-
-def test_merged_concatenates_rows():
-    rows = Programs.from_strings(["1", "22", "3", "", "4"])
-    assert merged(rows, np.array([2, 0, 3])).to_strings() == ["122", "", "34"]
 
 
 def test_mix_parts_keeps_the_parts_of_a_row_together():
