@@ -31,7 +31,8 @@ def run_batch(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, outcome: 
     stack[:_BASE] = NAN
     # The top level and then the subroutines of one program, and where each body begins and ends in it.
     code = np.empty(2 * longest, np.uint8)
-    bodies = np.empty((BODIES, 2), np.int64)
+    # One more row takes the bodies that no instruction reaches.
+    bodies = np.empty((BODIES + 1, 2), np.int64)
     frames = np.empty(isa.MAX_CALL_DEPTH + 1, calls.FRAME)
     # Taking an array out of a tuple counts a reference, which is slow.
     true, count = outcome.true, outcome.count
@@ -49,10 +50,9 @@ def run_batch(data: np.ndarray, offsets: np.ndarray, rows: np.ndarray, outcome: 
 def _read(data: np.ndarray, start: int, stop: int, code: np.ndarray, bodies: np.ndarray) -> None:
     """Separate the top level from the definitions, as :func:`cadmus.isa.split_definitions` does."""
     bodies[:, 0] = -1  # not defined
-    top = 0
+    row = top = 0
     # The bodies follow the longest possible top level.
-    body = first = len(code) // 2
-    defined = 0
+    body = len(code) // 2
     inside = False
     for i in range(start, stop):
         opcode = data[i]
@@ -61,29 +61,19 @@ def _read(data: np.ndarray, start: int, stop: int, code: np.ndarray, bodies: np.
         if opcode == op.DEFINE:
             if not inside:
                 inside = True
-                first = body
+                row = min(row + 1, BODIES)
+                bodies[row] = body
         elif opcode == op.END_DEFINITION:
-            if inside:
-                inside = False
-                defined += 1
-                _define(bodies, defined, first, body)
+            inside = False
         elif inside:
             code[body] = opcode
             body += 1
+            bodies[row, 1] = body
         else:
             code[top] = opcode
             top += 1
-    if inside:
-        _define(bodies, defined + 1, first, body)
     bodies[TOP_LEVEL, 0] = 0
     bodies[TOP_LEVEL, 1] = top
-
-
-@jit
-def _define(bodies: np.ndarray, row: int, first: int, stop: int) -> None:
-    if row < BODIES:
-        bodies[row, 0] = first
-        bodies[row, 1] = stop
 
 
 @jit
