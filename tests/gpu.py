@@ -13,11 +13,11 @@ import torch
 from cadmus import config, pipeline
 from cadmus.model.gpt import GPT, attend_eager
 from cadmus.model.inference import Cadmus
-from cadmus.templates.random import random_programs
 from cadmus.train.batches import PackedBatch, pack_batch
 from cadmus.train.labels import NO_TARGET
 from dev.bench.training import forms
 from dev.measure import ROOT
+from tests.model.models import random_programs
 from tests.train.runs import assert_same_model, go_back, losses, run_config, write_config
 from tests.train.test_golden_losses import GOLDEN, RUNS
 

@@ -15,10 +15,3 @@ def random(draw: Draw, n: int) -> Samples:
     lengths = draw.rng.integers(low, high + 1, size=n)
     offsets = offsets_of(lengths)
     return Samples(Programs(draw.choice(int(offsets[-1]), SYMBOLS), offsets), np.maximum(lengths // 2, 1))
-
-
-def random_programs(count: int, low: int, high: int) -> Programs:
-    """Return uniform programs, true or not, of ``low`` to ``high`` instructions; the same ones every time."""
-    rng = np.random.default_rng(3)
-    lengths = rng.integers(low, high + 1, count)
-    return Programs(rng.choice(np.frombuffer(SYMBOLS, np.uint8), lengths.sum()), offsets_of(lengths))

@@ -5,7 +5,8 @@ import torch
 
 from cadmus import config, isa
 from cadmus.model.gpt import GPT
-from cadmus.programs import Programs
+from cadmus.programs import Programs, offsets_of
+from cadmus.templates.random import SYMBOLS
 
 # Threads cost these tiny models more than they save.
 torch.set_num_threads(1)
@@ -36,9 +37,8 @@ def ending_model() -> GPT:
 
 def random_programs(count: int, low: int, high: int, seed: int = 1) -> Programs:
     generator = np.random.default_rng(seed)
-    symbols = [row.symbol for row in isa.INSTRUCTIONS if row.symbol != isa.END]
     lengths = generator.integers(low, high + 1, count)
-    return Programs.from_strings("".join(generator.choice(symbols, length)) for length in lengths)
+    return Programs(generator.choice(np.frombuffer(SYMBOLS, np.uint8), lengths.sum()), offsets_of(lengths))
 
 
 def pack(programs: list[str]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from cadmus import config, isa
 from cadmus.programs import Programs, Samples
-from cadmus.templates.random import random_programs
 from cadmus.train.batches import Loader, deal, pack, pack_batch, programs_of
 from cadmus.train.labels import NO_TARGET
+from tests.model.models import random_programs
 
 
 def test_each_epoch_is_another_permutation():

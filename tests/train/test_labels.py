@@ -7,7 +7,6 @@ import pytest
 
 from cadmus.config import Dataset, StateLabels
 from cadmus.programs import Programs
-from cadmus.templates.random import random_programs
 from cadmus.train.labels import (
     CLASSES,
     ELEMENTS,
@@ -18,6 +17,7 @@ from cadmus.train.labels import (
     state_labels,
 )
 from cadmus.vm.reference import Sequence, Value, run
+from tests.model.models import random_programs
 
 NO_VALUE, EMPTY, OTHER, DECORATION_1, ZERO = 0, 1, 8, 9, 58
 
