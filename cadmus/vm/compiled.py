@@ -3,28 +3,20 @@
 Here are its calls from Python; :mod:`cadmus.vm.kernel` is the interpreter.
 """
 
-from itertools import islice, pairwise
-
 import numpy as np
 
 from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, offsets_of
 from cadmus.vm import kernel, opcodes
-from cadmus.vm.reference import Number, Sequence, Value
-from cadmus.vm.values import NAN, NUMBER, Outcome
+from cadmus.vm.values import Outcome
 
 _KNOWN = opcodes.FAMILY != opcodes.UNKNOWN
 
 
 def verdicts(programs: Programs) -> np.ndarray:
     """Tell which programs are true: bool, shape (n,)."""
-    return _execute(programs, np.zeros(len(programs) + 1, np.int64)).true
-
-
-def execute(programs: Programs) -> Outcome:
-    """Return the verdict, the number of outputs and the top output of each program."""
-    return _execute(programs, np.arange(len(programs) + 1, dtype=np.int64))
+    return execute(programs, np.zeros(len(programs) + 1, np.int64)).true
 
 
 def same_outputs(programs: Programs, others: Programs) -> np.ndarray:
@@ -33,32 +25,20 @@ def same_outputs(programs: Programs, others: Programs) -> np.ndarray:
     same = counts[0] == counts[1]
     rows = np.flatnonzero(same & (counts[0] > 0))
     bounds = offsets_of(counts[0][rows])
-    ours, theirs = (_execute(batch.take(rows), bounds) for batch in (programs, others))
-    equal = (ours.kind == theirs.kind) & (ours.length == theirs.length)
-    equal &= (ours.values == theirs.values).all(1) & (ours.decorations == theirs.decorations).all(1)
+    ours, theirs = (execute(batch.take(rows), bounds) for batch in (programs, others))
+    equal = (np.column_stack(ours[2:]) == np.column_stack(theirs[2:])).all(1)
     if len(rows):
         same[rows] = np.logical_and.reduceat(equal, bounds[:-1])
     return same
 
 
-def outputs(programs: Programs) -> list[list[Value]]:
-    """Return all outputs of each program as Python values; for tests and small batches."""
-    bounds = offsets_of(execute(programs).count)
-    outcome = _execute(programs, bounds)
-    columns = (outcome.kind, outcome.length, outcome.values, outcome.decorations)
-    values = [_value(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-    return [values[start:stop] for start, stop in pairwise(bounds.tolist())]
+def execute(programs: Programs, rows: np.ndarray | None = None) -> Outcome:
+    """Return the verdict, the number of outputs and the top output of each program.
 
-
-def _value(kind: int, length: int, values: list[int], decorations: list[int]) -> Value:
-    if kind == NAN:
-        return None
-    numbers = map(Number, values, decorations)
-    return next(numbers) if kind == NUMBER else Sequence(islice(numbers, length))
-
-
-def _execute(programs: Programs, rows: np.ndarray) -> Outcome:
-    """Run all programs, with ``rows`` as in :func:`cadmus.vm.kernel.run_batch`."""
+    With ``rows``, there are as many outputs of each as :func:`cadmus.vm.kernel.run_batch` tells.
+    """
+    if rows is None:
+        rows = np.arange(len(programs) + 1, dtype=np.int64)
     data = np.ascontiguousarray(programs.data).view()
     offsets = np.ascontiguousarray(programs.offsets).view()
     # Numba compiles separate code for writable arrays, so both are always read-only.

@@ -9,6 +9,7 @@ from cadmus.config import OPERATORS
 from cadmus.programs import Programs, join
 from cadmus.templates.expressions import expressions
 from cadmus.vm import compiled, reference
+from cadmus.vm.values import NUMBER
 
 
 def test_five_instruction_expressions_are_enumerated():
@@ -46,7 +47,7 @@ def test_composed_expressions_match_an_enumeration(operator):
     for shape in shapes:
         left = iter(digits)
         outcome = compiled.execute(join(*(next(left) if at == "d" else operator.encode() for at in shape)))
-        enumerated.append(outcome.values[outcome.kind == compiled.NUMBER, 0])
+        enumerated.append(outcome.values[outcome.kind == NUMBER, 0])
     values, counts = np.unique(np.concatenate(enumerated), return_counts=True)
     table = expressions(7, operator)
     assert np.array_equal(np.unique(table.values), values)

@@ -10,6 +10,7 @@ from cadmus.programs import join
 from cadmus.templates import Draw, functions
 from cadmus.templates.draw import definition
 from cadmus.vm import compiled
+from cadmus.vm.values import NUMBER
 from tests.templates.conftest import COUNT
 
 
@@ -20,7 +21,7 @@ def test_predicates_return_0_and_1(function):
     outcome = compiled.execute(
         join(definition(getattr(functions, function).draw(draw, COUNT)), argument, b"f")
     )
-    assert np.all(outcome.kind == compiled.NUMBER)
+    assert np.all(outcome.kind == NUMBER)
     assert set(outcome.values[:, 0].tolist()) == {0, 1}
 
 
