@@ -44,27 +44,24 @@ def _permutation(epoch: int, seed: int, programs: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Programs, each with its end token, packed into R rows of L tokens.
-
-    Attributes:
-        tokens, positions, segments: int64, shape (R, L), for ``GPT.forward``; padding has segment -1.
-        targets: int64, shape (R, L), the next token, or ``NO_TARGET`` after an end token and in the padding.
-        completion_mask: bool, shape (R, L), True where the target belongs to a completion.
-        labels: int64, shape (R, L, columns), for state supervision, or ``NO_TARGET``; None without it.
-        numbers: float32, shape (R, L, columns), its labels that are numbers, or NAN; None without them.
-        exchange: states to exchange, of all rows in a row; None without interchange.
-    """
+    """Programs, each with its end token, packed into R rows of L tokens."""
 
     tokens: Tensor
     positions: Tensor
     segments: Tensor
+    """int64, shape (R, L), for ``GPT.forward``; padding has segment -1."""
     targets: Tensor
+    """int64, shape (R, L), the next token, or ``NO_TARGET`` after an end token and in the padding."""
     completion_mask: Tensor
-    programs: int
-    target_count: int
+    """bool, shape (R, L), True where the target belongs to a completion."""
+    token_count: int
+    """Tokens that are not padding."""
     labels: Tensor | None = None
+    """int64, shape (R, L, columns), for state supervision, or ``NO_TARGET``."""
     numbers: Tensor | None = None
+    """float32, shape (R, L, columns), its labels that are numbers, or NAN."""
     exchange: Exchange | None = None
+    """States to exchange, of all rows in a row."""
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on a device; a GPU copies it while it computes."""
@@ -81,27 +78,19 @@ class PackedBatch:
             fields["exchange"] = Exchange(*map(moved, self.exchange))
         return replace(self, **fields)
 
-    @property
-    def token_count(self) -> int:
-        """Tokens that are not padding."""
-        return self.target_count + self.programs
-
 
 class Batch(NamedTuple):
-    """The batch of a step: counts cover all ranks, the micro-batches are those of this rank.
-
-    Attributes:
-        tokens: end tokens included.
-        pairs: of a token and one that it attends to.
-        instructions: tokens with labels of state supervision.
-        targets, completion_targets: tokens to predict, and those of them in completions.
-    """
+    """The batch of a step: counts cover all ranks, the micro-batches are those of this rank."""
 
     micro_batches: list[PackedBatch]
     tokens: int
+    """End tokens included."""
     pairs: int
+    """Of a token and one that it attends to."""
     instructions: int
+    """Tokens with labels of state supervision."""
     targets: int
+    """Tokens to predict."""
     completion_targets: int
 
     @property
@@ -128,9 +117,8 @@ class Loader:
         self._seed, self._train, self._dataset = seed, run.train, run.dataset
         self._row_length = row_length
         self._label_only = run.train.label_only.count(run.train.batch_size)
-        of_rank = (
-            run.train.batch_size // ranks // (run.train.micro_batch_size or run.train.batch_size // ranks)
-        )
+        programs = run.train.batch_size // ranks
+        of_rank = programs // (run.train.micro_batch_size or programs)
         self._micro_batches = ranks * of_rank
         self._mine = slice(rank * of_rank, (rank + 1) * of_rank)
         self._device = device
@@ -176,8 +164,7 @@ class Loader:
             name = "second" if interchange.variable == "comparison" else "magnitude"
             known = ~np.isnan(numbers[:, list(wanted.numbers()).index(name)])
             exchange = choose(rng, programs, prompt_lengths, learned, known, interchange)
-        row_length = self._row_length
-        packed = pack_batch(programs, prompt_lengths, row_length, labels, numbers, learned, exchange)
+        packed = pack_batch(programs, prompt_lengths, self._row_length, labels, numbers, learned, exchange)
         return packed.to(self._device)
 
 
@@ -237,8 +224,7 @@ def pack_batch(
         segments=arrange(-1, program, place),
         targets=arrange(NO_TARGET, following, targeted),
         completion_mask=arrange(False, completing, targeted),
-        programs=len(programs),
-        target_count=len(targeted),
+        token_count=len(token),
         labels=None if labels is None else arrange(NO_TARGET, labels, targeted),
         numbers=None if numbers is None else arrange(np.nan, numbers, targeted),
         exchange=exchange,

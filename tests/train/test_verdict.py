@@ -81,7 +81,7 @@ def weights_by_program(rollout: Rollout) -> dict[str, list[float]]:
     """Return the weights of the targets of each program, those of 0 left out."""
     packed = rollout.packed
     found = {}
-    for segment in range(packed.programs):
+    for segment in range(int(packed.segments.max()) + 1):
         inside = packed.segments == segment
         text = "".join(isa.INSTRUCTIONS[token].symbol for token in packed.tokens[inside].tolist())
         found[text] = [weight for weight in rollout.weights[inside].tolist() if weight]
@@ -128,7 +128,7 @@ def test_lenient_and_dropping_completions_are_not_rewarded(monkeypatch):
 def test_a_completion_that_does_not_end_has_no_target_after_it(monkeypatch):
     rollout, _ = written(monkeypatch, "34+7=", 4, "basic_math", ["=", "==", "<", ">"], ended=False)
     # None is solved: there is nothing to learn, but every rank computes something.
-    assert rollout.packed.programs == 1
+    assert rollout.packed.segments.max() == 0
     assert not rollout.weights.any()
     assert counts_of(rollout)["truncated"] == 4
 
