@@ -27,7 +27,7 @@ from cadmus.model.gpt import GPT
 from cadmus.model.rate import has_bf16
 from cadmus.tools import cores
 from cadmus.train import ranks
-from cadmus.train.muon import ADAM_KINDS, MOMENTUM, WEIGHT, Muon
+from cadmus.train.muon import ADAM_KINDS, WEIGHT, Muon
 
 PATIENCE = timedelta(hours=1)
 """Timeout of collectives: another rank may be reading the dataset or writing a checkpoint. DeepSpeed reduces
@@ -52,7 +52,6 @@ def start_process() -> torch.device:
 
     # DeepSpeed calls deprecated functions.
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
-    import deepspeed
     import deepspeed.ops
     from deepspeed.utils import logger
 
@@ -93,17 +92,9 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
     written = {
         "train_batch_size": train.batch_size,
         "train_micro_batch_size_per_gpu": train.micro_batch_size or train.batch_size // world_size,
-        **(
-            {}
-            if muon
-            else {"optimizer": {"type": "AdamW", "params": adam | {"torch_adam": True, "fused": True}}}
-        ),
         "gradient_clipping": train.clip,
         # At most DeepSpeed's default: the buffer has this size however small the model is.
-        "zero_optimization": {
-            "stage": 0 if muon else 1,
-            "reduce_bucket_size": min(500_000_000, parameters),
-        },
+        "zero_optimization": {"stage": 0 if muon else 1, "reduce_bucket_size": min(500_000_000, parameters)},
         "bf16": {"enabled": train.precision == "bf16" and not muon},
         "data_types": {"grad_accum_dtype": "fp32"},
         # By default gradients are rounded to bf16 before they are summed over the ranks.
@@ -113,6 +104,8 @@ def deepspeed_config(train: config.Train, world_size: int, parameters: int) -> d
         "steps_per_print": None,
         "wall_clock_breakdown": False,
     }
+    if not muon:
+        written["optimizer"] = {"type": "AdamW", "params": adam | {"torch_adam": True, "fused": True}}
     return config.merged(written, train.deepspeed)
 
 
@@ -185,39 +178,44 @@ def load_weights(model: nn.Module, read: Read) -> None:
             parameter.copy_(read(f"{WEIGHT}/{name}"))
 
 
-def gather(engine: Any, wanted: tuple[str, ...] = (WEIGHT, MOMENTUM, *ADAM_KINDS)) -> dict[str, Tensor]:
+def gather(engine: Any, weights_only: bool = False) -> dict[str, Tensor]:
     """Gather the training state on the first rank; all ranks call this together.
 
-    The engine has taken at least one step, unless only weights are ``wanted``. Returns fp32 tensors on the
-    CPU, in the shapes of the parameters, by the names of :data:`Read`; nothing on the other ranks.
+    The engine has taken at least one step, unless only weights are wanted. Returns fp32 tensors on the CPU,
+    in the shapes of the parameters, by the names of :data:`Read`; nothing on the other ranks.
     """
     first = torch.distributed.get_rank() == 0
     if isinstance(engine.optimizer, Muon):
         own = engine.optimizer.tensors.items() if first else ()
-        return {name: each.to("cpu", copy=True) for name, each in own if name.partition("/")[0] in wanted}
+        wanted = f"{WEIGHT}/" if weights_only else ""
+        return {name: each.to("cpu", copy=True) for name, each in own if name.startswith(wanted)}
+    from deepspeed import utils
+
     _link(engine)
     gathered = {}
     for name, parameter in engine.module.named_parameters():
-        for kind in (WEIGHT, *ADAM_KINDS):
-            if kind in wanted:
-                full = _full(engine, parameter, kind)
-                if first:
-                    gathered[f"{kind}/{name}"] = full.detach().view(parameter.shape).to("cpu", copy=True)
+        full = {WEIGHT: utils.safe_get_full_fp32_param(parameter)}
+        for kind in () if weights_only else ADAM_KINDS:
+            full[kind] = utils.safe_get_full_optimizer_state(parameter, kind)
+        if first:
+            for kind, tensor in full.items():
+                gathered[f"{kind}/{name}"] = tensor.detach().view(parameter.shape).to("cpu", copy=True)
     return gathered
 
 
 def restore(engine: Any, read: Read, adam_steps: int) -> None:
-    """Restore a gathered state in a new engine whose model has its weights already.
+    """Restore a state that was gathered after ``adam_steps`` in a new engine whose model has its weights."""
+    from deepspeed import utils
 
-    ``adam_steps`` is the step count for Adam's bias correction.
-    """
     if isinstance(engine.optimizer, Muon):
         engine.optimizer.load(read, adam_steps)
         return
     _make_optimizer_state(engine)
     for name, parameter in engine.module.named_parameters():
-        for kind in (WEIGHT, *ADAM_KINDS):
-            _scatter(engine, parameter, kind, read(f"{kind}/{name}"))
+        utils.safe_set_full_fp32_param(parameter, read(f"{WEIGHT}/{name}").to(engine.device))
+        for kind in ADAM_KINDS:
+            moment = read(f"{kind}/{name}").to(engine.device)
+            utils.safe_set_full_optimizer_state(parameter, moment, kind)
     for state in engine.optimizer.optimizer.state.values():
         if isinstance(state.get("step"), Tensor):
             state["step"].fill_(adam_steps)
@@ -249,21 +247,3 @@ def _link(engine: Any) -> None:
     if hasattr(engine.optimizer, "_hp_optimizer_states_linked"):
         engine.optimizer._hp_optimizer_states_linked = False
         engine.optimizer._lazy_init_hp_params_optimizer_state()
-
-
-def _full(engine: Any, parameter: Any, kind: str) -> Tensor:
-    from deepspeed import utils
-
-    if kind == WEIGHT:
-        return utils.safe_get_full_fp32_param(parameter)
-    return utils.safe_get_full_optimizer_state(parameter, kind)
-
-
-def _scatter(engine: Any, parameter: Any, kind: str, full: Tensor) -> None:
-    from deepspeed import utils
-
-    full = full.to(engine.device)
-    if kind == WEIGHT:
-        utils.safe_set_full_fp32_param(parameter, full)
-    else:
-        utils.safe_set_full_optimizer_state(parameter, full, kind)

@@ -24,8 +24,7 @@ from cadmus.train.batches import Loader
 from cadmus.train.compiling import compile_blocks
 from cadmus.train.labels import state_outputs
 from cadmus.train.metrics import START, Display, MetricsFile, advance
-from cadmus.train.muon import WEIGHT
-from cadmus.train.objectives import NextToken, Objective, StateSupervision, forward, training_model
+from cadmus.train.objectives import NextToken, Objective, StateSupervision, SupervisedGPT, forward
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
 from cadmus.train.ranks import deferred_signals, on_first_rank
 from cadmus.train.validation import UNKNOWN, Validation
@@ -251,7 +250,7 @@ class Training:
 
     def _export(self, directory: Path, validation: Validation | None = None) -> dict[str, Any]:
         """Export the model; return what ``validation``, which the first rank has, measures."""
-        weights = engine.gather(self.engine, (WEIGHT,))
+        weights = engine.gather(self.engine, weights_only=True)
 
         def export() -> dict[str, Any]:
             checkpoint.check_finite(weights, self.step)
