@@ -23,7 +23,7 @@ Read = Callable[[Collection[str] | None], Iterable[Samples]]
 _FILES = {"bytes": np.uint8, "offsets": np.int64, "prompt_lengths": np.uint8}
 
 
-def share(read: Read, max_length: int) -> Samples:
+def share(read: Read) -> Samples:
     """Return the training programs of all templates.
 
     All ranks call this together, and all raise the InputError of one; the first of each node calls ``read``.
@@ -35,7 +35,7 @@ def share(read: Read, max_length: int) -> Samples:
             try:
                 with store.as_input_error(Path(gettempdir(), "training programs")):
                     own = Path(stack.enter_context(TemporaryDirectory(prefix="cadmus-")))
-                    _write(own, read, max_length)
+                    _write(own, read)
             except InputError as error:
                 own = error
         every = [own] * distributed.get_world_size()
@@ -52,24 +52,14 @@ def share(read: Read, max_length: int) -> Samples:
     return Samples(Programs(data, offsets), prompt_lengths)
 
 
-def _write(directory: Path, read: Read, max_length: int) -> None:
+def _write(directory: Path, read: Read) -> None:
     end = np.zeros(1, np.int64)
     with ExitStack() as stack:
-        data, offsets, prompt_lengths = (
-            stack.enter_context((directory / name).open("wb")) for name in _FILES
-        )
+        data, offsets, prompts = (stack.enter_context((directory / name).open("wb")) for name in _FILES)
         offsets.write(end.data)
         for samples in read(None):
             programs = samples.programs
-            longest = programs.lengths.max(initial=0)
-            if longest > max_length:
-                raise InputError(
-                    f"dataset.max_length: is {max_length}, but the dataset has a program of {longest} "
-                    "instructions; sample again"
-                )
             data.write(np.ascontiguousarray(programs.data).data)
             offsets.write((programs.offsets[1:] - programs.offsets[0] + end).data)
-            prompt_lengths.write(np.ascontiguousarray(samples.prompt_length).data)
+            prompts.write(np.ascontiguousarray(samples.prompt_length).data)
             end = end + programs.lengths.sum()
-    if not end:
-        raise InputError("the dataset has no training programs")

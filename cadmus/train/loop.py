@@ -94,7 +94,7 @@ class Training:
         place = (self.rank, self.ranks, device)
         self.description = checkpoint.describe(run, data_digest)
 
-        training_set = data.share(read, run.dataset.max_length)
+        training_set = data.share(read)
         seed = seed_of(run.seed, "train", run.train.seed)
         row_length = run.train.row_length or run.dataset.max_length + 1
         self.loader = Loader(training_set, seed, run, row_length, *place)

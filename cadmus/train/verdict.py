@@ -29,7 +29,7 @@ from torch import Tensor
 from cadmus import config, isa
 from cadmus.config import SPLITS
 from cadmus.dataset.splits import TRAIN, split_of
-from cadmus.errors import InputError
+from cadmus.errors import InputError, naming
 from cadmus.evaluate.criteria import Completed
 from cadmus.evaluate.posterior import credence
 from cadmus.evaluate.questions import questions_of
@@ -85,7 +85,7 @@ class Verdict(Objective):
         self._rank, self._log = rank, log
         self._rollout: Rollout | None = None
         self._prompts = self.verdict.prompts // ranks
-        self._asked = [_asked(name, run.dataset, read) for name in self.verdict.questions]
+        self._asked = [_asked(name, read) for name in self.verdict.questions]
         # Longer completions are rare, but a step would wait for them most of its time.
         self._longest = [int((of.programs.lengths - of.prompt_length).max()) for of in self._asked]
         # The blocks of the engine's model may be compiled for training. On a CPU this one is fp32: attention
@@ -145,9 +145,8 @@ class Verdict(Objective):
         limits = np.minimum(limits, dataset.max_length)
         # Without the layer for state supervision.
         self._sampled.load_state_dict(self._engine.module.state_dict(), strict=False)
-        completions, ended = Cadmus(self._sampled).complete(
-            prompts, limits, temperature=self.verdict.temperature, seed=seed
-        )
+        model, temperature = Cadmus(self._sampled), self.verdict.temperature
+        completions, ended = model.complete(prompts, limits, temperature=temperature, seed=seed)
         programs = join(prompts, completions)
         kept = split_of(programs, dataset.eval_fraction) == TRAIN
         texts = completions.to_strings()
@@ -203,18 +202,14 @@ class Verdict(Objective):
         return of_program[packed.segments] * sampled
 
 
-def _asked(name: str, dataset: config.Dataset, read: Read) -> Samples:
+def _asked(name: str, read: Read) -> Samples:
     template = config.TEMPLATE_OF[name]
-    if not getattr(dataset.templates, template).train:
-        raise InputError(
-            f"train.verdict.questions: {name} is asked of programs of {template}, and there are none; set "
-            f"dataset.templates.{template}.train or drop the question"
-        )
     parts: list[Samples] = []
-    for part in read([template]):
-        parts.append(part)
-        if sum(map(len, parts)) >= POOL:
-            break
+    with naming(f"train.verdict.questions: {name}"):
+        for part in read([template]):
+            parts.append(part)
+            if sum(map(len, parts)) >= POOL:
+                break
     programs = Samples.concat(parts)
     programs = programs.take(np.arange(min(len(programs), POOL)))
     rows, prompt_length = questions_of(template)[name].cut(programs)

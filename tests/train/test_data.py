@@ -32,7 +32,7 @@ def share_as_rank(directory: Path, rank: int, node: int, local_rank: int, port: 
         return PARTS
 
     try:
-        samples = data.share(read, max_length=5)
+        samples = data.share(read)
         # The files may be gone by now; what is mapped stays.
         (directory / f"seen-{rank}").write_text(
             f"{samples.programs.to_strings()} {samples.prompt_length.tolist()} {len(reads)}"
@@ -57,21 +57,6 @@ def test_the_first_rank_of_a_node_reads_for_all_of_its_ranks(tmp_path, problem):
         said = problem or f"{programs} {int(rank % 2 == 0)}"
         assert (tmp_path / f"seen-{rank}").read_text() == said
     assert not list(tmp_path.glob("node-*/*"))
-
-
-@pytest.mark.parametrize(
-    ("parts", "max_length", "message"),
-    [
-        ([], 5, "the dataset has no training programs"),
-        (PARTS, 4, "dataset.max_length: is 4, but the dataset has a program of 5 instructions; sample again"),
-    ],
-)
-def test_unusable_programs_are_rejected(monkeypatch, parts, max_length, message):
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    monkeypatch.setattr(distributed, "get_world_size", lambda: 1)
-    monkeypatch.setattr(distributed, "all_gather_object", lambda said, own: said.__setitem__(0, own))
-    with pytest.raises(InputError, match=f"^{message}$"):
-        data.share(lambda templates: parts, max_length)
 
 
 def test_taking_programs_does_not_read_the_others():
