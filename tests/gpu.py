@@ -57,7 +57,9 @@ def logits_and_gradients(model: GPT, batch: PackedBatch) -> list[torch.Tensor]:
 @pytest.mark.parametrize("name", forms(GPU))
 def test_attention_implementations_match_eager(name: str, batch: PackedBatch) -> None:
     torch.manual_seed(0)
-    expected = logits_and_gradients(GPT(SIZES, attend_eager).to(GPU), batch)
+    eager = GPT(SIZES).to(GPU)
+    eager.attend = attend_eager
+    expected = logits_and_gradients(eager, batch)
     torch.manual_seed(0)
     model = forms(GPU)[name](SIZES).to(GPU, torch.bfloat16)
     for found, right in zip(logits_and_gradients(model, batch), expected, strict=True):

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +25,7 @@ from cadmus.model import mixer
 ROTARY_BASE = 10_000.0
 LAYER_NORM_EPSILON = 1e-5
 INITIAL_DEVIATION = 0.02
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "relu2": lambda x: F.relu(x).square(),
-}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu2": lambda x: F.relu(x).square()}
 """By the names that ``transformers`` has for them."""
 SPARE = 16
 """Positions by which a cache exceeds the length it was made for or grown to."""
@@ -51,6 +48,9 @@ class Cache:
 
     def extend(self, layer: int, positions_RL: Tensor, k_RHLK: Tensor, v_RHLK: Tensor, length: int) -> Tensor:
         """Add a layer's keys and values; return its first ``length`` positions, shape (2, R, H, S, K)."""
+        missing = length - self.entries.shape[-2]
+        if missing > 0:
+            self.entries = F.pad(self.entries, (0, 0, 0, missing + SPARE))
         entries = self.entries[layer]
         rows = torch.arange(len(positions_RL), device=positions_RL.device)[:, None]
         entries[0][rows, :, positions_RL] = k_RHLK.transpose(1, 2)
@@ -67,23 +67,16 @@ class Cache:
         """Keep these rows, a mask or indices that may repeat, of at most ``length`` tokens."""
         self.entries = self.entries[:, :, rows, :, : length + SPARE]
 
-    def reserve(self, length: int) -> None:
-        """Grow to ``length`` tokens per row if needed."""
-        missing = length - self.entries.shape[-2]
-        if missing > 0:
-            self.entries = F.pad(self.entries, (0, 0, 0, missing + SPARE))
-
 
 class GPT(nn.Module):
-    """The model; its parameters have the names of GPT-NeoX in ``transformers``.
+    """The model; its parameters have the names of GPT-NeoX in ``transformers``."""
 
-    ``attend`` is the implementation of attention, by default that of the device.
-    """
+    attend: Attend | None = None
+    """Implementation of attention; None is that of the device."""
 
-    def __init__(self, sizes: config.Model, attend: Attend | None = None) -> None:
+    def __init__(self, sizes: config.Model) -> None:
         super().__init__()
         self.sizes = sizes
-        self.attend = attend
         self.embed_in = nn.Embedding(isa.VOCABULARY_SIZE, sizes.width)
         blocks = [Block(sizes, layer) for layer in range(sizes.layers)]
         self.layers = nn.ModuleList(blocks)
@@ -121,11 +114,8 @@ class GPT(nn.Module):
     ) -> Iterator[Tensor]:
         """Yield the output of the embedding and of every block, each of shape (R, L, D).
 
-        Args:
-            tokens_RL, positions_RL: as in :meth:`forward`.
-            visible_RLS: True for the tokens that each token attends to, at least one.
-            cache: holds earlier tokens; these are added.
-            edit: changes outputs before they are read, as activation patching does.
+        ``visible_RLS`` is True for the tokens that each token attends to, at least one. These tokens are
+        added to a ``cache``. ``edit`` changes outputs before they are read, as activation patching does.
         """
         x_RLD = edit(0, self.embed_in(tokens_RL))
         yield x_RLD
@@ -144,8 +134,9 @@ class GPT(nn.Module):
         attend = self.attend or IMPLEMENTATIONS.get(x_RLD.device.type, attend_eager)
         bias_R1LS = bias_of(visible_RLS, x_RLD.dtype)
         rotation = _rotation(positions_RL, self.sizes, x_RLD.dtype)
+        context = Context(positions_RL, rotation, attend, bias_R1LS, cache)
         for number, block in enumerate(self.layers[layer:], start=layer + 1):
-            x_RLD = edit(number, block(x_RLD, positions_RL, rotation, attend, bias_R1LS, cache))
+            x_RLD = edit(number, block(x_RLD, context))
             yield x_RLD
 
     def attention(self, tokens_RL: Tensor, positions_RL: Tensor, visible_RLL: Tensor) -> Iterator[Tensor]:
@@ -162,6 +153,16 @@ class GPT(nn.Module):
         return self.lm_head(self.final_layer_norm(x_RLD))
 
 
+class Context(NamedTuple):
+    """What every block reads besides the output of the one before it."""
+
+    positions_RL: Tensor
+    rotation: tuple[Tensor, Tensor]
+    attend: Attend
+    bias_R1LS: Tensor
+    cache: Cache | None
+
+
 class Block(nn.Module):
     def __init__(self, sizes: config.Model, layer: int) -> None:
         super().__init__()
@@ -170,9 +171,8 @@ class Block(nn.Module):
         self.post_attention_layernorm = nn.LayerNorm(sizes.width, LAYER_NORM_EPSILON)
         self.mlp = MLP(sizes)
 
-    def forward(self, x_RLD: Tensor, *reading: Any) -> Tensor:
-        """Return the output; ``reading`` are the arguments of :meth:`Attention.forward` after the first."""
-        x_RLD = x_RLD + self.attention(self.input_layernorm(x_RLD), *reading)
+    def forward(self, x_RLD: Tensor, context: Context) -> Tensor:
+        x_RLD = x_RLD + self.attention(self.input_layernorm(x_RLD), context)
         return x_RLD + self.mlp(self.post_attention_layernorm(x_RLD))
 
 
@@ -184,27 +184,18 @@ class Attention(nn.Module):
         self.query_key_value = nn.Linear(sizes.width, 3 * sizes.width)
         self.dense = nn.Linear(sizes.width, sizes.width)
 
-    def forward(
-        self,
-        x_RLD: Tensor,
-        positions_RL: Tensor,
-        rotation: tuple[Tensor, Tensor],
-        attend: Attend,
-        bias_R1LS: Tensor,
-        cache: Cache | None,
-    ) -> Tensor:
-        q_RHLK, k_RHLK, v_RHLK = self._queries_keys_values(x_RLD, rotation)
+    def forward(self, x_RLD: Tensor, context: Context) -> Tensor:
+        positions_RL, rotation, attend, bias_R1LS, cache = context
+        q_RHLK, k_RHLK, v_RHLK = self._project(x_RLD, rotation)
         if cache is not None:
             k_RHLK, v_RHLK = cache.extend(self.layer, positions_RL, k_RHLK, v_RHLK, bias_R1LS.shape[-1])
         return self.dense(attend(q_RHLK, k_RHLK, v_RHLK, bias_R1LS).transpose(1, 2).flatten(2))
 
     def weights(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor], bias_R1LL: Tensor) -> Tensor:
-        q_RHLK, k_RHLK, _ = self._queries_keys_values(x_RLD, rotation)
+        q_RHLK, k_RHLK, _ = self._project(x_RLD, rotation)
         return attention_weights(q_RHLK, k_RHLK, bias_R1LL)
 
-    def _queries_keys_values(
-        self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x_RLD: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         # GPT-NeoX interleaves query, key and value per head.
         qkv_RLH3K = self.query_key_value(x_RLD).unflatten(-1, (self.heads, 3, -1))
         queries_and_keys, values_RLH1K = qkv_RLH3K.split((2, 1), -2)
@@ -221,15 +212,8 @@ class Mixed(nn.Module):
         self.name, self.heads, self.layer = sizes.mixer, sizes.heads, layer
         self.mixer = mixer.build(sizes.mixer, sizes.width, sizes.heads)
 
-    def forward(
-        self,
-        x_RLD: Tensor,
-        positions_RL: Tensor,
-        rotation: tuple[Tensor, Tensor],
-        attend: Attend,
-        bias_R1LS: Tensor,
-        cache: Cache | None,
-    ) -> Tensor:
+    def forward(self, x_RLD: Tensor, context: Context) -> Tensor:
+        positions_RL, _, _, bias_R1LS, cache = context
         if cache is None:
             return self.mixer(x_RLD, bias_R1LS[:, 0] == 0)
         # The cache holds what the mixer has read, and all of it is mixed again.

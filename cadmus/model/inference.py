@@ -279,7 +279,6 @@ class Cadmus:
                 if not rows.size:
                     return
                 cache.keep(torch.from_numpy(kept).to(self.device), int(lengths.max()))
-            cache.reserve(int(lengths.max()) + 1)
             positions = torch.from_numpy(lengths[:, None]).to(self.device)
             visible = torch.arange(lengths.max() + 1, device=self.device) <= positions[:, :, None]
             inputs = torch.from_numpy(tokens[:, None]).to(self.device)

@@ -46,7 +46,8 @@ def forms(device: torch.device) -> dict[str, Form]:
     """Return models with each implementation of attention for a device."""
 
     def form(attend: Any, compiled: bool, sizes: configs.Model) -> GPT:
-        model = GPT(sizes, attend)
+        model = GPT(sizes)
+        model.attend = attend
         if compiled:
             model.compile_blocks()
         return model
