@@ -17,7 +17,7 @@ from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.model.verifying import verified
 from cadmus.programs import Programs, join
-from cadmus.templates.answers import NUMERAL_MAX, numeral
+from cadmus.templates.answers import NUMERAL_MAX, number_text
 from cadmus.templates.behaviour import DEFINITION, behaviour, closed, fresh_calls
 from cadmus.templates.complete_algorithm import calls_in
 
@@ -87,40 +87,23 @@ def prompt_of(examples: Sequence[Example]) -> list[str]:
     ]
 
 
-def induce(
-    model: Any, examples: str | Sequence[str], samples: int, temperature: float = 1.0, seed: int = 0
-) -> list[Induced]:
+def induce(model: Any, examples: str | Sequence[str], k: int, temperature: float, seed: int) -> list[Induced]:
     """Sample definitions for examples and return those that fit them, by votes; see :meth:`Cadmus.induce`."""
     prompt = examples if isinstance(examples, str) else "".join(prompt_of(read_examples(examples)))
     if len(prompt) + _SHORTEST > model.max_length:
-        problem = (
-            f"are {len(prompt)} instructions, and programs of this model have at most {model.max_length}"
-        )
-        raise InputError(f"examples: {problem}; give fewer or shorter ones")
-    drawn, ended = model.complete([prompt], samples=samples, temperature=temperature, seed=seed)
-    return vote(prompt, drawn, ended)
-
-
-def vote(
-    prompt: str, completions: Programs, ended: np.ndarray, dataset: Dataset | None = None
-) -> list[Induced]:
-    """Group the definitions that fit the examples of a prompt by what they compute, the largest group first.
-
-    Args:
-        prompt: examples, as complete_algorithm writes them.
-        completions: n completions of it, without the end.
-        ended: which of them ended: bool, shape (n,).
-        dataset: distribution of the fresh inputs, by default that of the default config.
-    """
-    groups = votes(prompt, completions, ended, dataset).values()
+        most = f"programs of this model have at most {model.max_length}"
+        raise InputError(f"examples: are {len(prompt)} instructions, and {most}; give fewer or shorter ones")
+    drawn, ended = model.complete([prompt], samples=k, temperature=temperature, seed=seed)
+    groups = votes(prompt, drawn, ended, Dataset()).values()
     found = (Induced(Counter(texts).most_common(1)[0][0], len(texts)) for texts in groups)
     return sorted(found, key=lambda induced: -induced.votes)
 
 
-def votes(
-    prompt: str, completions: Programs, ended: np.ndarray, dataset: Dataset | None = None
-) -> dict[int, list[str]]:
-    """Return the definitions that fit the examples by what they compute; arguments as for :func:`vote`."""
+def votes(prompt: str, completions: Programs, ended: np.ndarray, dataset: Dataset) -> dict[int, list[str]]:
+    """Return the definitions among completions that fit the examples of a prompt, by what they compute.
+
+    ``ended`` tells which completions ended: bool, shape (n,). ``dataset`` decides the fresh inputs.
+    """
     true = verified(join(prompt.encode(), completions), completions, ended)
     texts = completions.take(np.flatnonzero(true)).to_strings()
     texts = [text for text in texts if DEFINITION.fullmatch(text)]
@@ -130,9 +113,9 @@ def votes(
     return groups
 
 
-def computes(prompt: str, definitions: list[str], dataset: Dataset | None = None) -> np.ndarray:
+def computes(prompt: str, definitions: list[str], dataset: Dataset) -> np.ndarray:
     """Return a number for each definition of a prompt, equal if they compute the same: int64, shape (n,)."""
-    calls = fresh_calls((dataset or Dataset()).model_dump_json())[calls_in(prompt)]
+    calls = fresh_calls(dataset.model_dump_json())[calls_in(prompt)]
     return behaviour(closed(definitions), calls)
 
 
@@ -181,12 +164,12 @@ def _written(value: Value) -> str:
     """Write an argument in literals."""
     if isinstance(value, tuple):
         return "u" + "".join(f"{_written(element)}b" for element in value)
-    return "Z" if value == -1 else numeral(np.array([value])).to_strings()[0]
+    return "Z" if value == -1 else number_text(value)
 
 
 def _answer(result: Value, label: bool) -> str:
     if label:
         return "" if result else "!"
     if isinstance(result, tuple):
-        return "u" + "".join(numeral(np.array([element])).to_strings()[0] + "b" for element in result) + "Y"
-    return numeral(np.array([result])).to_strings()[0] + "="
+        return "u" + "".join(f"{number_text(element)}b" for element in result) + "Y"
+    return f"{number_text(result)}="

@@ -70,16 +70,16 @@ def numeral(values: np.ndarray) -> Programs:
 @functools.cache
 def _numerals() -> Programs:
     """Return the numerals from -NUMERAL_MAX to NUMERAL_MAX."""
-    return Programs.from_strings(map(_numeral, range(-NUMERAL_MAX, NUMERAL_MAX + 1)))
+    return Programs.from_strings(map(number_text, range(-NUMERAL_MAX, NUMERAL_MAX + 1)))
 
 
-def _numeral(value: int) -> str:
+def number_text(value: int) -> str:
     if value < 0:
-        return _numeral(-value) + "~"
+        return number_text(-value) + "~"
     if value < 10:
         return str(value)
     tens, ones = divmod(value, 10)
-    text = "t" if tens == 1 else _numeral(tens) + "t*"
+    text = "t" if tens == 1 else number_text(tens) + "t*"
     return text + (f"{ones}+" if ones else "")
 
 

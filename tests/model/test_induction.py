@@ -7,9 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from cadmus.cli.main import cadmus
+from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.model import inference
-from cadmus.model.induction import prompt_of, read_examples, vote
+from cadmus.model.induction import prompt_of, read_examples, votes
 from cadmus.programs import Programs
 
 
@@ -87,8 +88,8 @@ def test_what_is_computed_most_often_wins():
 
 def test_votes_do_not_count_what_did_not_end():
     completions = Programs.from_strings([r"\$;", r"\$;"])
-    (found,) = vote("u1b2bf3=", completions, np.array([True, False]))
-    assert found == (r"\$;", 1)
+    found = votes("u1b2bf3=", completions, np.array([True, False]), Dataset())
+    assert [*found.values()] == [[r"\$;"]]
 
 
 def invoke(monkeypatch, *arguments, **options):
