@@ -54,6 +54,8 @@ FRESH_INPUTS = 32
 _AT_ONCE = 1 << 13
 """Functions that are called with the fresh inputs at once."""
 _DEFINITION = r"\\([^;]*);?"
+_KNOWN_PLACES: dict[tuple[str | None, str], float] = {}
+"""Places by body and name of the calls; there are fewer than a million in a sampled shard."""
 
 
 @cache
@@ -84,9 +86,8 @@ def behaviour(definitions: Programs, calls: Programs) -> np.ndarray:
         part = definitions.take(np.arange(start, min(start + _AT_ONCE, len(definitions))))
         of, call = (side.ravel() for side in np.indices((len(part), len(calls))))
         outcome = execute(join(part.take(of), calls.take(call)))
-        columns = [outcome.count[:, None], outcome.kind[:, None], outcome.length[:, None]]
-        columns += [outcome.values, outcome.decorations]
-        results = np.concatenate(columns, 1).astype(np.int64).reshape(len(part), -1)
+        # All but the verdict.
+        results = np.column_stack(outcome[1:]).astype(np.int64).reshape(len(part), -1)
         # 64 bits tell different results apart.
         factors = np.random.default_rng(0).integers(1, 2**62, results.shape[1])
         found[start : start + len(part)] = results @ factors
@@ -125,32 +126,19 @@ def places(programs: Programs) -> np.ndarray:
     """
     import polars as pl
 
-    text = pl.Series("text", programs.to_arrow()).to_frame()
-    rest = pl.col("text").str.replace(_DEFINITION, "")
-    call = rest.str.extract("([fFlmw])")
-    pair, sequence = call.is_in(["F", "l"]), (call == "f") & rest.str.contains("[uI]")
-    one = pl.col("text").str.count_matches("\\", literal=True) == 1
-    found = text.select(
-        pl.when(one & call.is_not_null()).then(pl.col("text").str.extract(_DEFINITION)).alias("body"),
-        pl.when(sequence)
-        .then(pl.lit("label or reduce"))
-        .when(pair)
-        .then(pl.lit("calculate with two"))
-        .otherwise(pl.lit("calculate"))
-        .alias("call"),
-    )
-    known = _known_places()
+    text = pl.col("text").str
+    rest = text.replace(_DEFINITION, "").str
+    call = rest.extract("([fFlmw])")
+    one = text.count_matches("\\", literal=True) == 1
+    body = pl.when(one & call.is_not_null()).then(text.extract(_DEFINITION))
+    inputs = call.replace_strict({"F": "calculate with two", "l": "calculate with two"}, default="calculate")
+    inputs = pl.when((call == "f") & rest.contains("[uI]")).then(pl.lit("label or reduce")).otherwise(inputs)
+    found = pl.DataFrame({"text": programs.to_arrow()}).select(body.alias("body"), inputs.alias("call"))
     distinct = found.drop_nulls().unique(maintain_order=True)
     for name, calls in fresh_calls(Dataset().model_dump_json()).items():
-        bodies = [body for body in distinct.filter(call=name)["body"] if (body, name) not in known]
+        bodies = [body for body in distinct.filter(call=name)["body"] if (body, name) not in _KNOWN_PLACES]
         computed = behaviour(Programs.from_strings(rf"\{body};" for body in bodies), calls)
         scattered = computed.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         of_bodies = (scattered >> np.uint64(11)) / 2.0**53
-        known.update(zip(((body, name) for body in bodies), of_bodies.tolist(), strict=True))
-    return np.array([known.get(row, np.nan) for row in found.iter_rows()], np.float64)
-
-
-@cache
-def _known_places() -> dict[tuple[str | None, str], float]:
-    """Places by body and name of the calls; there are fewer than a million in a sampled shard."""
-    return {}
+        _KNOWN_PLACES.update(zip(((body, name) for body in bodies), of_bodies.tolist(), strict=True))
+    return np.array([_KNOWN_PLACES.get(row, np.nan) for row in found.iter_rows()], np.float64)
