@@ -72,7 +72,7 @@ class Expressions(_Groups):
 
     def sample(self, rng: np.random.Generator, values: np.ndarray) -> Programs:
         """Draw an expression for each of ``values``, uniformly among those of the value."""
-        return _fixed_length(_gather(self.texts, self._draw(rng, values)))
+        return _fixed_length(self.texts.take(self._draw(rng, values), axis=0))
 
 
 @dataclass(frozen=True)
@@ -169,12 +169,3 @@ def _draw_between(
         if 0 <= place < len(below) - 1 and below[place] < below[place + 1]:
             numbers[i] = below[place] + int(random[i] * (below[place + 1] - below[place]))
     return numbers
-
-
-@numba.njit(cache=True, nogil=True)
-def _gather(texts: np.ndarray, rows: np.ndarray) -> np.ndarray:  # pragma: no cover - compiled
-    result = np.empty((len(rows), texts.shape[1]), np.uint8)
-    for i in range(len(rows)):
-        for k in range(texts.shape[1]):
-            result[i, k] = texts[rows[i], k]
-    return result

@@ -8,8 +8,6 @@ from functools import cached_property, partial
 from itertools import product
 from math import prod
 
-import numpy as np
-
 from cadmus.programs import Programs, join
 from cadmus.templates.draw import Draw
 
@@ -44,12 +42,8 @@ class Grammar:
 
 def _draw(form: tuple[str | Grammar, ...], draw: Draw, n: int) -> Programs:
     return join(
-        *(part.draw(draw, n) if isinstance(part, Grammar) else _one_of(part, draw, n) for part in form)
+        *(part.draw(draw, n) if isinstance(part, Grammar) else draw.choice(n, part.encode()) for part in form)
     )
-
-
-def _one_of(symbols: str, draw: Draw, n: int) -> np.ndarray:
-    return draw.choice(n, symbols.encode()) if len(symbols) > 1 else np.full(n, ord(symbols), np.uint8)
 
 
 def _outcomes(part: str | Grammar) -> list[tuple[str, float]]:
