@@ -58,10 +58,8 @@ class Programs:
         """Return a string column over the same bytes."""
         import pyarrow as pa
 
-        if self.offsets[-1] >= 2**31:
-            raise OverflowError("a string column must be smaller than 2 GiB")
-        offsets = pa.py_buffer(self.offsets.astype(np.int32))
-        return pa.Array.from_buffers(pa.string(), len(self), [None, offsets, pa.py_buffer(self.data)])
+        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
+        return pa.Array.from_buffers(pa.large_string(), len(self), buffers)
 
     def to_strings(self) -> list[str]:
         """Return one Python string per program."""

@@ -110,7 +110,7 @@ def write(path: Path, shard: Shard, samples: Samples, config: Config, summary: d
     table = pa.table(
         [
             pa.DictionaryArray.from_arrays(_to_arrow(np.zeros(n, np.int8)), pa.array([shard.template])),
-            samples.programs.to_arrow(),
+            samples.programs.to_arrow().cast(pa.string()),
             _to_arrow(samples.prompt_length),
             *(pa.nulls(n, pa.int16()) if v is None else _to_arrow(v) for v in (samples.x, samples.y)),
             _to_arrow(np.full(n, shard.number, np.int32)),
