@@ -47,17 +47,13 @@ def choose(
     """Choose states where the variable decides the next token.
 
     That is before a comparator that ends a program or, for a value, at the end of a prompt that does not ask
-    for one.
-
-    Args:
-        learned: False for label-only programs, which are donors: bool, shape (n,).
-        known: True for instructions after which the variable has a label: bool, ``programs.data``'s shape.
+    for one. Programs that are not ``learned``, bool of shape (n,), are label-only and become donors; the
+    variable has a label after the instructions of ``programs.data`` that are ``known``.
     """
     end = programs.offsets[1:] - programs.offsets[0]
     if settings.variable == "comparison":
-        compares = learned & (programs.lengths > 1) & np.isin(programs.data[end - 1], _COMPARATORS)
-        found = np.where(compares, end - 2, end - 1)
-        decided = compares
+        decided = learned & (programs.lengths > 1) & np.isin(programs.data[end - 1], _COMPARATORS)
+        found = np.where(decided, end - 2, end - 1)
     else:
         found = end - programs.lengths + np.maximum(prompt_length, 1) - 1
         decided = learned & (prompt_length > 0) & (prompt_length < programs.lengths)
@@ -72,14 +68,7 @@ def choose(
     return Exchange(*map(torch.from_numpy, (states, donors, shift.astype(np.float32))))
 
 
-def exchanged(
-    x_RLD: Tensor,
-    weight_CD: Tensor,
-    settings: Interchange,
-    states_K: Tensor,
-    donors_K: Tensor,
-    shift_K: Tensor,
-) -> Tensor:
+def exchanged(x_RLD: Tensor, weight_CD: Tensor, settings: Interchange, exchange: Exchange) -> Tensor:
     """Return the output of a block with the states exchanged; they keep their norm.
 
     ``weight_CD`` reads the variable of the normalized output. If there are two directions, a shift moves what
@@ -96,15 +85,15 @@ def exchanged(
         kept_KD = n_KD @ basis_DC @ basis_DC.T
         return kept_KD, n_KD - kept_KD
 
-    own_KD = x_TD[states_K].float()
+    own_KD = x_TD[exchange.states].float()
     kept_KD, rest_KD = split(normalized(own_KD))
-    _, other_KD = split(normalized(x_TD[donors_K].float()).detach())
+    _, other_KD = split(normalized(x_TD[exchange.donors].float()).detach())
     other_KD = other_KD * (rest_KD.detach().norm(dim=1, keepdim=True) / other_KD.norm(dim=1, keepdim=True))
     moving_C = torch.zeros(len(weight_CD), device=weight_CD.device)
     moving_C[0] = 1 / SCALE
-    moved_KD = shift_K[:, None] * (torch.linalg.pinv(weight_CD) @ moving_C)
+    moved_KD = exchange.shift[:, None] * (torch.linalg.pinv(weight_CD) @ moving_C)
     new_KD = (kept_KD + other_KD + moved_KD) * own_KD.square().mean(1, keepdim=True).sqrt()
-    return x_TD.index_copy(0, states_K, new_KD.to(x_TD.dtype)).view_as(x_RLD)
+    return x_TD.index_copy(0, exchange.states, new_KD.to(x_TD.dtype)).view_as(x_RLD)
 
 
 def normalized(x: Tensor) -> Tensor:

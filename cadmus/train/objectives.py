@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from cadmus import config, isa
 from cadmus.model.gpt import GPT, INITIAL_DEVIATION, last
 from cadmus.train.batches import Batch, PackedBatch
-from cadmus.train.interchange import SCALE, exchanged, normalized
+from cadmus.train.interchange import SCALE, Exchange, exchanged, normalized
 from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
 
 
@@ -140,8 +140,7 @@ class SupervisedGPT(GPT):
     ) -> Tensor:
         """Return the logits of the next token, then what predicts the labels: shape (R, L, V + outputs).
 
-        ``exchange`` has the states to exchange, after the labels are predicted, as in
-        :class:`cadmus.train.interchange.Exchange`.
+        ``exchange`` are the fields of an :class:`Exchange`, which takes place after the labels are predicted.
         """
         visible_RLL = (segments_RL[:, :, None] == segments_RL[:, None, :]).tril()
         predicted: list[Tensor] = []
@@ -157,7 +156,7 @@ class SupervisedGPT(GPT):
                 head = self.lm_head_pair if compared else self.lm_head_state
                 assert head is not None
                 weight_CD = head.weight if compared else head.weight[-1:]
-                return exchanged(x_RLD, weight_CD, self._interchange, *exchange)
+                return exchanged(x_RLD, weight_CD, self._interchange, Exchange(*exchange))
             return x_RLD
 
         x_RLD = last(self.residual_stream(tokens_RL, positions_RL, visible_RLL, edit=edit))

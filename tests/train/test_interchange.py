@@ -9,7 +9,7 @@ from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
 from cadmus.programs import Programs, join
 from cadmus.templates.draw import comparator
-from cadmus.train.interchange import SCALE, choose, exchanged, normalized
+from cadmus.train.interchange import SCALE, Exchange, choose, exchanged, normalized
 from cadmus.train.label_only import label_only
 from cadmus.vm.compiled import execute
 
@@ -71,7 +71,7 @@ def test_all_but_what_the_labels_read_is_exchanged():
     x = torch.randn(2, 5, 16, requires_grad=True)
     weight = torch.randn(2, 16)
     states, donors, shift = torch.tensor([1, 7]), torch.tensor([3, 3]), torch.tensor([0.0, 40.0])
-    new = exchanged(x, weight, Interchange(), states, donors, shift)
+    new = exchanged(x, weight, Interchange(), Exchange(states, donors, shift))
     before, after = x.flatten(0, 1), new.flatten(0, 1)
     others = [row for row in range(10) if row not in (1, 7)]
     assert torch.equal(after[others], before[others])
