@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from cadmus import isa
@@ -216,10 +217,6 @@ def _typed(function: Callable[..., Value], *types: type) -> Callable[..., tuple[
     return lambda *inputs: (function(*inputs) if all(map(isinstance, inputs, types)) else NAN,)
 
 
-def _index(sequence: Sequence, position: Number) -> Value:
-    return sequence[position.value] if -len(sequence) <= position.value < len(sequence) else NAN
-
-
 def _keep(sequence: Sequence, mask: Sequence) -> Value:
     if len(sequence) != len(mask):
         return NAN
@@ -230,14 +227,7 @@ def _range(length: Number) -> Value:
     return Sequence(map(Number, range(length.value))) if length.value <= isa.MAX_SEQUENCE_LENGTH else NAN
 
 
-def _decorate(number: Number, decoration: Number) -> Number | None:
-    return Number(number.value, decoration.value) if 0 <= decoration.value <= isa.MAX_DECORATION else NAN
-
-
-def _first_by_value(choose: Callable[..., Number], sequence: Sequence) -> Value:
-    return choose(sequence, key=lambda number: number.value) if sequence else NAN
-
-
+_value = attrgetter("value")
 _BY_NAME: dict[str, Callable[..., tuple[Value, ...]]] = {
     **{row.name: _literal(Number(row.literal)) for row in isa.INSTRUCTIONS if row.literal is not None},
     "empty": _literal(Sequence()),
@@ -268,19 +258,21 @@ _BY_NAME: dict[str, Callable[..., tuple[Value, ...]]] = {
     "choose": lambda c, a, b: (a if is_true(c) else b,),
     "append": _typed(lambda s, a: _sequence((*s, a)), Sequence, Number),
     "concatenate": _typed(lambda s, z: _sequence((*s, *z)), Sequence, Sequence),
-    "index": _typed(_index, Sequence, Number),
+    "index": _typed(lambda s, a: s[a.value] if -len(s) <= a.value < len(s) else NAN, Sequence, Number),
     "length": _typed(lambda s: _integer(len(s)), Sequence),
-    "sum": _typed(lambda s: _integer(sum(number.value for number in s)), Sequence),
-    "largest": _typed(lambda s: _first_by_value(max, s), Sequence),
-    "smallest": _typed(lambda s: _first_by_value(min, s), Sequence),
-    "all": _typed(lambda s: _integer(int(all(number.value != 0 for number in s))), Sequence),
-    "sort": _typed(lambda s: Sequence(sorted(s, key=lambda number: number.value)), Sequence),
+    "sum": _typed(lambda s: _integer(sum(map(_value, s))), Sequence),
+    "largest": _typed(lambda s: max(s, key=_value, default=NAN), Sequence),
+    "smallest": _typed(lambda s: min(s, key=_value, default=NAN), Sequence),
+    "all": _typed(lambda s: _integer(int(all(map(_value, s)))), Sequence),
+    "sort": _typed(lambda s: Sequence(sorted(s, key=_value)), Sequence),
     "reverse": _typed(lambda s: Sequence(reversed(s)), Sequence),
     "keep": _typed(_keep, Sequence, Sequence),
     "range": _typed(_range, Number),
     "identical": lambda a, b: (Number(int(type(a) is type(b) and a == b)),),
-    "decorate": _elementwise(_decorate),
-    "decoration": _elementwise(lambda number: Number(number.decoration)),
+    "decorate": _elementwise(
+        lambda a, b: Number(a.value, b.value) if 0 <= b.value <= isa.MAX_DECORATION else NAN
+    ),
+    "decoration": _elementwise(lambda a: Number(a.decoration)),
 }
 _OPERATIONS = {isa.BY_NAME[name].symbol: operation for name, operation in _BY_NAME.items()}
 """Function of each instruction, from its inputs to its outputs. None of the inputs is NAN."""
