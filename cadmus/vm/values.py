@@ -19,21 +19,19 @@ DECORATION_MASK = (1 << DECORATION_BITS) - 1
 
 
 class Outcome(NamedTuple):
-    """Verdicts and top outputs of n programs.
-
-    Attributes:
-        true, count: bool and int32, shape (n,): whether the program is true, and its number of outputs.
-        kind: uint8, shape (n,), NAN, NUMBER or SEQUENCE: the kind of the top output, NAN without outputs.
-        length: uint8, shape (n,), elements of the top output if it is a sequence, else 0.
-        values, decorations: int32 and uint8, shape (n, 16), its elements, zero-padded; a number has one.
-    """
+    """Verdicts and top outputs of n programs."""
 
     true: np.ndarray
+    """bool, shape (n,)"""
     count: np.ndarray  # type: ignore[assignment]  # shadows tuple.count
+    """int32, shape (n,), number of outputs"""
     kind: np.ndarray
+    """uint8, shape (n,), NAN, NUMBER or SEQUENCE: the kind of the top output, NAN without outputs"""
     length: np.ndarray
+    """uint8, shape (n,), elements of the top output if it is a sequence, else 0"""
     values: np.ndarray
     decorations: np.ndarray
+    """int32 and uint8, shape (n, 16), its elements, zero-padded; a number has one"""
 
 
 @jit
