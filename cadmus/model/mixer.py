@@ -33,31 +33,22 @@ class GatedRecurrence(nn.Module):
         self.dense = nn.Linear(width, width)
 
     def forward(self, x_RLD: Tensor, visible_RLL: Tensor) -> Tensor:
-        q_RHLK, k_RHLK, v_RHLK = (
-            self.query_key_value(x_RLD).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        )
+        qkv_RL3HK = self.query_key_value(x_RLD).unflatten(-1, (3, self.heads, -1))
+        q_RHLK, k_RHLK, v_RHLK = qkv_RL3HK.permute(2, 0, 3, 1, 4)
         # Gates start near 1: 0.88 to 0.98 over the heads. Their sums need more than 16 bits.
         gate_RLH = self.forget(x_RLD) + torch.linspace(2.0, 4.0, self.heads, device=x_RLD.device)
         log_RHL = F.logsigmoid(gate_RLH).cumsum(1).transpose(1, 2)
-        decay_RHLL = (
-            (log_RHL[..., :, None] - log_RHL[..., None, :])
-            .masked_fill(~visible_RLL[:, None], -torch.inf)
-            .exp()
-        )
+        log_RHLL = log_RHL[..., :, None] - log_RHL[..., None, :]
+        decay_RHLL = log_RHLL.masked_fill(~visible_RLL[:, None], -torch.inf).exp()
         scores_RHLL = q_RHLK @ k_RHLK.mT * decay_RHLL.to(x_RLD.dtype)
         return self.dense(self.norm(scores_RHLL @ v_RHLK).transpose(1, 2).flatten(2))
 
 
 def build(name: str, width: int, heads: int) -> nn.Module:
-    """Return the module that ``model.mixer`` names.
-
-    Raises:
-        InputError: there is none.
-    """
+    """Return the module that ``model.mixer`` names."""
     module, _, attribute = name.partition(":")
     try:
-        kind = getattr(importlib.import_module(module), attribute)
-        return kind(width, heads)
+        return getattr(importlib.import_module(module), attribute)(width, heads)
     except (ImportError, AttributeError, TypeError) as error:
         raise InputError(
             f"model.mixer: {name}: {error}; wanted a class that takes a width and heads"
@@ -65,11 +56,7 @@ def build(name: str, width: int, heads: int) -> nn.Module:
 
 
 def check(name: str, width: int, heads: int) -> None:
-    """Check on random states that a mixer keeps their shape and reads no token that it may not.
-
-    Raises:
-        InputError: it does not.
-    """
+    """Check on random states that a mixer keeps their shape and reads no token that it may not."""
     mixer = build(name, width, heads).double()
     length = 8
     program = torch.arange(length) // 5
@@ -82,12 +69,11 @@ def check(name: str, width: int, heads: int) -> None:
         (gradient,) = torch.autograd.grad(mixed[0, token].sum(), x_RLD, retain_graph=True)
         sizes = gradient[0].abs().sum(-1)
         # Sums that cancel leave rounding.
-        read = sizes > 1e-9 * sizes.max()
-        if (read & ~visible[0, token]).any():
-            leaked = int(torch.nonzero(read & ~visible[0, token])[0, 0])
+        leaked = torch.nonzero((sizes > 1e-9 * sizes.max()) & ~visible[0, token])
+        if len(leaked):
             raise InputError(
-                f"model.mixer: {name}: token {token} reads token {leaked}, which is later or of another "
-                "program; mask it"
+                f"model.mixer: {name}: token {token} reads token {leaked[0].item()}, which is later or of "
+                "another program; mask it"
             )
 
 
