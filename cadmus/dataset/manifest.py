@@ -70,14 +70,9 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
     return store.read_json(path, "dataset")
 
 
-def read_split(
-    directory: Path | str,
-    split: str,
-    templates: Collection[str] | None = None,
-    columns: Collection[str] = ("template", "x", "y"),
-) -> Samples:
-    """Read a split into memory, as :func:`stream_split` yields it."""
-    return Samples.concat([*stream_split(directory, split, templates, columns)])
+def read_split(directory: Path | str, split: str, templates: Collection[str] | None = None) -> Samples:
+    """Read a split into memory, with all columns, as :func:`stream_split` yields it."""
+    return Samples.concat([*stream_split(directory, split, templates, ("template", "x", "y"))])
 
 
 def stream_split(
