@@ -106,7 +106,7 @@ class Training:
         if run.model.mixer != config.ATTENTION:
             mixer.check(run.model.mixer, run.model.width, run.model.heads)
         torch.manual_seed(seed % 2**64)
-        model = training_model(run.model, run.train)
+        model = SupervisedGPT(run.model, run.train) if run.train.state_weight else GPT(run.model)
         problem = compile_blocks(model, run, device)
         if problem is not None:
             log(f"train.compile: {problem}")

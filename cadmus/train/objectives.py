@@ -161,10 +161,3 @@ class SupervisedGPT(GPT):
 
         x_RLD = last(self.residual_stream(tokens_RL, positions_RL, visible_RLL, edit=edit))
         return torch.cat([self.logits(x_RLD), *predicted], -1)
-
-
-def training_model(sizes: config.Model, train: config.Train) -> GPT:
-    """Return the model to train: with ``train.state_weight``, a :class:`SupervisedGPT`."""
-    if not train.state_weight:
-        return GPT(sizes)
-    return SupervisedGPT(sizes, train)
