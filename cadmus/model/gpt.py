@@ -84,7 +84,7 @@ class GPT(nn.Module):
         self.lm_head = nn.Linear(sizes.width, isa.VOCABULARY_SIZE, bias=False)
         if sizes.tied:
             self.lm_head.weight = self.embed_in.weight
-        self.apply(_initialize)
+        self.apply(initialize)
         # Blocks add to the residual stream twice; scaled so, its initial variance is independent of depth.
         for block in blocks:
             own = [block.attention.dense] if isinstance(block.attention, Attention) else []
@@ -307,7 +307,7 @@ class _Rotate(torch.autograd.Function):
         return gradient * own - gradient.roll(gradient.shape[-1] // 2, -1) * other, None, None
 
 
-def _initialize(module: nn.Module) -> None:
+def initialize(module: nn.Module) -> None:
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=INITIAL_DEVIATION)
     if isinstance(module, nn.Linear) and module.bias is not None:

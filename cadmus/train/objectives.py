@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cadmus import config, isa
-from cadmus.model.gpt import GPT, INITIAL_DEVIATION, last
+from cadmus.model.gpt import GPT, initialize, last
 from cadmus.train.batches import Batch, PackedBatch
 from cadmus.train.interchange import SCALE, Exchange, exchanged, normalized
 from cadmus.train.labels import CLASSES, NO_TARGET, columns, state_outputs
@@ -132,8 +132,7 @@ class SupervisedGPT(GPT):
         self.lm_head_pair = nn.Linear(sizes.width, len(pair)) if pair else None
         self._interchange = train.interchange
         for head in filter(None, (self.lm_head_state, self.lm_head_pair)):
-            nn.init.normal_(head.weight, std=INITIAL_DEVIATION)
-            nn.init.zeros_(head.bias)
+            initialize(head)
 
     def forward(
         self, tokens_RL: Tensor, positions_RL: Tensor, segments_RL: Tensor, *exchange: Tensor
