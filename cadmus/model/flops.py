@@ -20,8 +20,7 @@ def training_flops(sizes: Model, tokens: float, pairs: float, state_classes: int
     vocabulary · width in the output.  A parameter takes two FLOPs per token forward and four backward.  In
     each layer a pair takes 2 · width FLOPs for its score and as many for the weighted sum; what a mixer does
     beyond its matrices counts likewise.  Norms, softmax, padding and optimizer are not counted. ``pairs`` are
-    those of a token and one that it attends to, ``state_classes`` the outputs of the layer for state
-    supervision.
+    as in :func:`causal_pairs`, ``state_classes`` the outputs of the layer for state supervision.
     """
     outputs = isa.VOCABULARY_SIZE + state_classes
     matrices = sizes.layers * block_matrices(sizes) + outputs * sizes.width

@@ -11,10 +11,7 @@ SECONDS = 0.2
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Return True if a device computes in bf16 faster than in fp32.
-
-    CPUs without instructions for it are 50 to 100 times slower.
-    """
+    """Return True if bf16 is faster than fp32 on a device; CPUs without it are 50 to 100 times slower."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = torch.cpu.get_capabilities()

@@ -1,4 +1,1 @@
-"""Training: the loop and its objectives, batches, checkpoints, and the ranks that share the work.
-
-Only ``engine`` knows DeepSpeed.
-"""
+"""Training: the loop and its objectives, batches, checkpoints, and the ranks that share the work."""

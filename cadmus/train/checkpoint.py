@@ -73,8 +73,7 @@ def save(
 ) -> None:
     """Save a checkpoint and remove all but the newest ``keep``; all ranks call this together.
 
-    ``step`` counts the steps done, ``description`` is from :func:`describe`, and ``values`` are JSON values
-    that :class:`Saved` returns.
+    ``description`` is from :func:`describe`, and ``values`` are JSON values that :class:`Saved` returns.
     """
     tensors = gather(engine)
 

@@ -50,10 +50,7 @@ def compile_blocks(model: GPT, run: config.Config, device: torch.device) -> str 
 
 
 def _try(run: config.Config, device: torch.device) -> str | None:
-    """Compile a model of one block; return the first line of the error, or None.
-
-    All blocks share its compiled graph.
-    """
+    """Compile one block, whose graph all of them share; return the first line of the error, or None."""
     from torch._inductor import config as inductor
     from torch._inductor.utils import clear_caches
 

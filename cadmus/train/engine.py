@@ -139,10 +139,7 @@ def backward(engine: Any, loss: Tensor | float) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Keep freed memory in the process.
-
-    By default glibc returns large tensors to the system, which zeroes pages anew: up to 10% of a step.
-    """
+    """Keep freed memory, which glibc would return to the system; zeroing pages takes up to 10% of a step."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         # M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD of malloc.h.
@@ -205,11 +202,11 @@ def gather(engine: Any, weights_only: bool = False) -> dict[str, Tensor]:
 
 def restore(engine: Any, read: Read, adam_steps: int) -> None:
     """Restore a state that was gathered after ``adam_steps`` in a new engine whose model has its weights."""
-    from deepspeed import utils
-
     if isinstance(engine.optimizer, Muon):
         engine.optimizer.load(read, adam_steps)
         return
+    from deepspeed import utils
+
     _make_optimizer_state(engine)
     for name, parameter in engine.module.named_parameters():
         utils.safe_set_full_fp32_param(parameter, read(f"{WEIGHT}/{name}").to(engine.device))

@@ -53,17 +53,11 @@ class Objective:
         self.sums.zero_()
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor | float:
-        """Return this term for a micro-batch, which may be the ``last`` one of ``batch``.
-
-        Summed over the batch, it is the mean that is minimized.
-        """
+        """Return this term for a micro-batch; summed over the batch, it is the mean that is minimized."""
         raise NotImplementedError
 
     def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
-        """Return what this term adds to the metrics of the step, from the sums over all ranks.
-
-        The entry ``flops`` is added to the FLOPs of the batch.
-        """
+        """Return this term's metrics of a step, from the sums over all ranks; ``flops`` are its own."""
         raise NotImplementedError
 
 

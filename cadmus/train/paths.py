@@ -120,10 +120,7 @@ def remove_checkpoint(path: Path) -> None:
 
 
 def snapshot_steps(train: config.Train) -> set[int]:
-    """Return the steps after which to export: evenly spaced in the logarithm, the last step included.
-
-    There are fewer than ``train.snapshots`` if several round to the same step.
-    """
+    """Return the steps after which to export: evenly spaced in the logarithm, the last step included."""
     count = train.snapshots
     fractions = [FIRST_FRACTION ** (1 - (k + 1) / count) for k in range(count)]
     return {max(1, round(fraction * train.steps)) for fraction in fractions}

@@ -1,7 +1,4 @@
-"""The compiled VM: the semantics of :mod:`cadmus.vm.reference` for batches of programs, in Numba.
-
-Here are its calls from Python; :mod:`cadmus.vm.kernel` is the interpreter.
-"""
+"""The compiled VM as Python calls it, for batches of programs; :mod:`cadmus.vm.kernel` interprets them."""
 
 import numpy as np
 

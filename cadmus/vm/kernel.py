@@ -118,10 +118,7 @@ def _run(stack: np.ndarray, code: np.ndarray, bodies: np.ndarray, frames: np.nda
 def _run_to_call(
     code: np.ndarray, position: int, halt: int, stack: np.ndarray, base: int, top: int
 ) -> tuple[int, int]:
-    """Execute instructions up to ``halt``, or up to a call that has all its inputs.
-
-    Returns the position reached and the slot above the top of the stack.
-    """
+    """Execute up to ``halt`` or a call with its inputs; return the position and the slot above the top."""
     while position < halt:
         opcode = code[position]
         family = FAMILY[opcode]
