@@ -56,10 +56,8 @@ class Cadmus:
     Programs are :class:`cadmus.programs.Programs` or strings, without the end ``.``.  All methods raise
     ValueError for an empty program, an invalid program, and lengths that differ where they may not.
 
-    Attributes:
-        model, sizes, device: the network, its sizes and its device.
-        batch_size: maximum number of programs in a batch; results do not depend on it.
-        max_length: maximum number of instructions in a program of its dataset.
+    ``batch_size`` is the maximum number of programs in a batch, on which results do not depend;
+    ``max_length`` is that of instructions in a program of its dataset.
     """
 
     def __init__(self, model: GPT, batch_size: int = 512, max_length: int | None = None) -> None:
@@ -91,14 +89,8 @@ class Cadmus:
         """Return the functions that examples may mean, the one with the most votes first.
 
         Of ``k`` sampled definitions, those that give all results vote for what they compute on fresh inputs;
-        the list is empty if none does.
-
-        Args:
-            examples: such as ``["1 2 3 -> 6", "4 5 -> 9"]`` (numbers, sequences of numbers, or a comma
-                between two arguments), or a prompt of complete_algorithm.
-            k: samples.
-            temperature: as in :meth:`complete`.
-            seed: likewise.
+        the list is empty if none does. Examples are such as ``["1 2 3 -> 6", "4 5 -> 9"]`` (numbers,
+        sequences of numbers, or a comma between two arguments), or a prompt of complete_algorithm.
         """
         # It imports Numba.
         from cadmus.model.induction import induce
@@ -194,15 +186,12 @@ class Cadmus:
         return self._layers(programs, self.model.residual_stream)
 
     def layer_logits(self, programs: Batch) -> Layers:
-        """Yield the logits of every layer by the logit lens, as :meth:`hidden_states` yields its states.
-
-        They have the shape (layers + 1, programs, tokens, 65).
-        """
+        """As :meth:`hidden_states`, for the logits of the logit lens: (layers + 1, programs, tokens, 65)."""
         stream = self.model.residual_stream
         return self._layers(programs, lambda *inputs: map(self.model.logits, stream(*inputs)))
 
     def attention(self, programs: Batch) -> Layers:
-        """Yield the attention weights of programs, as :meth:`hidden_states` yields their states.
+        """As :meth:`hidden_states`, for attention weights: (layers, programs, heads, tokens, tokens).
 
         They have the shape (layers, programs, heads, tokens, tokens); the last dimension, the tokens attended
         to, sums to 1.
@@ -215,10 +204,7 @@ class Cadmus:
         return list(self.model.residual_stream(*self._inputs(_as_programs(prompts))))
 
     def logits_from(self, states: torch.Tensor, layer: int, ends: torch.Tensor) -> torch.Tensor:
-        """Return the logits after the tokens ``ends``, (n,), given the output of a layer: (n, V).
-
-        Gradients flow to the states.
-        """
+        """Return logits after the tokens ``ends``, (n,), from a layer's output, with gradients: (n, V)."""
         rows, length, _ = states.shape
         positions, visible = self._places(rows, length)
         x = last(chain([states], self.model.continued(states, layer, positions, visible)))
@@ -311,7 +297,7 @@ class Cadmus:
 
 
 class Sampler:
-    """Samples the next instructions for :meth:`Cadmus.complete`, with its options.
+    """Samples the next instructions of ``n`` prompts for :meth:`Cadmus.complete`, with its options.
 
     Samples depend on the seed, the index of the prompt, from ``first`` on, and its logits: not on the other
     prompts, nor on the batches in which they are completed.

@@ -73,10 +73,7 @@ def train(
 
 
 class Training:
-    """One rank of a training, resumed from the newest checkpoint if there is one; arguments as in train().
-
-    ``step`` counts the steps done.
-    """
+    """One rank of a training, after ``step`` steps; arguments as in train()."""
 
     def __init__(
         self,

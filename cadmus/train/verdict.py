@@ -103,10 +103,7 @@ class Verdict(Objective):
             self.sums = torch.tensor(totals, dtype=torch.float64, device=self.device)
 
     def loss(self, outputs: Outputs, packed: PackedBatch, batch: Batch, last: bool) -> Tensor | float:
-        """Return the mean over all completions of advantage times log-likelihood, with the last micro-batch.
-
-        They are a forward pass of their own.
-        """
+        """Return the mean of advantage times log-likelihood of completions, with the last micro-batch."""
         if self._rollout is None or not last:
             return 0.0
         losses = forward(self._engine, self._rollout.packed).losses
