@@ -30,12 +30,10 @@ class Validation:
         cadmus = Cadmus(model, max_length=self._dataset.max_length)
         programs, prompts = self._samples.programs, self._samples.prompt_length.astype(np.int64)
         losses = completion_losses(cadmus, programs, prompts)
-        solved = [
-            task.question.solves(
-                Completed(task.programs, task.prompt_length, *cadmus.complete(task.prompts), self._dataset)
-            ).mean()
-            for task in self._tasks
-        ]
+        solved = []
+        for task in self._tasks:
+            of = Completed(task.programs, task.prompt_length, *cadmus.complete(task.prompts), self._dataset)
+            solved.append(task.question.solves(of).mean())
         return {
             "validation_loss": float(np.average(losses, weights=programs.lengths - prompts + 1)),
             "validation_solved": float(np.mean(solved)),
