@@ -383,9 +383,9 @@ def in_parallel(compute: Callable[[Item], None], items: Iterable[Item], device: 
         return
     pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,))
     try:
-        list(pool.map(compute, items))
+        with pool:
+            list(pool.map(compute, items))
     finally:
-        pool.shutdown(cancel_futures=True)
         # Threads that start later have the number that was set last.
         torch.set_num_threads(threads)
 
