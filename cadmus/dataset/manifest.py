@@ -64,9 +64,8 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
     """Return the manifest of a dataset."""
     path = Path(directory) / NAME
     if not path.exists():
-        raise InputError(
-            f"{path}: no such file{near_path(path) or f'; {directory} is not a finished dataset'}"
-        )
+        hint = near_path(path) or f"; {directory} is not a finished dataset"
+        raise InputError(f"{path}: no such file{hint}")
     return store.read_json(path, "dataset")
 
 
@@ -147,9 +146,7 @@ def _distinct(hashed: list[np.ndarray]) -> int:
     return int(np.sum(together[1:] != together[:-1])) + min(1, len(together))
 
 
-def _describe_rules(
-    config: Config, directory: Path, files: list[dict[str, Any]]
-) -> dict[str, dict[str, int]]:
+def _describe_rules(config: Config, directory: Path, files: list[dict[str, Any]]) -> dict[str, Any]:
     """Count for each OOD rule the candidates of each template that it matched, which must be some."""
     described = {}
     for name, rule in config.dataset.ood.items():

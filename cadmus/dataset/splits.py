@@ -5,8 +5,6 @@ test programs can therefore be sampled at any time.
 
 Programs that a rule excludes form the split ``ood``. It is sampled from the hash range of test, so none of
 them is trained on, even if a rule names one template and another template draws the same program.
-
-The same hashes find duplicates within a split: :class:`Seen` is the set of those that a shard has drawn.
 """
 
 from collections.abc import Iterable
@@ -63,7 +61,7 @@ def _hash_rows(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:  # pragma: 
 
 
 class Seen:
-    """A hash set for at most ``capacity`` hashes: open addressing, linear probing, at most half full."""
+    """A set of at most ``capacity`` hashes, to find duplicates: open addressing, at most half full."""
 
     def __init__(self, capacity: int) -> None:
         size = 1 << max(4, int(2 * capacity - 1).bit_length())
@@ -115,10 +113,8 @@ def _matches_values(rule: OODRule, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Tell in which rows either or both of x and y are in one of the intervals; a masked value is in none."""
     intervals = [value if isinstance(value, list) else [value] for value in rule.values or []]
     found = [
-        np.any(
-            [np.ma.filled((column >= ends[0]) & (column <= ends[-1]), False) for ends in intervals], axis=0
-        )
-        for column in (x, y)
+        np.any([np.ma.filled((side >= ends[0]) & (side <= ends[-1]), False) for ends in intervals], axis=0)
+        for side in (x, y)
     ]
     return found[0] | found[1] if rule.compared == "either" else found[0] & found[1]
 

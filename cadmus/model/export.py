@@ -118,12 +118,10 @@ def _derived_metadata(path: Path, generation: Path) -> dict[str, Any]:
                 f"{path}: {key}: must be {json.dumps(value)}, got {json.dumps(found.get(key))}; "
                 "Cadmus runs only models of its own architecture"
             )
-    longest = _read_foreign(generation).get("max_new_tokens") if generation.exists() else None
-    if longest is not None and not (isinstance(longest, int) and 1 <= longest <= config.LONGEST_PROGRAM):
-        raise InputError(
-            f"{generation}: max_new_tokens: must be 1 to {config.LONGEST_PROGRAM}, got {longest}"
-        )
-    return {"model": sizes.model_dump(), "max_length": longest}
+    most = _read_foreign(generation).get("max_new_tokens") if generation.exists() else None
+    if most is not None and not (isinstance(most, int) and 1 <= most <= config.LONGEST_PROGRAM):
+        raise InputError(f"{generation}: max_new_tokens: must be 1 to {config.LONGEST_PROGRAM}, got {most}")
+    return {"model": sizes.model_dump(), "max_length": most}
 
 
 def _read_foreign(path: Path) -> dict[str, Any]:
@@ -191,9 +189,7 @@ def _fitting(path: Path, name: str, weight: torch.Tensor, shape: torch.Size) -> 
     # A fine-tuned model may have a row for a padding token after those of the instructions.
     rows = shape[0] if name in ("gpt_neox.embed_in.weight", "lm_head.weight") else len(weight)
     if weight[:rows].shape != shape:
-        raise InputError(
-            f"{path}: {name}: has shape {tuple(weight.shape)}, but {CONFIG} needs {tuple(shape)}"
-        )
+        raise InputError(f"{path}: {name}: has shape {tuple(weight.shape)}, {CONFIG} needs {tuple(shape)}")
     return weight[:rows].to(torch.float32, copy=True)
 
 

@@ -70,10 +70,8 @@ class Cadmus:
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
         sizes = f"{self.sizes.layers} layers, width {self.sizes.width}, {self.sizes.heads} heads"
-        return (
-            f"<Cadmus: {parameters:,} parameters, {sizes}, programs of up to {self.max_length} instructions, "
-            f"on {self.device}>"
-        )
+        limit = f"programs of up to {self.max_length} instructions"
+        return f"<Cadmus: {parameters:,} parameters, {sizes}, {limit}, on {self.device}>"
 
     @classmethod
     def load(
@@ -193,8 +191,7 @@ class Cadmus:
     def attention(self, programs: Batch) -> Layers:
         """As :meth:`hidden_states`, for attention weights: (layers, programs, heads, tokens, tokens).
 
-        They have the shape (layers, programs, heads, tokens, tokens); the last dimension, the tokens attended
-        to, sums to 1.
+        The last dimension, the tokens attended to, sums to 1.
         """
         return self._layers(programs, self.model.attention)
 
@@ -303,11 +300,9 @@ class Sampler:
     prompts, nor on the batches in which they are completed.
     """
 
-    def __init__(
-        self, prompts: int, temperature: float, seed: int, top_p: float = 1.0, first: int = 0
-    ) -> None:
+    def __init__(self, n: int, temperature: float, seed: int, top_p: float = 1.0, first: int = 0) -> None:
         self.temperature, self.seed, self.top_p, self.first = temperature, seed, top_p, first
-        self._steps = np.zeros(prompts, np.int64)
+        self._steps = np.zeros(n, np.int64)
         self._uniform: dict[int, np.ndarray] = {}
 
     def __call__(self, logits: torch.Tensor, rows: np.ndarray) -> np.ndarray:

@@ -72,24 +72,17 @@ def counterfactual_answers(model: Cadmus, pairs: Pairs, layer: int, basis_DK: Te
 
 def subspaces(model: Cadmus, pairs: Pairs, layer: int, directions: int, seed: int) -> dict[str, Tensor]:
     """Return ``random`` directions and, if there are pairs, those ``learned`` from them: (D, K) each."""
-    generator = torch.Generator().manual_seed(seed % 2**63)
-    random_DK = torch.randn(model.sizes.width, directions, generator=generator).to(model.device)
+    rng = torch.Generator().manual_seed(seed % 2**63)
+    random_DK = torch.randn(model.sizes.width, directions, generator=rng).to(model.device)
     if not len(pairs.token):
         return {"random": random_DK}
-    return {"random": random_DK, "learned": learned_basis(model, pairs, layer, directions, generator)}
+    return {"random": random_DK, "learned": learned_basis(model, pairs, layer, directions, rng)}
 
 
 def exchanged_logits(
-    model: Cadmus,
-    pairs: Pairs,
-    layer: int,
-    basis_DK: Tensor | None = None,
-    rows: Tensor | slice = slice(None),
+    model: Cadmus, pairs: Pairs, layer: int, basis_DK: Tensor | None, rows: Tensor | slice = slice(None)
 ) -> Tensor:
-    """Return the logits after the bases, one state of each exchanged after a layer: shape (n, V).
-
-    ``basis_DK`` spans what is exchanged, all if None.
-    """
+    """Return the logits after the bases, the span of a basis, or all, exchanged after a layer: (n, V)."""
     x_RLD, token = pairs.base[layer][rows].clone(), pairs.token[rows]
     place = torch.arange(len(x_RLD), device=x_RLD.device)
     change_RD = pairs.source[layer][rows] - x_RLD[place, token]
@@ -100,21 +93,18 @@ def exchanged_logits(
     return model.logits_from(x_RLD, layer, pairs.end[rows])
 
 
-def learned_basis(
-    model: Cadmus, pairs: Pairs, layer: int, directions: int, generator: torch.Generator
-) -> Tensor:
+def learned_basis(model: Cadmus, pairs: Pairs, layer: int, directions: int, rng: torch.Generator) -> Tensor:
     """Learn the directions whose exchange gives the counterfactual answers: shape (D, K)."""
     change_RD = pairs.source[layer] - pairs.base[layer][torch.arange(len(pairs.token)), pairs.token]
     # From the one that changes with the value, and those in which the states of a pair differ most.
     with_value_D1 = F.normalize(change_RD.T @ pairs.change.to(change_RD)[:, None], dim=0)
     most_DK = torch.linalg.svd(change_RD, full_matrices=False)[2][: directions - 1].T
     start_DK = torch.cat([with_value_D1, most_DK], 1)
-    noise_DK = 1e-3 * torch.randn(len(start_DK), directions, generator=generator).to(start_DK)
-    basis_DK = F.pad(start_DK, (0, directions - start_DK.shape[1])) + noise_DK
-    basis_DK = basis_DK.requires_grad_()
+    noise_DK = 1e-3 * torch.randn(len(start_DK), directions, generator=rng).to(start_DK)
+    basis_DK = (F.pad(start_DK, (0, directions - start_DK.shape[1])) + noise_DK).requires_grad_()
     optimizer = torch.optim.Adam([basis_DK], lr=RATE)
     for _ in range(STEPS):
-        rows = torch.randint(len(pairs.token), (BATCH,), generator=generator).to(pairs.token.device)
+        rows = torch.randint(len(pairs.token), (BATCH,), generator=rng).to(pairs.token.device)
         loss = F.cross_entropy(exchanged_logits(model, pairs, layer, basis_DK, rows), pairs.answer[rows])
         (basis_DK.grad,) = torch.autograd.grad(loss, [basis_DK])
         optimizer.step()

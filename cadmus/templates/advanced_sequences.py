@@ -13,18 +13,16 @@ def advanced_sequences(draw: Draw, n: int) -> Samples:
     lengths = draw.dataset.templates.advanced_sequences.sequence_length
     sequence = partial(draw.sequence, lengths=lengths)
 
-    def comparison(k: int) -> Programs:
+    def compare(k: int) -> Programs:
         return join(draw.digit(k), draw.choice(k, b"<>="))
 
     def changed(k: int) -> Programs:
         return draw.mix(
             k,
             # Select by a comparison, by two of them, by another sequence.
-            lambda k: join(sequence(k), b"E", comparison(k), b"K"),
-            lambda k: join(
-                sequence(k), b"EE", comparison(k), b"s", comparison(k), draw.choice(k, b"&|"), b"K"
-            ),
-            lambda k: join(*draw.sequences(k, lengths, 2), comparison(k), b"K"),
+            lambda k: join(sequence(k), b"E", compare(k), b"K"),
+            lambda k: join(sequence(k), b"EE", compare(k), b"s", compare(k), draw.choice(k, b"&|"), b"K"),
+            lambda k: join(*draw.sequences(k, lengths, 2), compare(k), b"K"),
             # Order, element-wise arithmetic and logic.
             lambda k: join(sequence(k), SEQUENCE_CHANGE.draw(draw, k)),
             lambda k: join(sequence(k), draw.choice(k, b"SV!?'B~ae"), draw.choice(k, b"SV'B~a")),
@@ -34,7 +32,7 @@ def advanced_sequences(draw: Draw, n: int) -> Samples:
             lambda k: join(definition(NUMBER_FUNCTION.draw(draw, k)), sequence(k), b"m"),
             lambda k: join(definition(NUMBER_PREDICATE.draw(draw, k)), sequence(k), b"w"),
             # Decorate the elements, reorder them and, in the last, read the decorations.
-            lambda k: join(sequence(k), b"E", comparison(k), b":", draw.choice(k, b"SV")),
+            lambda k: join(sequence(k), b"E", compare(k), b":", draw.choice(k, b"SV")),
             lambda k: join(*draw.sequences(k, lengths, 2), b"3%:", draw.choice(k, b"SV"), b'"'),
         )
 

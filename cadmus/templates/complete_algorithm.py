@@ -61,12 +61,10 @@ def kind_of(prompt: str) -> int:
     """Return the index in :data:`KINDS` of the function that a prompt of this template gives examples of."""
     calls = calls_in(prompt)
     labels = not {"=", "Y"} & set(prompt)
-    kinds = [
-        kind for kind, (_, _, name) in enumerate(KINDS) if name == calls and (kind < LABELLING) == labels
-    ]
-    if len(kinds) != 1:
+    fits = [kind for kind, (_, _, name) in enumerate(KINDS) if name == calls and (kind < LABELLING) == labels]
+    if len(fits) != 1:
         raise Defect(f"{prompt!r} does not show one kind of function")
-    return kinds[0]
+    return fits[0]
 
 
 def functions_of(kind: int) -> Functions:

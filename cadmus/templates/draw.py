@@ -81,11 +81,9 @@ class Draw:
     def sequences(self, n: int, lengths: Sequence[int], number: int) -> list[Programs]:
         """Draw ``number`` sequences per row, built by appending; those of a row have the same length."""
         low, high = lengths
-        length = self.rng.integers(low, high + 1, size=n)
+        size = self.rng.integers(low, high + 1, size=n)
         return [
-            join(
-                nothing(n), b"u", *(only_where(join(self.literal(n), b"b"), length > i) for i in range(high))
-            )
+            join(nothing(n), b"u", *(only_where(join(self.literal(n), b"b"), size > i) for i in range(high)))
             for _ in range(number)
         ]
 

@@ -98,8 +98,7 @@ def _one_argument(draw: Draw, n: int) -> Programs:
         lambda k: join(b"E", draw.digit(k), draw.operator(k), draw.operator(k)),
         # A conditional.
         lambda k: join(b"E", draw.digit(k), draw.choice(k, b"<>"), draw.digit(k), b"ri"),
-        lambda k: _recursion(draw, k),
-        lambda k: _recursion(draw, k),
+        *[lambda k: _recursion(draw, k)] * 2,
     )
 
 

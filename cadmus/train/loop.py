@@ -229,9 +229,8 @@ class Training:
         self.metrics.write(metrics)
         if self.engine.monitor.enabled:
             numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-            self.engine.monitor.write_events(
-                [(f"train/{name}", value, self.step) for name, value in numbers.items()]
-            )
+            events = [(f"train/{name}", value, self.step) for name, value in numbers.items()]
+            self.engine.monitor.write_events(events)
 
     def _open_files(self) -> None:
         """Open the files for metrics and snapshots, without what an interrupted run wrote after this step."""

@@ -108,10 +108,8 @@ def run_ranks(command: list[str], count: int, nodes: Nodes | None = None) -> int
     signal ended it or this process, or 0.
     """
     if nodes is not None and count % nodes.size:
-        raise InputError(
-            f"train.ranks: {count} ranks cannot be shared equally by the {nodes.size} nodes of job "
-            f"{nodes.job}"
-        )
+        of_job = f"the {nodes.size} nodes of job {nodes.job}"
+        raise InputError(f"train.ranks: {count} ranks cannot be shared equally by {of_job}")
     from torch.distributed.elastic.multiprocessing import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
