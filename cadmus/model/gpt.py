@@ -114,8 +114,8 @@ class GPT(nn.Module):
     ) -> Iterator[Tensor]:
         """Yield the output of the embedding and of every block, each of shape (R, L, D).
 
-        ``visible_RLS`` is True for the tokens that each token attends to, at least one. These tokens are
-        added to a ``cache``. ``edit`` changes outputs before they are read, as activation patching does.
+        ``visible_RLS`` is True for the tokens that each token attends to, at least one. ``cache`` holds
+        earlier tokens; these are added. ``edit`` changes outputs before they are read (activation patching).
         """
         x_RLD = edit(0, self.embed_in(tokens_RL))
         yield x_RLD

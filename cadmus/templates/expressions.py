@@ -79,8 +79,8 @@ class Expressions(_Groups):
 class Composed(_Groups):
     """Expressions of one length that are two shorter ones and an operator.
 
-    A group has all expressions with the same left value, right value, left length and operator (uint8).
-    ``operators`` are those of the shorter expressions.
+    A group has all expressions with the same left value, right value, left length (int64, shape (k,)) and
+    operator (uint8). ``length`` is that of the whole, ``operators`` are those of the shorter expressions.
     """
 
     length: int
