@@ -94,14 +94,14 @@ class Completed:
     @cached_property
     def exact(self) -> np.ndarray:
         """Completions that are those of the references: bool, shape (n,)."""
-        return _all(np.array(self.texts) == np.array(self.reference_texts), self.ended)
+        return (np.array(self.texts) == np.array(self.reference_texts)) & self.ended
 
     @cached_property
     def next_token(self) -> np.ndarray:
         """Completions whose first token, which may be the end, is that of the reference: bool, shape (n,)."""
         started = (self.completions.lengths > 0) | self.ended
-        pairs = zip(self.texts, self.reference_texts, strict=True)
-        return _all(np.array([ours[:1] == theirs[:1] for ours, theirs in pairs], np.bool_), started)
+        # Of strings, this type keeps the first character.
+        return (np.array(self.texts, "U1") == np.array(self.reference_texts, "U1")) & started
 
     @cached_property
     def same_outputs(self) -> np.ndarray:
@@ -114,7 +114,7 @@ class Completed:
 
 def comparator(of: Completed) -> np.ndarray:
     """The completion is the one comparator that holds, and nothing else."""
-    return _all(of.verified, of.exact, _has_form(of, COMPARATOR))
+    return of.verified & of.exact & _has_form(of, COMPARATOR)
 
 
 def equal_expression(of: Completed) -> np.ndarray:
@@ -125,7 +125,7 @@ def equal_expression(of: Completed) -> np.ndarray:
         EXPRESSION.fullmatch(text) is not None and is_expression(text[:-1]) and not copies(text[:-1], first)
         for text, first in zip(of.texts, firsts, strict=True)
     ]
-    return _all(of.same_outputs, np.array(shaped, np.bool_))
+    return of.same_outputs & np.array(shaped, np.bool_)
 
 
 def copies(second: str, first: str) -> bool:
@@ -149,12 +149,12 @@ def written_answer(of: Completed) -> np.ndarray:
         text == reference if reference in ("", "!") else re.fullmatch(_COMPARED, text) is not None
         for text, reference in zip(of.texts, of.reference_texts, strict=True)
     ]
-    return _all(of.same_outputs, np.array(shaped, np.bool_))
+    return of.same_outputs & np.array(shaped, np.bool_)
 
 
 def definition(of: Completed) -> np.ndarray:
     """The completion is one definition that is not constant, and the comparison in the prompt holds."""
-    solved = _all(of.same_outputs, _has_form(of, DEFINITION))
+    solved = of.same_outputs & _has_form(of, DEFINITION)
     rows = np.flatnonzero(solved & ~of.exact)
     solved[rows] = varies(of.full.take(rows))
     return solved
@@ -162,7 +162,7 @@ def definition(of: Completed) -> np.ndarray:
 
 def fits_examples(of: Completed) -> np.ndarray:
     """The completion is one definition, which gives the results of all examples in the prompt."""
-    return _all(of.same_outputs, _has_form(of, DEFINITION))
+    return of.same_outputs & _has_form(of, DEFINITION)
 
 
 def induced(of: Completed) -> np.ndarray:
@@ -175,10 +175,6 @@ def induced(of: Completed) -> np.ndarray:
         alike = np.flatnonzero(names == name)
         solved[rows[alike]] = behaviour(ours.take(alike), calls) == behaviour(theirs.take(alike), calls)
     return solved
-
-
-def _all(*conditions: np.ndarray) -> np.ndarray:
-    return np.logical_and.reduce(conditions)
 
 
 def _has_form(of: Completed, form: re.Pattern[str]) -> np.ndarray:
