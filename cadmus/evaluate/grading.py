@@ -1,15 +1,7 @@
 """Grading of completions by execution (the paper's Table 3).
 
-Each program is completed from where its question cuts it (:mod:`cadmus.evaluate.questions`). A completion has
-these metrics:
-
-* ``solved``, the headline: it is verified and answers the question;
-* ``fits``: it fits the examples of the prompt. Only for induction, where ``solved`` asks for more;
-* ``exact``: it is the completion of the original program;
-* ``next_token``: its first token, which may be the end ``.``, is the original one;
-* ``verified``, the lenient figure: the program is true, the completion ended, and drops (``_``) nothing.
-
-No completion raises an error, however bad.
+Each program is completed from where its question cuts it (:mod:`cadmus.evaluate.questions`);
+``docs/grading.md`` defines the metrics of a completion. No completion raises an error, however bad.
 """
 
 from collections import Counter
@@ -77,13 +69,12 @@ def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.
     for task in progress(f"complete, {name}", tasks) if name == MODEL else tasks:
         completions, ended = policy(task.name, task.prompts)
         of = Completed(task.programs, task.prompt_length, completions, ended, dataset)
-        fits = None if task.question.fits is None else task.question.fits(of)
         graded.append(
             pl.DataFrame(
                 {
-                    "policy": [name] * len(ended),
-                    "template": [task.question.template] * len(ended),
-                    "question": [task.name] * len(ended),
+                    "policy": name,
+                    "template": task.question.template,
+                    "question": task.name,
                     "program": task.programs.to_strings(),
                     "prompt_length": task.prompt_length,
                     "asked": things_asked(task.question, task.programs, task.prompt_length),
@@ -91,7 +82,7 @@ def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.
                     "ended": ended,
                     "uses_drop": of.uses_drop,
                     "solved": task.question.solves(of),
-                    "fits": fits,
+                    "fits": None if task.question.fits is None else task.question.fits(of),
                     "exact": of.exact,
                     "next_token": of.next_token,
                     "verified": of.verified,
@@ -132,28 +123,22 @@ def grade_samples(
         pl.col("completion").filter("solved").n_unique().alias("distinct_solved"),
         pl.col("completion").str.len_chars().mean().alias("mean_length"),
     )
-    by_program = graded.group_by(pl.int_range(pl.len()) // samples, maintain_order=True).agg(
-        pl.col("program").first().str.head(pl.col("prompt_length").first()), "completion", "fits", "solved"
-    )
     agreed = [
-        None if fits[0] is None else _agreed(prompt, completions, fits, solved, dataset)
-        for _, prompt, completions, fits, solved in by_program.iter_rows()
+        None if part["fits"].has_nulls() else _agreed(part, dataset) for part in graded.iter_slices(samples)
     ]
     return counted.drop(counted.columns[0]).with_columns(pl.Series("agreed", agreed, pl.List(pl.Float64)))
 
 
-def _agreed(
-    prompt: str, completions: list[str], fits: list[bool], solved: list[bool], dataset: Dataset
-) -> list[float]:
+def _agreed(samples: pl.DataFrame, dataset: Dataset) -> list[float]:
     """Return how often the definition with the most votes is solved, over disjoint groups of k samples."""
-    fitting = np.flatnonzero(fits)
-    group = np.full(len(fits), -1)
-    computed = computes(prompt, [completions[row] for row in fitting], dataset)
-    group[fitting] = np.unique(computed, return_inverse=True)[1]
-    of_group = dict(zip(group.tolist(), solved, strict=True))
+    fits, prompt = samples["fits"].to_numpy(), samples["program"][0][: samples["prompt_length"][0]]
+    group = np.full(len(samples), -1)
+    computed = computes(prompt, samples.filter("fits")["completion"].to_list(), dataset)
+    group[fits] = np.unique(computed, return_inverse=True)[1]
+    of_group = dict(zip(group.tolist(), samples["solved"], strict=True))
     found = []
-    for k in budgets(len(solved)):
-        parts = group[: len(solved) // k * k].reshape(-1, k).tolist()
+    for k in budgets(len(samples)):
+        parts = group[: len(samples) // k * k].reshape(-1, k).tolist()
         votes = (Counter(number for number in part if number >= 0).most_common(1) for part in parts)
         found.append(sum(of_group[most[0][0]] for most in votes if most) / len(parts))
     return found
