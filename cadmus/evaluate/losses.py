@@ -1,12 +1,12 @@
 """Losses on the completions of programs."""
 
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cadmus import isa
 from cadmus.programs import Programs
+from cadmus.tools import progress
 
 if TYPE_CHECKING:
     from cadmus.model.inference import Cadmus
@@ -15,18 +15,13 @@ _PROGRAMS_AT_ONCE = 2_048
 
 
 def completion_losses(
-    model: "Cadmus",
-    programs: Programs,
-    prompt_length: np.ndarray,
-    shown: Callable[[range], Iterable[int]] = lambda starts: starts,
+    model: "Cadmus", programs: Programs, prompt_length: np.ndarray, bar: bool = False
 ) -> np.ndarray:
-    """Return the mean loss of each completion, its end included, in nats per token: float64, shape (n,).
-
-    ``shown`` may wrap the batches in a bar.
-    """
+    """Return the mean loss of each completion, its end included, in nats per token: float64, shape (n,)."""
     completions = programs.suffixes(prompt_length).to_strings()
     losses = np.empty(len(programs))
-    for start in shown(range(0, len(programs), _PROGRAMS_AT_ONCE)):
+    starts = range(0, len(programs), _PROGRAMS_AT_ONCE)
+    for start in progress("loss", starts) if bar else starts:
         rows = np.arange(start, min(start + _PROGRAMS_AT_ONCE, len(programs)))
         for row, found in zip(rows, model.log_probabilities(programs.take(rows)), strict=True):
             following = [isa.TOKEN_ID[symbol] for symbol in completions[row] + isa.END]

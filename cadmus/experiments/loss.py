@@ -1,14 +1,11 @@
 """Loss on the completions of test programs."""
 
-from functools import partial
-
 import numpy as np
 import polars as pl
 
 from cadmus.evaluate.losses import completion_losses
 from cadmus.evaluate.results import loss_by
 from cadmus.experiments.experiment import Experiment, Figure, Subject
-from cadmus.tools import progress
 
 
 def measure(subject: Subject) -> pl.DataFrame:
@@ -20,12 +17,11 @@ def measure(subject: Subject) -> pl.DataFrame:
     from cadmus.evaluate.posterior import surprise
 
     samples = subject.test_programs()
-    templates = np.asarray(samples.template)
-    most = subject.config.evaluate.loss.programs
+    templates, most = np.asarray(samples.template), subject.config.evaluate.loss.programs
     first = [np.flatnonzero(templates == name)[:most] for name in dict.fromkeys(templates.tolist())]
     samples = samples.take(np.concatenate(first))
     programs, prompts = samples.programs, samples.prompt_length.astype(np.int64)
-    losses = completion_losses(subject.model(), programs, prompts, partial(progress, "loss"))
+    losses = completion_losses(subject.model(), programs, prompts, bar=True)
     tokens = programs.lengths - prompts + 1
     induction = np.flatnonzero(np.asarray(samples.template) == "complete_algorithm")
     floor = np.full(len(programs), np.nan)
@@ -47,12 +43,9 @@ def measure(subject: Subject) -> pl.DataFrame:
 EXPERIMENT = Experiment(
     measure=measure,
     columns={
-        "template": str,
-        "program": str,
-        "prompt_length": int,
-        "tokens": int,
-        "loss": float,
-        "floor": float,
+        **dict.fromkeys(("template", "program"), str),
+        **dict.fromkeys(("prompt_length", "tokens"), int),
+        **dict.fromkeys(("loss", "floor"), float),
     },
     summary=lambda results: loss_by(results, "template"),
     dataset=True,
