@@ -210,7 +210,12 @@ QUESTIONS: dict[str, Question] = {
 def questions_of(template: str) -> dict[str, Question]:
     """Return the questions of a template by name."""
     found = {name: question for name, question in QUESTIONS.items() if question.template == template}
-    return found or {template: Question(template)}
+    return found or {template: named(template)}
+
+
+def named(name: str) -> Question:
+    """Return the question of a name; that of an added template has its name."""
+    return QUESTIONS.get(name) or Question(name)
 
 
 def title(question: str) -> str:
@@ -219,7 +224,7 @@ def title(question: str) -> str:
     >>> title("equality_comparator"), title("basic_math")
     ('equality, comparator', 'basic math')
     """
-    template = QUESTIONS[question].template if question in QUESTIONS else question
+    template = named(question).template
     rest = question.removeprefix(template).removeprefix("_")
     return ", ".join(part.replace("_", " ") for part in (template, rest) if part)
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from cadmus import isa
-from cadmus.evaluate.questions import QUESTIONS, title
+from cadmus.evaluate.questions import QUESTIONS, named, title
 from cadmus.vm import reference
 
 SHOWN = 6
@@ -26,7 +26,7 @@ def page(completions: pl.DataFrame) -> str:
         rows = model.filter(question=name)
         failed = rows.filter(~pl.col("solved"))
         count = f"{len(failed):,} of {len(rows):,} failed" if len(rows) else "not tested"
-        asked = f"<p>Solved: {escape(QUESTIONS[name].solved)}.</p>" if name in QUESTIONS else ""
+        asked = f"<p>Solved: {escape(named(name).solved)}.</p>"
         sections.append(f"<h2>{escape(title(name))}: {count}</h2>{asked}")
         # The test split of a small template repeats programs.
         distinct = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()

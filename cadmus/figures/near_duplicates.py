@@ -4,7 +4,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cadmus.evaluate.intervals import percent
-from cadmus.evaluate.questions import in_order, questions_of, title
+from cadmus.evaluate.questions import in_order, named, title
 from cadmus.evaluate.results import accuracy_by, best_baseline
 from cadmus.figures import style, tables
 
@@ -44,11 +44,6 @@ def draw(completions: pl.DataFrame) -> Figure:
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:
     """Return the share of near-duplicates, and the accuracies in percent with 95% intervals."""
-    about = {
-        name: question.about
-        for template in completions["template"].unique()
-        for name, question in questions_of(template).items()
-    }
     rows = []
     for (question,), part in data(completions).group_by(["question"], maintain_order=True):
         found = {row["seen"]: row for row in part.filter(policy="model").iter_rows(named=True)}
@@ -57,7 +52,7 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
         rows.append(
             {
                 "Sub-problem": title(str(question)),
-                "Asked about": about.get(str(question), ""),
+                "Asked about": named(str(question)).about,
                 "Seen in training": percent(seen / sum(row["programs"] for row in found.values())),
                 "Solved, seen": tables.accuracy(found.get(1)),
                 "Best baseline, seen": seen_best,

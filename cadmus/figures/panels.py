@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from cadmus.evaluate.grading import MODEL
-from cadmus.evaluate.questions import QUESTIONS, in_order, title
+from cadmus.evaluate.questions import in_order, named, title
 from cadmus.evaluate.results import CEILING, best_baseline
 from cadmus.figures import reported, style
 
@@ -45,8 +45,7 @@ SOLVED = (
 
 def plotted(results: pl.DataFrame, x: str) -> pl.DataFrame:
     """Return the rows that :func:`by_question` draws: model, best possible answer and best baseline."""
-    below_1 = pl.col("metric").eq(CEILING) & (pl.col("accuracy") < 1)
-    shown = pl.col("metric").eq("solved") | below_1
+    shown = pl.col("metric").eq("solved") | (pl.col("metric").eq(CEILING) & (pl.col("accuracy") < 1))
     parts = [
         pl.concat([part.filter(shown, policy=MODEL), best_baseline(part)])
         for _, part in results.group_by(["question"], maintain_order=True)
@@ -78,12 +77,11 @@ def by_question(
             style.line(axes, _errors(drawn) if error else drawn, x, "accuracy", band=line.band, **look)
         axes.set_title(title(question), fontsize=7)
         if error:
-            template = QUESTIONS[question].template if question in QUESTIONS else question
             axes.set_yscale("log")
             axes.set_ylim(_LEAST / 1.3, 1.3)
             axes.set_yticks([_LEAST, 0.01, 0.1, 1], ["≤ 0.1%", "1%", "10%", "100%"])
             axes.grid(True, axis="y")
-            if paper := reported.TABLE3.get(template):
+            if paper := reported.TABLE3.get(named(question).template):
                 # Accuracies of the paper have two digits, so that 1.0 is an error of at most 0.5%.
                 error_of_paper = max(1 - paper, 0.005)
                 axes.axhline(
