@@ -7,7 +7,7 @@ from cadmus.config import Dataset
 from cadmus.errors import InputError
 from cadmus.evaluate.regions import LEARNED, PREDICTIONS, summary
 from cadmus.experiments.experiment import Experiment, Figure, Subject
-from cadmus.programs import TOKEN_OF_BYTE, Programs
+from cadmus.programs import TOKEN_OF_BYTE, Programs, stack
 from cadmus.tools import generator, progress
 
 _PROGRAMS_AT_ONCE = 8_192
@@ -21,51 +21,42 @@ def measure(subject: Subject) -> pl.DataFrame:
     65, is the comparator that holds. Programs whose operators do not tell the comparator have rows of their
     own, where ``balanced`` is true.
     """
-    from cadmus.evaluate.comparisons import balanced_comparisons, grid_programs, values_of
+    from cadmus.dataset.splits import excluded_pairs
+    from cadmus.evaluate.comparisons import HALF, balanced_comparisons, grid_programs, values_of
+    from cadmus.templates.draw import comparator
 
-    config, dataset = subject.config, subject.config.dataset
+    config, dataset, model = subject.config, subject.config.dataset, subject.model()
     x, y, programs, pair = grid_programs(config)
     if not len(programs):
         raise InputError(
             f"evaluate.grid: no test program compares values from {config.evaluate.grid.low} to "
             f"{config.evaluate.grid.high}; choose a range that meets dataset.values"
         )
-    grid = _counts(subject, x, y, programs, pair).with_columns(balanced=False)
+    pixels = len(x)
     rng = generator(config.seed, "balanced comparisons")
-    programs = balanced_comparisons(rng, config.evaluate.grid.balanced, dataset)
-    (x, y), pair = np.unique(values_of(programs), axis=1, return_inverse=True)
-    balanced = _counts(subject, x, y, programs, pair).with_columns(balanced=True)
-    return pl.concat([grid, balanced])
-
-
-def _counts(
-    subject: Subject, x: np.ndarray, y: np.ndarray, programs: Programs, pair: np.ndarray
-) -> pl.DataFrame:
-    """Return the columns of the results but the last for pairs and their programs."""
-    from cadmus.dataset.splits import excluded_pairs
-    from cadmus.evaluate.comparisons import HALF
-    from cadmus.templates.draw import comparator
-
-    config, dataset, model = subject.config, subject.config.dataset, subject.model()
+    balanced = balanced_comparisons(rng, config.evaluate.grid.balanced, dataset)
+    values, of_values = np.unique(values_of(balanced), axis=1, return_inverse=True)
+    x, y = np.concatenate([[x, y], values], axis=1)
+    programs, pair = stack([programs, balanced]), np.concatenate([pair, pixels + of_values])
     prompts = programs.prefixes(np.full(len(programs), 2 * HALF))
     expected = TOKEN_OF_BYTE[comparator(x, y)][pair]
     predicted = np.empty(len(programs), np.int64)
     for first in progress("grid", range(0, len(programs), _PROGRAMS_AT_ONCE)):
         rows = np.arange(first, min(first + _PROGRAMS_AT_ONCE, len(programs)))
         predicted[rows] = model.next_logits(prompts.take(rows)).argmax(axis=1)
-    tested = np.bincount(pair, minlength=len(x))
-    counts: dict[str, np.ndarray | None] = {"correct": predicted == expected}
-    counts |= {name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()}
-    counts |= _learned(dataset, config.seed, prompts, expected)
+    found: dict[str, np.ndarray | None] = {"correct": predicted == expected}
+    found |= {name: predicted == TOKEN_OF_BYTE[ord(symbol)] for name, symbol in PREDICTIONS.items()}
+    found |= _learned(dataset, config.seed, prompts, expected)
+    counts = {
+        name: None if chosen is None else np.bincount(pair[chosen], minlength=len(x))
+        for name, chosen in found.items()
+    }
     low, high = dataset.values.low, dataset.values.high
     allowed = (low <= x) & (x <= high) & (low <= y) & (y <= high) & ~excluded_pairs(dataset, x, y)
-    columns = {
-        name: None if chosen is None else np.bincount(pair[chosen], minlength=len(x))
-        for name, chosen in counts.items()
-    }
+    tested = {"x": x, "y": y, "programs": np.bincount(pair, minlength=len(x))}
+    kinds = {"in_distribution": allowed, "balanced": np.arange(len(x)) >= pixels}
     return pl.DataFrame(
-        {"x": x, "y": y, "programs": tested, **columns, "in_distribution": allowed},
-        schema_overrides=dict.fromkeys(LEARNED, pl.Int64),
+        {**tested, **counts, **kinds}, schema_overrides=dict.fromkeys(LEARNED, pl.Int64)
     ).with_columns(pl.when(pl.col("programs") > 0).then(pl.col(name)).alias(name) for name in counts)
 
 
