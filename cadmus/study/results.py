@@ -23,9 +23,9 @@ _MEASURED: dict[str, Any] = {
 COLUMNS: dict[str, Any] = {
     **{"study": pl.String, "variant": pl.String, "seed": pl.Int64},
     **_MEASURED,
-    **{"parameters": pl.Int64, "programs": pl.Int64, "flops": pl.Float64, "seconds": pl.Float64},
-    **{"matmul_rate": pl.Float64},
-    **{"directory": pl.String, "config_digest": pl.String},
+    **{"parameters": pl.Int64, "programs": pl.Int64},
+    **dict.fromkeys(("flops", "seconds", "matmul_rate"), pl.Float64),
+    **dict.fromkeys(("directory", "config_digest"), pl.String),
 }
 """Columns of the results.
 
@@ -40,8 +40,6 @@ TRAINING = "train"
 """Experiment of the losses of a training."""
 LAST = 0.1
 """Part of the steps, the last ones, over which losses are averaged: as many programs for all batch sizes."""
-
-
 Missing = tuple[str, int, str]
 """Variant, seed and reason of a run without results: the stage that failed or did not start, and why."""
 
@@ -74,28 +72,12 @@ def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
         if reason is not None:
             missing.append((run.variant, run.seed, reason))
             continue
-        named = {
-            "study": study.name,
-            "variant": run.variant,
-            "seed": run.seed,
-            "config_digest": digest(run.config.model_dump()),
-        }
-        rows = _rows(study, run, results).with_columns(
-            **{name: pl.lit(value) for name, value in named.items()}
-        )
-        found.append(rows.select(pl.col(name).cast(kind) for name, kind in COLUMNS.items()))
+        found.append(_rows(study, run, results))
     if not found:
         variant, seed, reason = missing[0]
         raise InputError(f"{study.name}: no run is finished; {variant}, seed {seed}: {reason}")
-    described = {
-        "name": study.name,
-        "question": study.study.question,
-        "base": study.base,
-        "compare": study.study.compare,
-        "law_flops": study.study.law_flops,
-        "law_minutes": study.study.law_minutes,
-        "missing": missing,
-    }
+    fields = study.study.model_dump(include={"question", "compare", "law_flops", "law_minutes"})
+    described = {"name": study.name, "base": study.base, **fields, "missing": missing}
     store.write_parquet(output, "study", pl.concat(found), {"study": json.dumps(described)})
     return missing
 
@@ -134,6 +116,7 @@ def unfinished(study: StudyRuns, run: Run, results: Path) -> str | None:
 
 
 def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
+    """Return the rows of a finished run."""
     metrics = results / run.training / "training/metrics.jsonl"
     steps, _ = read_results(metrics, experiments.columns("metrics"))
     last = steps.tail(max(1, round(LAST * len(steps))))
@@ -142,14 +125,19 @@ def _rows(study: StudyRuns, run: Run, results: Path) -> pl.DataFrame:
         path = results / run.evaluation / f"experiments/{name}.parquet"
         parts.append(summarized(name, read_results(path, experiments.columns(name))[0]))
     trained = store.read_json(results / run.training / "model" / METADATA, "model")
-    return pl.concat(parts).with_columns(
+    rows = pl.concat(parts).with_columns(
+        study=pl.lit(study.name),
+        variant=pl.lit(run.variant),
+        seed=run.seed,
         parameters=parameter_count(run.config.model),
         programs=steps["programs"][-1],
         flops=steps["flops"][-1],
         seconds=steps["seconds"][-1],
         matmul_rate=trained.get("matmul_rate"),
         directory=pl.lit(run.training),
+        config_digest=pl.lit(digest(run.config.model_dump())),
     )
+    return rows.select(pl.col(name).cast(kind) for name, kind in COLUMNS.items())
 
 
 def summarized(experiment: str, results: pl.DataFrame) -> pl.DataFrame:
