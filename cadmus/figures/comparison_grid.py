@@ -80,16 +80,12 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     return figure
 
 
-def _ends(pixels: pl.DataFrame) -> tuple[int, int]:
-    ends = pixels.select("x", "y").to_numpy()
-    return int(ends.min()), int(ends.max())
-
-
 def _map(
     axes: Axes, pixels: pl.DataFrame, values: pl.Series, square: tuple[int, int], **look: Any
 ) -> AxesImage:
     """Draw a value per pixel, with x to the right and y upwards, and the training range."""
-    first, last = _ends(pixels)
+    values_of_axes = pixels.select("x", "y").to_numpy()
+    first, last = int(values_of_axes.min()), int(values_of_axes.max())
     cells = np.full((last - first + 1, last - first + 1), np.nan)
     cells[pixels["y"] - first, pixels["x"] - first] = values
     extent = 2 * (first - 0.5, last + 0.5)

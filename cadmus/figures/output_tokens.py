@@ -56,11 +56,8 @@ def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
     place = [reported.GPT5_OUTPUT_TOKENS], [reported.GPT5_ACCURACY]
     axes.plot(*place, "D", color=style.GREY, mfc="white", ms=5, zorder=3, label=label)
     axes.set_xscale("log")
-    if limits:
-        ticks = sorted(limits)
-        axes.tick_params(axis="x", labelrotation=45 if len(ticks) > 4 else 0)
-    else:
-        ticks = [reported.GPT5_OUTPUT_TOKENS]
+    ticks = sorted(limits) or [reported.GPT5_OUTPUT_TOKENS]
+    axes.tick_params(axis="x", labelrotation=45 if len(ticks) > 4 else 0)
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     style.percent_axis(axes)

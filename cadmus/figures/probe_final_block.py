@@ -31,8 +31,7 @@ def draw(probes: pl.DataFrame) -> Figure:
         label = f"{target.upper()}, probe"
         style.line(axes, rows, "token", "accuracy", color=color, marker=marker, label=label)
         axes.plot(rows["token"], rows["majority"], color=color, ls="--", lw=0.9, label="optimum, tokens read")
-    half = tokens // 2
-    for boundary in (half + 0.5, tokens - 0.5):
+    for boundary in (tokens // 2 + 0.5, tokens - 0.5):
         axes.axvline(boundary, color="#AAAAAA", lw=0.6)
     style.percent_axis(axes)
     panels.token_axis(axes, range(1, tokens + 1))

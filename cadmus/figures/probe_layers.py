@@ -12,11 +12,7 @@ def data(probes: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(probes: pl.DataFrame) -> Figure:
-    """Draw the results of ``cadmus evaluate probe`` as layer × token heat maps.
-
-    The color scale starts at the accuracy of the most frequent value, the optimum before any token of the
-    expression is read.
-    """
+    """Draw the results of ``cadmus evaluate probe`` as layer × token heat maps."""
     layers = style.largest(probes["layer"]) + 1
     guess = float(probes["majority"].to_numpy().min())
     below = bool((probes["accuracy"].to_numpy() < guess).any())

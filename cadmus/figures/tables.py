@@ -1,26 +1,18 @@
 """Tables of figures and reports, given as data frames of strings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
-from cadmus.tables import escape, markdown, plain
+from cadmus.tables import escape, markdown
 
 
 def render(table: pl.DataFrame) -> str:
     """Return a table as Markdown; cells between backticks are code."""
     names, *rows = ([escape(cell) for cell in row] for row in (table.columns, *table.rows()))
     return markdown(names, rows)
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return aligned columns in a Markdown text block; the first row is the header.
-
-    For programs, whose instructions may be Markdown markup.
-    """
-    return f"```text\n{plain(rows[0], rows[1:])}\n```"
 
 
 def accuracy(row: Mapping[str, Any] | None) -> str:

@@ -14,8 +14,9 @@ from cadmus.config import OOD
 from cadmus.dataset.manifest import read_file, read_manifest
 from cadmus.dataset.shards import SCHEMA
 from cadmus.evaluate.questions import title
-from cadmus.figures.tables import columns, render
+from cadmus.figures.tables import render
 from cadmus.pages import LICENSE, TAGS, card
+from cadmus.tables import plain
 
 _SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
 """Bounds of the hub's size categories, powers of ten."""
@@ -65,7 +66,8 @@ def dataset_card(directory: Path) -> str:
         vocabulary=isa.VOCABULARY_SIZE,
         first=templates[0],
         columns=render(pl.DataFrame(fields, ["Column", "Type", "Null", "Meaning"], orient="row")).strip(),
-        examples=columns([header, *examples.values()]),
+        # A text block, as instructions may be Markdown markup.
+        examples=f"```text\n{plain(header, examples.values())}\n```",
         splits=render(pl.DataFrame(counts, ["Template", *splits], orient="row")).strip(),
         shared="; ".join(f"{pair} {count}" for pair, count in manifest["shared_between_splits"].items()),
         share=f"{100 * manifest['dataset']['eval_fraction']:g}",
