@@ -157,6 +157,7 @@ def _operators(task: Task, learned: Learned, dataset: Dataset) -> Answers | None
 
 def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     frequent = learned.frequent[task.name]
+    # Where one answer is right, the VM would give it away.
     if not frequent or not task.question.open:
         return None
     candidates = Programs.from_strings(frequent)
@@ -209,20 +210,4 @@ BASELINES: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
     "linear": _linear,
     "lookup": _lookup,
 }
-"""The baselines, which answer a task or None:
-
-* ``ends_at_once`` completes every prompt with nothing;
-* ``constant`` completes it with the constant that solves most of its question's test programs: one
-  instruction or a text of ``attacks.tsv`` (:mod:`cadmus.evaluate.attacks`);
-* ``most_frequent`` with the most frequent completion of its question in the training set;
-* ``copy`` with the policy of ``attacks.tsv`` that copies from the prompt and solves most test programs; not
-  where the answer is a comparator;
-* ``linear`` with the completion that a multinomial logistic regression on the tokens of the prompt by place
-  predicts (:mod:`cadmus.evaluate.linear`);
-* ``operators`` likewise, with all literals hidden; only where the answer is a comparator;
-* ``lookup`` with the first of the 10,000 most frequent completions of its question in the training set that
-  makes the program true in the form that is asked for, else with the most frequent. Only of open questions:
-  where one answer is right, the VM gives it away.
-
-A baseline is absent from a question without training programs from which it could learn.
-"""
+"""The baselines of ``docs/grading.md``. They answer a task, or None where they are absent."""

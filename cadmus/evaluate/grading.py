@@ -60,10 +60,8 @@ def tasks_of(samples: Samples, limit: int | None = None) -> list[Task]:
 def grade(tasks: list[Task], policy: Policy, name: str, dataset: Dataset) -> pl.DataFrame:
     """Complete programs with the policy called ``name`` and grade the completions.
 
-    Induction draws fresh inputs from ``dataset``, the section of the config. Returns a row per program:
-    policy, template, question, program (the original, without its end), prompt_length, asked (what the
-    question is about, as text), completion (without its end), ended, uses_drop, and the metrics; fits is null
-    where it is not defined.
+    Induction draws fresh inputs from ``dataset``, the section of the config. Returns a row per program, with
+    the columns of ``docs/columns.md``.
     """
     graded = []
     for task in progress(f"complete, {name}", tasks) if name == MODEL else tasks:
@@ -99,11 +97,8 @@ def grade_samples(
     """Sample completions of each program, grade them and count.
 
     The policy samples one completion per prompt, and gets each prompt ``samples`` times in a row. Returns a
-    row per program: the columns of :func:`grade` from policy to asked; samples; how many of them are solved,
-    verified and fits (null where it is not defined); distinct_solved, different completions among the solved
-    ones; mean_length of the completions, in instructions without the end; and agreed, for each k of
-    :func:`cadmus.config.evaluation.budgets` the probability that the definition with the most votes among k
-    samples is solved (:mod:`cadmus.model.induction`): null where fits is not defined.
+    row per program, with the columns of ``docs/columns.md``; ``agreed`` has a value for each k of
+    :func:`cadmus.config.evaluation.budgets`, and like ``fits`` it is null where that is not defined.
     """
     repeated = [
         task._replace(

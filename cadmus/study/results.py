@@ -27,13 +27,7 @@ COLUMNS: dict[str, Any] = {
     **dict.fromkeys(("flops", "seconds", "matmul_rate"), pl.Float64),
     **dict.fromkeys(("directory", "config_digest"), pl.String),
 }
-"""Columns of the results.
-
-The column template has the question or, of the comparison grid, the region; baseline is the value of the best
-baseline; n counts the programs, or the steps of a mean loss; parameters, programs, flops and seconds are
-those of the training, whose results are in directory, a path in the directory of all results; matmul_rate is
-the FLOPs per second of matrix products on the machine during the training.
-"""
+"""Columns of the results, described in ``docs/columns.md``."""
 MINUTES = pl.col("seconds") * pl.col("matmul_rate") / 1e12 / 60
 """Minutes of a training if matrix products did 1e12 FLOPs per second, as two cores with bf16 do."""
 TRAINING = "train"
