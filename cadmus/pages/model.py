@@ -46,11 +46,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
     text = TEXT.format(
         config=config,
         noted=noted,
-        size=noted["parameters"],
         vocabulary=isa.VOCABULARY_SIZE,
-        longest=config.dataset.max_length,
-        low=config.dataset.values.low,
-        high=config.dataset.values.high,
         model=_listed(config.model.model_dump()),
         weights=weights,
         trained=trained_on,
@@ -67,7 +63,7 @@ def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
             f"- *{name}*, the prompt ends {prompt}: {condition}." for name, prompt, condition in definitions()
         ),
         below=f"{below}\n\n" if below else "",
-        baselines=", ".join(map(tables.title, BASELINES)),
+        baselines=", ".join(map(title, BASELINES)),
         accuracy=tables.render(table3_accuracy.table(graded)).strip(),
     )
     return card(_front_matter(config, graded, origin.get("split")).to_yaml(), text)
