@@ -219,7 +219,7 @@ def named(name: str) -> Question:
 
 
 def title(question: str) -> str:
-    """Return the title of a question in tables and figures.
+    """Return the title of a question or a baseline in tables and figures.
 
     >>> title("equality_comparator"), title("basic_math")
     ('equality, comparator', 'basic math')

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from cadmus.evaluate.intervals import as_text, gap_as_text, percent
+from cadmus.evaluate.questions import title
 from cadmus.tables import escape, markdown
 
 
@@ -28,10 +29,6 @@ def gap(row: Mapping[str, Any]) -> str:
 def baseline(policy: str | None, accuracy: float) -> str:
     """Return the accuracy of a baseline in percent, and its title; empty without a baseline."""
     return "" if policy is None else f"{percent(accuracy)} ({title(policy)})"
-
-
-def title(policy: str) -> str:
-    return policy.replace("_", " ")
 
 
 def best_accuracy(best: pl.DataFrame) -> str:
