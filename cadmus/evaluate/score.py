@@ -9,7 +9,7 @@ direction does to the answer.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -103,25 +103,22 @@ def score(
             wanted = f"the model has states of {width} numbers"
             raise InputError(f"layer.{layer}: has {of_layer.directions.shape[1]} columns; {wanted}")
     names = list(variables or VARIABLES)
+    seeds = [seed_of(seed, "score", use) for use in ("choose", "test")]
     pairs = {
-        name: [
-            pairs_of(model, counterfactuals(name, programs, seed_of(seed, "score", use), dataset))
-            for use in ("choose", "test")
-        ]
+        name: [pairs_of(model, counterfactuals(name, programs, of_use, dataset)) for of_use in seeds]
         for name in names
     }
-    rows = []
+    known = [name for name in names if all(len(each.token) > 1 for each in pairs[name])]
+    rows: list[dict[str, Any]] = []
     for layer, of_layer in progress("score", list(features.items())):
         size = min(directions, len(of_layer.directions))
-        known = [name for name in names if all(len(each.token) > 1 for each in pairs[name])]
         encoded = {name: [_encoded(of_layer, each, layer) for each in pairs[name]] for name in known}
         correlations = {name: [_correlations(*part) for part in encoded[name]] for name in known}
         table = np.array([correlations[name][0] for name in known])
         matched = dict(zip(known, linear_sum_assignment(-table)[1], strict=False)) if known else {}
         for name in names:
             chosen, tested = pairs[name]
-            row = {"layer": layer, "variable": name, "programs": len(tested.token)}
-            rows.append(row | dict.fromkeys(COLUMNS))
+            rows.append({"layer": layer, "variable": name, "programs": len(tested.token)})
             if name not in known:
                 continue
             own, test = correlations[name]

@@ -12,7 +12,7 @@ import polars as pl
 
 from cadmus.errors import InputError
 from cadmus.evaluate.results import with_accuracy
-from cadmus.experiments.experiment import Experiment, Figure, Findings, Subject
+from cadmus.experiments.experiment import ACCURACY, Experiment, Figure, Findings, Subject
 from cadmus.tools import progress, seed_of
 
 METHODS = ("state", "learned", "random")
@@ -37,13 +37,9 @@ def measure(subject: Subject) -> pl.DataFrame:
             f"{settings.directions}"
         )
     rows = []
+    seeds = [seed_of(config.seed, "interchange", use) for use in ("learn", "test")]
     for variable in progress("interchange", settings.variables or list(VARIABLES)):
-        drawn = [
-            counterfactuals(
-                variable, settings.programs, seed_of(config.seed, "interchange", use), config.dataset
-            )
-            for use in ("learn", "test")
-        ]
+        drawn = [counterfactuals(variable, settings.programs, seed, config.dataset) for seed in seeds]
         learned, tested = (pairs_of(model, table) for table in drawn)
         for layer in range(model.sizes.layers + 1):
             seed = seed_of(config.seed, variable, layer)
@@ -60,13 +56,11 @@ def measure(subject: Subject) -> pl.DataFrame:
 
 def findings(results: pl.DataFrame) -> Findings:
     """Return the accuracies of the best layer of each variable and method."""
-    best = results.sort("accuracy", descending=True).unique(
-        ["variable", "method"], keep="first", maintain_order=True
+    best = results.group_by("variable", "method", maintain_order=True).agg(
+        pl.all().get(pl.col("accuracy").arg_max().fill_null(0))
     )
-    table = best.pivot("method", index="variable", values="accuracy")
     layers = best.filter(method="learned").select("variable", "layer", "programs")
-    names = results["variable"].unique(maintain_order=True).to_frame()
-    table = names.join(table, "variable", maintain_order="left").join(
+    table = best.pivot("method", index="variable", values="accuracy").join(
         layers, "variable", maintain_order="left"
     )
     size = results.filter(method="random")["directions"].item(0)
@@ -82,7 +76,7 @@ EXPERIMENT = Experiment(
     columns={
         **{"variable": str, "layer": int, "method": str},
         **dict.fromkeys(("directions", "programs", "correct"), int),
-        **dict.fromkeys(("accuracy", "low", "high"), float),
+        **ACCURACY,
     },
     findings=findings,
     figures=(
