@@ -125,12 +125,12 @@ def balanced_comparisons(
         # Equal numbers are rare otherwise.
         y = np.where(rng.random(len(x)) < 1 / 3, x, y)
         texts += _draw(rng, x, y, dataset, split, half).to_strings()
-        form, symbol = pl.col("program").str.replace_all("[0-9]", "0"), pl.col("program").str.tail(1)
+        form = pl.col("program").str.replace_all("[0-9]", "0").str.head(2 * half)
         numbered = (
             pl.DataFrame({"program": texts})
             .unique(maintain_order=True)
-            .with_columns(form.str.head(2 * half).alias("form"), symbol.alias("comparator"))
-            .with_columns(pl.int_range(pl.len()).over("form", "comparator").alias("number"))
+            .with_columns(form=form, comparator=pl.col("program").str.tail(1))
+            .with_columns(number=pl.int_range(pl.len()).over("form", "comparator"))
         )
         triples = numbered.filter(pl.len().over("form", "number") == 3).sort("form", "number")
         if len(triples) >= n:

@@ -72,8 +72,8 @@ def counterfactuals(variable: str, n: int, seed: int = 0, dataset: Dataset | Non
     of, dataset = VARIABLES[variable], dataset or Dataset()
     asked = of.ask(n, seed_of(seed, "counterfactuals", variable), dataset)
     count = len(asked.value)
-    pairs = generator(seed, "pairs", variable).integers(max(count, 1), size=(2, _PAIRS_AT_ONCE * (count > 0)))
-    base, source = pairs
+    rng = generator(seed, "pairs", variable)
+    base, source = rng.integers(max(count, 1), size=(2, _PAIRS_AT_ONCE * (count > 0)))
     own = of.answer(asked.value, asked.rest)
     answer = of.answer(asked.value[source], asked.rest[base])
     fits = answer != own[base]

@@ -106,12 +106,10 @@ def programs_error(accuracy: float, n: int) -> float:
 def mean_interval(values: np.ndarray, *errors: float) -> tuple[float, float, float]:
     """Return the mean of one value per seed, and its 95% interval over seeds and programs.
 
-    All seeds share their test programs. So their spread does not show the sampling error of the programs,
-    and more seeds do not reduce it. The squared half-width is that of Student's t over the seeds plus the
-    squares of ``errors``, half-widths from :func:`programs_error`. Pass those of both variants for their
-    difference. This ignores that the variants share programs, so it is conservative: which programs both
-    solve is not in the results of a study. Both bounds are NaN without errors if there is one seed or all
-    values are equal.
+    All seeds share their test programs, so their spread does not show the sampling error of the programs. The
+    squared half-width is that of Student's t over the seeds plus the squares of ``errors``, half-widths from
+    :func:`programs_error`; for a difference, of both variants. This is conservative, as these share programs.
+    Without errors, both bounds are NaN if there is one seed or all values are equal.
     """
     from scipy.stats import t
 

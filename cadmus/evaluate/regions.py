@@ -41,11 +41,8 @@ def summary(grid: pl.DataFrame) -> pl.DataFrame:
 
     Intervals are 95% bootstrap intervals over pairs (X, Y): programs of a pair ask the same question. The
     best baseline of a region is one of :data:`LEARNED` or ``constant``, one comparator for the whole grid,
-    the best in hindsight: no baseline sees the region.
-
-    There is a row per region of :data:`REGIONS`, the last two only if they have programs: region, then
-    :data:`_COUNTS` with chance, of a random comparator, before best_baseline. All but the counts and chance
-    are null in a region without a program.
+    the best in hindsight: no baseline sees the region. ``chance`` is that of a random comparator. The last
+    two of :data:`REGIONS` have a row only if they have programs; others without a program have nulls.
     """
     tested = _tested(grid)
     present = set(tested["region"])

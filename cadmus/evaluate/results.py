@@ -100,9 +100,8 @@ def induction_by(results: pl.DataFrame, key: str) -> pl.DataFrame:
     )
     counts = long.group_by("split", key, "policy", maintain_order=True)
     found = counts.agg(pl.len().cast(pl.Int64).alias("programs"), pl.col("correct").sum())
-    # The splits keep their order.
-    parts = [part.sort(key, maintain_order=True) for part in found.partition_by("split")]
-    return with_accuracy(pl.concat(parts) if parts else found)
+    splits = pl.Enum(found["split"].unique(maintain_order=True))
+    return with_accuracy(found.sort(pl.col("split").cast(splits), key, maintain_order=True))
 
 
 def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl.DataFrame:

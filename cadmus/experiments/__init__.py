@@ -41,11 +41,8 @@ def get(name: str) -> Experiment:
 
 def columns(source: str) -> Mapping[str, type]:
     """Return names and types of the columns of an experiment, of ``metrics`` or of ``llm``."""
-    if source == "metrics":
-        return importlib.import_module("cadmus.train.metrics").COLUMNS
-    if source == "llm":
-        return importlib.import_module("cadmus.llm.outcomes").COLUMNS
-    return get(source).columns
+    module = {"metrics": "cadmus.train.metrics", "llm": "cadmus.llm.outcomes"}.get(source)
+    return importlib.import_module(module).COLUMNS if module else get(source).columns
 
 
 @functools.cache

@@ -19,9 +19,8 @@ def measure(subject: Subject) -> pl.DataFrame:
     rows = []
     for path in progress("snapshots", subject.snapshots):
         metadata = read_metadata(path)
-        for key in ("steps", "tokens", "flops"):
-            if key not in metadata:
-                raise InputError(f"{path / METADATA}: {key}: missing; give the snapshots of a training")
+        if "steps" not in metadata:
+            raise InputError(f"{path / METADATA}: steps: missing; give the snapshots of a training")
         completions = grade_model(subject.model(path), tasks, dataset)
         compute = {"step": metadata["steps"], "tokens": metadata["tokens"], "flops": metadata["flops"]}
         rows.append(accuracy_by(completions, "question").with_columns(**compute))

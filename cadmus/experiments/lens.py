@@ -39,20 +39,10 @@ def measure(subject: Subject) -> pl.DataFrame:
             found = np.stack([loss, predicted == predicted[-1], predicted == own])
             sums = sums + found.sum(2, dtype=np.float64)
             bar.update(logits.shape[1])
-    loss, agreeing, correct = sums
-    layers, positions = np.indices(loss.shape)
-    return with_accuracy(
-        pl.DataFrame(
-            {
-                "layer": layers.ravel(),
-                "token": positions.ravel() + 1,
-                "programs": np.full(loss.size, n),
-                "loss": loss.ravel() / n,
-                "agreeing": agreeing.ravel(),
-                "correct": correct.ravel(),
-            }
-        )
-    )
+    layer, token = np.indices(sums.shape[1:]).reshape(2, -1)
+    loss, agreeing, correct = sums.reshape(3, -1)
+    tested = {"layer": layer, "token": token + 1, "programs": np.full(len(loss), n)}
+    return with_accuracy(pl.DataFrame({**tested, "loss": loss / n, "agreeing": agreeing, "correct": correct}))
 
 
 def findings(results: pl.DataFrame) -> Findings:
