@@ -2,8 +2,8 @@
 
 Programs are a sample. Those that ask about the same thing are right or wrong together, so a bootstrap
 resamples these clusters; independent programs have Wilson's interval, which has a width at 0% and 100%, too.
-The gap between two policies has the same resamples for both, so that what is hard for both cancels. The seeds
-of a training are resampled as well or, where one value per seed is known, have Student's t.
+The gap between two policies has the same resamples for both, so that what is hard for both cancels. Values of
+several seeds have Student's t.
 """
 
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
@@ -35,37 +35,30 @@ def wilson(successes: np.ndarray | float, n: np.ndarray | int) -> tuple[np.ndarr
 
 
 def resampled(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
-    """Return accuracies of bootstrap resamples of the clusters and, independently, of the seeds.
+    """Return accuracies of bootstrap resamples of the clusters.
 
     The clusters drawn are the same for all measures, so that their differences are paired. Arguments are
-    counts: of correct programs, shape (seeds, clusters, measures), and of all, shape (seeds, clusters).
-    Returns float64, shape (RESAMPLES, measures); NaN where a resample has no program.
+    counts: of correct programs, shape (clusters, measures), and of all, shape (clusters,). Returns float64,
+    shape (RESAMPLES, measures); NaN where a resample has no program.
     """
-    seeds, clusters, measures = correct.shape
-    counted = np.concatenate([correct, programs[..., None]], axis=2)
-    flat = counted.transpose(1, 0, 2).reshape(clusters, -1).astype(np.float64)
-    sums = np.empty((RESAMPLES, measures + 1))
-    for rows, of_seeds, weights in _resamples(seeds, clusters):
-        by_seed = (weights.astype(np.float64) @ flat).reshape(len(weights), seeds, measures + 1)
-        sums[rows] = np.einsum("rs,rsm->rm", of_seeds, by_seed)
+    counted = np.column_stack([correct, programs]).astype(np.float64)
+    sums = np.concatenate([weights.astype(np.float64) @ counted for weights in _resamples(len(counted))])
     with np.errstate(invalid="ignore"):
         return sums[:, :-1] / sums[:, -1:]
 
 
 # The policies that answer a question have the same clusters.
 @lru_cache(maxsize=1)
-def _resamples(seeds: int, clusters: int) -> list[tuple[slice, np.ndarray, np.ndarray]]:
-    """Return the rows of each part of the resamples, and how often they have each seed and each cluster."""
+def _resamples(clusters: int) -> list[np.ndarray]:
+    """Return how often resamples have each cluster, in parts: uint16, shape (resamples, clusters) each."""
     rng = np.random.default_rng(0)
-    of_seeds = rng.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES).astype(np.float64)
     parts = []
     step = max(1, _WEIGHTS_AT_ONCE // clusters)
     for start in range(0, RESAMPLES, step):
-        rows = slice(start, min(start + step, RESAMPLES))
-        drawn = rng.integers(clusters, size=(rows.stop - start, clusters))
+        drawn = rng.integers(clusters, size=(min(step, RESAMPLES - start), clusters))
         drawn += clusters * np.arange(len(drawn))[:, None]
         weights = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
-        parts.append((rows, of_seeds[rows], weights.astype(np.uint16)))
+        parts.append(weights.astype(np.uint16))
     return parts
 
 
@@ -76,8 +69,8 @@ def bootstrap(correct: np.ndarray, programs: np.ndarray) -> np.ndarray:
     Arguments are those of :func:`resampled`.
     """
     low, high = np.nanquantile(resampled(correct, programs), [0.025, 0.975], axis=0)
-    clusters = int((programs.sum(0) > 0).sum())
-    fallback = wilson(clusters * correct.sum((0, 1)) / programs.sum(), clusters)
+    clusters = int((programs > 0).sum())
+    fallback = wilson(clusters * correct.sum(0) / programs.sum(), clusters)
     return np.where(low == high, fallback, [low, high])
 
 
@@ -90,7 +83,7 @@ def gap_interval(correct: np.ndarray, programs: np.ndarray) -> tuple[float, floa
     accuracies = resampled(correct, programs)
     low, high = np.nanquantile(accuracies[:, 0] - accuracies[:, 1], [0.025, 0.975])
     if np.nanmax(np.ptp(accuracies, axis=0)) == 0:
-        low, high = bootstrap(correct[..., :1], programs)[:, 0] - correct[..., 1].sum() / programs.sum()
+        low, high = bootstrap(correct[:, :1], programs)[:, 0] - correct[:, 1].sum() / programs.sum()
     return float(low), float(high)
 
 

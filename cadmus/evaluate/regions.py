@@ -134,10 +134,10 @@ def _measured(pairs: pl.DataFrame) -> tuple[Any, ...]:
         return 0, 0, 0, *[None] * 8
     present = [name for name in ("constant", *LEARNED) if not pairs[name].has_nulls()]
     name = max(present, key=lambda policy: int(pairs[policy].sum()))
-    both = pairs.select("correct", name).to_numpy().astype(np.float64)[None]
-    programs = pairs["programs"].to_numpy()[None]
-    low, high = bootstrap(both[..., :1], programs)[:, 0].tolist()
+    both = pairs.select("correct", name).to_numpy().astype(np.float64)
+    programs = pairs["programs"].to_numpy()
+    low, high = bootstrap(both[:, :1], programs)[:, 0].tolist()
     n = int(programs.sum())
-    accuracy, best = (both.sum((0, 1)) / n).tolist()
-    counts = len(pairs), n, int(both[..., 0].sum())
+    accuracy, best = (both.sum(0) / n).tolist()
+    counts = len(pairs), n, int(both[:, 0].sum())
     return *counts, accuracy, low, high, name, best, accuracy - best, *gap_interval(both, programs)

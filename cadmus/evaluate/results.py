@@ -50,10 +50,9 @@ def with_accuracy(results: pl.DataFrame) -> pl.DataFrame:
 def accuracy_by(completions: pl.DataFrame, *keys: str) -> pl.DataFrame:
     """Compute the accuracy of each policy by each metric, with bootstrap intervals.
 
-    Programs are resampled in clusters that are asked about the same thing; with a column seed, whose values
-    tell the trainings apart, the seeds are resampled as well. Returns the keys, policy, metric, programs,
-    correct, accuracy, low, high; groups and policies in the order of the completions, metrics in that of
-    :data:`METRICS`, then :data:`CEILING`. A metric is absent where it is not defined.
+    Programs are resampled in clusters that are asked about the same thing. Returns the keys, policy, metric,
+    programs, correct, accuracy, low, high; groups and policies in the order of the completions, metrics in
+    that of :data:`METRICS`, then :data:`CEILING`. A metric is absent where it is not defined.
     """
     defined = [metric for metric in (*METRICS, CEILING) if metric in completions.columns]
 
@@ -122,7 +121,7 @@ def gaps_by(completions: pl.DataFrame, *keys: str, metric: str = "solved") -> pl
             raise ValueError(f"policy {best}: completed other programs than the model")
         both = model.with_columns(graded[best][metric].alias("baseline"))
         correct, programs = by_cluster(both, [metric, "baseline"])
-        ours_solved, theirs_solved = correct.sum((0, 1))
+        ours_solved, theirs_solved = correct.sum(0)
         yield best, float(ours_solved - theirs_solved) / len(model), *gap_interval(correct, programs)
 
     return by_group(completions, keys, {"baseline": pl.String}, ("gap", "low", "high"), gap)
@@ -138,7 +137,7 @@ def loss_by(losses: pl.DataFrame, *keys: str) -> pl.DataFrame:
     def mean(part: pl.DataFrame) -> Iterator[tuple[Any, ...]]:
         tokens = part["tokens"].to_numpy()
         total = part["loss"].to_numpy() * tokens
-        low, high = np.quantile(resampled(total[None, :, None], tokens[None]), [0.025, 0.975])
+        low, high = np.quantile(resampled(total[:, None], tokens), [0.025, 0.975])
         n = int(tokens.sum())
         floor = None if part["floor"].has_nulls() else float(part["floor"].to_numpy() @ tokens) / n
         yield len(part), n, float(total.sum()) / n, float(low), float(high), floor
@@ -239,16 +238,12 @@ def by_group(
 def by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return the arguments of :func:`cadmus.evaluate.intervals.bootstrap` for columns of truth values.
 
-    There is one row per program, clustered by the column asked and told apart by the column seed, if any.
+    There is one row per program, clustered by the column asked.
     """
     _, cluster = np.unique(graded["asked"].to_numpy().astype(str), return_inverse=True)
-    seeds = graded["seed"].to_numpy() if "seed" in graded.columns else np.zeros(len(graded))
-    _, seed = np.unique(seeds, return_inverse=True)
-    shape = seed.max() + 1, cluster.max() + 1
-    programs = np.zeros(shape)
-    correct = np.zeros((*shape, len(columns)))
-    np.add.at(programs, (seed, cluster), 1)
-    np.add.at(correct, (seed, cluster), graded.select(columns).to_numpy().astype(np.float64))
+    programs = np.bincount(cluster)
+    correct = np.zeros((len(programs), len(columns)))
+    np.add.at(correct, cluster, graded.select(columns).to_numpy().astype(np.float64))
     return correct, programs
 
 

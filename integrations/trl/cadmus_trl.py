@@ -157,14 +157,14 @@ def grpo(
     shutil.copy(source / "meta.json", output)
     after = measure(output, test, difficulty)
     measured = {"after": after, "before": before, "baseline": constant(training, test, difficulty)}
-    counts, programs = np.stack(list(measured.values()), axis=-1)[None].astype(float), np.ones((1, held_out))
+    counts, programs = np.column_stack(list(measured.values())).astype(float), np.ones(held_out)
     result = {
         name: as_text(
-            float(right.mean()), *(float(bound[0]) for bound in bootstrap(counts[..., [i]], programs))
+            float(right.mean()), *(float(bound[0]) for bound in bootstrap(counts[:, [i]], programs))
         )
         for i, (name, right) in enumerate(measured.items())
     }
-    gap = gap_as_text(float(after.mean() - before.mean()), *gap_interval(counts[..., :2], programs))
+    gap = gap_as_text(float(after.mean() - before.mean()), *gap_interval(counts[:, :2], programs))
     result |= {
         "gap": gap,
         "config": {

@@ -89,8 +89,8 @@ def test_accuracy_as_text() -> None:
 
 
 def single(right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the arguments of the bootstrap for one seed and clusters of one program each."""
-    return right[None, :, None].astype(float), np.ones((1, len(right)))
+    """Return the arguments of the bootstrap for clusters of one program each."""
+    return right[:, None].astype(float), np.ones(len(right))
 
 
 def width(correct: np.ndarray, programs: np.ndarray) -> float:
@@ -112,16 +112,16 @@ def test_the_interval_contains_the_truth_in_95_of_100_samples() -> None:
     for _ in range(200):
         # Clusters of different sizes and accuracies, 0.6 on average.
         of_cluster, programs = rng.beta(3, 2, 150), rng.integers(1, 6, 150)
-        low, high = bootstrap(rng.binomial(programs, of_cluster)[None, :, None], programs[None])
+        low, high = bootstrap(rng.binomial(programs, of_cluster)[:, None], programs)
         covered += bool(low[0] <= 0.6 <= high[0])
     assert 180 <= covered <= 198
 
 
 def test_resamples_are_the_same_every_time_and_for_all_measures() -> None:
     rng = np.random.default_rng(0)
-    right = rng.random((2, 70, 1)) < 0.4
-    three = np.concatenate([right, right, ~right], 2).astype(float)
-    programs = np.ones((2, 70))
+    right = rng.random(140) < 0.4
+    three = np.column_stack([right, right, ~right]).astype(float)
+    programs = np.ones(140)
     drawn = resampled(three, programs)
     assert drawn.shape == (RESAMPLES, 3)
     np.testing.assert_array_equal(drawn, resampled(three, programs))
@@ -140,42 +140,31 @@ def test_parts_do_not_change_the_resamples(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("size", [4, 9])
 def test_clusters_of_equal_outcomes_widen_the_interval(size: int) -> None:
     right = np.random.default_rng(2).random(500) < 0.7
-    clustered = size * right[None, :, None].astype(float), np.full((1, 500), size)
+    clustered = size * right[:, None].astype(float), np.full(500, size)
     alone = single(np.repeat(right, size))
     assert width(*clustered) / width(*alone) == pytest.approx(np.sqrt(size), rel=0.1)
 
 
-def test_seeds_widen_the_interval() -> None:
-    rng = np.random.default_rng(3)
-    of_seeds = rng.random((3, 1_000, 1)) < np.array([0.4, 0.5, 0.6])[:, None, None]
-    pooled = of_seeds.sum(0, keepdims=True).astype(float)
-    apart = width(of_seeds.astype(float), np.ones((3, 1_000)))
-    assert apart > 2 * width(pooled, np.full((1, 1_000), 3))
-    # Seeds that agree do not.
-    same = np.repeat(of_seeds[:1], 3, 0).astype(float)
-    assert width(same, np.ones((3, 1_000))) == pytest.approx(width(*single(of_seeds[0, :, 0])), rel=0.1)
-
-
 def test_all_right_and_all_wrong_have_the_interval_of_wilson_over_clusters() -> None:
-    programs = np.array([[3, 1, 0, 6], [3, 2, 0, 6]])
-    correct = np.stack([programs, 0 * programs], 2)
+    programs = np.array([6, 3, 0, 12])
+    correct = np.column_stack([programs, 0 * programs])
     low, high = bootstrap(correct, programs)
     assert [low[0], high[0]] == pytest.approx(np.ravel(wilson(3, 3)))
     assert [low[1], high[1]] == pytest.approx(np.ravel(wilson(0, 3)))
 
 
 def test_one_cluster_tells_little() -> None:
-    low, high = bootstrap(np.array([[[5.0]]]), np.array([[10.0]]))
+    low, high = bootstrap(np.array([[5.0]]), np.array([10.0]))
     assert low[0] < 0.2
     assert high[0] > 0.8
 
 
 def test_gaps_of_one_prediction_vanish_and_of_constants_do_not() -> None:
     rng = np.random.default_rng(0)
-    programs, hits = np.ones((1, 200)), rng.random((1, 200, 1)) < 0.5
-    assert gap_interval(np.concatenate([hits, hits], 2), programs) == (0, 0)
-    right, wrong = np.ones((1, 200, 1)), np.zeros((1, 200, 1))
-    low, high = gap_interval(np.concatenate([right, wrong], 2), programs)
+    programs, hits = np.ones(200), rng.random(200) < 0.5
+    assert gap_interval(np.column_stack([hits, hits]), programs) == (0, 0)
+    right, wrong = np.ones(200), np.zeros(200)
+    low, high = gap_interval(np.column_stack([right, wrong]), programs)
     assert (low, high) == (pytest.approx(wilson(200, 200)[0]), 1)
 
 

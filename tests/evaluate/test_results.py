@@ -54,7 +54,6 @@ def completions(
     policy: str,
     solved: np.ndarray | list[bool],
     asked: list[str] | None = None,
-    seed: int | None = None,
 ) -> pl.DataFrame:
     n = len(solved)
     fits = solved if question == "complete_algorithm" else [None] * n
@@ -65,7 +64,6 @@ def completions(
             "asked": asked or [str(i) for i in range(n)],
             **dict.fromkeys(METRICS, np.asarray(solved, np.bool_)),
             "fits": pl.Series(fits, dtype=pl.Boolean),
-            **({} if seed is None else {"seed": [seed] * n}),
         }
     )
 
@@ -109,22 +107,6 @@ def test_programs_that_ask_about_the_same_are_one_cluster() -> None:
     assert alone["accuracy"] == clustered["accuracy"] == 0.5
     width = [row["high"] - row["low"] for row in (alone, clustered)]
     assert width[1] / width[0] == pytest.approx(2, rel=0.1)
-
-
-def test_seeds_are_resampled_where_they_are_given() -> None:
-    rng = np.random.default_rng(0)
-    by_seed = [rng.random(500) < p for p in (0.3, 0.5, 0.7)]
-    with_seeds, without = (
-        accuracy_by(
-            pl.concat(
-                completions("random", "model", right, seed=seed if given else None)
-                for seed, right in enumerate(by_seed)
-            )
-        ).row(0, named=True)
-        for given in (True, False)
-    )
-    assert with_seeds["correct"] == without["correct"]
-    assert with_seeds["high"] - with_seeds["low"] > 3 * (without["high"] - without["low"])
 
 
 def test_the_gap_is_to_the_best_baseline_and_paired() -> None:
