@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 
 Cut = Callable[[Samples], tuple[np.ndarray, np.ndarray]]
 """Returns the rows that have the question, and the lengths of their prompts; both int64, shape (k,)."""
+_WRITTEN = re.compile(criteria.WRITTEN_VALUE)
 
 
 def _where_not_written(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     """Leave out prompts that are their own answers, such as ``u1b2b`` and a literal appended."""
-    import polars as pl
-
-    prompts = pl.Series("prompt", samples.programs.prefixes(samples.prompt_length).to_arrow())
-    rows = np.flatnonzero(~prompts.str.contains(f"^{criteria.WRITTEN_VALUE}$").to_numpy())
+    prompts = samples.programs.prefixes(samples.prompt_length).to_strings()
+    rows = np.flatnonzero([_WRITTEN.fullmatch(prompt) is None for prompt in prompts])
     return rows, samples.prompt_length[rows].astype(np.int64)
 
 
