@@ -25,7 +25,7 @@ def measure(subject: Subject) -> pl.DataFrame:
         compute = {"step": metadata["steps"], "tokens": metadata["tokens"], "flops": metadata["flops"]}
         rows.append(accuracy_by(completions, "question").with_columns(**compute))
     # Large numbers of tokens have another type.
-    return pl.concat(rows, how="vertical_relaxed").select(list(EXPERIMENT.columns))
+    return pl.concat(rows, how="vertical_relaxed")
 
 
 def findings(results: pl.DataFrame) -> Findings:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from cadmus.config import Config, digest, validate
-from cadmus.errors import Defect, InputError
+from cadmus.errors import InputError
 from cadmus.model import METADATA
 from cadmus.programs import Samples
 from cadmus.train.paths import find_snapshots
@@ -62,11 +62,8 @@ class Experiment:
     """True if it reads the snapshots of a training instead of one model."""
 
     def run(self, subject: "Subject") -> pl.DataFrame:
-        """Return the results."""
-        results = self.measure(subject)
-        if results.columns != list(self.columns):
-            raise Defect(f"the results have the columns {results.columns}, declared are {list(self.columns)}")
-        return results.cast(pl.Schema(self.columns))
+        """Return the results, with the declared columns and no other."""
+        return self.measure(subject).select(*self.columns).cast(pl.Schema(self.columns))
 
 
 class Subject:

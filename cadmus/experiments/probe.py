@@ -80,8 +80,7 @@ def measure(subject: Subject) -> pl.DataFrame:
                     )
                 )
             bar.update()
-    results = with_accuracy(pl.concat(rows)).select(list(EXPERIMENT.columns))
-    return results.sort("target", "layer", "token")
+    return with_accuracy(pl.concat(rows)).sort("target", "layer", "token")
 
 
 def majority(halves: Programs, values: np.ndarray) -> dict[str, np.ndarray]:
