@@ -32,11 +32,7 @@ def data(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> pl.DataFrame:
 
 
 def draw(grid: pl.DataFrame, llm: pl.DataFrame | None = None) -> Figure:
-    """Draw the results of ``cadmus evaluate grid`` as heat maps; dotted lines bound the regions.
-
-    The panels of Cadmus show the accuracy and the comparator predicted most often. Each pair of LLM and
-    alphabet adds a panel over the values that it was asked.
-    """
+    """Draw the results of ``cadmus evaluate grid`` as heat maps, and one per LLM and alphabet."""
     square = training_range(grid)
     ours = with_accuracy(predicted(grid))
     name = "" if llm is None else "Cadmus: "

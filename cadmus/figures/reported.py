@@ -11,11 +11,8 @@ TABLE3 = {
     "apply_labels": 1.0,
     "complete_algorithm": 0.96,
 }
-"""Validation accuracy of each sub-problem.
-
-The paper does not say what it counts. We compare with *solved*, and with nothing else; the paper's count may
-be more lenient.
-"""
+"""Validation accuracy of each sub-problem. We compare it with *solved* alone; the paper does not say what it
+counts, which may be more."""
 
 GPT5_ACCURACY = 0.95
 """Accuracy of GPT-5 on the in-distribution comparison grid, normal symbols."""
@@ -23,8 +20,5 @@ GPT5_OUTPUT_TOKENS = 2_000
 """Its maximum number of output tokens."""
 
 GRID = {"inside": 1.0, "diagonal": 0.46}
-"""Accuracy of the paper's model by region of the comparison grid.
-
-Inside is in distribution (abstract); the diagonal is the mean out of distribution (section "Comparing
-Different Program Producing the Same Values").
-"""
+"""Accuracy of the paper's model by region of the grid: in distribution (abstract), and the mean out of it
+(section "Comparing Different Program Producing the Same Values")."""

@@ -43,10 +43,7 @@ def data(completions: pl.DataFrame) -> pl.DataFrame:
 
 
 def table(completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the accuracies of ``cadmus evaluate completions`` in percent, with 95% intervals.
-
-    A question for which ``fits`` is defined has a second row of that metric.
-    """
+    """Return the accuracies of ``cadmus evaluate completions`` in percent, with 95% intervals."""
     results = data(completions)
     rows = []
     for question in results["question"].unique(maintain_order=True):

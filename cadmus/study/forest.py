@@ -18,9 +18,8 @@ _COLUMNS = 4
 def draw(results: Results, compared: pl.DataFrame) -> Figure:
     """Draw a panel per loss and per template: the differences of the variants with their 95% intervals.
 
-    ``compared`` is that of :func:`cadmus.study.comparison.compare`. Each title has the mean of the base. A
-    study without differences shows the means instead, with their intervals. Points are hollow where the
-    interval includes 0.
+    Each title has the mean of the base. A study without differences shows the means instead. Points are
+    hollow where the interval includes 0.
     """
     # There are none without a run of the base, or where it has no such programs.
     others = compared.drop_nulls("difference")
