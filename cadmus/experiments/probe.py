@@ -57,29 +57,27 @@ def measure(subject: Subject) -> pl.DataFrame:
     permutation = generator(config.seed, "control").permutation(fitted)
     prefixes = prefix_ids(programs)
     rows = []
-    with progress("probe", unit="layer") as bar:
-        for layer, layers, states in _states_by_layer(model, programs):
-            bar.total = layers
-            features = torch.from_numpy(states).to(model.device)
-            for target, classes in targets.items():
-                correct, strengths = score(features, classes, prefixes, settings)
-                permuted = np.concatenate([classes[:fitted][permutation], classes[fitted:]])
-                control, _ = score(features, permuted, prefixes, settings)
-                rows.append(
-                    pl.DataFrame(
-                        {
-                            "target": target,
-                            "layer": layer,
-                            "token": np.arange(len(correct)) + 1,
-                            "programs": settings.test_programs,
-                            "correct": correct,
-                            "majority": baseline[target],
-                            "control": control / settings.test_programs,
-                            "inverse_regularisation": strengths,
-                        }
-                    )
+    by_layer = progress("probe", _states_by_layer(model, programs), config.model.layers + 1, "layer")
+    for layer, states in by_layer:
+        features = torch.from_numpy(states).to(model.device)
+        for target, classes in targets.items():
+            correct, strengths = score(features, classes, prefixes, settings)
+            permuted = np.concatenate([classes[:fitted][permutation], classes[fitted:]])
+            control, _ = score(features, permuted, prefixes, settings)
+            rows.append(
+                pl.DataFrame(
+                    {
+                        "target": target,
+                        "layer": layer,
+                        "token": np.arange(len(correct)) + 1,
+                        "programs": settings.test_programs,
+                        "correct": correct,
+                        "majority": baseline[target],
+                        "control": control / settings.test_programs,
+                        "inverse_regularisation": strengths,
+                    }
                 )
-            bar.update()
+            )
     return with_accuracy(pl.concat(rows)).sort("target", "layer", "token")
 
 
@@ -177,8 +175,8 @@ def _groups(prefixes: np.ndarray, classes: np.ndarray, known: int, threads: int)
         yield np.array([token]), rows[order], counts
 
 
-def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Yield each layer, the number of layers, and its hidden states: float32, (tokens, programs, width)."""
+def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each layer and its hidden states: float32, (tokens, programs, width)."""
     first, layers = 0, 1
     while first < layers:
         held: np.ndarray | None = None
@@ -191,7 +189,7 @@ def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, int,
             held[:, :, rows] = states[first : first + len(held)].swapaxes(1, 2)
         assert held is not None, "there are programs"
         for place, of_layer in enumerate(held):
-            yield first + place, layers, of_layer
+            yield first + place, of_layer
         first += len(held)
 
 

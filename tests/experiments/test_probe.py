@@ -117,10 +117,10 @@ def test_hidden_states_come_layer_by_layer_in_order(monkeypatch, layers_at_a_tim
         model, "hidden_states", lambda of: passes.append(1) or Revealing.hidden_states(model, of)
     )
     found = list(module._states_by_layer(model, programs))
-    assert [layer for layer, *_ in found] == [0, 1, 2]
+    assert [layer for layer, _ in found] == [0, 1, 2]
     assert len(passes) == -(-3 // layers_at_a_time)
-    assert all(layers == 3 and states.shape == (11, 300, model.width) for _, layers, states in found)
-    assert (found[2][2][2].argmax(axis=1) == np.arange(300) % 10 + 1).all()
+    assert all(states.shape == (11, 300, model.width) for _, states in found)
+    assert (found[2][1][2].argmax(axis=1) == np.arange(300) % 10 + 1).all()
 
 
 def test_majority_is_the_most_frequent_value_by_prefix() -> None:
