@@ -23,25 +23,15 @@ _ROUNDS = 20
 
 
 def grid_programs(config: Config) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
-    """Return the test programs of ``evaluate.grid``, the same for every model.
+    """Sample distinct true comparisons of the test split for ``evaluate.grid``, the same for every model.
 
-    They are x and y of every pair, int64, shape (pairs,), and what :func:`sample_per_pair` returns.
+    Returns x and y of every pair, int64, shape (pairs,); the programs, grouped by pair; and the index of each
+    program's pair, int64. A pair has fewer than ``programs_per_pixel``, or none, if no more exist.
     """
-    grid = config.evaluate.grid
+    grid, eval_fraction = config.evaluate.grid, config.dataset.eval_fraction
     axis = np.arange(grid.low, grid.high + 1)
     x, y = (side.ravel() for side in np.meshgrid(axis, axis, indexing="ij"))
     rng = generator(config.seed, "grid")
-    return x, y, *sample_per_pair(rng, x, y, grid.programs_per_pixel, config.dataset.eval_fraction)
-
-
-def sample_per_pair(
-    rng: np.random.Generator, x: np.ndarray, y: np.ndarray, programs_per_pair: int, eval_fraction: float
-) -> tuple[Programs, np.ndarray]:
-    """Sample distinct true comparisons of the test split for each pair of values, int64, shape (pairs,).
-
-    Returns the programs, grouped by pair, and the index of each program's pair (int64). A pair has fewer than
-    ``programs_per_pair``, or none, if no more exist.
-    """
     table = short_expressions(HALF)
     x_count, y_count = table.count(x), table.count(y)
     x_first, y_first = np.searchsorted(table.values, x), np.searchsorted(table.values, y)
@@ -50,9 +40,10 @@ def sample_per_pair(
     start = (rng.random(len(x)) * space).astype(np.int64)
     step = _coprime_near((space * rng.uniform(0.3, 0.7, len(x))).astype(np.int64), space)
     walked, found = np.zeros((2, len(x)), np.int64)
-    stride = int(np.ceil(1.2 * programs_per_pair / eval_fraction))
+    wanted = grid.programs_per_pixel
+    stride = int(np.ceil(1.2 * wanted / eval_fraction))
     kept, owners = [Programs.from_strings([])], [np.empty(0, np.int64)]
-    while len(open_pairs := np.flatnonzero((found < programs_per_pair) & (walked < space))):
+    while len(open_pairs := np.flatnonzero((found < wanted) & (walked < space))):
         pairs = open_pairs[: max(1, _CANDIDATES_AT_ONCE // stride)]
         length = np.minimum(space[pairs] - walked[pairs], min(stride, _CANDIDATES_AT_ONCE))
         owner = np.repeat(pairs, length)
@@ -66,13 +57,13 @@ def sample_per_pair(
         walked[pairs] += length
         rows = np.flatnonzero(split_of(programs, eval_fraction) == TEST)
         _, counts = np.unique(owner[rows], return_counts=True)
-        rows = rows[found[owner[rows]] + _counting(counts) < programs_per_pair]
+        rows = rows[found[owner[rows]] + _counting(counts) < wanted]
         found += np.bincount(owner[rows], minlength=len(x))
         kept.append(programs.take(rows))
         owners.append(owner[rows])
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
-    return stack(kept).take(order), owner[order]
+    return x, y, stack(kept).take(order), owner[order]
 
 
 def sample_comparisons(

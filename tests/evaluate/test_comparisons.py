@@ -8,28 +8,32 @@ import pytest
 from cadmus.config import Dataset
 from cadmus.dataset.splits import TEST, TRAIN, split_of
 from cadmus.errors import InputError
-from cadmus.evaluate import comparisons
-from cadmus.evaluate.comparisons import sample_comparisons, training_comparisons
+from cadmus.evaluate.comparisons import grid_programs, sample_comparisons, training_comparisons
 from cadmus.programs import Programs
 from cadmus.templates.expressions import expressions
 from cadmus.vm.compiled import execute, verdicts
 from cadmus.vm.reference import run
+from tests.config.tiny import tiny
 
 SHARE = 0.05
 
 
+def grid(
+    low: int, high: int, programs: int, share: float
+) -> tuple[np.ndarray, np.ndarray, Programs, np.ndarray]:
+    settings = {"grid": {"low": low, "high": high, "programs_per_pixel": programs}}
+    return grid_programs(tiny(evaluate=settings, dataset={"eval_fraction": share}))
+
+
 def test_comparisons_per_pair_are_true_distinct_test_programs() -> None:
-    x, y = (side.ravel() for side in np.meshgrid([-38, -3, 0, 7, 10**6], [-38, 0, 7], indexing="ij"))
-    programs, pair = comparisons.sample_per_pair(np.random.default_rng(1), x, y, 10, SHARE)
+    x, y, programs, pair = grid(-3, 3, 10, SHARE)
     texts = programs.to_strings()
     assert len(set(texts)) == len(texts)
     assert verdicts(programs).all()
     assert (split_of(programs, SHARE) == TEST).all()
     for text, value, other in zip(texts, x[pair], y[pair], strict=True):
         assert [run(text[:5]).outputs[0].value, run(text[5:10]).outputs[0].value] == [value, other]
-    found = np.bincount(pair, minlength=len(x))
-    assert (found[x == 10**6] == 0).all()
-    assert (found[(x != 10**6) & (abs(x) + abs(y) < 38)] == 10).all()
+    assert (np.bincount(pair) == 10).all()
 
 
 def test_a_small_space_is_exhausted() -> None:
@@ -37,18 +41,14 @@ def test_a_small_space_is_exhausted() -> None:
     halves = table.programs.take(table.values == -38).to_strings()
     space = Programs.from_strings(a + b + "=" for a, b in itertools.product(halves, halves))
     expected = set(space.take(split_of(space, 0.2) == TEST).to_strings())
-    value = np.array([-38])
-    programs, _ = comparisons.sample_per_pair(np.random.default_rng(1), value, value, 100, 0.2)
+    _, _, programs, _ = grid(-38, -38, 100, 0.2)
     assert set(programs.to_strings()) == expected
     assert expected
 
 
 def test_the_same_seed_gives_the_same_grid() -> None:
-    def drawn() -> list[str]:
-        x, y = np.array([1, 5]), np.array([1, 2])
-        return comparisons.sample_per_pair(np.random.default_rng(3), x, y, 3, SHARE)[0].to_strings()
-
-    assert drawn() == drawn()
+    first, again = (grid(1, 3, 3, SHARE)[2].to_strings() for _ in range(2))
+    assert first == again
 
 
 def test_comparisons_of_a_range_are_true_distinct_test_programs() -> None:
