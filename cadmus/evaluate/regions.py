@@ -108,19 +108,17 @@ def _tested(grid: pl.DataFrame) -> pl.DataFrame:
         # The values of a grid follow each other, so all of them are on one side.
         low = high = int(grid["x"].to_numpy().min()) - 1
     x, y = ((pl.col(axis) > high).cast(pl.Int8) - (pl.col(axis) < low).cast(pl.Int8) for axis in "xy")
-    region = (
-        pl.when("balanced")
-        .then(pl.lit("balanced"))
-        .when((x == 0) & (y == 0))
-        .then(pl.when("in_distribution").then(pl.lit("inside")).otherwise(pl.lit("excluded")))
-        .when((x == 0) | (y == 0))
-        .then(pl.lit("one_out"))
-        .when(x != y)
-        .then(pl.lit("opposite"))
-        .when(pl.col("x") == pl.col("y"))
-        .then(pl.lit("diagonal"))
-        .otherwise(pl.lit("same_side"))
-    )
+    # The first that holds.
+    conditions = {
+        "balanced": pl.col("balanced"),
+        "inside": (x == 0) & (y == 0) & pl.col("in_distribution"),
+        "excluded": (x == 0) & (y == 0),
+        "one_out": (x == 0) | (y == 0),
+        "opposite": x != y,
+        "diagonal": pl.col("x") == pl.col("y"),
+        "same_side": pl.lit(True),
+    }
+    region = pl.coalesce(pl.when(condition).then(pl.lit(name)) for name, condition in conditions.items())
     tested = grid.filter(pl.col("programs") > 0)
     order = (pl.col("x") - pl.col("y")).sign()
     solved = [tested.select(pl.col("programs") * (order == sign)).to_series() for sign in (-1, 0, 1)]
