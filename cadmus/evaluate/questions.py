@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cadmus import isa
 from cadmus.evaluate import criteria
 from cadmus.evaluate.criteria import Completed, second_expressions
 from cadmus.evaluate.posterior import best_possible
+from cadmus.model.verifying import drops
 from cadmus.programs import Programs, Samples
 from cadmus.templates.behaviour import DEFINITION, FRESH_INPUTS
 from cadmus.vm.compiled import execute
@@ -75,13 +75,8 @@ def _where_not_true_yet(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     """
     programs = samples.programs
     prefixes, row, length = programs.all_prefixes()
-    drops = np.flatnonzero(programs.data == ord(isa.DROP))
-    last_drop = np.full(len(programs), -1)
-    of_drop = np.searchsorted(programs.offsets, drops, "right") - 1
-    np.maximum.at(last_drop, of_drop, drops - programs.offsets[of_drop])
     outcome = execute(prefixes)
-    cut = length < programs.lengths[row]
-    fits = np.flatnonzero(cut & ~outcome.true & (length > last_drop[row]))
+    fits = (length < programs.lengths[row]) & ~outcome.true & ~drops(programs.take(row).suffixes(length))
     row, length, empty = row[fits], length[fits], outcome.count[fits] == 0
     order = np.lexsort((abs(2 * length - programs.lengths[row]), empty, row))
     row, length, empty = row[order], length[order], empty[order]
