@@ -23,7 +23,7 @@ COLUMN = 3.4
 """Column width in inches."""
 PAGE = 7.0
 """Page width in inches."""
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+COLORS = BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GREY = "#666666"
 PERCENT = PercentFormatter(1, decimals=0)
 

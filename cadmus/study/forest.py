@@ -3,7 +3,6 @@
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from cadmus.config.study import LOSSES
 from cadmus.evaluate.questions import title
@@ -11,7 +10,6 @@ from cadmus.evaluate.regions import REGIONS
 from cadmus.figures import style
 from cadmus.study.results import Results
 
-_COLORS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE)
 _COLUMNS = 4
 
 
@@ -32,11 +30,10 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
     columns = min(_COLUMNS, len(panels))
     figure = Figure(figsize=(style.PAGE, 0.7 + (0.62 + 0.17 * len(variants)) * -(-len(panels) // columns)))
     grid = style.multiples(figure, len(panels), columns, sharey=True)
-    legend: dict[str, Line2D] = {}
     for axes, panel in zip(grid.flat, panels, strict=False):
         of_base = compared.filter(variant=results.base, template=panel["template"][0])
         means, series = [], panel.partition_by("metric", maintain_order=True)
-        for number, (part, color, marker) in enumerate(zip(series, _COLORS, "os^D", strict=False)):
+        for number, (part, color, marker) in enumerate(zip(series, style.COLORS, "os^D", strict=False)):
             metric = part["metric"][0]
             scale = 1 if metric in LOSSES else 100
             # A base whose run is missing has no mean.
@@ -48,12 +45,10 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
             point, low, high = (scale * part[name] for name in names)
             color = style.GREY if metric in LOSSES else color
             axes.hlines(places, low.fill_null(point), high.fill_null(point), color)
-            label = metric.replace("_", " ")
-            (line,) = axes.plot(point, places, ls="", marker=marker, ms=3.5, color=color, label=label)
+            label = None if metric in LOSSES else metric.replace("_", " ")
+            axes.plot(point, places, ls="", marker=marker, ms=3.5, color=color, label=label)
             within = ~(low * high > 0).fill_null(value=False).to_numpy()
             axes.plot(point.filter(within), np.array(places)[within], marker, ms=2, color="white")
-            if metric not in LOSSES:
-                legend[label] = line
         name = panel["template"][0] or panel["metric"][0].replace("_", " ")
         name = REGIONS.get(name, title(name)).replace("outside, ", "outside,\n")
         axes.set_title(f"{name}\n{', '.join(means)}", fontsize=7)
@@ -64,6 +59,7 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
             axes.axvline(0, color=style.GREY, lw=0.8)
     what = f"difference to {results.base}, whose mean is above" if len(others) else "mean"
     figure.supxlabel(f"{what} (percentage points; losses in nats)", fontsize=8)
-    if len(legend) > 1:
-        figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=len(legend))
+    accuracies = set(results.compare) - set(LOSSES)
+    if len(accuracies) > 1:
+        style.legend(figure, grid.flat, ncols=len(accuracies))
     return figure

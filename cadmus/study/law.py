@@ -31,7 +31,6 @@ LINE = 1.3
 _POSITIVE = np.array([True, True, False, True, False])
 _SIZES = np.geomspace(1e3, 1e12, 9_001)
 """Parameters among which the optimum is sought."""
-_COLORS = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE)
 Models = dict[str, tuple[float, float]]
 """Cost and parameters of models by name."""
 
@@ -213,4 +212,4 @@ def _lines(runs: pl.DataFrame) -> list[tuple[pl.DataFrame, float, str, str]]:
     ratio = (pl.col("cost") / pl.col("cost").shift()).fill_null(1.0)
     lines = means.with_columns(line=(ratio > LINE).cum_sum()).partition_by("line", maintain_order=True)
     amounts = [float(np.exp(np.log(line["cost"].to_numpy()).mean())) for line in lines]
-    return list(zip(lines, amounts, itertools.cycle(_COLORS), itertools.cycle("os^D"), strict=False))
+    return list(zip(lines, amounts, itertools.cycle(style.COLORS), itertools.cycle("os^D"), strict=False))
