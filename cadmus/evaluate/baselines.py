@@ -7,6 +7,7 @@ What the model solves beyond the best of them, it computes. The last one shows w
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -145,14 +146,10 @@ def _linear(task: Task, learned: Learned, dataset: Dataset, operators_only: bool
     from cadmus.evaluate.linear import Linear
 
     prompts = learned.prompts[task.name]
-    if not len(prompts):
+    if not len(prompts) or (operators_only and task.question.solves is not comparator):
         return None
     fitted = Linear(prompts, learned.completions[task.name], operators_only)
     return _within(task, fitted.complete(task.prompts), dataset)
-
-
-def _operators(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
-    return _linear(task, learned, dataset, True) if task.question.solves is comparator else None
 
 
 def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
@@ -206,7 +203,7 @@ BASELINES: dict[str, Callable[[Task, Learned, Dataset], Answers | None]] = {
     "constant": _constant,
     "most_frequent": _most_frequent,
     "copy": _copy,
-    "operators": _operators,
+    "operators": partial(_linear, operators_only=True),
     "linear": _linear,
     "lookup": _lookup,
 }
