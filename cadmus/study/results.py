@@ -39,7 +39,7 @@ Missing = tuple[str, int, str]
 
 
 class Results(NamedTuple):
-    """The results of a study."""
+    """The results of a study, and fields of its section (:class:`cadmus.config.study.Study`)."""
 
     rows: pl.DataFrame
     """See :data:`COLUMNS`."""
@@ -49,13 +49,9 @@ class Results(NamedTuple):
     name: str
     question: str
     base: str
-    """The variant that the others are compared with."""
     compare: list[str]
-    """Metrics to compare."""
     law_flops: list[float]
-    """FLOPs of a scaling law; none is fitted if both are empty."""
     law_minutes: list[float] | tuple[()] = ()
-    """Minutes instead."""
 
 
 def collect(study: StudyRuns, results: Path, output: Path) -> list[Missing]:
