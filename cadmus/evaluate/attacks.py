@@ -68,9 +68,8 @@ def solved_by(policies: Sequence[str], task: Task, dataset: Dataset) -> np.ndarr
     fits = [task.question.form.fullmatch(text) is not None for text in texts]
     solved = np.zeros(len(texts), np.bool_)
     rows = np.flatnonzero(np.array(fits, np.bool_) & (lengths <= dataset.max_length))
-    if len(rows):
-        completions = Programs.from_strings(texts[row] for row in rows)
-        solved[rows] = task.question.solves(task.completed(rows % len(prompts), completions, dataset))
+    completions = Programs.from_strings(texts[row] for row in rows)
+    solved[rows] = task.question.solves(task.completed(rows % len(prompts), completions, dataset))
     return solved.reshape(len(policies), len(prompts))
 
 

@@ -112,12 +112,10 @@ def _calls(n: int, seed: int, dataset: Dataset) -> Asked:
     matches = [_CALL.match(text) for text in prompts.to_strings()]
     end = np.array([match.end() if match else 0 for match in matches])
     # An expression follows the call, so the call is one whole side.
-    x, y = drawn.x, drawn.y
-    assert x is not None
-    assert y is not None
+    x, y = (np.asarray(side, np.int64) for side in (drawn.x, drawn.y))
     other = execute(prompts.suffixes(end))
     rows = np.flatnonzero((end > 0) & (other.count == 1) & (other.kind == NUMBER) & (other.values[:, 0] == y))
-    return Asked(prompts.take(rows), end[rows] - 1, x[rows].astype(np.int64), y[rows].astype(np.int64))
+    return Asked(prompts.take(rows), end[rows] - 1, x[rows], y[rows])
 
 
 def _sequences(form: re.Pattern[str], n: int, seed: int, dataset: Dataset) -> Asked:

@@ -8,7 +8,6 @@ knows the grammar cannot know more, and is right most often with what most of th
 inputs. In the split ood the posterior has all functions, as nobody can know which of them training left out.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -74,10 +73,9 @@ def credence(
 ) -> np.ndarray:
     """Return the probability that each definition is right, if it fits its prompt: float64, shape (n,)."""
     found = np.empty(len(prompts))
-    of: dict[str, list[int]] = defaultdict(list)
-    for row, prompt in enumerate(prompts):
-        of[prompt].append(row)
-    for prompt, rows in of.items():
+    different, number = np.unique(prompts, return_inverse=True)
+    for k, prompt in enumerate(different.tolist()):
+        rows = np.flatnonzero(number == k).tolist()
         classes, probability = posterior(prompt, dataset, split).by_behaviour()
         computed = computes(prompt, [definitions[row] for row in rows], dataset)
         found[rows] = (computed[:, None] == classes) @ probability

@@ -7,7 +7,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from cadmus.figures import style
 
 LOSSES = {"loss": ("all tokens", "black"), "completion_loss": ("completions", style.GREEN)}
-
 OTHERS = "validation_loss", "verdict_solved"
 """Metrics that a training may be without."""
 
