@@ -1,7 +1,6 @@
 """Style, sizes, reproducible files and the shared parts of all figures."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +25,18 @@ PAGE = 7.0
 COLORS = BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GREY = "#666666"
 PERCENT = PercentFormatter(1, decimals=0)
+styled = matplotlib.style.context(["default", STYLE])
+"""Decorates a function that draws: it uses the style file instead of the user's settings."""
 
 _METADATA = {".pdf": {"CreationDate": None, "Producer": None, "Creator": None}, ".png": {"Software": None}}
 
 
-def styled(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """Decorate ``draw`` to use the style file instead of the user's settings."""
-
-    @wraps(draw)
-    def wrapped(*arguments: object) -> Figure:
-        with matplotlib.style.context(["default", STYLE]):
-            return draw(*arguments)
-
-    return wrapped
-
-
+@styled
 def save(figure: Figure, paths: Sequence[Path]) -> None:
     """Write a figure in the format of each path's suffix; equal figures give equal bytes."""
-    with matplotlib.style.context(["default", STYLE]):
-        for path in paths:
-            with replacing(path) as temporary:
-                figure.savefig(temporary, metadata=_METADATA[path.suffix])
+    for path in paths:
+        with replacing(path) as temporary:
+            figure.savefig(temporary, metadata=_METADATA[path.suffix])
 
 
 def multiples(figure: FigureBase, count: int, columns: int, **shared: Any) -> np.ndarray:
