@@ -36,7 +36,7 @@ _AT_ONCE = 1 << 18
 BASELINE_OF_SAMPLES = "training_completion"
 """Name of the baseline of pass@k, see :func:`training_completions`."""
 _DRAWN_FROM = 100_000
-"""Maximum number of training programs from which it draws."""
+"""Maximum number of programs, of the first training shard of each template, from which it draws."""
 
 Answers = tuple[Programs, np.ndarray]
 """Completions, and whether each ended: bool, shape (n,)."""
@@ -99,10 +99,7 @@ def grade_baselines(tasks: list[Task], learned: Learned, dataset: Dataset) -> pl
 
 
 def training_completions(directory: Path, tasks: list[Task], seed: int) -> Policy:
-    """Return the baseline: a policy that draws the completion of a training program of the same question.
-
-    Programs are drawn from the first shard of each template.
-    """
+    """Return the baseline: a policy that draws the completion of a training program of the same question."""
     found: dict[str, Programs] = {}
     for template in dict.fromkeys(task.question.template for task in tasks):
         shard = next(stream_split(directory, "train", [template]))
@@ -187,8 +184,7 @@ def first_that_holds(task: Task, candidates: Programs, dataset: Dataset) -> np.n
 
 
 def _always(text: str, task: Task, dataset: Dataset) -> Answers:
-    rows = np.zeros(len(task.programs), np.int64)
-    return _within(task, Programs.from_strings([text]).take(rows), dataset)
+    return _within(task, Programs.from_strings([text] * len(task.programs)), dataset)
 
 
 def _within(task: Task, completions: Programs, dataset: Dataset) -> Answers:

@@ -225,10 +225,7 @@ def by_group(
     fractions: tuple[str, ...],
     measure: Callable[[pl.DataFrame], Iterable[tuple[Any, ...]]],
 ) -> pl.DataFrame:
-    """Return the rows that ``measure`` gives for each group, with the keys before them.
-
-    They have ``columns``, names and types, and then ``fractions``, float64.
-    """
+    """Return rows of each group: the keys, then ``columns`` and ``fractions`` (float64) from ``measure``."""
     groups = frame.group_by(keys, maintain_order=True) if keys else [((), frame)]
     rows = [(*group, *row) for group, part in groups for row in measure(part)]
     schema = {key: frame.schema[key] for key in keys} | columns | dict.fromkeys(fractions, pl.Float64)
@@ -236,10 +233,7 @@ def by_group(
 
 
 def by_cluster(graded: pl.DataFrame, columns: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the arguments of :func:`cadmus.evaluate.intervals.bootstrap` for columns of truth values.
-
-    There is one row per program, clustered by the column asked.
-    """
+    """Return the arguments of a bootstrap of truth values: a row per program, clustered by ``asked``."""
     _, cluster = np.unique(graded["asked"].to_numpy().astype(str), return_inverse=True)
     programs = np.bincount(cluster)
     correct = np.zeros((len(programs), len(columns)))

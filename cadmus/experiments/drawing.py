@@ -18,11 +18,10 @@ def produce(name: str, results: list[Path], output: Path) -> list[Path]:
     if name not in figures():
         raise InputError(f"no figure, table or page {name!r}; {suggest(name, figures())}")
     figure = figures()[name]
-    most = len(figure.sources)
-    least = most - ("llm" in figure.sources)
-    if not least <= len(results) <= most:
-        names = f" ({', '.join(figure.sources)})" if most else ""
-        count = f"{least}" if least == most else f"{least} or {most}"
+    counts = sorted({len(figure.sources) - ("llm" in figure.sources), len(figure.sources)})
+    if len(results) not in counts:
+        names = f" ({', '.join(figure.sources)})" if figure.sources else ""
+        count = " or ".join(map(str, counts))
         raise InputError(f"{name}: drawn from {count} result files{names}, got {len(results)}")
     formats = FORMATS[figure.kind]
     if output.suffix in {suffix for of_kind in FORMATS.values() for suffix in of_kind} - set(formats):

@@ -9,10 +9,7 @@ from cadmus.figures import panels, style
 
 
 def data(curve: pl.DataFrame, completions: pl.DataFrame) -> pl.DataFrame:
-    """Return the plotted accuracies by question, policy and compute.
-
-    Those of baselines and of the best possible answer are constant.
-    """
+    """Return the plotted accuracies by question, policy and compute; only the model's change with compute."""
     found = accuracy_by(completions, "question")
     found = found.filter((pl.col("policy") != MODEL) | (pl.col("metric") == CEILING))
     snapshots = curve.select("step", "tokens", "flops").unique(maintain_order=True)

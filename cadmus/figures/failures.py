@@ -26,8 +26,9 @@ def page(completions: pl.DataFrame) -> str:
         rows = model.filter(question=name)
         failed = rows.filter(~pl.col("solved"))
         count = f"{len(failed):,} of {len(rows):,} failed" if len(rows) else "not tested"
-        asked = f"<p>Solved: {escape(named(name).solved)}.</p>"
-        sections.append(f"<h2>{escape(title(name))}: {count}</h2>{asked}")
+        sections.append(
+            f"<h2>{escape(title(name))}: {count}</h2><p>Solved: {escape(named(name).solved)}.</p>"
+        )
         # The test split of a small template repeats programs.
         distinct = failed.unique(["program", "completion"], keep="first", maintain_order=True).to_dicts()
         sections += map(_article, random.Random(name).sample(distinct, min(SHOWN, len(distinct))))

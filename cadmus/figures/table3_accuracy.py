@@ -54,10 +54,7 @@ def table(completions: pl.DataFrame) -> pl.DataFrame:
 
 
 def below(results: pl.DataFrame) -> str:
-    """Return a sentence that names the questions on which the model is below the best baseline, if any.
-
-    It is if the interval of the gap in ``results``, from :func:`data`, is below 0.
-    """
+    """Return a sentence that names the questions of :func:`data` whose gap is below 0, interval included."""
     found = results.filter(pl.col("gap_high") < 0, pl.col("metric").is_in(["solved", "fits"]))
     if found.is_empty():
         return ""

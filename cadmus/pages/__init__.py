@@ -1,7 +1,6 @@
-"""Pages generated from code and results: cards for the Hugging Face Hub, dataset reports, the manual.
+"""Pages generated from code and results: cards for the Hugging Face Hub, and the manual.
 
-A card is the README.md of a model or dataset. The Hub shows it as the page of the repository and reads its
-front matter; all numbers in it come from files.
+A card is the README.md of a model or dataset, which the Hub shows. All numbers in it come from files.
 """
 
 from pathlib import Path

@@ -25,10 +25,7 @@ TEXT = Path(__file__).with_name("model.md").read_text(encoding="utf-8")
 
 
 def model_card(directory: Path, completions: Path, metrics: Path | None) -> str:
-    """Return the model card of an export, from it and the output of ``cadmus evaluate completions``.
-
-    Without the ``metrics`` of its training, the card has no last loss.
-    """
+    """Return the model card of an export, from its ``completions`` and, for the last loss, ``metrics``."""
     config = trained_config(directory)
     if config is None:
         problem = "config: is missing; only models from `cadmus train` have cards"
