@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from cadmus.config import TABLES, Section, read_model
+from cadmus.config import TABLES, Section, read_model, validate
 from cadmus.config.fields import NonNegative
 from cadmus.errors import InputError, suggest
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 MODELS = TABLES / "llms.yaml"
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """Name of a model in configs, figures and file names."""
-_SECONDS = 10
 
 
 class LanguageModel(Section):
@@ -54,18 +53,10 @@ class LanguageModel(Section):
         return cost / 1e6
 
     def inspect(self) -> "Model":
-        """Return Inspect's model, which keeps every reply, if the server has it.
-
-        Raises:
-            InputError: an option does not exist, or the server does not answer or lacks the model.
-        """
+        """Return Inspect's model, which keeps every reply, if the server has it."""
         from inspect_ai.model import CachePolicy, GenerateConfig, get_model
 
-        try:
-            config = GenerateConfig(**self.options, cache=CachePolicy(expiry=None))
-        except (TypeError, ValidationError) as error:
-            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            raise InputError(f"options: {reason}") from None
+        config = validate({**self.options, "cache": CachePolicy(expiry=None)}, GenerateConfig, "options")
         if not self.base_url:
             return get_model(self.model, config=config)
         served, wanted = _served(self.base_url), self.model.split("/", 2)[-1]
@@ -78,7 +69,7 @@ class LanguageModel(Section):
 def _served(base_url: str) -> list[str]:
     """Return the models that a server lists; none if it keeps the list to itself."""
     try:
-        with urllib.request.urlopen(f"{base_url.rstrip('/')}/models", timeout=_SECONDS) as reply:
+        with urllib.request.urlopen(f"{base_url.rstrip('/')}/models", timeout=10) as reply:
             return [str(each["id"]) for each in json.load(reply)["data"]]
     except urllib.error.HTTPError:
         return []
@@ -87,11 +78,7 @@ def _served(base_url: str) -> list[str]:
 
 
 def read_models(path: Path, names: Sequence[str]) -> dict[str, LanguageModel]:
-    """Return the models of a table with these names, in their order.
-
-    Raises:
-        InputError: the table is invalid, or a name is missing.
-    """
+    """Return the models of a table with these names, in their order."""
     table = read_model(path, dict[Name, LanguageModel])
     for name in names:
         if name not in table:
