@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from cadmus import isa
 from cadmus.errors import InputError, suggest
+from cadmus.tables import plain
 
 SUBSET = tuple(row for row in isa.INSTRUCTIONS if row.alternate)
 """The 22 instructions of the paper's Table 2."""
@@ -77,21 +78,15 @@ def prompt(program: str, alphabet: str, examples: Sequence[str] = EXAMPLES) -> s
     All are given in normal symbols.
     """
     written = SYMBOLS[alphabet]
-    rows = [
-        ("symbol", "stack", "meaning"),
-        *((written[row.symbol], row.effect, row.meaning) for row in SUBSET),
-    ]
-    width = max(len(stack) for _, stack, _ in rows)
-    shown = [
-        f"Program: {text[:-1]}\nAnswer: {text[-1]}" for text in (translate(x, alphabet) for x in examples)
-    ]
+    rows = [(written[row.symbol], row.effect, row.meaning) for row in SUBSET]
+    shown = (translate(example, alphabet) for example in examples)
     *others, last = (written[symbol] for symbol in COMPARATORS)
     return _TEMPLATE.format(
-        table="\n".join(f"{symbol:<6}  {stack:<{width}}  {meaning}" for symbol, stack, meaning in rows),
+        table=plain(("symbol", "stack", "meaning"), rows),
         low=isa.INTEGER_MIN,
         high=isa.INTEGER_MAX,
         comparators=f"{' '.join(others)} and {last}",
-        examples="\n\n".join(shown),
+        examples="\n\n".join(f"Program: {text[:-1]}\nAnswer: {text[-1]}" for text in shown),
         program=translate(program, alphabet),
     )
 
@@ -106,19 +101,14 @@ def question_text(program: str, question: str, alphabet: str) -> str:
     """Return the text that asks a model to continue the prompt of a task.
 
     The alphabet ``program`` gives the prompt alone, as models of Cadmus take it.
-
-    Raises:
-        InputError: no such alphabet, or the question has no prompt in these symbols.
     """
     if alphabet not in ALPHABETS:
         raise InputError(f"no alphabet {alphabet!r}; {suggest(alphabet, ALPHABETS)}")
     if alphabet == "program":
         return program
     if question not in COMPARISONS:
-        raise InputError(
-            f"{question}: has no prompt in {alphabet} symbols; ask {', '.join(COMPARISONS)} or use the "
-            "alphabet program"
-        )
+        fix = f"ask {', '.join(COMPARISONS)} or use the alphabet program"
+        raise InputError(f"{question}: has no prompt in {alphabet} symbols; {fix}")
     return prompt(program, alphabet)
 
 
