@@ -36,26 +36,21 @@ _PROGRAMS = pl.col("outcome").is_in(GIVEN).sum().cast(pl.Int64).alias("programs"
 
 def at_limits(answers: pl.DataFrame, limits: list[int]) -> pl.DataFrame:
     """Return answers at the largest limit as they would be at each limit: cut off if they are longer."""
-    given = pl.col("outcome").is_in(GIVEN)
-    parts = [
-        answers.with_columns(
-            max_output_tokens=pl.lit(limit),
-            outcome=pl.when(given & (pl.col("output_tokens") > limit))
-            .then(pl.lit("truncated"))
-            .otherwise("outcome"),
-            usd=pl.col("usd") * (limit == max(limits)),
-        )
-        for limit in sorted(limits)
-    ]
-    return pl.concat(parts)
+    limit = pl.col("max_output_tokens")
+    cut_off = pl.col("outcome").is_in(GIVEN) & (pl.col("output_tokens") > limit)
+    each = pl.DataFrame({"max_output_tokens": sorted(limits)})
+    return each.join(
+        answers.drop("max_output_tokens"), how="cross", maintain_order="left_right"
+    ).with_columns(
+        outcome=pl.when(cut_off).then(pl.lit("truncated")).otherwise("outcome"),
+        usd=pl.when(limit == max(limits)).then("usd").otherwise(0.0),
+    )
 
 
 def summary(answers: pl.DataFrame) -> pl.DataFrame:
-    """Count the outcomes of each condition.
+    """Count the outcomes of each :data:`CONDITION`, in the order of the answers.
 
-    Returns:
-        :data:`CONDITION`, programs (that the model saw), one column per outcome, input_tokens and
-        output_tokens (means) and usd (sum), in the order of the answers.
+    ``programs`` are those that the model saw; input_tokens and output_tokens are means, usd is the sum.
     """
     return answers.group_by(CONDITION, maintain_order=True).agg(
         _PROGRAMS, *map(_count, OUTCOMES), pl.col("input_tokens", "output_tokens").mean(), pl.col("usd").sum()
@@ -63,15 +58,10 @@ def summary(answers: pl.DataFrame) -> pl.DataFrame:
 
 
 def pixels(answers: pl.DataFrame) -> pl.DataFrame:
-    """Count the answers of the comparison grid at the largest limit.
-
-    Returns:
-        model, alphabet, max_output_tokens, x, y, programs and correct, in the order of the answers.
-    """
+    """Count programs and correct answers by model, alphabet, x and y of the grid, at the largest limit."""
     keys = ("model", "alphabet", "max_output_tokens", "x", "y")
-    largest = answers.filter(
-        pl.col("in_grid") & (pl.col("max_output_tokens") == pl.max("max_output_tokens").over("model"))
-    )
+    limit = pl.col("max_output_tokens")
+    largest = answers.filter(pl.col("in_grid"), limit == limit.max().over("model"))
     return largest.group_by(*keys, maintain_order=True).agg(_PROGRAMS, _count("correct"))
 
 

@@ -39,15 +39,11 @@ def questions(config: Config, model: LanguageModel) -> pl.DataFrame:
     parts = []
     for alphabet in settings.alphabets:
         for programs, in_grid, shots in sets:
-            texts = [
-                prompt(program[: 2 * HALF], alphabet, [*EXAMPLES, *drawn[:shots]])
-                for program in programs["program"]
-            ]
+            examples = [*EXAMPLES, *drawn[:shots]]
+            texts = [prompt(program[: 2 * HALF], alphabet, examples) for program in programs["program"]]
             columns = {"alphabet": pl.lit(alphabet), "shots": pl.lit(shots), "in_grid": pl.lit(in_grid)}
-            parts += [
-                programs.with_columns(**columns, limit=pl.lit(limit), prompt=pl.Series(texts))
-                for limit in limits
-            ]
+            written = programs.with_columns(**columns, prompt=pl.Series(texts))
+            parts += [written.with_columns(limit=pl.lit(limit)) for limit in limits]
     names = ("alphabet", "shots", "in_grid", "x", "y", "program", "limit", "prompt")
     return pl.concat(parts).select(names)
 

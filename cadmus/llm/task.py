@@ -35,21 +35,15 @@ _COMPARATORS = {"<": "less", "=": "equal", ">": "greater"}
 def ask(
     config: Config, models: dict[str, LanguageModel], directory: Path, say: Callable[[str], None]
 ) -> None:
-    """Ask each model that has a key all questions without a stored reply.
-
-    Raises:
-        InputError: the answers could cost more than ``llm.max_cost_usd``, or a model does not answer.
-    """
+    """Ask each model that has a key all questions without a stored reply, within ``llm.max_cost_usd``."""
     asked = {name: questions(config, model) for name, model in models.items() if model.usable}
     for name, model in models.items():
         if name not in asked:
             say(f"{name}: not asked, as {model.key} is not set")
     cost = sum(most_usd(models[name], rows) for name, rows in asked.items())
     if cost > config.llm.max_cost_usd:
-        raise InputError(
-            f"llm.max_cost_usd: the answers may cost {cost:.2f} USD, above {config.llm.max_cost_usd:g}; "
-            "raise it, or ask less"
-        )
+        problem = f"the answers may cost {cost:.2f} USD, above {config.llm.max_cost_usd:g}"
+        raise InputError(f"llm.max_cost_usd: {problem}; raise it, or ask less")
     # Inspect reads it when it first stores a reply.
     os.environ["INSPECT_CACHE_DIR"] = str((directory / "replies").absolute())
     for name, rows in asked.items():
@@ -106,15 +100,10 @@ def _digest(asked: pl.DataFrame) -> str:
 
 def _task(asked: pl.DataFrame, model: LanguageModel) -> Task:
     """Return the task with the rows of :func:`cadmus.llm.questions.questions`."""
-    samples = [
-        Sample(
-            id=number,
-            input=row["prompt"],
-            target=translate(row["program"][-1], row["alphabet"]),
-            metadata={name: value for name, value in row.items() if name != "prompt"},
-        )
-        for number, row in enumerate(asked.iter_rows(named=True))
-    ]
+    samples = []
+    for number, row in enumerate(asked.iter_rows(named=True)):
+        right = translate(row["program"][-1], row["alphabet"])
+        samples.append(Sample(row.pop("prompt"), target=right, id=number, metadata=row))
     choice = model.answer == "choice"
     return Task(MemoryDataset(samples), solver=_ask(choice), scorer=_solved(choice))
 
