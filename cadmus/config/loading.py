@@ -162,11 +162,9 @@ def merged(base: dict[Any, Any], changes: dict[Any, Any]) -> dict[Any, Any]:
 def changed(values: Any, changes: dict[str, Any]) -> Any:
     """Return the values of a config with other values of some fields, such as ``{"train.steps": 100}``."""
     for field, value in changes.items() if isinstance(values, dict) else ():
-        *sections, key = field.split(".")
-        nested = {key: value}
-        for section in reversed(sections):
-            nested = {section: nested}
-        values = merged(values, nested)
+        for key in reversed(field.split(".")):
+            value = {key: value}
+        values = merged(values, value)
     return values
 
 
