@@ -59,8 +59,6 @@ RECIPES: dict[str, dict[str, Any]] = {
     "paper": {
         "optimizer": "adam",
         "learning_rate": 1e-4,
-        "betas": [0.9, 0.95],
-        "weight_decay": 0.0,
         "schedule": "cosine",
         "warmup_fraction": 0.0,
         "clip": 1.0,
@@ -70,8 +68,6 @@ RECIPES: dict[str, dict[str, Any]] = {
         "optimizer": "muon",
         "learning_rate": 2e-3,
         "matrix_learning_rate": 0.0075,
-        "betas": [0.9, 0.95],
-        "weight_decay": 0.0,
         "schedule": "linear",
         "warmup_fraction": 0.02,
         "clip": 0.0,
