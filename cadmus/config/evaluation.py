@@ -16,7 +16,6 @@ from cadmus.config.fields import (
     Range,
     Section,
     Value,
-    check_ascending,
     check_distinct,
 )
 
@@ -125,9 +124,9 @@ class Probe(Settings):
     test_programs: ProgramCount = 2_000
     """programs to score the probes"""
     inverse_regularisation: Annotated[
-        list[Above0], Field(min_length=1, max_length=8), AfterValidator(check_ascending)
+        list[Above0], Field(min_length=1, max_length=8), AfterValidator(sorted)
     ] = [0.1, 1.0, 10.0]
-    """candidates, ascending: C of scikit-learn's LogisticRegression"""
+    """candidates: C of scikit-learn's LogisticRegression"""
 
     @property
     def programs(self) -> int:

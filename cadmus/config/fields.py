@@ -45,13 +45,6 @@ def check_distinct(values: list[Any]) -> list[Any]:
     return values
 
 
-def check_ascending(values: list[float]) -> list[float]:
-    """Return the values if each is larger than the one before."""
-    if values != sorted(set(values)):
-        raise ValueError(f"must be ascending, got {values}")
-    return values
-
-
 def known(names: Collection[str], noun: str) -> AfterValidator:
     """Return a check that a text is one of ``names``; ``noun`` says what they name."""
 

@@ -19,8 +19,8 @@ from tests.config.quick import QUICK, VALUES, changed
         ("train.steps", "many", "train.steps: must be a valid integer, got 'many'"),
         (
             "evaluate.probe.inverse_regularisation",
-            [10, 1],
-            "evaluate.probe.inverse_regularisation: must be ascending, got [10.0, 1.0]",
+            [],
+            "inverse_regularisation: must have at least 1 item after validation, not 0, got []",
         ),
         ("train.steps", 10.5, "train.steps: must be a valid integer, got 10.5"),
         ("train.batch_size", True, "train.batch_size: must be a valid integer, got True"),
