@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from cadmus import isa
 from cadmus.config.fields import (
@@ -177,7 +177,7 @@ class OODRule(Section):
     """numbers and intervals [low, high] of the compared values x and y that match"""
     compared: Literal["either", "both"] = "either"
     """match if either or both of x and y are among `values`"""
-    length: Annotated[Interval, AfterValidator(check_order)] | None = None
+    length: Interval | None = None
     """range of matching program lengths, in instructions"""
     contains: Annotated[list[str] | None, Field(min_length=1)] = None
     """instructions, or pieces such as `*-`; a program that contains any of them matches"""

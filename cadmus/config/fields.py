@@ -57,10 +57,9 @@ def known(names: Collection[str], noun: str) -> AfterValidator:
 
 
 def within(low: int, high: int) -> AfterValidator:
-    """Return a check that an interval is in order and within ``[low, high]``."""
+    """Return a check that an interval is within ``[low, high]``."""
 
     def check(interval: list[int]) -> list[int]:
-        check_order(interval)
         if interval[0] < low or interval[1] > high:
             raise ValueError(f"must be within {low} to {high}, got {interval}")
         return interval
@@ -85,7 +84,7 @@ Above0 = Annotated[Number, Field(gt=0)]
 Fraction = Annotated[Number, Field(ge=0, le=1)]
 Rate = Annotated[Number, Field(gt=0, lt=1)]
 DecayRate = Annotated[Number, Field(ge=0, lt=1)]
-Interval = Annotated[list[Integer], Field(min_length=2, max_length=2)]
+Interval = Annotated[list[Integer], Field(min_length=2, max_length=2), AfterValidator(check_order)]
 """``[low, high]``, both included."""
 
 

@@ -12,12 +12,12 @@ from cadmus.config.fields import (
     DecayRate,
     Fraction,
     Integer,
+    Interval,
     NonNegative,
     Positive,
     Rate,
     Section,
     check_distinct,
-    check_order,
     known,
     whole_number,
 )
@@ -124,10 +124,7 @@ class LabelOnly(Section):
 
     share: Annotated[Fraction, Field(lt=1)] = 0.0
     """share of the batch; 0 for none"""
-    values: Annotated[list[Integer], Field(min_length=2, max_length=2), AfterValidator(check_order)] = [
-        -60,
-        60,
-    ]
+    values: Interval = [-60, 60]
     """smallest and largest value of an expression, drawn uniformly"""
 
     def count(self, batch_size: int) -> int:
