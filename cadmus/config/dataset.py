@@ -1,6 +1,6 @@
 """The ``dataset`` section: the splits and, in ``dataset.templates``, the programs of each sub-problem."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -37,9 +37,6 @@ Lengths = Annotated[list[Literal[1, 3, 5, 7]], Field(min_length=1)]
 class Template(Section):
     """Fields of every template."""
 
-    compares: ClassVar[bool] = False
-    """True if the programs compare two numbers, x and y."""
-
     train: Count = 0
     """programs in the training set"""
     repeats: bool = False
@@ -49,8 +46,6 @@ class Template(Section):
 
 class ExpressionTemplate(Template):
     """Two number expressions and a comparator, such as `62*4+54*4-=` or `83-2*45+1->`."""
-
-    compares: ClassVar[bool] = True
 
     expression_lengths: Lengths = [5]
     """possible lengths of an expression, in instructions"""
@@ -87,8 +82,6 @@ class BasicMath(ExpressionTemplate):
 
 class Subroutines(Template):
     """Subroutine calls compared with an expression."""
-
-    compares: ClassVar[bool] = True
 
 
 class Random(Template):
@@ -139,8 +132,8 @@ TEMPLATE_OF = {
 }
 """The template of each question; :mod:`cadmus.evaluate.questions` defines the questions."""
 
-COMPARING = [name for name in TEMPLATES if Templates.model_fields[name].default.compares]
-"""Templates whose programs compare two numbers."""
+COMPARING = ("basic_math", "equality", "less_greater", "subroutines")
+"""Templates whose programs compare two numbers, x and y."""
 TemplateName = Annotated[str, known(TEMPLATES, "template")]
 
 
