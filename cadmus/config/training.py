@@ -299,16 +299,12 @@ class Train(Section):
 
     def _check_labels(self) -> None:
         wanted = ("second", "difference") if self.interchange.variable == "comparison" else ("magnitude",)
-        missing = [
-            name for name in wanted if name not in self.state_labels.numbers() or not self.state_weight
-        ]
+        missing = [name for name in wanted if not (self.state_weight and getattr(self.state_labels, name))]
         if self.interchange.share and missing:
             problem = f"{self.interchange.variable} needs state_labels.{missing[0]} and state_weight above 0"
             raise ValueError(f"interchange.variable: {problem}")
         if self.label_only.share and not self.state_weight:
-            raise ValueError(
-                "label_only.share: needs a state_weight above 0, as nothing else learns from them"
-            )
+            raise ValueError("label_only.share: needs a state_weight above 0; nothing else learns from them")
         if self.label_only.count(self.batch_size) == self.batch_size:
             raise ValueError(f"label_only.share: leaves no other program of {self.batch_size}; lower it")
 
