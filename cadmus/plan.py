@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from cadmus.config import TABLES, TEMPLATES, Config, Dataset, Section, read_model
-from cadmus.config.fields import Above0, NonNegative
+from cadmus.config.fields import Above0, NonNegative, positive_or
 from cadmus.config.study import StudyRuns
 from cadmus.dataset import shards
 from cadmus.errors import InputError
@@ -47,7 +47,7 @@ CORES = 2
 class Device(Section):
     """A device in ``config/tables/devices.yaml``."""
 
-    counts: Annotated[list[int | Literal["ranks"]], Field(min_length=1)]
+    counts: Annotated[list[Annotated[int | Literal["ranks"], positive_or("ranks")]], Field(min_length=1)]
     """numbers of devices to estimate for; `ranks` is train.ranks, of GPUs"""
     teraflops: Above0
     """training rate of one device in 10^12 FLOPs/s, matrix products only"""
@@ -59,14 +59,6 @@ class Device(Section):
     """price of one device"""
     source: str
     """source of the rates and the price; starts with `measured:` or `estimated:`"""
-
-    @field_validator("counts", mode="before")
-    @classmethod
-    def _check_counts(cls, counts: Any) -> Any:
-        for count in counts if isinstance(counts, list) else []:
-            if count != "ranks" and (type(count) is not int or count < 1):
-                raise ValueError(f"must be ranks or integers of at least 1, got {count!r}")
-        return counts
 
 
 @dataclass(frozen=True)

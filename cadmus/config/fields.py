@@ -56,6 +56,18 @@ def known(names: Collection[str], noun: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def positive_or(word: str) -> BeforeValidator:
+    """Return a check for a positive integer or ``word``, as an error of a union would name both types."""
+
+    def check(given: Any) -> Any:
+        value = whole_number(given)
+        if value != word and (type(value) is not int or value < 1):
+            raise ValueError(f"must be {word} or an integer of at least 1, got {given!r}")
+        return value
+
+    return BeforeValidator(check)
+
+
 def within(low: int, high: int) -> AfterValidator:
     """Return a check that an interval is within ``[low, high]``."""
 

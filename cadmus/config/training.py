@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from cadmus.config.dataset import TEMPLATE_OF
 from cadmus.config.fields import (
@@ -19,7 +19,7 @@ from cadmus.config.fields import (
     Section,
     check_distinct,
     known,
-    whole_number,
+    positive_or,
 )
 
 ATTENTION = "attention"
@@ -248,7 +248,7 @@ class Train(Section):
     """training on the verdict in the last steps"""
     precision: Literal["bf16", "fp32"] | None = None
     """when null, bf16 if the CPU or GPU has bf16 instructions, otherwise fp32"""
-    ranks: Integer | Literal["auto"] = "auto"
+    ranks: Annotated[int | Literal["auto"], positive_or("auto")] = "auto"
     """training processes over all nodes; `auto` is one per GPU (one per core without GPUs), reduced to a
     number that divides the batch"""
     deepspeed: Annotated[dict[str, Any], AfterValidator(_check_deepspeed)] = {}
@@ -262,14 +262,6 @@ class Train(Section):
     """number of latest checkpoints to keep"""
     snapshots: Annotated[Positive, Field(le=1000)] = 9
     """exports during training, for accuracy by compute; log-spaced over the steps, including the last"""
-
-    @field_validator("ranks", mode="before")
-    @classmethod
-    def _check_ranks(cls, given: Any) -> Any:
-        ranks = whole_number(given)
-        if ranks != "auto" and (type(ranks) is not int or ranks < 1):
-            raise ValueError(f"must be auto or an integer of at least 1, got {given!r}")
-        return ranks
 
     @model_validator(mode="before")
     @classmethod
