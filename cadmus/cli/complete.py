@@ -26,7 +26,7 @@ from cadmus.cli.programs import as_object, echo_trace, verdict
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import percent
-from cadmus.model import GENERATION_CONFIG, completing
+from cadmus.model import completing
 from cadmus.model.completing import AT_ONCE, Completion
 from cadmus.vm.reference import show
 
@@ -119,10 +119,8 @@ def complete(
     model = inference.Cadmus.load(directory, usable_device(device))
     limit = max_length or model.max_length
     if len(prefix) > limit:
-        own = f"({GENERATION_CONFIG} of the model); --max-length allows more"
-        most = f"{limit} {own if limit == model.max_length else '(--max-length)'}"
         given = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
-        raise InputError(f"{given}, a program at most {most}")
+        raise InputError(f"{given}, a program at most {limit}; raise --max-length")
     count = samples or (TRIES if verified else 1)
     temperature = (temperature or 1.0) if random else 0.0
     drawing: dict[str, Any] = {"samples": count, "temperature": temperature, "seed": seed or 0}
