@@ -24,7 +24,7 @@ from cadmus.cli.options import (
     with_options,
 )
 from cadmus.config import Evaluate
-from cadmus.errors import InputError, suggest
+from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text, loss_as_text, percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.regions import REGIONS
@@ -106,16 +106,8 @@ for _name in experiments.NAMES:
     evaluate.add_command(_command(_name))
 
 
-def _known_figures(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse an unknown figure, before an option that is missing."""
-    for name in names:
-        if name not in experiments.figures() and not ctx.resilient_parsing:
-            raise InputError(f"no figure, table or page {name!r}; {suggest(name, experiments.figures())}")
-    return names
-
-
 @click.command(epilog=f"Figures, tables and pages: {', '.join(experiments.figures())}.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", callback=_known_figures)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--results", type=PATH, multiple=True, help="Result file; repeat for a second one.")
 @click.option(
     "--output",

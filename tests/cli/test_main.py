@@ -133,7 +133,6 @@ def test_the_version_names_everything_results_depend_on() -> None:
         (["config", "show", "quik"], "no config 'quik'; did you mean 'quick'?"),
         (["card", "config/quick.yaml"], "Directory 'config/quick.yaml' is a file"),
         (["evaluate", "completion"], "No such command 'completion'. Did you mean 'completions'? (`cadmus ev"),
-        (["figure", "comparison_gird"], "'comparison_gird'; did you mean 'comparison_grid'?"),
         (["figure", "grid", "--output", "x"], "no figure, table or page 'grid'; there are table3"),
         (
             ["figure", "interchang", "--output", "x"],
