@@ -69,10 +69,7 @@ def train(
             sys.exit(ranks.run_ranks(command, count, nodes))
 
     # An error of all ranks is reported by the first one.
-    rank = os.environ.get("RANK", "0")
-    if not rank.isdecimal():
-        raise InputError(f"RANK: must be a number, got {rank!r}; unset it, or start with torchrun")
-    first = int(rank) == 0
+    first = os.environ.get("RANK", "0") == "0"
     try:
         pipeline.train(run, dataset, paths.export, paths, echo)
     except InputError as error:
