@@ -34,9 +34,7 @@ SECTIONS = {
         "train": ("train", "train", "Train a model on a dataset and export it."),
         "study": ("configs", "figures", "Compare runs that differ in some fields of a config."),
     },
-    "Large language models": {
-        "llm": ("llm", "llm", "Ask large language models to compare."),
-    },
+    "Large language models": {"llm": ("llm", "llm", "Ask large language models to compare.")},
     "Single steps of the workflow, rarely typed": {
         "shard": ("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
         "manifest": ("files", "sample", "Check the shards in DIRECTORY and write its manifest.json."),

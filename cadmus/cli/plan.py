@@ -24,13 +24,7 @@ _short = tqdm.format_sizeof
 @click.option("--devices", type=PATH, help="Table of devices; config/tables/devices.yaml by default.")
 @click.option("--here", is_flag=True, help="One line: how long the training takes on this machine.")
 @json_option
-def plan(
-    config: Path,
-    changes: dict[str, Any],
-    devices: Path | None,
-    here: bool,
-    as_json: bool,
-) -> None:
+def plan(config: Path, changes: dict[str, Any], devices: Path | None, here: bool, as_json: bool) -> None:
     """Estimate compute, time and cost of a run before it starts. CONFIG may be that of a study.
 
     The table has the time and price of the training on each device: the FLOPs over the rate of the device,

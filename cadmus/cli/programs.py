@@ -169,13 +169,7 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 @changes_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per program.")
 def sample(
-    template: str,
-    n: int,
-    seed: int,
-    split: str,
-    config: Path | None,
-    changes: dict[str, Any],
-    as_json: bool,
+    template: str, n: int, seed: int, split: str, config: Path | None, changes: dict[str, Any], as_json: bool
 ) -> None:
     """Print true programs of TEMPLATE, one per line.
 
