@@ -2,16 +2,14 @@
 
 import functools
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cadmus.errors import InputError, near_path, printable, suggest
-from cadmus.isa import without_spaces
 from cadmus.model import DEFAULT_MODEL
 from cadmus.tables import plain
 
@@ -143,30 +141,6 @@ def check_results_path(output: Path) -> None:
         fix = f"choose a name such as {output.stem}.parquet"
         raise InputError(f"--output {output}: not a .parquet file; {fix}")
     check_writable(output)
-
-
-def input_programs(check: Callable[[str], str]) -> Iterator[list[str]]:
-    """Yield the lines of standard input that are there, without their spaces, so that each is answered soon.
-
-    ``check`` returns a valid line. Those before an invalid one come before its error, which has its number.
-    """
-    if sys.stdin is None:
-        raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
-    number, rest = 0, b""
-    # Returns what is there, at most what a pipe holds; waits only if nothing is.
-    while (chunk := sys.stdin.buffer.read1(1 << 16)) or rest:  # type: ignore[union-attr]
-        # The last line may have no end.
-        *lines, rest = (rest + (chunk or b"\n")).split(b"\n")
-        checked: list[str] = []
-        try:
-            for line in lines:
-                checked.append(check(without_spaces(line.decode("utf-8", "replace").rstrip("\r"))))
-        except InputError as error:
-            if checked:
-                yield checked
-            raise InputError(f"line {number + len(checked) + 1}: {error}") from None
-        yield checked
-        number += len(checked)
 
 
 def color_mode() -> bool | None:

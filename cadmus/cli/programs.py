@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from itertools import chain
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,11 @@ from cadmus.cli.options import (
     CONFIG,
     changes_option,
     echo_table,
-    input_programs,
     json_option,
     optional_config,
     program_command,
 )
-from cadmus.errors import InputError
+from cadmus.errors import InputError, naming
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
 
@@ -57,9 +56,13 @@ def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
         option = "--trace" if trace else "--calls"
         raise InputError(f"{option} shows one program as text; drop --json and give a program instead of -")
     if program == "-":
-        for line in chain.from_iterable(input_programs(isa.check_program)):
-            result = reference.run(line)
-            click.echo(json.dumps(as_object(line, result)) if as_json else verdict(result))
+        if sys.stdin is None:
+            raise InputError("standard input: is closed; pipe programs into it, or open it with </dev/null")
+        for number, line in enumerate(sys.stdin.buffer, start=1):
+            program = isa.without_spaces(line.decode("utf-8", "replace").rstrip("\r\n"))
+            with naming(f"line {number}"):
+                result = reference.run(program)
+            click.echo(json.dumps(as_object(program, result)) if as_json else verdict(result))
         return
     program = isa.without_spaces(program)
     result = reference.run(program)
