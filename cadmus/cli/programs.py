@@ -1,6 +1,5 @@
 """``cadmus run`` and ``isa``, which need no extra, and ``sample``."""
 
-import difflib
 import json
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from cadmus.cli.options import (
     optional_config,
     program_command,
 )
-from cadmus.errors import InputError, naming
+from cadmus.errors import InputError, naming, suggest
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
 
@@ -94,7 +93,7 @@ def as_object(program: str, result: Result) -> dict[str, Any]:
     return {"program": program, "outputs": outputs, "true": result.true}
 
 
-@program_command("isa")
+@click.command("isa")
 @click.argument("instruction", required=False)
 @click.option("--json", "form", flag_value="json", help="Print JSON; of the table with limits and digest.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print the manual, docs/isa.md.")
@@ -128,12 +127,8 @@ def isa_command(instruction: str | None, form: str | None) -> None:
 
 def _explain(given: str, form: str | None) -> None:
     row = isa.BY_SYMBOL.get(given) or isa.BY_NAME.get(given)
-    if row is None and given.startswith("--"):
-        raise click.NoSuchOption(given, None, ["--json", "--markdown"], click.get_current_context())
     if row is None:
-        close = difflib.get_close_matches(given, isa.BY_NAME, 1)
-        hint = f"did you mean {close[0]!r}?" if close else "`cadmus isa` lists all"
-        raise InputError(f"no instruction {given!r}; {hint}")
+        raise InputError(f"no instruction {given!r}; {suggest(given, isa.BY_NAME)}")
     if form == "markdown":
         raise InputError("--markdown prints the whole manual; drop it or the instruction")
     if form == "json":
