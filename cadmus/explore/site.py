@@ -106,23 +106,9 @@ def write_site(
 
 
 def weights(model: Cadmus) -> bytes:
-    """Return the weights in fp16, little-endian, in the order in which ``page/gpt.js`` uses them."""
-    named = dict(model.model.named_parameters())
-    used = ["embed_in.weight"]
-    for layer in range(model.sizes.layers):
-        parts = (
-            "input_layernorm",
-            "attention.query_key_value",
-            "attention.dense",
-            "post_attention_layernorm",
-        )
-        for part in (*parts, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"):
-            used += [f"layers.{layer}.{part}.{kind}" for kind in ("weight", "bias")]
-    used += ["final_layer_norm.weight", "final_layer_norm.bias"]
-    used += [] if model.sizes.tied else ["lm_head.weight"]
-    assert {*used} == {*named}
-    halves = (named[name].detach().float().cpu().numpy().astype("<f2") for name in used)
-    return b"".join(half.tobytes() for half in halves)
+    """Return the weights in fp16, little-endian, in the order in which GPT and ``page/gpt.js`` have them."""
+    parameters = (each.detach().float().cpu().numpy() for each in model.model.parameters())
+    return b"".join(each.astype("<f2").tobytes() for each in parameters)
 
 
 def packed(values: np.ndarray) -> str:
