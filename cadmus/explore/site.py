@@ -8,6 +8,7 @@ stack, fitted to programs of the test split, mixed as in training.
 import base64
 import json
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +34,15 @@ from cadmus.train.paths import find_snapshots, step_of
 PAGE = Path(__file__).with_name("page")
 DATA = "site.json"
 SHOWN = ("symbol", "name", "effect", "meaning", "inputs", "outputs", "literal")
-FORMS = {
-    "comparator": criteria.COMPARATOR,
-    "equality": criteria.EXPRESSION,
-    "answer": criteria.ANSWER,
-    "definition": DEFINITION,
-    "induction": DEFINITION,
-    "anything": criteria.ANYTHING,
+ANYTHING = "anything", criteria.ANYTHING
+FORMS: dict[Callable[..., Any], tuple[str, Any]] = {
+    criteria.comparator: ("comparator", criteria.COMPARATOR),
+    criteria.equal_expression: ("equality", criteria.EXPRESSION),
+    criteria.written_answer: ("answer", criteria.ANSWER),
+    criteria.definition: ("definition", DEFINITION),
+    criteria.induced: ("induction", DEFINITION),
 }
-"""Criteria that solve a task, by their names in ``page/grade.js``, with the form of such a completion."""
-_FORM_OF: dict[Callable[..., Any], str] = {
-    criteria.comparator: "comparator",
-    criteria.equal_expression: "equality",
-    criteria.written_answer: "answer",
-    criteria.definition: "definition",
-    criteria.induced: "induction",
-}
+"""The name in ``page/grade.js`` of each criterion, and the form of a completion that meets it."""
 TASKS = 40
 """Tasks of each question."""
 PROGRAMS = 20_000
@@ -90,7 +84,7 @@ def write_site(
         "longest": LONGEST_PROGRAM,
         "limits": isa.LIMITS,
         "instructions": [{key: getattr(row, key) for key in SHOWN} for row in isa.INSTRUCTIONS],
-        "patterns": {name: form.pattern for name, form in FORMS.items()},
+        "patterns": {name: form.pattern for name, form in (*FORMS.values(), ANYTHING)},
         "questions": _questions(dataset),
         "calls": {name: calls.to_strings() for name, calls in fresh_calls(dataset.model_dump_json()).items()},
         "probe": probe(model, config, programs),
@@ -121,11 +115,9 @@ def _questions(dataset: Dataset) -> dict[str, Any]:
     found = {}
     for template in TEMPLATES:
         for name, question in questions_of(template).items():
-            form = _FORM_OF.get(question.solves, "anything")
+            form, _ = FORMS.get(question.solves, ANYTHING)
             rows = []
-            for task, _ in zip(
-                tasks(template, "test", question=name, dataset=dataset), range(TASKS), strict=False
-            ):
+            for task in islice(tasks(template, "test", question=name, dataset=dataset), TASKS):
                 row = {"prompt": task.prompt, "reference": task.reference}
                 rows.append(row | ({"calls": calls_in(task.prompt)} if form == "induction" else {}))
             found[name] = {"title": title(name), "form": form, "tasks": rows}

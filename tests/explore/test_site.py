@@ -103,7 +103,7 @@ def test_the_model_and_the_grader_in_the_page(page):
             for task, _ in zip(tasks(question.template, "test", question=name), range(ASKED), strict=False)
         ]
         texts, ended = model.complete([task.prompt for task in drawn])
-        form = site._FORM_OF.get(question.solves, "anything")
+        form, _ = site.FORMS.get(question.solves, site.ANYTHING)
         others = [task.reference for task in drawn[1:] + drawn[:1]]
         for task, text, end, other in zip(drawn, texts.to_strings(), ended.tolist(), others, strict=True):
             calls = calls_in(task.prompt) if form == "induction" else None
