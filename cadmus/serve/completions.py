@@ -21,7 +21,7 @@ from starlette.routing import Route
 from cadmus import isa
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
-from cadmus.model.inference import Cadmus, Sampler, greedy
+from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.serve.server import ApiError, application, body_of
 
@@ -209,11 +209,9 @@ def _decode(model: Cadmus, asked: Asked, prompts: list[str], max_tokens: int) ->
     unfinished = Programs.from_strings(prompts[row] for row in rows)
     longest = model.max_length
     room = np.minimum(min(max_tokens, longest), longest + 1 - unfinished.lengths)
-    choose = greedy
-    if asked.temperature > 0:
-        seed = secrets.randbits(64) if asked.seed is None else asked.seed % 2**64
-        choose = Sampler(len(rows), asked.temperature, seed, asked.top_p)
-    decoded, ended = model.complete(unfinished, unfinished.lengths + room, choose)
+    seed = secrets.randbits(64) if asked.seed is None else asked.seed % 2**64
+    drawing: dict[str, Any] = {"temperature": asked.temperature, "top_p": asked.top_p, "seed": seed}
+    decoded, ended = model.complete(unfinished, unfinished.lengths + room, **drawing)
     # The decoder checks for an end even after the last instruction that fits.
     ended &= decoded.lengths < room
     for row, instructions, end in zip(rows, decoded.to_strings(), ended.tolist(), strict=True):
