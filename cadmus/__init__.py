@@ -37,9 +37,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "30000")
 # Module and extra of each name.
 _SOURCES = {
     "Cadmus": ("cadmus.model.inference", "model"),
-    "run": ("cadmus.vm.reference", ""),
-    "stacks": ("cadmus.vm.reference", ""),
-    "trace": ("cadmus.vm.reference", ""),
+    **dict.fromkeys(("run", "stacks", "trace"), ("cadmus.vm.reference", "")),
     **dict.fromkeys(("Reason", "Task", "Verdict", "sample", "tasks", "verify"), ("cadmus.api", "sample")),
 }
 
