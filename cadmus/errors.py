@@ -44,13 +44,9 @@ def reading(path: PathLike[str] | str, fix: str = "") -> Iterator[None]:
         yield
     except CadmusError:
         raise
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply{fix}") from None
     except OSError as error:
         hint = near_path(path) if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"cannot read {path}: {error.strerror or error}{hint or fix}") from None
-    except UnicodeError:
-        raise InputError(f"{path}: not UTF-8{fix}") from None
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
         raise InputError(f"{path}: not readable ({reason}){fix}") from None
