@@ -209,11 +209,10 @@ def plan_study(study: StudyRuns, devices: Path = DEVICES) -> dict[str, Any]:
     planned = [plan(run.config, devices) for run in trainings.values()]
     # By their directories in results/.
     disk: dict[str, int] = {}
-    for run in study.runs:
-        dataset, *others = plan(run.config)["disk_bytes"].values()
-        disk |= {run.dataset: dataset, f"{run.training}/model": sum(others)}
     by_device = defaultdict(list)
-    for training in planned:
+    for run, training in zip(trainings.values(), planned, strict=True):
+        dataset, *others = training["disk_bytes"].values()
+        disk |= {run.dataset: dataset, f"{run.training}/model": sum(others)}
         for estimate in training["estimates"]:
             by_device[estimate.device, estimate.count].append(estimate)
     return {
