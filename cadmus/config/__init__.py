@@ -10,10 +10,9 @@ from cadmus.config.dataset import (
     Dataset,
     ExpressionTemplate,
     OODRule,
-    Templates,
     Values,
 )
-from cadmus.config.evaluation import Evaluate, Llm
+from cadmus.config.evaluation import Evaluate
 from cadmus.config.fields import Section
 from cadmus.config.loading import (
     TABLES,
