@@ -36,9 +36,9 @@ SECTIONS = {
     },
     "Large language models": {"llm": ("llm", "llm", "Ask large language models to compare.")},
     "Single steps of the workflow, rarely typed": {
-        "shard": ("files", "sample", "Sample one shard of the dataset in DIRECTORY."),
-        "manifest": ("files", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
-        "card": ("files", "model", "Write the card of the model or dataset in DIRECTORY."),
+        "shard": ("train", "sample", "Sample one shard of the dataset in DIRECTORY."),
+        "manifest": ("train", "sample", "Check the shards in DIRECTORY and write its manifest.json."),
+        "card": ("train", "model", "Write the card of the model or dataset in DIRECTORY."),
     },
 }
 """Commands by the headings of `cadmus --help`: the module in this package, the extra with its packages, and

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from huggingface_hub import ModelCard
 
 from cadmus import isa
-from cadmus.cli.files import card as command
+from cadmus.cli.train import card as command
 from cadmus.config import load_config
 from cadmus.errors import InputError
 from cadmus.model.export import read_metadata, save_export, weights_digest
