@@ -58,9 +58,6 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
         run = load_config(config, changes)
         if not run.llm.models:
             raise InputError(f"{config}: llm.models: names no model")
-        for name in only:
-            if name not in run.llm.models:
-                raise InputError(f"--model {name}: is not in llm.models, {', '.join(run.llm.models)}")
         models = read_models(table or MODELS, only or run.llm.models)
         command(run, models, directory or Path("results", run.name, "llm"), **options)
 
