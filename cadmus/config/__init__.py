@@ -30,4 +30,4 @@ from cadmus.config.loading import (
     read_yaml,
     validate,
 )
-from cadmus.config.training import ATTENTION, RECIPES, Interchange, LabelOnly, Model, StateLabels, Train
+from cadmus.config.training import ATTENTION, PAPER, Interchange, LabelOnly, Model, StateLabels, Train

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from cadmus import experiments
-from cadmus.config import RECIPES, Config
+from cadmus.config import PAPER, Config
 from cadmus.config.study import STUDY, Study
 from cadmus.evaluate.questions import definitions
 from cadmus.experiments.meanings import MEANINGS
@@ -99,12 +99,9 @@ def tables(root: Path) -> str:
     parts = [markdown(["file", "for"], files)]
     _describe("", Config, parts)
     _describe(STUDY, Study, parts)
-    rows = [
-        [f"`{name}`", *(f"`{json.dumps(recipe.get(name))}`" for recipe in RECIPES.values())]
-        for name in dict.fromkeys(name for recipe in RECIPES.values() for name in recipe)
-    ]
-    parts.append("## Recipes\n\nDefaults of each `train.recipe`:\n")
-    parts.append(markdown(["field", *(f"`{name}`" for name in RECIPES)], rows))
+    rows = [[f"`{name}`", f"`{json.dumps(value)}`"] for name, value in PAPER.items()]
+    parts.append("## Recipes\n\nDefaults of `train.recipe: paper`:\n")
+    parts.append(markdown(["field", "`paper`"], rows))
     return "\n".join(parts)
 
 

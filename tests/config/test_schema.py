@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cadmus.config import RECIPES, find_config, load_config, parse_config, read_changes
+from cadmus.config import PAPER, find_config, load_config, parse_config, read_changes
 from cadmus.errors import InputError
 from tests.config.quick import QUICK, VALUES, changed
 
@@ -143,7 +143,7 @@ def test_invalid_values(path, value, message):
 
 def test_recipes_are_defaults():
     paper = parse_config(changed("train", {"recipe": "paper", "steps": 2}), "x.yaml").train
-    assert paper.learning_rate == RECIPES["paper"]["learning_rate"] == 1e-4
+    assert paper.learning_rate == PAPER["learning_rate"] == 1e-4
     assert (paper.optimizer, paper.schedule, paper.betas) == ("adam", "cosine", [0.9, 0.95])
     overridden = parse_config(changed("train.learning_rate", "5e-4"), "x.yaml").train
     assert overridden.learning_rate == 5e-4
