@@ -12,10 +12,10 @@ from cadmus.cli.options import (
     DIRECTORY,
     PATH,
     changes_option,
-    check_results_path,
     echo,
     echo_table,
     json_option,
+    results_option,
 )
 from cadmus.config import load_config
 from cadmus.config.loading import read_values
@@ -96,7 +96,7 @@ def runs(config: Path, changes: dict[str, Any], results: Path) -> None:
 @click.argument("config", type=CONFIG)
 @changes_option
 @_results
-@click.option("--output", type=PATH, required=True, help="Parquet file of the results.")
+@results_option
 def collect(config: Path, changes: dict[str, Any], results: Path, output: Path) -> None:
     """Write the results of all finished runs to one table.
 
@@ -108,7 +108,6 @@ def collect(config: Path, changes: dict[str, Any], results: Path, output: Path) 
     """
     from cadmus.study.results import collect as write
 
-    check_results_path(output)
     for variant, seed, reason in write(load_study(config, changes), results, output):
         echo(f"missing: {variant}, seed {seed}: {reason}", err=True)
 

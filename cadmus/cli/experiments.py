@@ -15,12 +15,12 @@ from cadmus.cli.options import (
     MODEL,
     PATH,
     changes_option,
-    check_results_path,
     device_option,
     echo,
     echo_table,
     model_option,
     optional_config,
+    results_option,
     usable_device,
     with_options,
 )
@@ -60,7 +60,6 @@ def _command(name: str) -> click.Command:
         subject_help = "Directory with the snapshots of a training."
 
     def run(directory: Path, output: Path, device: str | None, as_json: bool, **given: Any) -> None:
-        check_results_path(output)
         dataset, config = given.pop("dataset", None), given.pop("config")
         config = optional_config(config, given.pop("changes"))
         settings = {key: value for key, value in given.items() if value is not None}
@@ -81,7 +80,7 @@ def _command(name: str) -> click.Command:
             type=CONFIG,
             help="Config: a file or a name; by default that of the model, with default settings.",
         ),
-        click.option("--output", type=PATH, required=True, help="Parquet file of the results."),
+        results_option,
         changes_option,
         device_option,
         click.option("--json", "as_json", is_flag=True, help="Print a JSON list."),
@@ -110,7 +109,7 @@ for _name in experiments.NAMES:
 @click.command()
 @click.argument("features", type=PATH)
 @model_option
-@click.option("--output", type=PATH, required=True, help="Parquet file of the scores.")
+@results_option
 @click.option(
     "-n",
     "--programs",
@@ -160,7 +159,6 @@ def score(
     from cadmus.model.inference import Cadmus
     from cadmus.store import write_parquet
 
-    check_results_path(output)
     directory = directory or DEFAULT_MODEL
     model = Cadmus.load(directory, usable_device(device))
     found = read_features(features)

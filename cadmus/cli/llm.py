@@ -12,11 +12,11 @@ from cadmus.cli.options import (
     DIRECTORY,
     PATH,
     changes_option,
-    check_results_path,
     config_option,
     echo,
     echo_table,
     json_option,
+    results_option,
     with_options,
 )
 from cadmus.config import Config, digest, load_config
@@ -116,7 +116,7 @@ def ask(config: Config, models: Models, directory: Path) -> None:
 
 @llm.command()
 @_step
-@click.option("--output", type=PATH, required=True, help="Parquet file to write.")
+@results_option
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as a JSON list.")
 def score(config: Config, models: Models, directory: Path, output: Path, as_json: bool) -> None:
     """Grade the answers.
@@ -128,7 +128,6 @@ def score(config: Config, models: Models, directory: Path, output: Path, as_json
     from cadmus.llm.outcomes import OUTCOMES, summary
     from cadmus.llm.task import read
 
-    check_results_path(output)
     answers = read(config, models, directory)
     write_parquet(output, "results", answers, {"config_digest": digest(config.model_dump())})
     counts = summary(answers)

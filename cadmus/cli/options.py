@@ -97,6 +97,22 @@ changes_option = click.option(
     callback=_changes,
     help="Change a field of the config, such as train.steps=100; repeatable.",
 )
+
+
+def _results(context: click.Context, option: click.Parameter, output: Path) -> Path:
+    """Check before the work starts that results can be written to ``output``."""
+    from cadmus.store import check_writable
+
+    if output.suffix != ".parquet":
+        fix = f"choose a name such as {output.stem}.parquet"
+        raise InputError(f"--output {output}: not a .parquet file; {fix}")
+    check_writable(output)
+    return output
+
+
+results_option = click.option(
+    "--output", type=PATH, required=True, callback=_results, help="Parquet file of the results."
+)
 model_option = click.option(
     "--model", "directory", type=MODEL, help="Exported model, a directory or a name; laptop by default."
 )
@@ -131,16 +147,6 @@ def usable_device(device: str | None) -> str:
         reason = str(error).splitlines()[0]
         raise InputError(f"--device {device}: not available ({reason}); cpu always is") from None
     return device
-
-
-def check_results_path(output: Path) -> None:
-    """Check before the work starts that results can be written to ``output``."""
-    from cadmus.store import check_writable
-
-    if output.suffix != ".parquet":
-        fix = f"choose a name such as {output.stem}.parquet"
-        raise InputError(f"--output {output}: not a .parquet file; {fix}")
-    check_writable(output)
 
 
 def color_mode() -> bool | None:
