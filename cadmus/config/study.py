@@ -67,6 +67,8 @@ class Study(Section):
         if self.has_law and (variants < LAW_VARIANTS or not set(LOSSES) & set(self.compare)):
             needed = f"{LAW_VARIANTS} variants, got {variants}, and one of {', '.join(LOSSES)} in compare"
             raise ValueError(f"{'law_flops' if self.law_flops else 'law_minutes'}: a law needs {needed}")
+        if self.base is not None and self.base not in self.variants:
+            raise ValueError(f"base: no variant {self.base!r}; {suggest(self.base, sorted(self.variants))}")
         if self.law_flops and self.law_minutes:
             raise ValueError("law_flops and law_minutes: a law has one kind of budget; remove one")
         return self
@@ -140,9 +142,6 @@ def parse_study(values: dict[str, Any], source: str) -> StudyRuns:
         known = variants.setdefault(runs[-1].evaluation, variant)
         if known != variant:
             raise InputError(f"{place}: is the same as {known}; remove one, or change another field")
-    if study.base is not None and study.base not in variants.values():
-        hint = suggest(study.base, sorted(variants.values()))
-        raise InputError(f"{source}: {STUDY}: base: no variant {study.base!r}; {hint}")
     metrics = list(TRAINING_LOSSES)
     for run in runs:
         metrics += [name for each in study.experiments for name in getattr(run.config.evaluate, each).metrics]
