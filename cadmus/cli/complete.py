@@ -14,14 +14,7 @@ import click
 import numpy as np
 
 from cadmus import isa
-from cadmus.cli.options import (
-    device_option,
-    json_option,
-    model_option,
-    print_error,
-    program_command,
-    usable_device,
-)
+from cadmus.cli import options
 from cadmus.cli.programs import as_object, echo_trace, verdict
 from cadmus.config import LONGEST_PROGRAM
 from cadmus.errors import InputError
@@ -34,9 +27,9 @@ TRIES = 100
 ALTERNATIVES = 3
 
 
-@program_command()
+@options.program_command()
 @click.argument("prefix")
-@model_option
+@options.model_option
 @click.option(
     "--max-length",
     type=click.IntRange(1, LONGEST_PROGRAM),
@@ -65,8 +58,8 @@ ALTERNATIVES = 3
 )
 @click.option("--seed", type=click.IntRange(0), metavar="SEED", help="Seed of the samples; 0 by default.")
 @click.option("--verified", is_flag=True, help="Sample until one is true, ended by itself and drops nothing.")
-@device_option
-@json_option
+@options.device_option
+@options.json_option
 def complete(
     prefix: str,
     directory: Path | None,
@@ -116,7 +109,7 @@ def complete(
     if not (samples or verified):
         # One completion gains nothing from a second thread, which would wait for a core.
         click.get_current_context().with_resource(inference.one_thread())
-    model = inference.Cadmus.load(directory, usable_device(device))
+    model = inference.Cadmus.load(directory, options.usable_device(device))
     limit = max_length or model.max_length
     if len(prefix) > limit:
         given = f"the prefix {reprlib.repr(prefix)} has {len(prefix)} instructions"
@@ -138,19 +131,19 @@ def complete(
             click.echo((_as_json if as_json else _as_text)(*each, _likeliest(of_each, top)))
         if verified and not part[0][0].verified:
             tries = f"{1 + count} tries; raise -n or change --temperature"
-            print_error(f"no verified completion of {reprlib.repr(prefix)} in {tries}")
+            options.print_error(f"no verified completion of {reprlib.repr(prefix)} in {tries}")
             sys.exit(1)
 
 
-@program_command()
+@options.program_command()
 @click.argument("examples", nargs=-1, required=True)
-@model_option
+@options.model_option
 @click.option(
     "-n", "--samples", default=64, type=click.IntRange(1), metavar="N", help="Definitions to sample."
 )
 @click.option("--seed", default=0, type=click.IntRange(0), metavar="SEED", help="Seed of the samples.")
-@device_option
-@json_option
+@options.device_option
+@options.json_option
 def induce(
     examples: tuple[str, ...],
     directory: Path | None,
@@ -186,7 +179,7 @@ def induce(
     given = read_examples(examples)
     parts = prompt_of(given)
     prompt = "".join(parts)
-    model = inference.Cadmus.load(directory, usable_device(device))
+    model = inference.Cadmus.load(directory, options.usable_device(device))
     found = model.induce(prompt, samples, seed=seed)
     if as_json:
         rows = [{**each._asdict(), "program": prompt + each.definition} for each in found]
@@ -200,7 +193,7 @@ def induce(
         click.echo(f"\n{given[0].text}")
         echo_trace(definition + parts[0], calls=True)
     if not found:
-        print_error(f"none of {samples} samples gives the results of all examples; raise -n")
+        options.print_error(f"none of {samples} samples gives the results of all examples; raise -n")
         sys.exit(1)
 
 

@@ -7,16 +7,7 @@ from typing import Any
 import click
 import yaml
 
-from cadmus.cli.options import (
-    CONFIG,
-    DIRECTORY,
-    PATH,
-    changes_option,
-    echo,
-    echo_table,
-    json_option,
-    results_option,
-)
+from cadmus.cli import options
 from cadmus.config import load_config
 from cadmus.config.loading import read_values
 from cadmus.config.study import is_study, load_study
@@ -33,9 +24,9 @@ def config() -> None:
 
 
 @config.command()
-@click.argument("file", type=CONFIG)
-@changes_option
-@json_option
+@click.argument("file", type=options.CONFIG)
+@options.changes_option
+@options.json_option
 def show(file: Path, changes: dict[str, Any], as_json: bool) -> None:
     """Validate FILE and print it with all defaults.
 
@@ -68,12 +59,14 @@ def study() -> None:
     """
 
 
-_results = click.option("--results", type=DIRECTORY, default="results", help="Directory of all results.")
+_results = click.option(
+    "--results", type=options.DIRECTORY, default="results", help="Directory of all results."
+)
 
 
 @study.command()
-@click.argument("config", type=CONFIG)
-@changes_option
+@click.argument("config", type=options.CONFIG)
+@options.changes_option
 @_results
 def runs(config: Path, changes: dict[str, Any], results: Path) -> None:
     """List the runs of a study and their directories. CONFIG is a config with a section `study`.
@@ -89,14 +82,14 @@ def runs(config: Path, changes: dict[str, Any], results: Path) -> None:
     for run in found.runs:
         reason = unfinished(found, run, results)
         rows.append((run.variant, str(run.seed), str(results / run.training), reason or "finished"))
-    echo_table(rows)
+    options.echo_table(rows)
 
 
 @study.command()
-@click.argument("config", type=CONFIG)
-@changes_option
+@click.argument("config", type=options.CONFIG)
+@options.changes_option
 @_results
-@results_option
+@options.results_option
 def collect(config: Path, changes: dict[str, Any], results: Path, output: Path) -> None:
     """Write the results of all finished runs to one table.
 
@@ -109,12 +102,12 @@ def collect(config: Path, changes: dict[str, Any], results: Path, output: Path) 
     from cadmus.study.results import collect as write
 
     for variant, seed, reason in write(load_study(config, changes), results, output):
-        echo(f"missing: {variant}, seed {seed}: {reason}", err=True)
+        options.echo(f"missing: {variant}, seed {seed}: {reason}", err=True)
 
 
 @study.command()
-@click.argument("results", type=PATH)
-@click.option("--output", type=DIRECTORY, required=True, help="Directory of the files.")
+@click.argument("results", type=options.PATH)
+@click.option("--output", type=options.DIRECTORY, required=True, help="Directory of the files.")
 def draw(results: Path, output: Path) -> None:
     """Write the tables, figures and page of a study. RESULTS is a file of `cadmus study collect`.
 
@@ -125,4 +118,4 @@ def draw(results: Path, output: Path) -> None:
     from cadmus.study.page import write_all
 
     for path in write_all(results, output):
-        echo(path)
+        options.echo(path)

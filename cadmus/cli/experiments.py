@@ -9,21 +9,7 @@ import click
 import polars as pl
 
 from cadmus import experiments, pipeline
-from cadmus.cli.options import (
-    CONFIG,
-    DIRECTORY,
-    MODEL,
-    PATH,
-    changes_option,
-    device_option,
-    echo,
-    echo_table,
-    model_option,
-    optional_config,
-    results_option,
-    usable_device,
-    with_options,
-)
+from cadmus.cli import options
 from cadmus.config import Evaluate
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import as_text, loss_as_text, percent
@@ -52,18 +38,20 @@ def evaluate() -> None:
 def _command(name: str) -> click.Command:
     """Return the command of an experiment, with an option for each number of its settings."""
     experiment = experiments.get(name)
-    kind: click.Path = MODEL
+    kind: click.Path = options.MODEL
     subject, value = "--model", "laptop"
     subject_help = "Exported model: a directory, or the name of a shipped one."
     if experiment.snapshots:
-        kind, subject, value = DIRECTORY, "--snapshots", "DIR"
+        kind, subject, value = options.DIRECTORY, "--snapshots", "DIR"
         subject_help = "Directory with the snapshots of a training."
 
     def run(directory: Path, output: Path, device: str | None, as_json: bool, **given: Any) -> None:
         dataset, config = given.pop("dataset", None), given.pop("config")
-        config = optional_config(config, given.pop("changes"))
+        config = options.optional_config(config, given.pop("changes"))
         settings = {key: value for key, value in given.items() if value is not None}
-        results = pipeline.evaluate(name, directory, output, dataset, config, usable_device(device), settings)
+        results = pipeline.evaluate(
+            name, directory, output, dataset, config, options.usable_device(device), settings
+        )
         findings = experiment.findings and experiment.findings(results)
         table = findings.table if findings else experiment.summary and experiment.summary(results)
         if as_json and table is not None:
@@ -73,21 +61,23 @@ def _command(name: str) -> click.Command:
         elif table is not None:
             _print(table)
 
-    options = [
+    added = [
         click.option(subject, "directory", type=kind, required=True, help=subject_help),
         click.option(
             "--config",
-            type=CONFIG,
+            type=options.CONFIG,
             help="Config: a file or a name; by default that of the model, with default settings.",
         ),
-        results_option,
-        changes_option,
-        device_option,
+        options.results_option,
+        options.changes_option,
+        options.device_option,
         click.option("--json", "as_json", is_flag=True, help="Print a JSON list."),
     ]
     if experiment.dataset:
-        options.append(
-            click.option("--dataset", type=DIRECTORY, required=True, help="Dataset with the test split.")
+        added.append(
+            click.option(
+                "--dataset", type=options.DIRECTORY, required=True, help="Dataset with the test split."
+            )
         )
     for key, field in type(getattr(Evaluate(), name)).model_fields.items():
         if field.annotation in (int, float):
@@ -95,11 +85,11 @@ def _command(name: str) -> click.Command:
             text = f"{text[:1].upper()}{text[1:]}; by default that of the config."
             names = [*["-n"] * (key in ("programs", "programs_per_pixel")), f"--{key.replace('_', '-')}", key]
             metavar = "N" if field.annotation is int else "NUMBER"
-            options.append(click.option(*names, metavar=metavar, help=text))
+            added.append(click.option(*names, metavar=metavar, help=text))
     arguments = f"{subject} {value} --output {name}.parquet{' --dataset DIR' * experiment.dataset}"
     text = inspect.cleandoc(experiment.measure.__doc__ or "")
     text += f"\n\n\b\nExample:\n  cadmus evaluate {name} {arguments}"
-    return click.command(name, help=text)(with_options(*options)(run))
+    return click.command(name, help=text)(options.with_options(*added)(run))
 
 
 for _name in experiments.NAMES:
@@ -107,9 +97,9 @@ for _name in experiments.NAMES:
 
 
 @click.command()
-@click.argument("features", type=PATH)
-@model_option
-@results_option
+@click.argument("features", type=options.PATH)
+@options.model_option
+@options.results_option
 @click.option(
     "-n",
     "--programs",
@@ -126,7 +116,7 @@ for _name in experiments.NAMES:
     help="Features whose directions are exchanged.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, metavar="SEED", help="Random seed.")
-@device_option
+@options.device_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def score(
     features: Path,
@@ -160,7 +150,7 @@ def score(
     from cadmus.store import write_parquet
 
     directory = directory or DEFAULT_MODEL
-    model = Cadmus.load(directory, usable_device(device))
+    model = Cadmus.load(directory, options.usable_device(device))
     found = read_features(features)
     config = trained_config(directory)
     dataset = None if config is None else config.dataset
@@ -174,16 +164,16 @@ def score(
         + ["" if row[name] is None else f"{row[name]:.2f}" for name in COLUMNS]
         for row in table.iter_rows(named=True)
     ]
-    echo_table([["variable", "layer", "programs", *COLUMNS], *rows])
+    options.echo_table([["variable", "layer", "programs", *COLUMNS], *rows])
 
 
 @click.command(epilog=f"Figures, tables and pages: {', '.join(experiments.figures())}.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--results", type=PATH, multiple=True, help="Result file; repeat for a second one.")
+@click.option("--results", type=options.PATH, multiple=True, help="Result file; repeat for a second one.")
 @click.option(
     "--output",
     "outputs",
-    type=PATH,
+    type=options.PATH,
     required=True,
     multiple=True,
     metavar="DIR_OR_FILE",
@@ -205,7 +195,7 @@ def figure(names: tuple[str, ...], results: tuple[Path, ...], outputs: tuple[Pat
         raise InputError(f"--output: give one for each of the {len(names)} names, not {len(outputs)}")
     for name, output in zip(names, outputs, strict=True):
         for path in pipeline.draw(name, results, output):
-            echo(path)
+            options.echo(path)
 
 
 def _print_findings(findings: Findings) -> None:
@@ -218,7 +208,7 @@ def _print_findings(findings: Findings) -> None:
 
     rows = ([cell(*named) for named in row.items()] for row in findings.table.iter_rows(named=True))
     click.echo(f"{findings.title}\n")
-    echo_table([[column.replace("_", " ") for column in findings.table.columns], *rows])
+    options.echo_table([[column.replace("_", " ") for column in findings.table.columns], *rows])
 
 
 def _print(accuracies: pl.DataFrame) -> None:
@@ -226,7 +216,9 @@ def _print(accuracies: pl.DataFrame) -> None:
     if "loss" in accuracies.columns:
         for row in accuracies.iter_rows(named=True):
             loss = loss_as_text(row["loss"], row["low"], row["high"])
-            echo(f"{title(row['template'])}: {loss} nats per token of {row['programs']:,} completions")
+            options.echo(
+                f"{title(row['template'])}: {loss} nats per token of {row['programs']:,} completions"
+            )
         return
     graded = "metric" in accuracies.columns
     solved = "solved"
@@ -246,4 +238,4 @@ def _print(accuracies: pl.DataFrame) -> None:
             possible = accuracies.filter(policy="model", metric=CEILING).filter(question=name)["accuracy"]
             if len(possible) and possible[0] < 1:
                 accuracy += f", best possible {percent(possible[0])}"
-        echo(f"{REGIONS.get(name, title(name))}: {accuracy} of {row['programs']:,} programs")
+        options.echo(f"{REGIONS.get(name, title(name))}: {accuracy} of {row['programs']:,} programs")

@@ -8,17 +8,7 @@ from typing import Any
 
 import click
 
-from cadmus.cli.options import (
-    DIRECTORY,
-    PATH,
-    changes_option,
-    config_option,
-    echo,
-    echo_table,
-    json_option,
-    results_option,
-    with_options,
-)
+from cadmus.cli import options
 from cadmus.config import Config, digest, load_config
 from cadmus.errors import InputError
 from cadmus.evaluate.intervals import percent
@@ -53,21 +43,21 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
         directory: Path | None,
         table: Path | None,
         only: tuple[str, ...],
-        **options: Any,
+        **given: Any,
     ) -> None:
         run = load_config(config, changes)
         if not run.llm.models:
             raise InputError(f"{config}: llm.models: names no model")
         models = read_models(table or MODELS, only or run.llm.models)
-        command(run, models, directory or Path("results", run.name, "llm"), **options)
+        command(run, models, directory or Path("results", run.name, "llm"), **given)
 
     where = "Directory of replies and logs; results/NAME/llm by default, for the run NAME."
     table = "Table of language models; config/tables/llms.yaml by default."
-    add_options = with_options(
-        config_option,
-        changes_option,
-        click.option("--directory", type=DIRECTORY, metavar="DIR", help=where),
-        click.option("--table", type=PATH, help=table),
+    add_options = options.with_options(
+        options.config_option,
+        options.changes_option,
+        click.option("--directory", type=options.DIRECTORY, metavar="DIR", help=where),
+        click.option("--table", type=options.PATH, help=table),
         click.option("--model", "only", multiple=True, metavar="NAME", help="Only this model; repeatable."),
     )
     return add_options(with_models)
@@ -75,7 +65,7 @@ def _step(command: Callable[..., None]) -> Callable[..., None]:
 
 @llm.command()
 @_step
-@json_option
+@options.json_option
 def estimate(config: Config, models: Models, directory: Path, as_json: bool) -> None:
     """Print the questions and their maximum cost.
 
@@ -93,7 +83,7 @@ def estimate(config: Config, models: Models, directory: Path, as_json: bool) -> 
         click.echo(json.dumps({"models": rows, "max_cost_usd": config.llm.max_cost_usd}, indent=2))
         return
     cells = [[row["model"], f"{row['questions']:,}", f"{row['usd']:.2f} USD"] for row in rows]
-    echo_table([["model", "questions", "costs at most"], *cells])
+    options.echo_table([["model", "questions", "costs at most"], *cells])
     click.echo(f"\nat most {sum(row['usd'] for row in rows):.2f} USD, if every answer reaches its limit")
 
 
@@ -111,12 +101,12 @@ def ask(config: Config, models: Models, directory: Path) -> None:
     """
     from cadmus.llm.task import ask
 
-    ask(config, models, directory, echo)
+    ask(config, models, directory, options.echo)
 
 
 @llm.command()
 @_step
-@results_option
+@options.results_option
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as a JSON list.")
 def score(config: Config, models: Models, directory: Path, output: Path, as_json: bool) -> None:
     """Grade the answers.
@@ -145,7 +135,7 @@ def score(config: Config, models: Models, directory: Path, output: Path, as_json
         limit, programs = f"{row['max_output_tokens']:,}", "grid" if row["in_grid"] else "balanced"
         asked = row["model"], row["alphabet"], f"{row['shots']}", programs, limit
         rows.append([*asked, accuracy, *outcomes, *tokens, f"{row['usd']:.2f}"])
-    echo_table([list(shown), *rows])
+    options.echo_table([list(shown), *rows])
 
 
 @llm.command()

@@ -8,24 +8,17 @@ from typing import Any
 import click
 
 from cadmus import isa
-from cadmus.cli.options import (
-    CONFIG,
-    changes_option,
-    echo_table,
-    json_option,
-    optional_config,
-    program_command,
-)
+from cadmus.cli import options
 from cadmus.errors import InputError, naming, suggest
 from cadmus.vm import reference
 from cadmus.vm.reference import Result, show
 
 
-@program_command()
+@options.program_command()
 @click.argument("program")
 @click.option("--trace", is_flag=True, help="Show the stack after each top-level instruction.")
 @click.option("--calls", is_flag=True, help="Like --trace, with the instructions inside calls.")
-@json_option
+@options.json_option
 def run(program: str, trace: bool, calls: bool, as_json: bool) -> None:
     """Execute PROGRAM and print its outputs and whether it is true.
 
@@ -122,7 +115,7 @@ def isa_command(instruction: str | None, form: str | None) -> None:
         click.echo(json.dumps(table, indent=2, ensure_ascii=False))
     else:
         cells = [(row.symbol, row.effect, row.meaning, row.alternate or "") for row in isa.INSTRUCTIONS]
-        echo_table([("symbol", "effect", "meaning", "alternate"), *cells], numbers=False)
+        options.echo_table([("symbol", "effect", "meaning", "alternate"), *cells], numbers=False)
 
 
 def _explain(given: str, form: str | None) -> None:
@@ -163,8 +156,8 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 )
 @click.option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed.")
 @click.option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood.")
-@click.option("--config", type=CONFIG, help="Config with other ranges and lengths: a file or a name.")
-@changes_option
+@click.option("--config", type=options.CONFIG, help="Config with other ranges and lengths: a file or a name.")
+@options.changes_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per program.")
 def sample(
     template: str, n: int, seed: int, split: str, config: Path | None, changes: dict[str, Any], as_json: bool
@@ -183,7 +176,7 @@ def sample(
     from cadmus.config import Dataset
     from cadmus.dataset import sampler
 
-    given = optional_config(config, changes)
+    given = options.optional_config(config, changes)
     samples = sampler.sample(given.dataset if given else Dataset(), seed, template, split, 0, n)
     programs = samples.programs.to_strings()
     if not as_json:
