@@ -30,24 +30,17 @@ ALTERNATIVES = 3
 @options.program_command()
 @click.argument("prefix")
 @options.model_option
-@click.option(
+@options.integer_option(
     "--max-length",
-    type=click.IntRange(1, LONGEST_PROGRAM),
-    metavar="N",
+    high=LONGEST_PROGRAM,
     help="Maximum length of the whole program; by default that of the training programs.",
 )
-@click.option(
-    "--top",
-    default=5,
-    type=click.IntRange(1, isa.VOCABULARY_SIZE),
-    metavar="K",
-    help="Show the K most likely instructions of each step.",
+@options.integer_option(
+    "--top", high=isa.VOCABULARY_SIZE, default=5, help="Show the N most likely instructions of each step."
 )
-@click.option(
+@options.integer_option(
     "-n",
     "--samples",
-    type=click.IntRange(1),
-    metavar="N",
     help=f"Sample N completions; with --verified, at most N after the greedy one, {TRIES} by default.",
 )
 @click.option(
@@ -138,9 +131,7 @@ def complete(
 @options.program_command()
 @click.argument("examples", nargs=-1, required=True)
 @options.model_option
-@click.option(
-    "-n", "--samples", default=64, type=click.IntRange(1), metavar="N", help="Definitions to sample."
-)
+@options.integer_option("-n", "--samples", default=64, help="Definitions to sample.")
 @click.option("--seed", default=0, type=click.IntRange(0), metavar="SEED", help="Seed of the samples.")
 @options.device_option
 @options.json_option

@@ -100,21 +100,8 @@ for _name in experiments.NAMES:
 @click.argument("features", type=options.PATH)
 @options.model_option
 @options.results_option
-@click.option(
-    "-n",
-    "--programs",
-    type=click.IntRange(2),
-    default=500,
-    metavar="N",
-    help="Pairs of prompts per variable.",
-)
-@click.option(
-    "--directions",
-    type=click.IntRange(1),
-    default=8,
-    metavar="N",
-    help="Features whose directions are exchanged.",
-)
+@options.integer_option("-n", "--programs", low=2, default=500, help="Pairs of prompts per variable.")
+@options.integer_option("--directions", default=8, help="Features whose directions are exchanged.")
 @click.option("--seed", type=click.IntRange(0), default=0, metavar="SEED", help="Random seed.")
 @options.device_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")

@@ -120,6 +120,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON
 device_option = click.option("--device", metavar="DEVICE", help="torch device; a GPU if there is one.")
 
 
+def integer_option(*names: str, low: int = 1, high: int | None = None, **settings: Any) -> Decorator:
+    """Return an option for an integer from ``low``, to ``high`` if there is one."""
+    return click.option(*names, type=click.IntRange(low, high), metavar="N", **settings)
+
+
 def optional_config(config: Path | None, changes: dict[str, Any]) -> "Config | None":
     """Return the config of a command that needs none."""
     from cadmus.config import load_config

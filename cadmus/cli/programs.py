@@ -145,14 +145,8 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 @click.command()
 @click.argument("template")
 # More than the largest shard has are a dataset.
-@click.option(
-    "-n",
-    "--programs",
-    "n",
-    default=10,
-    type=click.IntRange(0, 8_000_000),
-    metavar="N",
-    help="Number of programs.",
+@options.integer_option(
+    "-n", "--programs", "n", low=0, high=8_000_000, default=10, help="Number of programs."
 )
 @click.option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed.")
 @click.option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood.")
