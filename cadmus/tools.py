@@ -90,12 +90,7 @@ def _references(path: Path) -> tuple[list[str], list[Path]]:
     """Return the Cadmus names that a file imports anywhere, and the data files that it names."""
     text = path.read_text(encoding="utf-8")
     names: list[str] = []
-    # Visits only statements, which is several times as fast as `ast.walk`.
-    pending: list[ast.AST] = [ast.parse(text)]
-    while pending:
-        node = pending.pop()
-        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
-            pending += getattr(node, field, ())
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
