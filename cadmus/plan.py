@@ -174,9 +174,8 @@ def _estimate(config: Config, flops: float, name: str, device: Device, count: in
 
 @functools.lru_cache(maxsize=1)
 def average_program(seed: int, dataset_json: str) -> tuple[float, float]:
-    """Return the mean tokens of training programs and pairs that attend, from a small sample.
+    """Return the mean tokens, ends included, of training programs and pairs that attend, from a small sample.
 
-    They are the means over all templates. Tokens count the end.
     Deduplication drops short programs, so datasets have more tokens (2% for ``quick``, 8% for ``paper``).
     """
     dataset = Dataset.model_validate_json(dataset_json)
