@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from cadmus.config.fields import (
     Above0,
+    Distinct,
     Integer,
     NonNegative,
     Positive,
@@ -22,7 +23,6 @@ from cadmus.config.fields import (
 Tokens = Annotated[Positive, Field(le=1_000_000)]
 Variable = Literal["first", "second", "top", "difference", "call", "length", "aggregate"]
 """Variables of the VM, see :mod:`cadmus.evaluate.counterfactuals`."""
-Limits = Annotated[list[Tokens], Field(min_length=1), AfterValidator(check_distinct)]
 
 
 class Settings(Section):
@@ -179,22 +179,16 @@ class Llm(Section):
 
     models: Annotated[list[str], AfterValidator(check_distinct)] = []
     """names of models in config/tables/llms.yaml; those whose key is not set are not asked"""
-    alphabets: Annotated[
-        list[Literal["normal", "alternate", "letters", "permuted"]],
-        Field(min_length=1),
-        AfterValidator(check_distinct),
-    ] = ["normal", "alternate"]
+    alphabets: Distinct[Literal["normal", "alternate", "letters", "permuted"]] = ["normal", "alternate"]
     """symbols of the programs: those of the machine, the paper's other ones, letters, or those of the machine
     with each other's meanings"""
-    shots: Annotated[
-        list[Annotated[Integer, Field(ge=0, le=128)]], Field(min_length=1), AfterValidator(check_distinct)
-    ] = [0]
+    shots: Distinct[Annotated[Integer, Field(ge=0, le=128)]] = [0]
     """training programs in the prompt, besides three that show the form"""
     programs: Positive = 200
     """test programs, balanced so that their operators do not tell the comparator"""
     grid: bool = True
     """ask also a program for each pair of values of the comparison grid"""
-    max_output_tokens: Limits = [256, 512, 1024, 2048, 4096, 8192]
+    max_output_tokens: Distinct[Tokens] = [256, 512, 1024, 2048, 4096, 8192]
     """output token limits, including reasoning; one point of the figure each"""
     max_cost_usd: NonNegative = 5.0
     """cost limit of the run in USD; nothing is sent if all answers together could exceed it"""

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Collection
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cadmus.errors import suggest
+
+Item = TypeVar("Item")
 
 
 class Section(BaseModel):
@@ -96,6 +98,8 @@ Above0 = Annotated[Number, Field(gt=0)]
 Fraction = Annotated[Number, Field(ge=0, le=1)]
 Rate = Annotated[Number, Field(gt=0, lt=1)]
 DecayRate = Annotated[Number, Field(ge=0, lt=1)]
+Distinct = Annotated[list[Item], Field(min_length=1), AfterValidator(check_distinct)]
+"""At least one item, each once."""
 Interval = Annotated[list[Integer], Field(min_length=2, max_length=2), AfterValidator(check_order)]
 """``[low, high]``, both included."""
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from cadmus.config.evaluation import EXPERIMENTS, Evaluate
-from cadmus.config.fields import Above0, Count, Section, check_distinct, known
+from cadmus.config.fields import Above0, Count, Distinct, Section, known
 from cadmus.config.loading import Config, digest, merged, parse_config, read_values, validate
 from cadmus.errors import InputError, suggest
 
@@ -40,7 +40,7 @@ class Study(Section):
     """what the study asks; title of its page"""
     variants: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
     """named changes, such as `tied: {model: {tied: true}}`"""
-    seeds: Annotated[list[Count], Field(min_length=1), AfterValidator(check_distinct)] = [0, 1, 2]
+    seeds: Distinct[Count] = [0, 1, 2]
     """values of train.seed for each variant; all have the same data"""
     base: str | None = None
     """variant that the others are compared with; the first when null"""

@@ -10,6 +10,7 @@ from cadmus.config.fields import (
     Above0,
     Count,
     DecayRate,
+    Distinct,
     Fraction,
     Integer,
     Interval,
@@ -17,7 +18,6 @@ from cadmus.config.fields import (
     Positive,
     Rate,
     Section,
-    check_distinct,
     known,
     positive_or,
 )
@@ -158,7 +158,7 @@ class Verdict(Section):
 
     fraction: Fraction = 0.0
     """fraction of the steps, at the end, that also train on graded completions; 0 for none"""
-    questions: Annotated[list[Question], Field(min_length=1), AfterValidator(check_distinct)] = [
+    questions: Distinct[Question] = [
         "equality",
         "subroutines_definition",
         "random",
