@@ -29,15 +29,7 @@ MAX_CHOICES = 1024
 """Maximum number of completions per request, over all its prompts."""
 MAX_LOGPROBS = 1 << 18
 """Maximum number of log-probabilities per response, 6 MB of JSON."""
-IGNORED = {
-    "metadata",
-    "parallel_tool_calls",
-    "service_tier",
-    "store",
-    "stream_options",
-    "tool_choice",
-    "user",
-}
+UNUSED = {"metadata", "parallel_tool_calls", "service_tier", "store", "stream_options", "tool_choice", "user"}
 """Fields of the API that have no effect here, whatever their value."""
 
 
@@ -73,7 +65,7 @@ class Asked(BaseModel):
         def has_effect(name: str, value: Any) -> bool:
             if name in cls.model_fields:
                 return value is not None and value is not False
-            return bool(value) and name not in IGNORED
+            return bool(value) and name not in UNUSED
 
         if not isinstance(values, dict):
             return values
