@@ -59,9 +59,7 @@ def study() -> None:
     """
 
 
-_results = click.option(
-    "--results", type=options.DIRECTORY, default="results", help="Directory of all results."
-)
+_results = click.option("--results", type=options.DIRECTORY, default="results", help="Where all results are.")
 
 
 @study.command()

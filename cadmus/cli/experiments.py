@@ -49,9 +49,8 @@ def _command(name: str) -> click.Command:
         dataset, config = given.pop("dataset", None), given.pop("config")
         config = options.optional_config(config, given.pop("changes"))
         settings = {key: value for key, value in given.items() if value is not None}
-        results = pipeline.evaluate(
-            name, directory, output, dataset, config, options.usable_device(device), settings
-        )
+        device = options.usable_device(device)
+        results = pipeline.evaluate(name, directory, output, dataset, config, device, settings)
         findings = experiment.findings and experiment.findings(results)
         table = findings.table if findings else experiment.summary and experiment.summary(results)
         if as_json and table is not None:
@@ -74,11 +73,8 @@ def _command(name: str) -> click.Command:
         click.option("--json", "as_json", is_flag=True, help="Print a JSON list."),
     ]
     if experiment.dataset:
-        added.append(
-            click.option(
-                "--dataset", type=options.DIRECTORY, required=True, help="Dataset with the test split."
-            )
-        )
+        of_tests = "Dataset with the test split."
+        added.append(click.option("--dataset", type=options.DIRECTORY, required=True, help=of_tests))
     for key, field in type(getattr(Evaluate(), name)).model_fields.items():
         if field.annotation in (int, float):
             text = " ".join((field.description or "").split())
@@ -106,14 +102,7 @@ for _name in experiments.NAMES:
 @options.device_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def score(
-    features: Path,
-    directory: Path | None,
-    output: Path,
-    programs: int,
-    directions: int,
-    seed: int,
-    device: str | None,
-    as_json: bool,
+    features: Path, directory: Path | None, output: Path, device: str | None, as_json: bool, **settings: Any
 ) -> None:
     """Score FEATURES of hidden states against the VM.
 
@@ -141,7 +130,7 @@ def score(
     found = read_features(features)
     config = trained_config(directory)
     dataset = None if config is None else config.dataset
-    table = scores_of(model, found, (), programs, directions, seed, dataset)
+    table = scores_of(model, found, dataset=dataset, **settings)
     write_parquet(output, "scores", table, {"model_digest": weights_digest(directory)})
     if as_json:
         click.echo(json.dumps(table.to_dicts(), indent=2))
@@ -202,10 +191,8 @@ def _print(accuracies: pl.DataFrame) -> None:
     """Print accuracies or losses: a line each, named by the first column; of pass@k the largest k."""
     if "loss" in accuracies.columns:
         for row in accuracies.iter_rows(named=True):
-            loss = loss_as_text(row["loss"], row["low"], row["high"])
-            options.echo(
-                f"{title(row['template'])}: {loss} nats per token of {row['programs']:,} completions"
-            )
+            loss = f"{loss_as_text(row['loss'], row['low'], row['high'])} nats per token"
+            options.echo(f"{title(row['template'])}: {loss} of {row['programs']:,} completions")
         return
     graded = "metric" in accuracies.columns
     solved = "solved"

@@ -128,9 +128,8 @@ def score(config: Config, models: Models, directory: Path, output: Path, as_json
     rows = []
     for row in counts.iter_rows(named=True):
         accuracy = percent(row["correct"] / row["programs"]) if row["programs"] else "not run"
-        tokens = (
-            "" if row[name] is None else f"{row[name]:.0f}" for name in ("input_tokens", "output_tokens")
-        )
+        means = row["input_tokens"], row["output_tokens"]
+        tokens = ("" if mean is None else f"{mean:.0f}" for mean in means)
         outcomes = (f"{row[name]:,}" for name in OUTCOMES)
         limit, programs = f"{row['max_output_tokens']:,}", "grid" if row["in_grid"] else "balanced"
         asked = row["model"], row["alphabet"], f"{row['shots']}", programs, limit

@@ -145,9 +145,7 @@ def _as_dict(row: isa.Instruction) -> dict[str, Any]:
 @click.command()
 @click.argument("template")
 # More than the largest shard has are a dataset.
-@options.integer_option(
-    "-n", "--programs", "n", low=0, high=8_000_000, default=10, help="Number of programs."
-)
+@options.integer_option("-n", "--programs", "n", low=0, high=8_000_000, default=10, help="Programs to print.")
 @click.option("--seed", default=1, type=click.IntRange(0), metavar="SEED", help="Random seed.")
 @click.option("--split", default="train", metavar="SPLIT", help="train, validation, test or ood.")
 @click.option("--config", type=options.CONFIG, help="Config with other ranges and lengths: a file or a name.")
