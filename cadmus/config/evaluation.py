@@ -3,6 +3,7 @@
 The experiments of Cadmus are the sections of :class:`Evaluate`; ``docs/experiments.md`` adds one.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
@@ -28,18 +29,14 @@ Variable = Literal["first", "second", "top", "difference", "call", "length", "ag
 class Settings(Section):
     """Settings of one experiment."""
 
-    summary: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def metrics(self) -> list[str]:
-        """Metrics in the summary of the experiment, which studies compare."""
-        return list(self.summary)
+    metrics: ClassVar[Sequence[str]] = ()
+    """Metrics in the summary of the experiment, which studies compare."""
 
 
 class Completions(Settings):
     """Completions of test programs."""
 
-    summary: ClassVar = ("solved", "fits", "exact", "next_token", "verified", "ceiling")
+    metrics: ClassVar = ("solved", "fits", "exact", "next_token", "verified", "ceiling")
 
     programs: Positive = 2_000
     """maximum number of programs per template"""
@@ -48,7 +45,7 @@ class Completions(Settings):
 class Loss(Settings):
     """Loss on the completions of test programs."""
 
-    summary: ClassVar = ("held_out_loss",)
+    metrics: ClassVar = ("held_out_loss",)
 
     programs: Positive = 2_000
     """maximum number of programs per template"""
@@ -65,7 +62,7 @@ class PassAtK(Settings):
     """divisor of the logits"""
 
     @property
-    def metrics(self) -> list[str]:
+    def metrics(self) -> Sequence[str]:  # type: ignore[override]
         names = ("solved", "verified", "fits", "first_verified", "agreed", "greedy_solved", "ceiling")
         return [f"{name}@{k}" for name in names for k in budgets(self.samples)]
 
@@ -82,7 +79,7 @@ def budgets(samples: int) -> list[int]:
 class Induction(Settings):
     """Induction against the exact posterior."""
 
-    summary: ClassVar = ("voted", "greedy", "ceiling")
+    metrics: ClassVar = ("voted", "greedy", "ceiling")
 
     programs: Positive = 100
     """prompts with each number of examples"""
@@ -102,7 +99,7 @@ class Curve(Settings):
 class Grid(Range, Settings):
     """The comparison grid: every pair of values (X, Y)."""
 
-    summary: ClassVar = ("accuracy",)
+    metrics: ClassVar = ("accuracy",)
 
     low: Value = -60
     """smallest value of X and Y"""
