@@ -17,10 +17,7 @@ from cadmus.config.fields import Section
 from cadmus.config.loading import (
     TABLES,
     Config,
-    as_yaml,
-    changed,
     digest,
-    extended,
     find_config,
     load_config,
     merged,

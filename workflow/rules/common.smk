@@ -13,7 +13,8 @@ from snakemake.exceptions import WorkflowError
 
 import cadmus
 from cadmus import experiments
-from cadmus.config import TEMPLATES, as_yaml, changed, extended, parse_config, read_changes, read_yaml
+from cadmus.config import TEMPLATES, parse_config, read_changes, read_yaml
+from cadmus.config.loading import as_yaml, changed, extended
 from cadmus.config.study import Run, parse_study
 from cadmus.dataset.shards import plan
 from cadmus.errors import InputError, suggest
