@@ -192,10 +192,9 @@ def _likeliest(log_probabilities: np.ndarray, count: int) -> list[list[tuple[str
     """Return the ``count`` most likely instructions of each step, with their probabilities."""
     order = (-log_probabilities).argsort(kind="stable")[:, :count]
     probabilities = np.exp(np.take_along_axis(log_probabilities, order, 1))
-    return [
-        [(isa.INSTRUCTIONS[token].symbol, probability) for token, probability in zip(*step, strict=True)]
-        for step in zip(order.tolist(), probabilities.tolist(), strict=True)
-    ]
+    symbols = np.array([row.symbol for row in isa.INSTRUCTIONS])[order]
+    steps = zip(symbols.tolist(), probabilities.tolist(), strict=True)
+    return [list(zip(*step, strict=True)) for step in steps]
 
 
 def _as_json(completion: Completion, tries: int | None, steps: list[list[tuple[str, float]]]) -> str:

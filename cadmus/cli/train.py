@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cadmus import pipeline
-from cadmus.cli.options import DIRECTORY, MODEL, PATH, changes_option, config_option, echo
+from cadmus.cli.options import DIRECTORY, MODEL, PATH, changes_option, config_option, echo, integer_option
 from cadmus.config import load_config, parse_config
 from cadmus.config.loading import merged
 from cadmus.errors import InputError, Interrupted, RankLocalError
@@ -22,7 +22,7 @@ from cadmus.train.paths import RunPaths
 @click.argument("directory", type=DIRECTORY)
 @click.option("--template", required=True, metavar="TEMPLATE", help="Template of the programs.")
 @click.option("--split", required=True, metavar="SPLIT", help="Split: train, validation, test or ood.")
-@click.option("--number", required=True, type=click.IntRange(0), metavar="N", help="Shard number, from 0.")
+@integer_option("--number", required=True, low=0, help="Shard number, from 0.")
 def shard(
     config: Path, changes: dict[str, Any], directory: Path, template: str, split: str, number: int
 ) -> None:
@@ -68,9 +68,7 @@ def manifest(config: Path, changes: dict[str, Any], directory: Path) -> None:
     "--metrics", type=PATH, required=True, help="JSON lines of the losses; NAME.partial.jsonl until the end."
 )
 @click.option("--snapshots", type=DIRECTORY, help="Directory of train.snapshots exports; none by default.")
-@click.option(
-    "--ranks", "count", type=click.IntRange(0), metavar="N", help="All processes; overrides train.ranks."
-)
+@integer_option("--ranks", "count", low=0, help="All processes; overrides train.ranks.")
 @click.option("--local_rank", metavar="N", expose_value=False, help="Given by the launcher of DeepSpeed.")
 @click.option(
     "--requeue", is_flag=True, envvar="CADMUS_REQUEUE", help="Requeue the SLURM job when SIGTERM stops it."
