@@ -3,8 +3,7 @@
 A file appears under its name when it is complete, so a killed process leaves nothing half-written. A file
 that Cadmus reads again is *sealed*: it has one header, the key ``cadmus``, with the kind of the file, the
 instruction set, the commit, the versions of packages and a SHA-256 of the whole file. The seal is checked
-once, on reading. What does not fit it is damaged, edited or foreign, and the error says how to make the file
-again. No other code checks these values once more.
+once, on reading, and nowhere else. What does not fit it is damaged, edited or foreign; the error has the fix.
 
 JSON files have the header as their first key, JSON lines in their first line and Parquet files as an entry
 of their metadata. A directory is sealed by its JSON file, which lists the digests of the files next to it:

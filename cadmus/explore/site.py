@@ -163,9 +163,8 @@ def _mixture(dataset: Dataset) -> Programs:
         counts = dict.fromkeys(TEMPLATES, 1)
     scale = PROGRAMS / sum(counts.values())
     wanted = {name: round(scale * count) for name, count in counts.items()}
-    programs = stack(
-        [sampler.sample(dataset, 1, name, "test", 0, n).programs for name, n in wanted.items() if n]
-    )
+    parts = (sampler.sample(dataset, 1, name, "test", 0, n).programs for name, n in wanted.items() if n)
+    programs = stack(list(parts))
     return programs.take(generator(1, "references").permutation(len(programs)))
 
 
