@@ -98,9 +98,8 @@ def parse_config(values: Any, source: str) -> Config:
     return validate(values, Config, source)
 
 
-def as_yaml(values: Config | dict[str, Any]) -> str:
-    """Return a config, or the values of one, as a YAML file."""
-    values = values.model_dump() if isinstance(values, Config) else values
+def as_yaml(values: dict[str, Any]) -> str:
+    """Return the values of a config as a YAML file."""
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None)
 
 

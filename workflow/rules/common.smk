@@ -62,7 +62,7 @@ ALL_CORES = workflow.resource_settings.cores or os.cpu_count()
 CORES = max(1, ALL_CORES // (1 if has_gpu() else len({run.training for run in RUNS.values()})))
 EXPERIMENTS = {name: experiments.get(name) for name in experiments.NAMES}
 # For the report.
-config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN)
+config["resolved"] = as_yaml(dict(VALUES) if STUDY else RUN.model_dump())
 # Jobs use this package, and the Python of Snakemake unless --sdm provides another. This prefix replaces Snakemake's
 # own, so it must set strict mode.
 STRICT = f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(ROOT))}; "
@@ -88,7 +88,7 @@ def config_file(wildcards, output):
     directory = f"results/{wildcards.run}"
     # A module may have added a prefix to the paths of its rules.
     prefix = output[0].partition(f"{directory}/")[0]
-    return write_config(Path(prefix, directory, "config.yaml"), RUNS[wildcards.run].config)
+    return write_config(Path(prefix, directory, "config.yaml"), RUNS[wildcards.run].config.model_dump())
 
 
 def starts_jobs():
