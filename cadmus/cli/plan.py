@@ -44,10 +44,8 @@ def plan(config: Path, changes: dict[str, Any], devices: Path | None, here: bool
         if study:
             raise InputError(f"{config}: is a study; --here plans one run")
         seconds, rate = on_this_machine(run := load_config(config, changes), table)
-        echo(
-            f"{run.name}: training takes about {_time(seconds / 3600)} on this machine, which does "
-            f"{rate / 1e12:,.2f} TFLOP/s in matrix products"
-        )
+        takes = f"training takes about {_time(seconds / 3600)} on this machine"
+        echo(f"{run.name}: {takes}, which does {rate / 1e12:,.2f} TFLOP/s in matrix products")
         return
     planned = plan_study(study, table) if study else plan_run(load_config(config, changes), table)
     if as_json:

@@ -41,8 +41,9 @@ def serve(
     """
     for pattern in hosts:
         if "*" in pattern.removeprefix("*.") and pattern != "*":
-            fix = "a * must be all of it, or the start, as in *.example.com"
-            raise InputError(f"--allow-host {pattern}: {fix}")
+            raise InputError(
+                f"--allow-host {pattern}: a * must be all of it or its start, as in *.example.com"
+            )
     directory = named_or_default(directory)
     from cadmus.model.inference import Cadmus
     from cadmus.serve.completions import completion_server

@@ -130,10 +130,9 @@ def probe(model: Cadmus, config: Config | None, programs: Programs) -> dict[str,
     Labels are those of :mod:`cadmus.train.labels`: of what the program up to a token leaves. The block is the
     one that state supervision trains, two before the last by default.
 
-    Returns:
-        weights, shape (classes, D), intercepts, layer (from 1), supervised (True if the block was trained to
-        predict the label), accuracy, the fraction of scored tokens with the most likely label, and majority,
-        with the most frequent.
+    Returns weights, shape (classes, D), intercepts, layer (from 1), supervised (True if the block was trained
+    to predict the label), and the fractions of scored tokens with the most likely label, accuracy, and with
+    the most frequent one, majority.
     """
     train = config.train if config else None
     layer = (train and train.state_layer) or max(1, model.sizes.layers - 2)

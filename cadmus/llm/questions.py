@@ -44,8 +44,7 @@ def questions(config: Config, model: LanguageModel) -> pl.DataFrame:
             columns = {"alphabet": pl.lit(alphabet), "shots": pl.lit(shots), "in_grid": pl.lit(in_grid)}
             written = programs.with_columns(**columns, prompt=pl.Series(texts))
             parts += [written.with_columns(limit=pl.lit(limit)) for limit in limits]
-    names = ("alphabet", "shots", "in_grid", "x", "y", "program", "limit", "prompt")
-    return pl.concat(parts).select(names)
+    return pl.concat(parts).select("alphabet", "shots", "in_grid", "x", "y", "program", "limit", "prompt")
 
 
 def most_usd(model: LanguageModel, asked: pl.DataFrame) -> float:

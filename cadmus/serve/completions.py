@@ -101,7 +101,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
             raise ApiError(f"must equal n, got {asked.best_of}", "best_of")
         max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
         answered = await answer(request, asked, asked.prompt, max_tokens)
-        return JSONResponse({"id": f"cmpl-{secrets.token_hex(16)}", "object": "text_completion", **answered})
+        return JSONResponse({"id": f"cmpl-{secrets.token_hex(16)}", "object": "text_completion"} | answered)
 
     async def chat(request: Request) -> Response:
         asked = _parse(await body_of(request))
@@ -112,9 +112,8 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         answered = await answer(request, asked, _last_text(asked.messages), max_tokens)
         for choice in answered["choices"]:
             choice["message"] = {"role": "assistant", "content": choice.pop("text")}
-        return JSONResponse(
-            {"id": f"chatcmpl-{secrets.token_hex(16)}", "object": "chat.completion", **answered}
-        )
+        named = {"id": f"chatcmpl-{secrets.token_hex(16)}", "object": "chat.completion"}
+        return JSONResponse(named | answered)
 
     def show_model(request: Request) -> Response:
         check_name(request.path_params["model"])
