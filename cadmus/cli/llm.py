@@ -124,8 +124,7 @@ def score(config: Config, models: Models, directory: Path, output: Path, as_json
     if as_json:
         click.echo(json.dumps(counts.to_dicts(), indent=2))
         return
-    shown = ("model", "alphabet", "shots", "programs", "tokens", "accuracy", *OUTCOMES, "in", "out", "USD")
-    rows = []
+    rows = [("model", "alphabet", "shots", "programs", "tokens", "accuracy", *OUTCOMES, "in", "out", "USD")]
     for row in counts.iter_rows(named=True):
         accuracy = percent(row["correct"] / row["programs"]) if row["programs"] else "not run"
         means = row["input_tokens"], row["output_tokens"]
@@ -133,8 +132,8 @@ def score(config: Config, models: Models, directory: Path, output: Path, as_json
         outcomes = (f"{row[name]:,}" for name in OUTCOMES)
         limit, programs = f"{row['max_output_tokens']:,}", "grid" if row["in_grid"] else "balanced"
         asked = row["model"], row["alphabet"], f"{row['shots']}", programs, limit
-        rows.append([*asked, accuracy, *outcomes, *tokens, f"{row['usd']:.2f}"])
-    options.echo_table([list(shown), *rows])
+        rows.append((*asked, accuracy, *outcomes, *tokens, f"{row['usd']:.2f}"))
+    options.echo_table(rows)
 
 
 @llm.command()

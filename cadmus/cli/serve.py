@@ -41,9 +41,8 @@ def serve(
     """
     for pattern in hosts:
         if "*" in pattern.removeprefix("*.") and pattern != "*":
-            raise InputError(
-                f"--allow-host {pattern}: a * must be all of it or its start, as in *.example.com"
-            )
+            fix = "a * must be all of it, or the start, as in *.example.com"
+            raise InputError(f"--allow-host {pattern}: {fix}")
     directory = named_or_default(directory)
     from cadmus.model.inference import Cadmus
     from cadmus.serve.completions import completion_server
