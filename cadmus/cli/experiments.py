@@ -11,7 +11,7 @@ import polars as pl
 from cadmus import experiments, pipeline
 from cadmus.cli import options
 from cadmus.config import Evaluate
-from cadmus.errors import InputError
+from cadmus.errors import InputError, suggest
 from cadmus.evaluate.intervals import as_text, loss_as_text, percent
 from cadmus.evaluate.questions import title
 from cadmus.evaluate.regions import REGIONS
@@ -169,6 +169,8 @@ def figure(names: tuple[str, ...], results: tuple[Path, ...], outputs: tuple[Pat
     """
     if len(outputs) != len(names):
         raise InputError(f"--output: give one for each of the {len(names)} names, not {len(outputs)}")
+    for name in set(names) - experiments.figures().keys():
+        raise InputError(f"no figure, table or page {name!r}; {suggest(name, experiments.figures())}")
     for name, output in zip(names, outputs, strict=True):
         for path in pipeline.draw(name, results, output):
             options.echo(path)
