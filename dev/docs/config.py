@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import polars as pl
+import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -15,7 +16,6 @@ from cadmus import experiments
 from cadmus.config import PAPER, Config
 from cadmus.config.study import STUDY, Study
 from cadmus.evaluate.questions import definitions
-from cadmus.experiments.meanings import MEANINGS
 from cadmus.store import write_text
 from cadmus.study.results import COLUMNS as STUDY_COLUMNS
 from cadmus.tables import markdown
@@ -73,12 +73,13 @@ def columns() -> str:
         "study": ("`study.parquet`", STUDY_COLUMNS),
         "llm": ("`llm.parquet`", experiments.columns("llm")),
     }
+    meanings = yaml.safe_load(Path(__file__).with_name("columns.yaml").read_text())
     parts = [
         "# Columns of results\n\n`python -m dev.docs config` writes this page from the declarations of the "
         "experiments. Results are in `results/NAME/`; [experiments](experiments.md) shows how to read them.\n"
     ]
     for name, (file, of) in files.items():
-        rows = [[f"`{column}`", _kind(kind), MEANINGS[column]] for column, kind in of.items()]
+        rows = [[f"`{column}`", _kind(kind), meanings[column]] for column, kind in of.items()]
         parts += [f"## {name}\n\n{file}\n", markdown(["column", "type", "meaning"], rows)]
     return "\n".join(parts)
 
