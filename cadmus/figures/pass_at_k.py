@@ -1,16 +1,15 @@
 """solved@k and verified@k against the number of samples k."""
 
-from collections.abc import Sequence
-
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.questions import in_order
 from cadmus.evaluate.results import CEILING, accuracy_at_k
 from cadmus.figures import panels, style
 
-LINES: tuple[panels.Line, ...] = (
+_LINES: tuple[panels.Line, ...] = (
     panels.Line(True, "verified", "model, verified@k", style.GREEN, "^"),
     panels.Line(True, "solved", "model, solved@k", style.BLUE, "o"),
     panels.Line(False, "solved", "random training completion, solved@k", style.GREY),
@@ -20,6 +19,11 @@ LINES: tuple[panels.Line, ...] = (
     panels.Line(True, "agreed", "model, most votes solved", style.PURPLE, "s"),
     panels.Line(True, CEILING, "best possible", "black", style="--", band=False),
 )
+_BEFORE_AND_AFTER = (
+    panels.Line(True, "solved", "after the verdict phase", style.BLUE, "o"),
+    panels.Line(True, "before", "before", style.ORANGE, "s", "--"),
+    *(line for line in _LINES if not line.of_model or line.metric == CEILING),
+)
 
 
 def data(samples: pl.DataFrame) -> pl.DataFrame:
@@ -27,13 +31,12 @@ def data(samples: pl.DataFrame) -> pl.DataFrame:
     return in_order(accuracy_at_k(samples))
 
 
-def draw(samples: pl.DataFrame) -> Figure:
-    """Draw the results of ``cadmus evaluate pass_at_k``."""
-    return by_samples(data(samples), LINES)
-
-
-def by_samples(results: pl.DataFrame, lines: Sequence[panels.Line]) -> Figure:
-    """Draw accuracies against k, one panel per question."""
+def draw(samples: pl.DataFrame, before: pl.DataFrame | None = None) -> Figure:
+    """Draw the results of ``cadmus evaluate pass_at_k``, or solved@k with that of an earlier model."""
+    results, lines = data(samples), _LINES
+    if before is not None:
+        earlier = data(before).filter(policy=MODEL, metric="solved").with_columns(metric=pl.lit("before"))
+        results, lines = pl.concat([results, earlier]), _BEFORE_AND_AFTER
     figure = panels.by_question(results, "k", "samples per program, k", lines=lines)
     axes = figure.axes[0]
     axes.set_xscale("log", base=2)

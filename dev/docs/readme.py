@@ -7,12 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from cadmus import store
-from cadmus.evaluate.grading import MODEL
 from cadmus.evaluate.intervals import percent
-from cadmus.evaluate.results import CEILING, read_results
+from cadmus.evaluate.results import read_results
 from cadmus.experiments import columns, figures
 from cadmus.figures import pass_at_k, style, table3_accuracy
-from cadmus.figures.panels import Line
 from dev.docs import with_generated
 from dev.measure import Facts
 
@@ -54,17 +52,10 @@ def publish(results: Path, root: Path) -> None:
 def before_and_after(results: Path, before: Path, root: Path) -> None:
     """Draw solved@k of a run and of an earlier model of its training, on the same prompts."""
     paths = (results / "experiments/pass_at_k.parquet", before)
-    after, earlier = (pass_at_k.data(read_results(path, columns("pass_at_k"))[0]) for path in paths)
+    samples = [read_results(path, columns("pass_at_k"))[0] for path in paths]
     target = root / "docs/results" / results.resolve().name / "verdict_phase"
-    solved = earlier.filter(policy=MODEL, metric="solved").with_columns(metric=pl.lit("before"))
-    lines = (
-        Line(True, "solved", "after the verdict phase", style.BLUE, "o"),
-        Line(True, "before", "before", style.ORANGE, "s", "--"),
-        *(line for line in pass_at_k.LINES if not line.of_model or line.metric == CEILING),
-    )
-    figure = style.styled(pass_at_k.by_samples)(pl.concat([after, solved]), lines)
-    style.save(figure, [target.with_suffix(".png")])
-    earlier.write_csv(target.with_suffix(".csv"))
+    style.save(style.styled(pass_at_k.draw)(*samples), [target.with_suffix(".png")])
+    pass_at_k.data(samples[1]).write_csv(target.with_suffix(".csv"))
 
 
 def _provenance(results: Path) -> Facts:

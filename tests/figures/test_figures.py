@@ -394,6 +394,9 @@ def test_pass_at_k_shows_both_metrics_and_the_baseline() -> None:
         [0.1, 0.2, 0.4, 0.5],
         [0.8] * 4,
     ]
+    earlier = samples().with_columns(pl.col("solved") // 2)
+    after, before = pass_at_k.draw(samples(), earlier).axes[0].lines[:2]
+    assert (after.get_ydata() > before.get_ydata()).all()
     many = samples().with_columns(samples=pl.lit(1000), agreed=pl.lit(None, pl.List(pl.Float64)))
     assert pass_at_k.draw(many).axes[0].get_xticks().tolist() == [1, 4, 16, 64, 256]
 
