@@ -13,20 +13,18 @@ import multiprocessing
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice, pairwise
 
 import numpy as np
 
 from cadmus import isa
 from cadmus.config import Dataset
-from cadmus.programs import Programs, offsets_of
+from cadmus.programs import Programs
 from cadmus.templates import TEMPLATES, Draw
 from cadmus.tools import cores, progress, seed_of
 from cadmus.vm import compiled, reference
-from cadmus.vm.reference import Number, Result, Sequence, Value, show
-from cadmus.vm.values import NAN, NUMBER
+from cadmus.vm.reference import Result, show
 from dev.measure import parser
 
 CHUNK = 50_000
@@ -95,23 +93,7 @@ def run_compiled(programs: list[str]) -> list[Result]:
     A number is a pair of integers and a sequence a tuple of pairs, so values of two types are never equal.
     """
     batch = Programs.from_strings(programs)
-    return list(map(Result, outputs(batch), compiled.verdicts(batch).tolist()))
-
-
-def outputs(programs: Programs) -> list[list[Value]]:
-    """Return all outputs of each program on the compiled VM, as the reference VM has them."""
-    bounds = offsets_of(compiled.execute(programs).count)
-    outcome = compiled.execute(programs, bounds)
-    columns = (outcome.kind, outcome.length, outcome.values, outcome.decorations)
-    values = [_value(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-    return [values[start:stop] for start, stop in pairwise(bounds.tolist())]
-
-
-def _value(kind: int, length: int, values: list[int], decorations: list[int]) -> Value:
-    if kind == NAN:
-        return None
-    numbers = map(Number, values, decorations)
-    return next(numbers) if kind == NUMBER else Sequence(islice(numbers, length))
+    return list(map(Result, compiled.outputs(batch), compiled.verdicts(batch).tolist()))
 
 
 def agree(program: str) -> bool:
@@ -145,7 +127,7 @@ def programs_of(seed: int, chunk: int) -> list[str]:
     return programs
 
 
-def _some(rng: random.Random, symbols: str | list[str], fewest: int, most: int) -> str:
+def _some(rng: random.Random, symbols: Sequence[str], fewest: int, most: int) -> str:
     return "".join(rng.choices(symbols, k=rng.randint(fewest, most)))
 
 

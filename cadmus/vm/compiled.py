@@ -1,12 +1,15 @@
 """The compiled VM as Python calls it, for batches of programs; :mod:`cadmus.vm.kernel` interprets them."""
 
+from itertools import islice, pairwise
+
 import numpy as np
 
 from cadmus import isa
 from cadmus.errors import InputError
 from cadmus.programs import Programs, offsets_of
 from cadmus.vm import kernel, opcodes
-from cadmus.vm.values import Outcome
+from cadmus.vm.reference import Number, Sequence, Value
+from cadmus.vm.values import NAN, NUMBER, Outcome
 
 _KNOWN = opcodes.FAMILY != opcodes.UNKNOWN
 
@@ -27,6 +30,22 @@ def same_outputs(programs: Programs, others: Programs) -> np.ndarray:
     if len(rows):
         same[rows] = np.logical_and.reduceat(equal, bounds[:-1])
     return same
+
+
+def outputs(programs: Programs) -> list[list[Value]]:
+    """Return all outputs of each program, as values of the reference VM."""
+    bounds = offsets_of(execute(programs).count)
+    outcome = execute(programs, bounds)
+    columns = (outcome.kind, outcome.length, outcome.values, outcome.decorations)
+    values = [_value(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [values[start:stop] for start, stop in pairwise(bounds.tolist())]
+
+
+def _value(kind: int, length: int, values: list[int], decorations: list[int]) -> Value:
+    if kind == NAN:
+        return None
+    numbers = map(Number, values, decorations)
+    return next(numbers) if kind == NUMBER else Sequence(islice(numbers, length))
 
 
 def execute(programs: Programs, rows: np.ndarray | None = None) -> Outcome:

@@ -17,8 +17,8 @@ from cadmus.evaluate.grading import Task, grade, tasks_of
 from cadmus.evaluate.questions import QUESTIONS, questions_of, things_asked
 from cadmus.programs import Programs
 from cadmus.templates.behaviour import FRESH_INPUTS, fresh_calls
+from cadmus.vm.compiled import outputs
 from cadmus.vm.reference import Number, run
-from dev.fuzz import outputs
 
 COUNT = 20_000
 # A hash decides the split; 0.49 samples ten times faster than 0.05.

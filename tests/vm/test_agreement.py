@@ -17,7 +17,7 @@ from dev import fuzz
 def assert_agreement(expected: dict[str, reference.Result]) -> None:
     batch = Programs.from_strings(expected)
     verdicts = compiled.verdicts(batch).tolist()
-    results = zip(fuzz.outputs(batch), verdicts, strict=True)
+    results = zip(compiled.outputs(batch), verdicts, strict=True)
     for (program, result), (outputs, true) in zip(expected.items(), results, strict=True):
         assert (outputs, true) == result, program
         # A number and a sequence are both tuples.
