@@ -151,7 +151,7 @@ def _linear(task: Task, learned: Learned, dataset: Dataset, operators_only: bool
 
 def _lookup(task: Task, learned: Learned, dataset: Dataset) -> Answers | None:
     frequent = learned.frequent[task.name]
-    # Where one answer is right, the VM would give it away.
+    # The VM would give the answer away where only one is right.
     if not frequent or not task.question.open:
         return None
     candidates = Programs.from_strings(frequent)

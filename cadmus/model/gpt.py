@@ -154,7 +154,7 @@ class GPT(nn.Module):
 
 
 class Context(NamedTuple):
-    """What every block reads besides the output of the one before it."""
+    """Inputs of every block, besides the output of the one before it."""
 
     positions_RL: Tensor
     rotation: tuple[Tensor, Tensor]
