@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 import yaml
-from deepspeed.monitor.monitor import MonitorMaster
 
 from cadmus import config
 from cadmus.dataset.sampler import sample
@@ -39,7 +38,6 @@ PARTS = {
     "optimizer": (muon.Muon, "step"),
     "newton_schulz": (muon, "orthogonalize"),
     "collectives": (torch.distributed.Work, "wait"),
-    "monitor": (MonitorMaster, "write_events"),
 }
 """Functions timed in a step. The optimizer contains Newton-Schulz; the others, the collectives."""
 

@@ -8,7 +8,6 @@ from cadmus import isa
 from cadmus.programs import Programs
 from cadmus.vm import compiled, reference
 from cadmus.vm.reference import Sequence, show
-from dev import fuzz
 from tests.vm.instruction_cases import CASES
 
 INSTRUCTION_TEXT = "".join(isa.BY_SYMBOL)
@@ -18,7 +17,7 @@ programs = st.text(INSTRUCTION_TEXT, max_size=80)
 def outputs_of(vm: str, program: str) -> list[reference.Value]:
     if vm == "reference":
         return reference.run(program).outputs
-    return fuzz.outputs(Programs.from_strings([program]))[0]
+    return compiled.outputs(Programs.from_strings([program]))[0]
 
 
 @pytest.mark.parametrize("vm", ["reference", "compiled"])
