@@ -1,7 +1,7 @@
 """Verdicts of Cadmus as a reward of TRL, and GRPO of a model of Cadmus with it."""
 
 import json
-import shutil
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -111,6 +111,8 @@ def grpo(
     held_out: int,
 ) -> None:
     """Train a model with GRPO on train programs, and measure *solved* on test programs before and after."""
+    if not math.isfinite(learning_rate):
+        raise click.BadParameter("must be finite", param_hint="'--learning-rate'")
     try:
         difficulty = json.loads(dataset)
     except (ValueError, RecursionError) as error:
@@ -153,8 +155,6 @@ def grpo(
     )
     trainer.train()
     trainer.save_model(str(output))
-    # These files make it an export of Cadmus.
-    shutil.copy(source / "meta.json", output)
     after = measure(output, test, difficulty)
     measured = {"after": after, "before": before, "baseline": constant(training, test, difficulty)}
     counts, programs = np.column_stack(list(measured.values())).astype(float), np.ones(held_out)
