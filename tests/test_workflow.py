@@ -267,7 +267,7 @@ def test_a_config_change_reruns_only_its_dependents(checkout):
 
 @pytest.mark.parametrize("arguments", [["--dry-run", "--forceall"], ["--summary"]])
 def test_commands_without_jobs_keep_the_results_and_import_little(checkout, tmp_path, arguments):
-    """What takes seconds to import is imported by the commands of the jobs alone."""
+    """Only the commands of the jobs import packages that take seconds to load."""
     ours = ("deepspeed", "matplotlib", "numba", "sklearn", "torch")
     blocked = f"import sys\nsys.modules.update(dict.fromkeys({ours}))\n"
     (tmp_path / "sitecustomize.py").write_text(blocked)
