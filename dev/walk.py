@@ -36,8 +36,7 @@ def walk(folder: Path, example: str) -> Facts:
     (folder / "example.py").write_text(example, encoding="utf-8")
     install, run = COMMANDS.items()
     steps = {"clone": f"git clone --quiet {ROOT} ."}
-    # Not as a script of this folder, in which Python would find the clone as a package.
-    steps |= dict([install, ("first completion", ".venv/bin/python < ../example.py"), run])
+    steps |= dict([install, ("first completion", ".venv/bin/python ../example.py"), run])
     environment = {**os.environ, "PYTHONPATH": ""}
     clone = folder / "cadmus"
     clone.mkdir()
