@@ -9,11 +9,13 @@ import pytest
 
 FIRST = (
     "test_workflow.py",
+    "test_workflow_stopped.py",
     "test_study.py",
     "dev/test_kills.py",
     "train/test_state.py",
     "train/test_loop.py",
     "test_workflow_elsewhere.py",
+    "test_workflow_llms.py",
     "packaging/test_wheel.py",
     "dev/test_inputs.py",
     "dev/test_bench.py",

@@ -3,18 +3,14 @@
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import matplotlib.image
 import numpy as np
 import polars as pl
 import pytest
-import yaml
 from huggingface_hub import ModelCard
 from playwright.sync_api import expect, sync_playwright
 
@@ -28,8 +24,6 @@ from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.train.paths import step_of
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
-from tests.llm.server import LlmServer
-from tests.llm.solver import errs, solve
 
 CONFIG = load_config(ROOT / "tests/tiny.yaml")
 FIGURES = experiments.figures()
@@ -303,88 +297,6 @@ def test_a_misspelt_key_gives_a_one_line_error(checkout):
     assert done.returncode == 2
     errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
     assert errors == ["cadmus: error: tests/tiny.yaml: train.stepz: no such key; did you mean 'steps'?"]
-
-
-def test_an_interrupted_training_resumes(checkout, results):
-    stopped = checkout / "results/stopped"
-    # Copies keep their times, so no shard is rerun.
-    shutil.copytree(results / "dataset", stopped / "dataset")
-    text = (checkout / "tests/tiny.yaml").read_text()
-    text = text.replace("name: tiny", "name: stopped").replace("steps: 20", "steps: 60")
-    (checkout / "stopped.yaml").write_text(text)
-    command = [
-        *(sys.executable, "-m", "snakemake", "--cores", "2", "results/stopped/model/meta.json", "--nolock"),
-        *("--configfile", "stopped.yaml", "--rerun-triggers", "mtime"),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    progress = stopped / "training/metrics.partial.jsonl"
-    with subprocess.Popen(
-        command,
-        cwd=checkout,
-        env=environment,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        process_group=0,
-    ) as process:
-        deadline = time.monotonic() + 120
-        while not progress.exists() or progress.read_bytes().count(b"\n") < 15:
-            assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert b"a checkpoint is saved, and the same command resumes from it" in out
-    done = len(progress.read_text().splitlines())
-    assert 15 <= done < 60
-    assert (stopped / f"training/checkpoints/step-{done:08d}").is_dir()
-    again = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
-    assert f"resuming after step {done}" in again.stdout
-    lines = (stopped / "training/metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == list(range(1, 61))
-    assert not (stopped / "training/checkpoints").exists()
-
-    # A failed job shows the error of its command, although its output goes through a pipe.
-    (stopped / "model/meta.json").write_text("{")
-    command[command.index("results/stopped/model/meta.json")] = "results/stopped/experiments/grid.parquet"
-    failed = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
-    assert failed.returncode == 1
-    assert "cadmus: error: results/stopped/model/meta.json: not sealed" in failed.stderr
-    assert "Missing" not in failed.stderr.split("Error in rule experiment")[1]
-
-
-def test_llms_run_with_a_key_and_are_marked_as_not_run_without_it(checkout, results):
-    with LlmServer(solve) as server:
-        row = {"model": "openai-api/local/test", "base_url": server.url, "key": "TEST_API_KEY"}
-        (checkout / "config/tables/llms.yaml").write_text(yaml.safe_dump({"test": row}))
-        fields = "alphabets: [letters], programs: 12, grid: false, max_output_tokens: [64]"
-        llm = ("--config", f"llm={{models: [test], {fields}}}")
-
-        def measured():
-            rows = pl.read_csv(results / "figures/output_tokens.csv").filter(model="test")
-            return rows.row(0, named=True)
-
-        done = snakemake(checkout, *llm)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert measured()["source"] == "not run"
-        assert not (results / "llm/replies").exists()
-        done = snakemake(checkout, *llm, TEST_API_KEY="sk-of-the-workflow")
-        assert done.returncode == 0, done.stdout + done.stderr
-        again = snakemake(checkout, *llm, TEST_API_KEY="sk-of-the-workflow")
-        assert "Nothing to be done" in again.stdout + again.stderr
-        assert set(server.asked.values()) == {1}
-    answers = pl.read_parquet(results / "experiments/llm.parquet")
-    assert len(answers) == 12
-    assert (answers["outcome"] == "wrong").sum() == sum(errs(text) for text in server.asked)
-    assert (measured()["source"], measured()["programs"]) == ("measured", 12)
-    folders = (results, checkout / ".snakemake")
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    assert not [path for path in files if b"sk-of-the-workflow" in path.read_bytes()]
-    # Without the key nothing is sent, and the replies are kept.
-    done = snakemake(checkout, *llm)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert measured()["source"] == "measured"
 
 
 def test_an_experiment_is_added_with_one_module_and_its_settings(checkout, results):

@@ -1,0 +1,67 @@
+"""A training of the workflow that Ctrl-C interrupts, in a copy of the checkout."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from tests.checkout import copy_checkout
+
+# Without `extends`, Snakemake's own config has all values. One template has few shards.
+CONFIG = """\
+name: stopped
+dataset:
+  validation: 40
+  test: 60
+  templates: {equality: {train: 800}}
+model: {layers: 2, width: 32, heads: 2, mlp: 64}
+train: {steps: 60, batch_size: 64, checkpoint_every: 10, ranks: 1}
+"""
+
+
+def test_an_interrupted_training_resumes(tmp_path):
+    checkout = copy_checkout(tmp_path)
+    stopped = checkout / "results/stopped"
+    (checkout / "stopped.yaml").write_text(CONFIG)
+    command = [
+        *(sys.executable, "-m", "snakemake", "--cores", "2", "results/stopped/model/meta.json"),
+        *("--configfile", "stopped.yaml"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    progress = stopped / "training/metrics.partial.jsonl"
+    with subprocess.Popen(
+        command,
+        cwd=checkout,
+        env=environment,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        process_group=0,
+    ) as process:
+        deadline = time.monotonic() + 240
+        while not progress.exists() or progress.read_bytes().count(b"\n") < 15:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"a checkpoint is saved, and the same command resumes from it" in out
+    done = len(progress.read_text().splitlines())
+    assert 15 <= done < 60
+    assert (stopped / f"training/checkpoints/step-{done:08d}").is_dir()
+    again = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert f"resuming after step {done}" in again.stdout
+    lines = (stopped / "training/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 61))
+    assert not (stopped / "training/checkpoints").exists()
+
+    # A failed job shows the error of its command, although its output goes through a pipe.
+    (stopped / "model/meta.json").write_text("{")
+    command[command.index("results/stopped/model/meta.json")] = "results/stopped/experiments/grid.parquet"
+    failed = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
+    assert failed.returncode == 1
+    assert "cadmus: error: results/stopped/model/meta.json: not sealed" in failed.stderr
+    assert "Missing" not in failed.stderr.split("Error in rule experiment")[1]
