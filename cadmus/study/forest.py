@@ -25,6 +25,8 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
     shown = others if len(others) else compared
     variants = shown["variant"].unique(maintain_order=True).to_list()
     is_loss = pl.col("metric").is_in(LOSSES)
+    accuracies = shown.filter(~is_loss)["metric"].unique(maintain_order=True)
+    looks = dict(zip(accuracies, zip(style.COLORS, "os^D", strict=False), strict=False))
     panels = shown.filter(is_loss).partition_by("metric", maintain_order=True)
     panels += shown.filter(~is_loss).partition_by("template", maintain_order=True)
     columns = min(_COLUMNS, len(panels))
@@ -33,8 +35,9 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
     for axes, panel in zip(grid.flat, panels, strict=False):
         of_base = compared.filter(variant=results.base, template=panel["template"][0])
         means, series = [], panel.partition_by("metric", maintain_order=True)
-        for number, (part, color, marker) in enumerate(zip(series, style.COLORS, "os^D", strict=False)):
+        for number, part in enumerate(series):
             metric = part["metric"][0]
+            color, marker = looks.get(metric, (style.GREY, "o"))
             scale = 1 if metric in LOSSES else 100
             # A base whose run is missing has no mean.
             for mean in of_base.filter(metric=metric)["mean"]:
@@ -43,7 +46,6 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
             shift = 0.5 * (0.5 - (number + 0.5) / len(series))
             places = [len(variants) - 1 - variants.index(name) + shift for name in part["variant"]]
             point, low, high = (scale * part[name] for name in names)
-            color = style.GREY if metric in LOSSES else color
             axes.hlines(places, low.fill_null(point), high.fill_null(point), color)
             label = None if metric in LOSSES else metric.replace("_", " ")
             axes.plot(point, places, ls="", marker=marker, ms=3.5, color=color, label=label)
@@ -59,7 +61,6 @@ def draw(results: Results, compared: pl.DataFrame) -> Figure:
             axes.axvline(0, color=style.GREY, lw=0.8)
     what = f"difference to {results.base}, whose mean is above" if len(others) else "mean"
     figure.supxlabel(f"{what} (percentage points; losses in nats)", fontsize=8)
-    accuracies = set(results.compare) - set(LOSSES)
     if len(accuracies) > 1:
         style.legend(figure, grid.flat, ncols=len(accuracies))
     return figure
