@@ -207,8 +207,8 @@ class Samples:
         if "template" in read:
             encoded = table["template"].dictionary_encode().combine_chunks()
             template = np.array(encoded.dictionary.to_pylist(), object)[_integers(encoded.indices)]
-        prompt_length = _integers(table["prompt_length"].combine_chunks())
-        return cls(Programs.from_arrow(table["program"]), prompt_length, x, y, template)
+        lengths = _integers(table["prompt_length"].combine_chunks())
+        return cls(Programs.from_arrow(table["program"]), lengths, x, y, template)
 
     @classmethod
     def concat(cls, batches: Sequence["Samples"]) -> "Samples":

@@ -4,6 +4,7 @@ A token is an instruction. The model continues the prompt or, of a chat, the tex
 """
 
 import asyncio
+import json
 import reprlib
 import secrets
 import time
@@ -52,6 +53,7 @@ class Asked(BaseModel):
     best_of: int | None = None
     logprobs: int | None = Field(None, ge=0, le=isa.VOCABULARY_SIZE)
     echo: bool = False
+    stream: bool = False
     stop: Annotated[
         list[Annotated[str, Field(min_length=1)]],
         Field(max_length=4),
@@ -101,7 +103,7 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
             raise ApiError(f"must equal n, got {asked.best_of}", "best_of")
         max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
         answered = await answer(request, asked, asked.prompt, max_tokens)
-        return JSONResponse({"id": f"cmpl-{secrets.token_hex(16)}", "object": "text_completion"} | answered)
+        return _response(asked, "cmpl", "text_completion", answered)
 
     async def chat(request: Request) -> Response:
         asked = _parse(await body_of(request))
@@ -111,9 +113,9 @@ def completion_server(model: Cadmus, name: str, hosts: Iterable[str] = ()) -> St
         max_tokens = next(limit for limit in limits if limit is not None)
         answered = await answer(request, asked, _last_text(asked.messages), max_tokens)
         for choice in answered["choices"]:
-            choice["message"] = {"role": "assistant", "content": choice.pop("text")}
-        named = {"id": f"chatcmpl-{secrets.token_hex(16)}", "object": "chat.completion"}
-        return JSONResponse(named | answered)
+            text = choice.pop("text")
+            choice["delta" if asked.stream else "message"] = {"role": "assistant", "content": text}
+        return _response(asked, "chatcmpl", "chat.completion" + ".chunk" * asked.stream, answered)
 
     def show_model(request: Request) -> Response:
         check_name(request.path_params["model"])
@@ -141,6 +143,13 @@ def _parse(body: bytes) -> Asked:
         raise ApiError("not supported; leave it out", name)
     message = problem["msg"].replace("Input should be", "must be")
     raise ApiError(f"{message}, got {reprlib.repr(problem['input'])}", name)
+
+
+def _response(asked: Asked, prefix: str, kind: str, answered: dict[str, Any]) -> Response:
+    """Return the answer as JSON or, of a stream, in one event: it takes milliseconds to decode."""
+    named = {"id": f"{prefix}-{secrets.token_hex(16)}", "object": kind, **answered}
+    events = f"data: {json.dumps(named)}\n\ndata: [DONE]\n\n"
+    return Response(events, media_type="text/event-stream") if asked.stream else JSONResponse(named)
 
 
 def _read_prompts(given: str | list[Any], asked: Asked, max_length: int) -> list[str]:

@@ -31,6 +31,10 @@ def test_the_official_client_reads_replies(official, client):
     asked = {"model": NAME, "messages": [{"role": "user", "content": PREFIXES[0]}], "temperature": 0, "n": 2}
     answer = official.chat.completions.create(**asked, tools=[], logprobs=False, metadata={"a": "b"})
     assert [choice.message.content for choice in answer.choices] == [choice["text"] for choice in expected]
+    (event,) = official.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+    found = [(choice.delta.content, choice.finish_reason) for choice in event.choices]
+    assert found == [(choice["text"], choice["finish_reason"]) for choice in expected]
+    assert event.usage == answer.usage
 
 
 @pytest.mark.parametrize(
