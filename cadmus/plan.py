@@ -133,10 +133,12 @@ def plan(config: Config, devices: Path = DEVICES) -> dict[str, Any]:
     }
 
 
-def on_this_machine(config: Config, devices: Path = DEVICES) -> tuple[float, float]:
-    """Return the estimated seconds of a training here, and the rate of a matrix product in FLOPs per second.
+def on_this_machine(
+    config: Config, estimates: list[Estimate], devices: Path = DEVICES
+) -> tuple[float, float]:
+    """Return the seconds of all training here, and the rate of a matrix product in FLOPs per second.
 
-    The estimate is that of the device of the table whose peak rate is nearest, times the ratio of the rates.
+    The time is that of the device of the table whose peak rate is nearest, times the ratio of the rates.
     """
     import torch
 
@@ -148,7 +150,7 @@ def on_this_machine(config: Config, devices: Path = DEVICES) -> tuple[float, flo
     peaks = {name: device.peak_teraflops * 1e12 for name, device in table.items()}
     alike = [name for name, device in table.items() if ("ranks" in device.counts) == (place.type == "cuda")]
     nearest = min(alike or table, key=lambda name: abs(math.log(peaks[name] / rate)))
-    hours = min(each.hours for each in plan(config, devices)["estimates"] if each.device == nearest)
+    hours = min(each.hours for each in estimates if each.device == nearest)
     return hours * 3600 * peaks[nearest] / rate, rate
 
 

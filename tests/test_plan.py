@@ -300,9 +300,10 @@ def test_docs_quote_the_published_plan():
 def test_the_time_here_follows_the_rate_of_this_machine(monkeypatch):
     run = load_config(ROOT / "config/quick.yaml")
     run = run.model_copy(update={"train": run.train.model_copy(update={"precision": "fp32"})})
-    hours = {each.device: each.hours for each in plan(run)["estimates"]}
+    estimates = plan(run)["estimates"]
+    hours = {each.device: each.hours for each in estimates}
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("cadmus.model.rate.matmul_rate", lambda device, dtype: 0.107e12 / 2)
-    seconds, rate = on_this_machine(run)
+    seconds, rate = on_this_machine(run, estimates)
     assert seconds == pytest.approx(2 * 3600 * hours["2 CPU cores without bf16"])
     assert rate == 0.107e12 / 2

@@ -11,7 +11,6 @@ from tqdm import tqdm
 from cadmus.cli.options import CONFIG, PATH, changes_option, echo, echo_table, json_option
 from cadmus.config import load_config
 from cadmus.config.study import is_study, load_study
-from cadmus.errors import InputError
 from cadmus.plan import DEVICES, Estimate, on_this_machine, plan_study
 from cadmus.plan import plan as plan_run
 
@@ -40,14 +39,13 @@ def plan(config: Path, changes: dict[str, Any], devices: Path | None, here: bool
     """
     table = devices or DEVICES
     study = load_study(config, changes) if is_study(config) else None
+    run = study.runs[0].config if study else load_config(config, changes)
+    planned = plan_study(study, table) if study else plan_run(run, table)
     if here:
-        if study:
-            raise InputError(f"{config}: is a study; --here plans one run")
-        seconds, rate = on_this_machine(run := load_config(config, changes), table)
+        seconds, rate = on_this_machine(run, planned["estimates"], table)
         takes = f"training takes about {_time(seconds / 3600)} on this machine"
-        echo(f"{run.name}: {takes}, which does {rate / 1e12:,.2f} TFLOP/s in matrix products")
+        echo(f"{planned['name']}: {takes}, which does {rate / 1e12:,.2f} TFLOP/s in matrix products")
         return
-    planned = plan_study(study, table) if study else plan_run(load_config(config, changes), table)
     if as_json:
         click.echo(json.dumps(planned, indent=2, default=asdict))
         return

@@ -45,7 +45,7 @@ def publish(results: Path, root: Path) -> None:
             f"Differences are paired by seed, with 95% intervals ([all numbers]({files}/{PAGE}), "
             f"[comparison.csv]({files}/{COMPARISON}), [study.parquet]({files}/{_FILE})). {cost(study)}\n\n"
             "```sh\n"
-            f"snakemake --cores all --configfile config/studies/{study.name}.yaml\n"
+            f"make run CONFIG=config/studies/{study.name}.yaml\n"
             "```\n"
         )
         block = with_generated(page, f"{figures(study, optimal, files)}\n{origin}", text)
