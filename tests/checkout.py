@@ -8,6 +8,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+FEW = """\
+dataset:
+  validation: 40
+  test: 60
+  templates: {equality: {train: 800}}
+model: {layers: 2, width: 32, heads: 2, mlp: 64}
+"""
+"""Sections of a small config. Without ``extends``, Snakemake has all values; one template has few shards."""
 
 
 def copy_folder(name: str, directory: Path) -> None:

@@ -5,16 +5,11 @@ import pytest
 
 from cadmus.config.study import load_study
 from cadmus.study.results import read
-from tests.checkout import copy_checkout, jobs, snakemake
+from tests.checkout import FEW, copy_checkout, jobs, snakemake
 
-# Without `extends`, Snakemake's own config has all values. One template has few shards.
-STUDY = """\
-name: demo
-dataset:
-  validation: 40
-  test: 60
-  templates: {equality: {train: 800}}
-model: {layers: 2, width: 32, heads: 2, mlp: 64}
+STUDY = (
+    f"name: demo\n{FEW}"
+    + """\
 train: {steps: 10, batch_size: 64, checkpoint_every: 10, ranks: 1}
 evaluate: {completions: {programs: 50}}
 study:
@@ -22,6 +17,7 @@ study:
   variants: {steps=10: {}, steps=12: {train: {steps: 12}}}
   seeds: [0]
 """
+)
 
 
 @pytest.fixture(scope="module")

@@ -7,18 +7,14 @@ import subprocess
 import sys
 import time
 
-from tests.checkout import copy_checkout
+from tests.checkout import FEW, copy_checkout
 
-# Without `extends`, Snakemake's own config has all values. One template has few shards.
-CONFIG = """\
-name: stopped
-dataset:
-  validation: 40
-  test: 60
-  templates: {equality: {train: 800}}
-model: {layers: 2, width: 32, heads: 2, mlp: 64}
+CONFIG = (
+    f"name: stopped\n{FEW}"
+    + """\
 train: {steps: 60, batch_size: 64, checkpoint_every: 10, ranks: 1}
 """
+)
 
 
 def test_an_interrupted_training_resumes(tmp_path):
