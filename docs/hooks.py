@@ -20,7 +20,6 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from dev.docs.commands import reference  # noqa: E402
-from dev.docs.readme import results_page  # noqa: E402
 
 DOCS = ROOT / "docs"
 COPIED = {
@@ -30,13 +29,12 @@ COPIED = {
     "security.md": "SECURITY.md",
 }
 """Pages that lie elsewhere in the repository."""
-RESULTS = {
-    f"results/{run.parent.name}/index.md": f"docs/results/{run.parent.name}"
-    for run in DOCS.glob("results/*/run.json")
-}
-"""Pages that are made of the published results of a run."""
-PAGE_OF = {source: page for page, source in (COPIED | RESULTS).items()} | {
-    f"{source}/table3_accuracy.md": page for page, source in RESULTS.items()
+RESULTS = {run.parent.name: f"results/{run.parent.name}/README.md" for run in DOCS.glob("results/*/run.json")}
+"""Pages with the published results of a run."""
+PAGE_OF = {source: page for page, source in COPIED.items()} | {
+    source: page
+    for run, page in RESULTS.items()
+    for source in (f"docs/results/{run}", f"docs/results/{run}/table3_accuracy.md")
 }
 """The page that is made of a file or a directory."""
 COMMANDS = "<!-- the commands -->"
@@ -51,15 +49,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are not files of docs/."""
     for name, source in COPIED.items():
         files.append(File.generated(config, name, abs_src_path=str(ROOT / source)))
-    for name, source in RESULTS.items():
-        files.append(File.generated(config, name, content=results_page(ROOT / source, ROOT)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put the reference of the command line into its page, and lead every link where it leads on the site."""
     name = page.file.src_uri
-    source = COPIED.get(name) or ("README.md" if name in RESULTS else f"docs/{name}")
+    source = COPIED.get(name) or f"docs/{name}"
     markdown = markdown.replace(COMMANDS, reference() if COMMANDS in markdown else "")
     # In a table Python-Markdown takes a bar in code as it is; on GitHub it has to be escaped.
     markdown = re.sub(r"^\|.*", lambda row: re.sub(r"`[^`]*`", _bars, row[0]), markdown, flags=re.MULTILINE)

@@ -20,6 +20,7 @@ from cadmus.store import write_text
 from cadmus.study.results import COLUMNS as STUDY_COLUMNS
 from cadmus.tables import markdown
 from dev.docs import with_generated
+from dev.docs.readme import results_page
 
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 """pydantic's names of bounds, which it keeps for fields with a validator, and those of JSON Schema."""
@@ -44,11 +45,13 @@ def schema() -> str:
 def documents(root: Path) -> dict[Path, str]:
     """Return the generated files of a checkout and their contents."""
     readme, grading = root / "config/README.md", root / "docs/grading.md"
+    runs = [path.parent for path in root.glob("docs/results/*/run.json")]
     return {
         root / "workflow/schemas/config.schema.json": schema(),
         readme: with_generated(readme, tables(root)),
         grading: with_generated(grading, markdown(HEADINGS, questions())),
         root / "docs/columns.md": columns(),
+        **{run / "README.md": results_page(run) for run in runs},
     }
 
 

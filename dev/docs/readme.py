@@ -1,4 +1,4 @@
-"""The published results of a run: its files in ``docs/results``, its page of the site, and the README."""
+"""The published results of a run: its files in ``docs/results``, their page, and the README."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from dev.measure import Facts
 
 SOLVED = (
     "*Solved* programs are true and answer the question; the gap is to the best baseline. "
-    "[Grading](docs/grading.md) defines both."
+    "[Grading](../../grading.md) defines both."
 )
 TABLES = ("table3_accuracy", "near_duplicates", "grid_regions", "accuracy_by_examples", "loss_by_template")
 """In the order of the page of a run."""
@@ -46,6 +46,7 @@ def publish(results: Path, root: Path) -> None:
         if (results / name).is_file():
             shutil.copyfile(results / name, copy)
     store.write_text(target / "run.json", json.dumps(_provenance(results), indent=1) + "\n")
+    store.write_text(target / "README.md", results_page(target))
     store.write_text(root / "README.md", with_results(target, root))
 
 
@@ -91,9 +92,8 @@ def _grid(published: Path) -> str:
     )
 
 
-def results_page(published: Path, root: Path) -> str:
-    """Return a Markdown page with all published results of a run; links start at the root of the checkout."""
-    place = published.relative_to(root).as_posix()
+def results_page(published: Path) -> str:
+    """Return a Markdown page with all published results of a run, for their directory."""
     below = table3_accuracy.below(pl.read_csv(published / "table3_accuracy.csv"))
     parts = [f"# Results of `{published.name}`", _origin(published), *filter(None, [below]), SOLVED]
     for name in (name for name in TABLES if (published / f"{name}.md").is_file()):
@@ -101,8 +101,8 @@ def results_page(published: Path, root: Path) -> str:
     for name, figure in figures().items():
         if (published / f"{name}.png").is_file():
             words = name.replace("_", " ")
-            image = f"![{words.capitalize()} of {published.name}]({place}/{name}.png)"
-            link = f" [Data]({place}/{name}.csv)." if (published / f"{name}.csv").is_file() else ""
+            image = f"![{words.capitalize()} of {published.name}]({name}.png)"
+            link = f" [Data]({name}.csv)." if (published / f"{name}.csv").is_file() else ""
             parts += [f"## {words.capitalize()}", image, f"{figure.caption}{link}"]
     return "\n\n".join(parts) + "\n"
 
@@ -111,9 +111,8 @@ def _origin(published: Path) -> str:
     """Return a sentence with the config, commit and size of a run."""
     run = json.loads((published / "run.json").read_text(encoding="utf-8"))
     return (
-        f"Run `{run['name']}` ([config](config/{run['name']}.yaml), digest `{run['config_digest']}`, "
-        f"commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
-        f"trained on {run['programs']:,} programs ({run['tokens']:,} tokens) "
-        f"in {run['steps']:,} steps and {run['training_seconds'] / 60:.1f} minutes "
-        f"on {run['cores']} CPU cores."
+        f"Run `{run['name']}` ([config](../../../config/{run['name']}.yaml), digest "
+        f"`{run['config_digest']}`, commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
+        f"{run['programs']:,} programs ({run['tokens']:,} tokens) in {run['steps']:,} steps and "
+        f"{run['training_seconds'] / 60:.1f} minutes on {run['cores']} CPU cores."
     )
