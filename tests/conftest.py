@@ -15,7 +15,6 @@ FIRST = (
     "train/test_state.py",
     "train/test_loop.py",
     "test_workflow_elsewhere.py",
-    "test_workflow_llms.py",
     "packaging/test_wheel.py",
     "dev/test_inputs.py",
     "dev/test_bench.py",

@@ -9,12 +9,7 @@ import time
 
 from tests.checkout import FEW, copy_checkout
 
-CONFIG = (
-    f"name: stopped\n{FEW}"
-    + """\
-train: {steps: 60, batch_size: 64, checkpoint_every: 10, ranks: 1}
-"""
-)
+CONFIG = f"name: stopped\n{FEW}" + "train: {steps: 60, batch_size: 64, checkpoint_every: 10, ranks: 1}\n"
 
 
 def test_an_interrupted_training_resumes(tmp_path):
