@@ -11,12 +11,10 @@ from cadmus.dataset.splits import TEST, TRAIN, excluded_pairs, split_of
 from cadmus.errors import InputError
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.draw import comparator
-from cadmus.templates.expressions import short_expressions
+from cadmus.templates.expressions import HALF, short_expressions
 from cadmus.tools import generator
 from cadmus.vm.compiled import execute
 
-HALF = 5
-"""Instructions of each expression."""
 _CANDIDATES_AT_ONCE = 2_000_000
 _PAIRS_AT_ONCE = 1 << 17
 _ROUNDS = 20

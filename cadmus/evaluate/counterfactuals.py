@@ -17,10 +17,11 @@ import polars as pl
 from cadmus.config import Dataset
 from cadmus.dataset.sampler import sample
 from cadmus.errors import InputError, suggest
-from cadmus.evaluate.comparisons import HALF, sample_comparisons
+from cadmus.evaluate.comparisons import sample_comparisons
 from cadmus.programs import Programs
 from cadmus.templates.answers import numeral
 from cadmus.templates.draw import comparator
+from cadmus.templates.expressions import HALF
 from cadmus.tools import generator, seed_of
 from cadmus.vm.compiled import execute
 from cadmus.vm.reference import stacks

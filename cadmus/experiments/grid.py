@@ -22,8 +22,9 @@ def measure(subject: Subject) -> pl.DataFrame:
     own, where ``balanced`` is true.
     """
     from cadmus.dataset.splits import excluded_pairs
-    from cadmus.evaluate.comparisons import HALF, balanced_comparisons, grid_programs, values_of
+    from cadmus.evaluate.comparisons import balanced_comparisons, grid_programs, values_of
     from cadmus.templates.draw import comparator
+    from cadmus.templates.expressions import HALF
 
     config, dataset, model = subject.config, subject.config.dataset, subject.model()
     x, y, programs, pair = grid_programs(config)
@@ -64,8 +65,9 @@ def _learned(
     dataset: Dataset, seed: int, prompts: Programs, expected: np.ndarray
 ) -> dict[str, np.ndarray | None]:
     """Return which prompts each learned baseline completes with the right token; None without programs."""
-    from cadmus.evaluate.comparisons import HALF, training_comparisons
+    from cadmus.evaluate.comparisons import training_comparisons
     from cadmus.evaluate.linear import Linear
+    from cadmus.templates.expressions import HALF
 
     programs = training_comparisons(generator(seed, "grid baselines"), _TRAINING_PROGRAMS, dataset)
     if not len(programs):

@@ -47,7 +47,7 @@ def measure(subject: Subject) -> pl.DataFrame:
 
 def findings(results: pl.DataFrame) -> Findings:
     """Return loss, agreement and accuracy by layer."""
-    from cadmus.evaluate.comparisons import HALF
+    from cadmus.templates.expressions import HALF
 
     programs = pl.col("programs").sum()
     by_layer = results.group_by("layer", maintain_order=True).agg(

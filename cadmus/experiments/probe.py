@@ -43,8 +43,8 @@ def measure(subject: Subject) -> pl.DataFrame:
     """
     import torch
 
-    from cadmus.evaluate.comparisons import HALF, sample_comparisons
-    from cadmus.templates.expressions import short_expressions
+    from cadmus.evaluate.comparisons import sample_comparisons
+    from cadmus.templates.expressions import HALF, short_expressions
 
     config, model = subject.config, subject.model()
     settings, values = config.evaluate.probe, config.dataset.values
@@ -195,7 +195,7 @@ def _states_by_layer(model: Any, programs: Programs) -> Iterator[tuple[int, np.n
 
 def findings(results: pl.DataFrame) -> Findings:
     """Return the accuracy of the probes for both values by layer, where the comparator follows."""
-    from cadmus.evaluate.comparisons import HALF
+    from cadmus.templates.expressions import HALF
 
     wide = results.filter(token=2 * HALF).pivot("target", index="layer", values=["accuracy", "control"])
     table = wide.select("layer", x="accuracy_x", x_control="control_x", y="accuracy_y", y_control="control_y")

@@ -6,10 +6,11 @@ import polars as pl
 from cadmus.config import Config
 from cadmus.dataset.splits import TRAIN
 from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import HALF, balanced_comparisons, grid_programs, values_of
+from cadmus.evaluate.comparisons import balanced_comparisons, grid_programs, values_of
 from cadmus.llm.models import LanguageModel
 from cadmus.llm.prompt import EXAMPLES, prompt
 from cadmus.programs import Programs
+from cadmus.templates.expressions import HALF
 from cadmus.tools import generator
 
 

@@ -20,6 +20,8 @@ from cadmus.vm import compiled
 from cadmus.vm.values import NUMBER
 
 DIGITS = np.frombuffer(b"0123456789", np.uint8)
+HALF = 5
+"""Instructions of each of the two expressions that the paper compares."""
 SHAPES = {1: ("d",), 3: ("ddo",), 5: ("ddodo", "dddoo")}
 """Arrangements of digits (d) and operators (o), by the number of instructions."""
 

@@ -9,10 +9,9 @@ import numpy as np
 from cadmus.config import Dataset, LabelOnly
 from cadmus.dataset.splits import TRAIN, split_of
 from cadmus.errors import InputError
-from cadmus.evaluate.comparisons import HALF
 from cadmus.programs import Programs, join, stack
 from cadmus.templates.draw import comparator
-from cadmus.templates.expressions import short_expressions
+from cadmus.templates.expressions import HALF, short_expressions
 
 
 def label_only(rng: np.random.Generator, n: int, settings: LabelOnly, dataset: Dataset) -> Programs:

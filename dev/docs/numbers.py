@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 
 from cadmus import Cadmus, experiments
 from cadmus.config.study import StudyRuns, load_study
-from cadmus.evaluate.comparisons import HALF, grid_programs
+from cadmus.evaluate.comparisons import grid_programs
 from cadmus.evaluate.results import read_results
 from cadmus.figures import style
 from cadmus.programs import Programs
+from cadmus.templates.expressions import HALF
 
 STUDY = "numbers"
 _STATES = ["classes alone", "no exchange", "large differences labelled"]
