@@ -1,10 +1,10 @@
-"""Compiled loops over the bytes of :class:`cadmus.programs.Programs`."""
+"""Compiled loops over the bytes of :class:`cadmus.programs.Programs`, without the GIL."""
 
 import numba
 import numpy as np
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def append(
     source: np.ndarray, starts: np.ndarray, stops: np.ndarray, target: np.ndarray, end: np.ndarray
 ) -> None:  # pragma: no cover - compiled
@@ -17,7 +17,7 @@ def append(
         end[i] = at
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def contain(
     data: np.ndarray, offsets: np.ndarray, pieces: np.ndarray, piece_offsets: np.ndarray
 ) -> np.ndarray:  # pragma: no cover - compiled

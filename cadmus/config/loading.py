@@ -65,6 +65,11 @@ class Config(Section):
             raise ValueError("evaluate.split: ood needs a rule in dataset.ood")
         return self
 
+    @property
+    def row_length(self) -> int:
+        """Tokens of a packed row of the training."""
+        return self.train.row_length or self.dataset.max_length + 1
+
     def dataset_digest(self) -> str:
         """Return 16 hexadecimal digits of everything that decides which programs are sampled.
 

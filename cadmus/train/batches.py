@@ -5,9 +5,15 @@ ones: endless epochs, each a permutation of the training set, are cut into batch
 
 Rows hold several programs each, longest first into the fullest row with room, which leaves next to no
 padding. Attention stays within a program.
+
+Labels take longer to prepare than a GPU takes for a step of a small model. So on a GPU, threads of
+:class:`Prefetcher` prepare the next batches, while the first thread only launches kernels.
 """
 
 import functools
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -34,8 +40,8 @@ def programs_of(step: int, seed: int, programs: int, batch_size: int) -> np.ndar
     return indices
 
 
-# Steps come in order, so earlier epochs are not needed again.
-@functools.lru_cache(maxsize=1)
+# Steps come nearly in order: those that are prepared at the same time are of two epochs at most.
+@functools.lru_cache(maxsize=2)
 def _permutation(epoch: int, seed: int, programs: int) -> np.ndarray:
     permutation = np.arange(programs, dtype=np.int32 if programs <= 2**31 else np.int64)
     np.random.default_rng(epoch_seed(seed, epoch)).shuffle(permutation)
@@ -71,11 +77,13 @@ class PackedBatch:
         def moved(value: Tensor) -> Tensor:
             return value.pin_memory().to(device, non_blocking=True)
 
-        fields: dict[str, Any] = {
-            name: moved(value) for name, value in vars(self).items() if isinstance(value, Tensor)
-        }
-        if self.exchange is not None:
-            fields["exchange"] = Exchange(*map(moved, self.exchange))
+        # Each thread has a current device of its own, in whose context memory is pinned.
+        with torch.cuda.device(device):
+            fields: dict[str, Any] = {
+                name: moved(value) for name, value in vars(self).items() if isinstance(value, Tensor)
+            }
+            if self.exchange is not None:
+                fields["exchange"] = Exchange(*map(moved, self.exchange))
         return replace(self, **fields)
 
 
@@ -108,14 +116,13 @@ class Loader:
         training_set: Samples,
         seed: int,
         run: config.Config,
-        row_length: int,
         rank: int = 0,
         ranks: int = 1,
         device: torch.device = torch.device("cpu"),  # noqa: B008 - immutable
     ) -> None:
         self._programs, self._prompt_lengths = training_set.programs, training_set.prompt_length
         self._seed, self._train, self._dataset = seed, run.train, run.dataset
-        self._row_length = row_length
+        self._row_length = run.row_length
         self._label_only = run.train.label_only.count(run.train.batch_size)
         programs = run.train.batch_size // ranks
         of_rank = programs // (run.train.micro_batch_size or programs)
@@ -166,6 +173,40 @@ class Loader:
             exchange = choose(rng, programs, prompt_lengths, learned, known, interchange)
         packed = pack_batch(programs, prompt_lengths, self._row_length, labels, numbers, learned, exchange)
         return packed.to(self._device)
+
+
+class Prefetcher:
+    """The batches of consecutive steps, prepared before they are needed.
+
+    With ``threads``, each prepares a batch at a time, and :meth:`prepare` only tells them to go on. Without,
+    as on a CPU, where a thread would take time from the step, it loads the next batch itself.
+    """
+
+    def __init__(self, load: Callable[[int], Batch], first: int, threads: int) -> None:
+        self._load, self._step = load, first
+        self._pool = ThreadPoolExecutor(threads, "batches") if threads else None
+        self._ahead: deque[Future[Batch]] = deque()
+        for _ in range(max(1, threads)):
+            self.prepare()
+
+    def prepare(self) -> None:
+        """Prepare one more batch."""
+        if self._pool:
+            batch = self._pool.submit(self._load, self._step)
+        else:
+            batch = Future()
+            batch.set_result(self._load(self._step))
+        self._ahead.append(batch)
+        self._step += 1
+
+    def take(self) -> Batch:
+        """Return the batch of the next step."""
+        return self._ahead.popleft().result()
+
+    def close(self) -> None:
+        """End the threads; batches that are not taken are dropped."""
+        if self._pool:
+            self._pool.shutdown(cancel_futures=True)
 
 
 def deal(batch: np.ndarray, lengths: np.ndarray, parts: int) -> np.ndarray:
@@ -241,7 +282,7 @@ def pack(lengths: np.ndarray, row_length: int) -> tuple[np.ndarray, np.ndarray, 
     return _best_fit(np.argsort(-lengths, kind="stable"), lengths, row_length)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _best_fit(
     order: np.ndarray, lengths: np.ndarray, row_length: int
 ) -> tuple[np.ndarray, np.ndarray, int]:  # pragma: no cover - compiled

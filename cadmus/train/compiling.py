@@ -19,6 +19,8 @@ from cadmus.model.flops import parameter_count
 from cadmus.model.gpt import GPT
 from cadmus.model.rate import dtype_of
 
+TRIAL_ROWS = 11
+"""Rows of a trial: torch.compile specializes a dimension that equals a model size, and this is none."""
 WORTH = 1e11
 """Parameters times programs of a training from which it is compiled on a CPU: about 1e13 FLOPs."""
 
@@ -56,8 +58,8 @@ def _try(run: config.Config, device: torch.device) -> str | None:
 
     # Otherwise it tries the instructions of the CPU in its cache, and a damaged file there means scalar ones.
     inductor.cpp.vec_isa_ok = True
-    # torch.compile specializes a dimension that equals a model size; 11 and 7 are not model sizes.
-    tokens = torch.zeros((11, 7), dtype=torch.int64, device=device)
+    # Of the length of the training's rows, as a graph for a GPU depends on what divides it.
+    tokens = torch.zeros((TRIAL_ROWS, run.row_length), dtype=torch.int64, device=device)
     dtype, problem = dtype_of(run.train.precision, device), None
     # Tracing reads attributes that warn.
     with warnings.catch_warnings(action="ignore"), torch._dynamo.config.patch(suppress_errors=False):

@@ -27,6 +27,7 @@ from cadmus.model.gpt import GPT
 from cadmus.model.rate import has_bf16
 from cadmus.tools import cores
 from cadmus.train import ranks
+from cadmus.train.compiling import TRIAL_ROWS
 from cadmus.train.muon import ADAM_KINDS, WEIGHT, Muon
 
 PATIENCE = timedelta(hours=1)
@@ -200,14 +201,17 @@ def gather(engine: Any, weights_only: bool = False) -> dict[str, Tensor]:
     return gathered
 
 
-def restore(engine: Any, read: Read, adam_steps: int) -> None:
-    """Restore a state that was gathered after ``adam_steps`` in a new engine whose model has its weights."""
+def restore(engine: Any, read: Read, adam_steps: int, row_length: int) -> None:
+    """Restore a state that was gathered after ``adam_steps`` in a new engine whose model has its weights.
+
+    The rows of the training have ``row_length`` tokens.
+    """
     if isinstance(engine.optimizer, Muon):
         engine.optimizer.load(read, adam_steps)
         return
     from deepspeed import utils
 
-    _make_optimizer_state(engine)
+    _make_optimizer_state(engine, row_length)
     for name, parameter in engine.module.named_parameters():
         utils.safe_set_full_fp32_param(parameter, read(f"{WEIGHT}/{name}").to(engine.device))
         for kind in ADAM_KINDS:
@@ -227,12 +231,11 @@ def count_adam_steps(engine: Any) -> int:
     return max(int(state["step"]) for state in states if "step" in state)
 
 
-def _make_optimizer_state(engine: Any) -> None:
+def _make_optimizer_state(engine: Any, row_length: int) -> None:
     """Take a step with learning rate 0 and zero gradients: DeepSpeed allocates the optimizer state in it."""
     for group in engine.optimizer.param_groups:
         group["lr"] = 0.0
-    # torch.compile specializes a dimension that equals a model size; 11 and 7 are not model sizes.
-    tokens = torch.zeros((11, 7), dtype=torch.int64, device=engine.device)
+    tokens = torch.zeros((TRIAL_ROWS, row_length), dtype=torch.int64, device=engine.device)
     for _ in range(engine.gradient_accumulation_steps()):
         engine.backward(0.0 * engine(tokens, tokens, tokens).float().sum(), scale_wrt_gas=False)
         engine.step()

@@ -1,14 +1,20 @@
-"""The training loop: train steps, save checkpoints, export the model."""
+"""The training loop: train steps, save checkpoints, export the model.
+
+A GPU computes what this process has told it to, some time later. So the loop runs ahead of it: it launches
+the next step before it reads the losses of the last one, and threads prepare the batches. Before a checkpoint
+or a snapshot it waits. A CPU computes at once, and there the loop reads the losses of each step before the
+next one.
+"""
 
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
 from cadmus import config
 from cadmus.errors import InputError, Interrupted, RankLocalError
@@ -20,15 +26,19 @@ from cadmus.model.rate import dtype_of, matmul_rate
 from cadmus.programs import Samples
 from cadmus.tools import seed_of
 from cadmus.train import checkpoint, data, engine
-from cadmus.train.batches import Loader
+from cadmus.train.batches import Batch, Loader, Prefetcher
 from cadmus.train.compiling import compile_blocks
 from cadmus.train.labels import state_outputs
 from cadmus.train.metrics import START, Display, MetricsFile, advance
 from cadmus.train.objectives import NextToken, Objective, StateSupervision, SupervisedGPT, forward
 from cadmus.train.paths import RunPaths, find_checkpoints, remove_snapshots, snapshot_steps, step_path
 from cadmus.train.ranks import deferred_signals, on_first_rank
-from cadmus.train.validation import UNKNOWN, Validation
-from cadmus.train.verdict import Verdict
+
+if TYPE_CHECKING:
+    from cadmus.train.validation import Validation
+
+THREADS = 4
+"""Threads that prepare batches for a GPU: the labels of a batch take longer than a step of a small model."""
 
 
 def train(
@@ -72,6 +82,24 @@ def train(
     engine.stop_process()
 
 
+def runs_ahead(device: torch.device) -> bool:
+    """Return True if the device computes later than it is told to."""
+    return device.type == "cuda"
+
+
+class Launched(NamedTuple):
+    """A step that the device may still be computing."""
+
+    step: int
+    """Counted from 0."""
+    batch: Batch
+    learning_rate: float
+    totals: Tensor
+    """1 if a rank has received a signal, then the sums of all objectives; once ``reduction`` is done, over
+    all ranks."""
+    reduction: Any
+
+
 class Training:
     """One rank of a training, after ``step`` steps; arguments as in train()."""
 
@@ -93,12 +121,14 @@ class Training:
 
         training_set = data.share(read)
         seed = seed_of(run.seed, "train", run.train.seed)
-        row_length = run.train.row_length or run.dataset.max_length + 1
-        self.loader = Loader(training_set, seed, run, row_length, *place)
+        self.loader = Loader(training_set, seed, run, *place)
         self.step, self.progress = 0, START
         self.validation: Validation | None = None
         if held_out is not None and paths.snapshots is not None and self.rank == 0:
-            self.validation = Validation(held_out(), run.dataset)
+            # It imports Polars, which other trainings do without; so does training on the verdict.
+            from cadmus.train import validation
+
+            self.validation = validation.Validation(held_out(), run.dataset)
 
         if run.model.mixer != config.ATTENTION:
             mixer.check(run.model.mixer, run.model.width, run.model.heads)
@@ -114,7 +144,7 @@ class Training:
             with saved.tensors() as tensors:
                 engine.load_weights(model, tensors)
                 self.engine = engine.initialize(model, run.train, device)
-                engine.restore(self.engine, tensors, saved.adam_steps)
+                engine.restore(self.engine, tensors, saved.adam_steps, run.row_length)
             self.step, self.progress = saved.step, saved.values["progress"]
             log(f"resuming after step {self.step} from {saved.path}")
 
@@ -122,8 +152,10 @@ class Training:
         if run.train.state_weight:
             self.objectives.append(StateSupervision(run.train, self.ranks, device))
         if run.train.verdict_steps:
-            self.objectives.append(Verdict(self.engine, read, run, seed, row_length, *place, log))
-        self.next_batch = self.loader.load(self.step)
+            from cadmus.train import verdict
+
+            self.objectives.append(verdict.Verdict(self.engine, read, run, seed, *place, log))
+        self.batches = Prefetcher(self.loader.load, self.step, THREADS if runs_ahead(device) else 0)
         self.matmul_rate = self._matmul_rate()
 
     def _matmul_rate(self) -> float:
@@ -136,36 +168,27 @@ class Training:
 
     def run(self) -> None:
         """Train to the last step and export the model."""
-        train, paths, first = self.config.train, self.paths, self.rank == 0
-        snapshots = set() if paths.snapshots is None else snapshot_steps(train)
-        display = Display(self.step, train.steps, self.log, visible=first)
-        with deferred_signals() as received, display.bar:
+        train, paths = self.config.train, self.paths
+        self.snapshots = set() if paths.snapshots is None else snapshot_steps(train)
+        self.display = Display(self.step, train.steps, self.log, visible=self.rank == 0)
+        with deferred_signals() as received, self.display.bar, closing(self.batches):
             on_first_rank(self._open_files)
-            clock = time.perf_counter()
+            self.clock = time.perf_counter()
+            # The step whose losses nobody has read, if there is one.
+            unread: Launched | None = None
+            stop = False
             while self.step < train.steps:
-                metrics, stop = self.train_step(stop=bool(received))
-                if not math.isfinite(metrics["loss"]):
-                    good = find_checkpoints(paths.checkpoints)
-                    raise InputError(
-                        f"the loss is {metrics['loss']} at step {self.step + 1}; lower the learning rates in "
-                        f"the section train (the last good checkpoint is {good[-1] if good else 'none yet'})"
-                    )
-                now = time.perf_counter()
-                seconds, clock = now - clock, now
+                launched = self.train_step(stop=bool(received))
+                if unread is not None:
+                    stop |= self.read(unread)
+                unread = launched
                 self.step += 1
-                self.progress = advance(self.progress, {**metrics, "seconds": seconds})
-                tokens = metrics["tokens"]
-                metrics |= {"tokens_per_second": tokens / seconds, **UNKNOWN}
-                if paths.snapshots is not None and self.step in snapshots:
-                    metrics |= self._export(step_path(paths.snapshots, self.step), self.validation)
-                    if self.validation:
-                        loss, solved = metrics["validation_loss"], metrics["validation_solved"]
-                        self.log(f"step {self.step}: validation loss {loss:.4f}, solved {solved:.1%}")
-                if first:
-                    self._write({"step": self.step, **metrics, **self.progress})
-                display.show(self.step, metrics["loss"], tokens)
                 last = self.step == train.steps
-                if stop or last or self.step % train.checkpoint_every == 0:
+                save = stop or last or self.step % train.checkpoint_every == 0
+                if save or self.step in self.snapshots or not runs_ahead(self.device):
+                    stop |= self.read(unread)
+                    unread = None
+                if save or stop:
                     self._save()
                 if stop and not last:
                     raise Interrupted(
@@ -177,12 +200,9 @@ class Training:
             self._export(paths.export)
         self.log(f"exported the model of step {self.step} to {paths.export}")
 
-    def train_step(self, stop: bool) -> tuple[dict[str, Any], bool]:
-        """Train on the next batch; ``stop`` is True if this rank received a signal.
-
-        Returns the metrics of the step, and whether any rank received a signal.
-        """
-        train, batch = self.config.train, self.next_batch
+    def train_step(self, stop: bool) -> Launched:
+        """Train on the next batch; ``stop`` is True if this rank received a signal."""
+        train, batch = self.config.train, self.batches.take()
         learning_rate = engine.set_learning_rates(self.engine, train, self.step)
         for objective in self.objectives:
             objective.start(self.step)
@@ -199,19 +219,51 @@ class Training:
                 reduction = distributed.all_reduce(totals, async_op=True)
             engine.backward(self.engine, loss)
             if last:
-                # A GPU is still computing, and the optimizer's step waits for it.
-                self.next_batch = self.loader.load(self.step + 1)
+                # While gradients are reduced, which the optimizer's step waits for.
+                self.batches.prepare()
             self.engine.step()
+        return Launched(self.step, batch, learning_rate, totals, reduction)
 
-        reduction.wait()
-        stopped, *sums = totals.tolist()
+    def read(self, launched: Launched) -> bool:
+        """Wait for a step and log its metrics; return True if any rank had received a signal.
+
+        If a snapshot is due after the step, the next one has not been launched yet.
+        """
+        launched.reduction.wait()
+        stopped, *sums = launched.totals.tolist()
+        metrics = self._metrics(launched, sums)
+        done = launched.step + 1
+        if not math.isfinite(metrics["loss"]):
+            good = find_checkpoints(self.paths.checkpoints)
+            raise InputError(
+                f"the loss is {metrics['loss']} at step {done}; lower the learning rates in "
+                f"the section train (the last good checkpoint is {good[-1] if good else 'none yet'})"
+            )
+        now = time.perf_counter()
+        seconds, self.clock = now - self.clock, now
+        self.progress = advance(self.progress, {**metrics, "seconds": seconds})
+        tokens = metrics["tokens"]
+        metrics |= {"tokens_per_second": tokens / seconds, "validation_loss": None, "validation_solved": None}
+        if self.paths.snapshots is not None and done in self.snapshots:
+            metrics |= self._export(step_path(self.paths.snapshots, done), self.validation)
+            if self.validation:
+                loss, solved = metrics["validation_loss"], metrics["validation_solved"]
+                self.log(f"step {done}: validation loss {loss:.4f}, solved {solved:.1%}")
+        if self.rank == 0:
+            self._write(done, {"step": done, **metrics, **self.progress})
+        self.display.show(done, metrics["loss"], tokens)
+        return stopped > 0
+
+    def _metrics(self, launched: Launched, sums: list[float]) -> dict[str, Any]:
+        """Return the metrics of a step from the sums of its objectives over all ranks."""
+        train, batch = self.config.train, launched.batch
         metrics: dict[str, Any] = {
             "loss": math.nan,
             "completion_loss": math.nan,
             "state_loss": None,
             "verdict": None,
             "verdict_solved": None,
-            "learning_rate": learning_rate,
+            "learning_rate": launched.learning_rate,
             "fill": batch.fill,
             "tokens": batch.tokens,
             "programs": train.batch_size,
@@ -219,17 +271,17 @@ class Training:
         }
         for objective in self.objectives:
             size = len(objective.sums)
-            found = objective.metrics(sums[:size], batch)
+            found = objective.metrics(launched.step, sums[:size], batch)
             metrics |= found | {"flops": metrics["flops"] + found.get("flops", 0.0)}
             sums = sums[size:]
-        return metrics, stopped > 0
+        return metrics
 
-    def _write(self, metrics: dict[str, Any]) -> None:
+    def _write(self, step: int, metrics: dict[str, Any]) -> None:
         """Write the metrics of a step to the file and to DeepSpeed's monitors."""
         self.metrics.write(metrics)
         if self.engine.monitor.enabled:
             numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-            events = [(f"train/{name}", value, self.step) for name, value in numbers.items()]
+            events = [(f"train/{name}", value, step) for name, value in numbers.items()]
             self.engine.monitor.write_events(events)
 
     def _open_files(self) -> None:
@@ -244,7 +296,7 @@ class Training:
         place, keep = self.paths.checkpoints, self.config.train.keep_checkpoints
         checkpoint.save(self.engine, place, self.step, self.description, {"progress": self.progress}, keep)
 
-    def _export(self, directory: Path, validation: Validation | None = None) -> dict[str, Any]:
+    def _export(self, directory: Path, validation: "Validation | None" = None) -> dict[str, Any]:
         """Export the model; return what ``validation``, which the first rank has, measures."""
         weights = engine.gather(self.engine, weights_only=True)
 

@@ -56,8 +56,11 @@ class Objective:
         """Return this term for a micro-batch; summed over the batch, it is the mean that is minimized."""
         raise NotImplementedError
 
-    def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
-        """Return this term's metrics of a step, from the sums over all ranks; ``flops`` are its own."""
+    def metrics(self, step: int, sums: list[float], batch: Batch) -> dict[str, Any]:
+        """Return this term's metrics of a step, from the sums over all ranks; ``flops`` are its own.
+
+        By then, the next step may have been started.
+        """
         raise NotImplementedError
 
 
@@ -77,7 +80,7 @@ class NextToken(Objective):
         weighted = prompt_weight * total + (1 - prompt_weight) * completion_total
         return weighted * (self.ranks / weight)
 
-    def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
+    def metrics(self, step: int, sums: list[float], batch: Batch) -> dict[str, Any]:
         total, completion_total = sums
         return {"loss": total / batch.targets, "completion_loss": completion_total / batch.completion_targets}
 
@@ -106,7 +109,7 @@ class StateSupervision(Objective):
         self.sums[0] += total.detach()
         return total * (self.ranks * self._weight / batch.instructions)
 
-    def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
+    def metrics(self, step: int, sums: list[float], batch: Batch) -> dict[str, Any]:
         """Return the mean loss of the labels, those of a token summed by their weights."""
         return {"state_loss": sums[0] / batch.instructions}
 

@@ -12,8 +12,6 @@ from cadmus.programs import Samples
 
 PROGRAMS = 50
 """Programs of each template."""
-UNKNOWN = {"validation_loss": None, "validation_solved": None}
-"""Metrics of a step without validation."""
 
 
 class Validation:

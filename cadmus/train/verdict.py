@@ -73,7 +73,6 @@ class Verdict(Objective):
         read: Read,
         run: config.Config,
         seed: int,
-        row_length: int,
         rank: int,
         ranks: int,
         device: torch.device,
@@ -81,7 +80,7 @@ class Verdict(Objective):
     ) -> None:
         self.verdict = run.train.verdict
         super().__init__(1 + len(self.verdict.questions) * len(COUNTS), ranks, device)
-        self._engine, self._run, self._seed, self._row_length = engine, run, seed, row_length
+        self._engine, self._run, self._seed = engine, run, seed
         self._rank, self._log = rank, log
         self._rollout: Rollout | None = None
         self._prompts = self.verdict.prompts // ranks
@@ -95,9 +94,8 @@ class Verdict(Objective):
 
     def start(self, step: int) -> None:
         super().start(step)
-        train = self._run.train
-        self._step, self._rollout = step, None
-        if step in train.verdict_steps:
+        self._rollout = None
+        if step in self._run.train.verdict_steps:
             rollout = self._rollout = self.sample(step)
             totals = [rollout.flops, *rollout.counts.ravel()]
             self.sums = torch.tensor(totals, dtype=torch.float64, device=self.device)
@@ -111,21 +109,22 @@ class Verdict(Objective):
         total = (losses * self._rollout.weights.flatten()).sum()
         return total * (self.ranks * self.verdict.weight / sampled)
 
-    def metrics(self, sums: list[float], batch: Batch) -> dict[str, Any]:
-        if self._rollout is None:
+    def metrics(self, step: int, sums: list[float], batch: Batch) -> dict[str, Any]:
+        steps = self._run.train.verdict_steps
+        if step not in steps:
             return {}
         flops, *counts = sums
-        sampled, train = self.verdict.prompts * self.verdict.samples, self._run.train
-        shares = np.reshape(counts, self._rollout.counts.shape) / sampled
+        sampled = self.verdict.prompts * self.verdict.samples
+        shares = np.reshape(counts, (len(self.verdict.questions), len(COUNTS))) / sampled
         found = {
             question: dict(zip(COUNTS, row, strict=True))
             for question, row in zip(self.verdict.questions, shares.tolist(), strict=True)
         }
-        if self._step in (train.verdict_steps[0], train.verdict_steps[-1]):
+        if step in (steps[0], steps[-1]):
             for question, row in found.items():
                 learnt = "" if row["solved"] else "; nothing to learn from"
                 share = f"{row['solved']:.1%} of {sampled} completions of {question} solved"
-                self._log(f"step {self._step + 1}: {share}{learnt}")
+                self._log(f"step {step + 1}: {share}{learnt}")
         solved = float(np.mean([row["solved"] for row in found.values()]))
         return {"verdict": found, "verdict_solved": solved, "flops": flops}
 
@@ -163,7 +162,7 @@ class Verdict(Objective):
         # The ranks compute together, so each has at least one.
         rows = np.array([copies[0] for copies in same.values()] or [0])
         advantages = [advantage[copies].sum() for copies in same.values()] or [0.0]
-        packed = pack_batch(programs.take(rows), prompt_length[rows], self._row_length).to(self.device)
+        packed = pack_batch(programs.take(rows), prompt_length[rows], self._run.row_length).to(self.device)
 
         # A prompt is computed once. Sampling is a forward pass, a third of training.
         every = np.arange(0, len(texts), k)

@@ -79,7 +79,7 @@ def main(directory: Path) -> None:
     def timed_save(*arguments: Any) -> None:
         measured["checkpoint_seconds"] = seconds_of(partial(save, *arguments))
 
-    def profiled_step(training: Any, stop: bool) -> Any:
+    def profiled_step(training: Any, stop: bool) -> loop.Launched:
         step[0] = training.step
         if STEPS - training.step == PROFILED:
             profiler.start()

@@ -69,7 +69,7 @@ def train(config: Path | None = None, programs: int = 256) -> Facts:
     each = -(-programs // len(TEMPLATES))
     drawn = stack([sample(run.dataset, 0, template, "train", 0, each).programs for template in TEMPLATES])
     drawn = drawn.take(np.random.default_rng(0).permutation(len(drawn))[:programs])
-    packed = pack_batch(drawn, np.ones(programs), run.train.row_length or run.dataset.max_length + 1)
+    packed = pack_batch(drawn, np.ones(programs), run.row_length)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if whole["bits"] == 16 else torch.float32
     tensors = (packed.tokens, packed.positions, packed.segments, packed.targets)

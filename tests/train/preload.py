@@ -7,6 +7,7 @@ import torch.distributed.fsdp  # noqa: F401
 
 from cadmus.config import Dataset, StateLabels
 from cadmus.programs import Programs
+from cadmus.train import validation, verdict  # noqa: F401
 from cadmus.train.batches import pack_batch
 from cadmus.train.labels import state_labels
 from tests.train import worker  # noqa: F401

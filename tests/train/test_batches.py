@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadmus import config, isa
+from cadmus.errors import InputError
 from cadmus.programs import Programs, Samples
-from cadmus.train.batches import Loader, deal, pack, pack_batch, programs_of
+from cadmus.train.batches import Loader, Prefetcher, deal, pack, pack_batch, programs_of
 from cadmus.train.labels import NO_TARGET
 from tests.model.models import random_programs
 
@@ -42,7 +44,7 @@ def test_label_only_programs_have_labels_and_no_targets():
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
     labels = {"state_weight": 1.0, "state_labels": {"top": 1, "magnitude": 1}}
     run = run_config(batch_size=8, label_only={"share": 0.5}, **labels)
-    batch = Loader(training_set, 0, run, 16).load(0)
+    batch = Loader(training_set, 0, run).load(0)
     (packed,) = batch.micro_batches
     assert batch.targets == sum(map(len, strings)) == int((packed.targets != NO_TARGET).sum())
     assert batch.instructions == batch.targets + 4 * 10 == int((packed.labels[..., 0] != NO_TARGET).sum())
@@ -59,15 +61,40 @@ def test_states_are_exchanged_from_start_to_stop():
     training_set = Samples(Programs.from_strings(["34+7=", "12+0>"]), np.full(2, 4, np.uint8))
     labels = {"state_weight": 1.0, "state_labels": {"second": 1, "difference": 1}}
     between = {"share": 1.0, "start": 0.25, "stop": 0.75}
-    loader = Loader(training_set, 0, run_config(steps=8, batch_size=2, **labels, interchange=between), 16)
+    loader = Loader(training_set, 0, run_config(steps=8, batch_size=2, **labels, interchange=between))
     exchanged = [loader.load(step).micro_batches[0].exchange is not None for step in range(8)]
     assert exchanged == [False] * 2 + [True] * 4 + [False] * 2
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_threads_prepare_the_same_batches(threads):
+    """Over the end of an epoch, from a step in the middle."""
+    programs = random_programs(40, 4, 30, seed=2)
+    training_set = Samples(programs, programs.lengths)
+    loader = Loader(training_set, 3, run_config(batch_size=16, state_weight=1.0))
+    prefetcher = Prefetcher(loader.load, 2, threads)
+    for step in range(2, 9):
+        prefetcher.prepare()
+        (packed,), (wanted,) = prefetcher.take().micro_batches, loader.load(step).micro_batches
+        for name in ("tokens", "positions", "segments", "targets", "completion_mask", "labels"):
+            assert torch.equal(getattr(packed, name), getattr(wanted, name)), name
+    prefetcher.close()
+
+
+def test_an_error_of_a_thread_reaches_the_training():
+    def fail(step):
+        raise InputError("no programs")
+
+    prefetcher = Prefetcher(fail, 0, 2)
+    with pytest.raises(InputError, match="no programs"):
+        prefetcher.take()
+    prefetcher.close()
 
 
 def test_counts_cover_all_ranks():
     strings = ["34+7=", "u", "12+0>", "55="]
     training_set = Samples(Programs.from_strings(strings), np.full(4, 2, np.uint8))
-    batches = [Loader(training_set, 0, run_config(), 16, rank, ranks=2).load(0) for rank in (0, 1)]
+    batches = [Loader(training_set, 0, run_config(), rank, ranks=2).load(0) for rank in (0, 1)]
     tokens = [len(string) + 1 for string in strings]
     for batch in batches:
         assert batch.tokens == sum(tokens)

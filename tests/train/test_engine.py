@@ -164,12 +164,13 @@ def _train_and_count(directory: Path, data_digest: str) -> None:
         waits["synchronize"] += 1
 
     get_accelerator().synchronize = synchronize
-    step = loop.Training.train_step
+    for name in ("train_step", "read"):
+        function = getattr(loop.Training, name)
 
-    def counted(self, stop):
-        with Count():
-            return step(self, stop)
+        def counted(self, *given, function=function, **named):
+            with Count():
+                return function(self, *given, **named)
 
-    loop.Training.train_step = counted
+        setattr(loop.Training, name, counted)
     worker.train(directory, data_digest)
     (directory / "waits").write_text(json.dumps(waits))

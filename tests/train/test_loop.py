@@ -15,6 +15,7 @@ from cadmus.model.export import load_export, read_metadata
 from cadmus.model.gpt import GPT
 from cadmus.train.labels import CLASSES
 from cadmus.train.paths import find_checkpoints, find_snapshots
+from tests.train import worker
 from tests.train.runs import (
     assert_same_model,
     finish,
@@ -57,6 +58,43 @@ def test_a_resumed_run_has_the_same_losses_and_weights(tmp_path, values):
     assert len(losses(tmp_path / "whole")) == 10
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
     assert_same_model(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_a_run_ahead_of_its_device_has_the_same_losses(tmp_path):
+    """As on a GPU, a step is launched before the losses of the last one are read, except at checkpoints."""
+    values = run_config(checkpoint_every=4, snapshots=2, state_weight=1.0)
+    assert train(tmp_path / "behind", values) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "train", _train_ahead)
+        assert train(tmp_path / "ahead", values) == 0
+    assert losses(tmp_path / "ahead") == losses(tmp_path / "behind")
+    assert_same_model(tmp_path / "ahead", tmp_path / "behind")
+    for snapshot in find_snapshots(tmp_path / "behind/snapshots"):
+        again = tmp_path / "ahead/snapshots" / snapshot.name
+        assert (again / WEIGHTS).read_bytes() == (snapshot / WEIGHTS).read_bytes()
+    # Launched and read, in their order; 1 and 10 are snapshots, 4 and 8 checkpoints.
+    order = "L1 R1 L2 L3 R2 L4 R3 R4 L5 L6 R5 L7 R6 L8 R7 R8 L9 L10 R9 R10"
+    assert (tmp_path / "ahead/order").read_text() == order
+
+
+def _train_ahead(directory: Path, data_digest: str) -> None:
+    from cadmus.train import loop
+
+    order = []
+    step, read = loop.Training.train_step, loop.Training.read
+
+    def launched(self, stop):
+        order.append(f"L{self.step + 1}")
+        return step(self, stop)
+
+    def was_read(self, of):
+        order.append(f"R{of.step + 1}")
+        return read(self, of)
+
+    loop.Training.train_step, loop.Training.read = launched, was_read
+    loop.runs_ahead = lambda device: True
+    worker.train(directory, data_digest)
+    (directory / "order").write_text(" ".join(order))
 
 
 def test_a_run_short_of_memory_goes_on_in_smaller_micro_batches(tmp_path):

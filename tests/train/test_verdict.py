@@ -47,7 +47,7 @@ class Engine:
 
 def verdict_of(read=read, rank=0, ranks=1, **fields) -> Verdict:
     run = run_config(**fields)
-    return Verdict(Engine(), read, run, 5, DATASET.max_length + 1, rank, ranks, CPU, said.append)
+    return Verdict(Engine(), read, run, 5, rank, ranks, CPU, said.append)
 
 
 class Writer:
@@ -176,7 +176,7 @@ def test_only_the_last_steps_sample_and_the_first_and_last_of_them_are_logged():
     for step in range(4):
         objective.start(step)
         term = objective.loss(None, None, None, last=False), objective.loss(None, None, None, last=True)
-        found.append((*map(float, term), *objective.metrics(objective.sums.tolist(), None)))
+        found.append((*map(float, term), *objective.metrics(step, objective.sums.tolist(), None)))
     assert found[:2] == [(0.0, 0.0)] * 2
     assert [one[0] for one in found[2:]] == [0.0, 0.0]
     assert [one[2:] for one in found[2:]] == [("verdict", "verdict_solved", "flops")] * 2
