@@ -154,8 +154,8 @@ class Evaluate(Section):
 
     split: Literal["validation", "test", "ood"] = "test"
     """split whose programs are completed"""
-    batch_size: Positive = 512
-    """programs completed at a time"""
+    batch_size: Positive | None = None
+    """programs completed at a time; when null, a number that suits the device"""
     completions: Completions = Completions()
     loss: Loss = Loss()
     pass_at_k: PassAtK = PassAtK()

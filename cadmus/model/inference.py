@@ -26,8 +26,12 @@ from cadmus.tools import generator
 if TYPE_CHECKING:
     from cadmus.model.induction import Induced
 
-PROMPT_TOKENS = 1024
-"""Maximum number of tokens, padding included, in a forward pass over prompts."""
+PROMPT_TOKENS = {"cpu": 1024, "cuda": 65_536}
+"""Maximum number of tokens, padding included, in a forward pass over prompts: a GPU needs many to be busy."""
+PROGRAMS = {"cpu": 512, "cuda": 4096}
+"""Default of the maximum number of programs in a batch, by the type of device."""
+CACHE_BYTES = 8 * 2**30
+"""Size of a key-value cache to which the default is reduced for a large model."""
 SHORT = 16
 """Programs of up to this length are completed together, longer ones with those of up to twice their length:
 a cache is as long as its longest row."""
@@ -56,16 +60,16 @@ class Cadmus:
     Programs are :class:`cadmus.programs.Programs` or strings, without the end ``.``.  All methods raise
     ValueError for an empty program, an invalid program, and lengths that differ where they may not.
 
-    ``batch_size`` is the maximum number of programs in a batch, on which results do not depend;
-    ``max_length`` is that of instructions in a program of its dataset.
+    ``batch_size`` is the maximum number of programs in a batch, on which results do not depend; by default
+    one that suits the device. ``max_length`` is that of instructions in a program of its dataset.
     """
 
-    def __init__(self, model: GPT, batch_size: int = 512, max_length: int | None = None) -> None:
+    def __init__(self, model: GPT, batch_size: int | None = None, max_length: int | None = None) -> None:
         self.model = model
-        self.batch_size = batch_size
         self.max_length = max_length or Dataset().max_length
         self.sizes = model.sizes
         self.device = next(model.parameters()).device
+        self.batch_size = batch_size or self._default_batch_size()
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.model.parameters())
@@ -73,9 +77,17 @@ class Cadmus:
         limit = f"programs of up to {self.max_length} instructions"
         return f"<Cadmus: {parameters:,} parameters, {sizes}, {limit}, on {self.device}>"
 
+    def _default_batch_size(self) -> int:
+        weight = self.model.embed_in.weight
+        of_program = 2 * self.sizes.layers * self.sizes.width * self.max_length * weight.element_size()
+        return max(1, min(PROGRAMS.get(self.device.type, PROGRAMS["cpu"]), CACHE_BYTES // of_program))
+
     @classmethod
     def load(
-        cls, directory: Path | str | None = None, device: torch.device | str = "cpu", batch_size: int = 512
+        cls,
+        directory: Path | str | None = None,
+        device: torch.device | str = "cpu",
+        batch_size: int | None = None,
     ) -> "Cadmus":
         """Load an export, or what ``save_pretrained`` made of one; by default the shipped model."""
         path = named_or_default(None if directory is None else Path(directory))
@@ -231,7 +243,8 @@ class Cadmus:
 
     def _passes(self, programs: Programs) -> Iterator[tuple[slice, Inputs]]:
         """Yield inputs of at most ``PROMPT_TOKENS`` for programs in order of length."""
-        for part in _parts(programs.lengths, lambda rows, _, longest: rows * longest <= PROMPT_TOKENS):
+        most = PROMPT_TOKENS.get(self.device.type, PROMPT_TOKENS["cpu"])
+        for part in _parts(programs.lengths, lambda rows, _, longest: rows * longest <= most):
             yield part, self._inputs(programs.take(np.arange(part.start, part.stop)))
 
     def _inputs(self, programs: Programs) -> Inputs:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadmus import isa
+from cadmus import config, isa
 from cadmus.model import gpt, inference
 from cadmus.model.gpt import GPT
 from cadmus.model.inference import Cadmus, Sampler
@@ -44,7 +44,7 @@ def recomputed(model: GPT, prompt: str, max_length: int) -> tuple[str, bool]:
 
 @pytest.mark.parametrize(("prompt_tokens", "spare"), [(2048, 16), (30, 1), (1, 3)])
 def test_completions_equal_full_recomputation(monkeypatch, prompt_tokens, spare):
-    monkeypatch.setattr(inference, "PROMPT_TOKENS", prompt_tokens)
+    monkeypatch.setitem(inference.PROMPT_TOKENS, "cpu", prompt_tokens)
     monkeypatch.setattr(gpt, "SPARE", spare)
     model = ending_model()
     prompts = random_programs(60, 1, 20)
@@ -53,6 +53,16 @@ def test_completions_equal_full_recomputation(monkeypatch, prompt_tokens, spare)
     assert list(zip(completions.to_strings(), ended.tolist(), strict=True)) == expected
     assert 0.1 < ended.mean() < 0.9
     assert len(set(completions.lengths[ended].tolist())) >= 3
+
+
+def test_a_gpu_completes_more_at_a_time_unless_the_cache_were_too_large():
+    cadmus = Cadmus(random_model(), max_length=100)
+    assert cadmus.batch_size == 512
+    cadmus.device = torch.device("cuda")
+    assert cadmus._default_batch_size() == 4096
+    # The sizes of config/paper.yaml, without its weights: 18 MB per program.
+    cadmus.sizes = config.Model(layers=18, width=1280, heads=20, mlp=3600)
+    assert cadmus._default_batch_size() == 466
 
 
 @given(st.lists(st.integers(1, 50)).map(sorted), st.integers(1, 200))
@@ -142,7 +152,7 @@ def test_choose_gets_the_logits_of_its_rows():
 
 
 def test_log_probabilities_match_greedy_completions(monkeypatch):
-    monkeypatch.setattr(inference, "PROMPT_TOKENS", 40)
+    monkeypatch.setitem(inference.PROMPT_TOKENS, "cpu", 40)
     made = ending_model()
     model = Cadmus(made, batch_size=8)
     prompts = random_programs(30, 1, 12)
