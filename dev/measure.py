@@ -1,6 +1,7 @@
 """Shared by the tools: medians, JSON files of measurements, processes and all that they started."""
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -38,6 +39,21 @@ def median_seconds(actions: Mapping[str, Callable[[], object]], repeats: int) ->
         for name, action in actions.items():
             seconds[name].append(seconds_of(action))
     return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """Wait until no other process is in this block, if the variable GPU_LOCK names a file.
+
+    Processes that measure one GPU can start and compile at the same time, and take turns on it.
+    """
+    path = os.environ.get("GPU_LOCK")
+    if not path:
+        yield
+        return
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def flat(facts: Facts, rows: Mapping[str, Facts]) -> Facts:

@@ -2,6 +2,8 @@
 
 The programs are true ones of the config. Nothing is asked of them: a model after few steps writes longer
 completions than a trained one, so sampling would be measured wrongly.
+
+``python -m dev.bench.steps CONFIG DIRECTORY`` measures one rank; DIRECTORY gets facts.json and profile.txt.
 """
 
 import json
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
 from functools import partial, wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,10 +29,12 @@ from cadmus.programs import Samples
 from cadmus.train import batches, checkpoint, compiling, engine, loop, muon
 from cadmus.train.paths import RunPaths
 from cadmus.train.ranks import count_ranks
-from dev.measure import ROOT, Facts, seconds_of
+from dev.measure import ROOT, Facts, exclusive, seconds_of
 
 STEPS, WARMUP, PROFILED = 120, 20, 3
 """Steps; the first, which compile and allocate, and the last, under a profiler, are not measured."""
+ROWS = 40
+"""Of the profile: operations that take the most time."""
 PROGRAMS = 100_000
 PARTS = {
     "batch": (batches.Loader, "load"),
@@ -47,8 +52,19 @@ def train_steps(run: config.Config, ranks: int | None = None) -> Facts:
 
     There are as many ranks as ``cadmus train`` would start, unless ``ranks`` says otherwise.
     """
-    values = run.model_dump()
     ranks = ranks or count_ranks(run.train)
+    with TemporaryDirectory(prefix="cadmus-steps-") as name:
+        directory = Path(name)
+        prepare(run, directory, ranks)
+        rank = [sys.executable, "-m", "dev.bench.steps", name]
+        launch = f"import sys; from cadmus.train.ranks import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
+        subprocess.run([sys.executable, "-c", launch], cwd=ROOT, check=True, stdout=sys.stderr)
+        return json.loads((directory / "facts.json").read_text())
+
+
+def prepare(run: config.Config, directory: Path, ranks: int) -> None:
+    """Write the config of the steps to measure to a directory."""
+    values = run.model_dump()
     # The ranks share the batch equally.
     size = run.train.batch_size - run.train.batch_size % ranks
     values["train"] |= {"steps": STEPS, "ranks": ranks, "checkpoint_every": STEPS, "batch_size": size}
@@ -56,13 +72,7 @@ def train_steps(run: config.Config, ranks: int | None = None) -> Facts:
     # As in the whole training.
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     values["train"]["compile"] = compiling.pays(run, device)
-    with TemporaryDirectory(prefix="cadmus-steps-") as name:
-        directory = Path(name)
-        (directory / "config.yaml").write_text(yaml.safe_dump(values))
-        rank = [sys.executable, "-m", "dev.bench.steps", name]
-        launch = f"import sys; from cadmus.train.ranks import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
-        subprocess.run([sys.executable, "-c", launch], cwd=ROOT, check=True, stdout=sys.stderr)
-        return json.loads((directory / "facts.json").read_text())
+    (directory / "config.yaml").write_text(yaml.safe_dump(values))
 
 
 def main(directory: Path) -> None:
@@ -81,6 +91,9 @@ def main(directory: Path) -> None:
 
     def profiled_step(training: Any, stop: bool) -> loop.Launched:
         step[0] = training.step
+        if training.step == 1:
+            # The first step has compiled; from here on, no other measurement may use the GPU.
+            alone.enter_context(exclusive())
         if STEPS - training.step == PROFILED:
             profiler.start()
         done = train_step(training, stop)
@@ -90,7 +103,8 @@ def main(directory: Path) -> None:
 
     checkpoint.save, loop.Training.train_step = timed_save, profiled_step  # type: ignore[assignment]
     paths = RunPaths(directory / "checkpoints", directory / "model", directory / "metrics.jsonl")
-    loop.train(run, partial(_programs, run), "bench", paths, lambda line: None)
+    with ExitStack() as alone:
+        loop.train(run, partial(_programs, run), "bench", paths, lambda line: None)
     if os.environ.get("RANK", "0") != "0":
         return
     records = [json.loads(line) for line in paths.metrics.read_text().splitlines()]
@@ -120,6 +134,9 @@ def main(directory: Path) -> None:
         "gpu_gib": torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0,
         "loss": records[-1]["loss"],
     }
+    by = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+    profile = profiler.key_averages().table(sort_by=by, row_limit=ROWS, max_name_column_width=60)
+    (directory / "profile.txt").write_text(f"{PROFILED} steps\n{profile}")
     (directory / "facts.json").write_text(json.dumps(facts))
 
 
@@ -145,4 +162,8 @@ def _programs(run: config.Config, names: Collection[str] | None) -> Iterator[Sam
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    *named, place = sys.argv[1:]
+    if named:
+        Path(place).mkdir(parents=True, exist_ok=True)
+        prepare(config.load_config(Path(named[0])), Path(place), 1)
+    main(Path(place))

@@ -27,13 +27,14 @@ from cadmus.dataset.sampler import sample
 from cadmus.model.export import transformers_config
 from cadmus.model.flops import parameter_count
 from cadmus.model.gpt import GPT, attend_eager, attend_sdpa
+from cadmus.model.rate import dtype_of
 from cadmus.programs import stack
 from cadmus.templates import TEMPLATES
 from cadmus.tools import progress
 from cadmus.train.batches import pack_batch
 from cadmus.train.labels import NO_TARGET
 from dev.bench import steps
-from dev.measure import ROOT, Facts, flat, seconds_of
+from dev.measure import ROOT, Facts, exclusive, flat, seconds_of
 
 SIZES = configs.Model(layers=4, width=320, heads=5, mlp=1280)
 """5M parameters."""
@@ -65,31 +66,56 @@ def train(config: Path | None = None, programs: int = 256) -> Facts:
         train = run.train.model_copy(update={"batch_size": programs})
         run = run.model_copy(update={"model": SIZES, "train": train})
     whole = steps.train_steps(run)
-    sizes, programs = run.model, run.train.batch_size
-    each = -(-programs // len(TEMPLATES))
-    drawn = stack([sample(run.dataset, 0, template, "train", 0, each).programs for template in TEMPLATES])
-    drawn = drawn.take(np.random.default_rng(0).permutation(len(drawn))[:programs])
-    packed = pack_batch(drawn, np.ones(programs), run.row_length)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if whole["bits"] == 16 else torch.float32
-    tensors = (packed.tokens, packed.positions, packed.segments, packed.targets)
-    inputs = [tensor.to(device) for tensor in tensors]
-    starts: dict[str, Callable[[], Step]] = {
-        name: partial(_step, form, sizes, inputs, dtype) for name, form in forms(device).items()
-    }
+    inputs, tokens = _batch(run)
+    starts = _own_ways(run.model, inputs, dtype)
     for kind in ("fp32", "bf16")[: 2 if dtype == torch.bfloat16 else 1]:
-        starts[f"transformers_{kind}"] = partial(_transformers_step, sizes, inputs, kind == "bf16")
-    seconds = _seconds(starts)
-    table = {
-        name: {"tokens_per_second": round(packed.token_count / taken)} for name, taken in seconds.items()
-    }
+        starts[f"transformers_{kind}"] = partial(_transformers_step, run.model, inputs, kind == "bf16")
+    table = _tokens_per_second(starts, tokens)
     ratios = {
         f"cadmus_over_{name}": round(whole["tokens_per_second"] / row["tokens_per_second"], 2)
         for name, row in table.items()
         if name.startswith("transformers")
     }
-    facts = {"parameters": parameter_count(sizes), "threads": torch.get_num_threads(), "repeats": REPEATS}
-    return flat(facts | ratios, {"cadmus": whole, **table})
+    return flat(_settings(run) | ratios, {"cadmus": whole, **table})
+
+
+def attention(config: Path | None = None) -> Facts:
+    """Measure each implementation of attention in the precision of the device, by default on ``laptop``."""
+    run = configs.load_config(config or ROOT / "config/laptop.yaml")
+    inputs, tokens = _batch(run)
+    ways = _own_ways(run.model, inputs, dtype_of(run.train.precision, inputs[0].device))
+    return flat(_settings(run), _tokens_per_second(ways, tokens))
+
+
+def _settings(run: configs.Config) -> Facts:
+    threads = torch.get_num_threads()
+    return {"parameters": parameter_count(run.model), "threads": threads, "repeats": REPEATS}
+
+
+def _batch(run: configs.Config) -> tuple[list[Tensor], int]:
+    """Return tokens, positions, segments and targets of true programs, and the number of tokens."""
+    programs = run.train.batch_size
+    each = -(-programs // len(TEMPLATES))
+    drawn = stack([sample(run.dataset, 0, template, "train", 0, each).programs for template in TEMPLATES])
+    drawn = drawn.take(np.random.default_rng(0).permutation(len(drawn))[:programs])
+    packed = pack_batch(drawn, np.ones(programs), run.row_length)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    tensors = (packed.tokens, packed.positions, packed.segments, packed.targets)
+    return [tensor.to(device) for tensor in tensors], packed.token_count
+
+
+def _own_ways(
+    sizes: configs.Model, inputs: list[Tensor], dtype: torch.dtype
+) -> dict[str, Callable[[], Step]]:
+    """Return the steps of the implementations of attention that a device has, by name."""
+    return {
+        name: partial(_step, form, sizes, inputs, dtype) for name, form in forms(inputs[0].device).items()
+    }
+
+
+def _tokens_per_second(starts: dict[str, Callable[[], Step]], tokens: int) -> dict[str, Facts]:
+    return {name: {"tokens_per_second": round(tokens / taken)} for name, taken in _seconds(starts).items()}
 
 
 def _step(form: Form, sizes: configs.Model, inputs: list[Tensor], dtype: torch.dtype) -> Step:
@@ -133,8 +159,9 @@ def _seconds(starts: dict[str, Callable[[], Step]]) -> dict[str, float]:
         try:
             step = starts[name]()
             # The first time includes what a process needs once.
-            times = [seconds_of(step) for _ in range(REPEATS + 1)]
-            taken[name] = statistics.median(times[1:])
+            step()
+            with exclusive():
+                taken[name] = statistics.median(seconds_of(step) for _ in range(REPEATS))
         except (RuntimeError, ImportError) as error:
             # Out-of-memory errors are RuntimeErrors.
             reason = textwrap.shorten(str(error), 200) or type(error).__name__

@@ -1,0 +1,55 @@
+"""Sample a dataset on all cores, the templates at the same time: ``python -m dev.gpu_session.sampling CONFIG DIRECTORY``.
+
+Snakemake does it elsewhere; the rented machine has none.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+from cadmus import config, pipeline
+from cadmus.dataset.manifest import read_file, read_manifest
+from cadmus.dataset.shards import Shard, plan, write_shard
+from cadmus.programs import Samples
+from cadmus.tools import cores
+
+DIGESTS = "programs.json"
+
+
+def main(path: Path, directory: Path) -> None:
+    run = config.load_config(path)
+    shards = defaultdict(list)
+    for shard in plan(run):
+        shards[shard.template].append(shard)
+    # The training starts when this ends, but what runs beside it is measured.
+    os.nice(5)
+    with ProcessPoolExecutor(min(len(shards), cores())) as pool:
+        list(pool.map(_sample, [path] * len(shards), [directory] * len(shards), shards.values()))
+    pipeline.dataset(run, directory)
+    (directory / DIGESTS).write_text(json.dumps(program_digests(directory)))
+
+
+def _sample(path: Path, directory: Path, shards: list[Shard]) -> None:
+    run = config.load_config(path)
+    for shard in shards:
+        write_shard(run, directory, shard.template, shard.split, shard.number)
+
+
+def program_digests(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 of the programs of each shard, which another version of Arrow stores in other bytes."""
+
+    def digest(file: dict[str, str]) -> str:
+        programs = Samples.from_arrow(read_file(directory, file, ["program", "prompt_length"])).programs
+        return hashlib.sha256(programs.data.tobytes() + programs.offsets.tobytes()).hexdigest()
+
+    files = read_manifest(directory)["files"]
+    with ThreadPoolExecutor(cores()) as pool:
+        return dict(zip((file["file"] for file in files), pool.map(digest, files), strict=True))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

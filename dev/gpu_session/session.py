@@ -1,0 +1,431 @@
+"""The ten minutes on the rented machine, which has only Python and PyTorch when they begin.
+
+Stages follow one another, each with a limit. What is finished is in the folder that comes back at once:
+
+====================  ====================================================================================
+``log.txt``           a line for each thing that happened, with the seconds since the start
+``output.txt``        the end of what each process printed
+``session.json``      the card, versions, verdicts and measurements of all stages so far
+``profile.txt``       the operations of a training step that take the most time
+``metrics.jsonl``     the losses of the training
+``weights-STEP-N``    the newest weights, in bf16
+====================  ====================================================================================
+
+If the GPU computes something wrong, the session ends: a training would waste the minutes. Any other failure
+costs only its own stage.
+"""
+
+import argparse
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PACKED = ROOT / ".gpu"
+WHEELS = PACKED / "wheels"
+COMMIT = PACKED / "commit"
+
+LIMITS = {"environment": 60, "correct": 100, "ranks": 400, "rates": 75, "weights": 20}
+"""Seconds of the stages; the training gets what they leave."""
+ENDING = 40
+"""Seconds before the end at which the training is told to stop, to bring its weights home."""
+STARTING = 45
+"""Seconds of a training that are not steps: imports, compilation, checkpoints, export."""
+GRACE = 15
+"""Seconds that a process has to end after SIGTERM."""
+MARGIN = 1.03
+"""Of the time of a step over the measured one."""
+UNMEASURED_MS = 40.0
+"""Time of a step if it was not measured."""
+CHECKPOINT_SECONDS = 45
+"""Between two checkpoints, whose weights come home in case the session is cut off."""
+GIB = 4
+"""Free space that the session needs."""
+KEPT_BYTES = 500_000
+"""Of what each process printed."""
+CHECKS = "attention or losses_match or resumes or shipped_model"
+"""Tests of tests/gpu.py that have to pass; they need no Polars."""
+WRONG = 1
+"""Exit code of pytest if a test has failed, and not the test run."""
+
+
+class Stop(Exception):
+    """The session, or a command of it, cannot go on; the message is one line."""
+
+
+class Session:
+    """A log, a report and a clock, and processes with limits."""
+
+    def __init__(self, output: Path, work: Path, seconds: float, device: str) -> None:
+        self.start, self.seconds, self.device = time.monotonic(), seconds, device
+        self.output, self.work = output.absolute(), work.absolute()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.report: dict[str, Any] = {"stages": {}}
+        for folder in (self.output, self.work / "logs"):
+            folder.mkdir(parents=True, exist_ok=True)
+        # Caches of compilers, on a disk that is there for certain, for all processes of the session.
+        caches = {
+            "TORCHINDUCTOR_CACHE_DIR": "inductor",
+            "TRITON_CACHE_DIR": "triton",
+            "NUMBA_CACHE_DIR": "numba",
+        }
+        self.environment = {
+            **os.environ,
+            **{name: str(self.work / folder) for name, folder in caches.items()},
+            "PYTHONPATH": os.pathsep.join([str(self.work / "site"), str(ROOT)]),
+            "PYTHONUNBUFFERED": "1",
+            "GPU_LOCK": str(self.work / "lock"),
+            "GPU_TESTS": device,
+        }
+
+    def left(self) -> float:
+        """Return the seconds that are left."""
+        return self.seconds - (time.monotonic() - self.start)
+
+    def say(self, line: str) -> None:
+        text = f"[{time.monotonic() - self.start:5.0f} s] {line}"
+        print(text, flush=True)
+        with suppress(OSError), (self.output / "log.txt").open("a") as log:
+            log.write(text + "\n")
+
+    def note(self, **facts: Any) -> None:
+        """Add facts to the report, which is written at once."""
+        self.report |= facts
+        path = self.output / ".session.json"
+        path.write_text(json.dumps(self.report, indent=1) + "\n")
+        os.replace(path, self.output / "session.json")
+
+    def popen(self, name: str, command: list[str], **environment: str) -> "Process":
+        """Start a Python process in a session of its own, with a log of its own."""
+        number = len(self.processes)
+        log = self.work / "logs" / f"{number:02d}-{name}.txt"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env=self.environment | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.processes.append(Process(process, log))
+        return self.processes[-1]
+
+    def stage(self, name: str, command: list[str], **environment: str) -> "Process":
+        """Run a process as a stage, within its limit."""
+        start = time.monotonic()
+        limit = min(LIMITS[name], self.left() - ENDING)
+        process = self.popen(name, command, **environment)
+        said = process.last_line() if process.wait(limit) else f"took longer than {limit:.0f} s"
+        self.verdict(name, process.code == 0, said, start)
+        return process
+
+    def verdict(self, name: str, ok: bool, said: str, start: float) -> None:
+        """Log and report how a stage has ended that began at ``start``."""
+        seconds = time.monotonic() - start
+        self.say(f"{name}: {'ok' if ok else 'FAILED'} in {seconds:.0f} s: {said[:300]}")
+        stage = {"ok": ok, "said": said, "seconds": round(seconds, 1)}
+        self.note(stages={**self.report["stages"], name: stage})
+        self.gather()
+
+    def gather(self) -> None:
+        """Bring home what the processes have printed so far."""
+        parts = [
+            b"--- " + process.log.name.encode() + b"\n" + process.log.read_bytes()[-KEPT_BYTES:]
+            for process in self.processes
+        ]
+        (self.output / "output.txt").write_bytes(b"\n".join(parts))
+
+    def close(self) -> None:
+        """End whatever still runs."""
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.end()
+        self.note(seconds=round(time.monotonic() - self.start, 1))
+        self.gather()
+        names = sorted(path.name for path in self.output.iterdir() if not path.name.startswith("."))
+        self.say(f"done: {', '.join(names)}")
+
+
+class Process:
+    """A process that leads a session, and its log."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process, self.log = process, log
+
+    @property
+    def code(self) -> int | None:
+        """Exit code, None while it runs; negative if a signal ended it."""
+        return self._process.poll()
+
+    def wait(self, seconds: float, each: Callable[[], None] | None = None) -> bool:
+        """Wait for the end, calling ``each`` every second; return False if the process was ended for time."""
+        deadline = time.monotonic() + seconds
+        while self.code is None:
+            if time.monotonic() > deadline:
+                self.end()
+                return False
+            if each is not None:
+                each()
+            time.sleep(0.2 if each is None else 1)
+        return True
+
+    def terminate(self) -> None:
+        """Ask the process, and all that it started, to end."""
+        if self.code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+
+    def end(self) -> None:
+        """End the process, and all that it started: by SIGTERM, then by SIGKILL."""
+        self.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def last_line(self) -> str:
+        """Return the last line that the process printed, or its exit code."""
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else f"exit code {self.code}"
+
+
+def run(given: argparse.Namespace) -> int:
+    """Check, measure, train."""
+    session = Session(given.output, given.work, given.seconds, given.device)
+    return _guarded(session, lambda: _run(session, given))
+
+
+def check(given: argparse.Namespace) -> int:
+    """Check and measure the GPU of this machine; with several ranks, the training on as many GPUs."""
+    session = Session(given.output, Path(mkdtemp(prefix="gpu-check-")), 600, "cuda")
+
+    def checks() -> None:
+        environment(session)
+        if given.ranks > 1:
+            facts = session.work / "ranks.json"
+            session.stage("ranks", ["-m", "dev.gpu_session.ranks", str(given.ranks), str(facts)])
+            session.note(ranks=_facts(facts))
+        else:
+            correct(session)
+            rates(session, [ROOT / "config/h200.yaml", ROOT / "config/paper.yaml"])
+
+    return _guarded(session, checks)
+
+
+def _guarded(session: Session, action: Callable[[], None]) -> int:
+    """Run stages; a problem that ends the session is one line in the log."""
+    # Ended from outside, it still ends its processes.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    stopped = True
+    try:
+        action()
+        stopped = False
+    except Stop as stop:
+        session.say(f"STOP: {stop}")
+    except OSError as error:
+        session.say(f"STOP: {error.filename or 'cannot write'}: {error.strerror or error}")
+    finally:
+        with suppress(OSError):
+            session.close()
+    return int(stopped or not all(stage["ok"] for stage in session.report["stages"].values()))
+
+
+def _run(session: Session, given: argparse.Namespace) -> None:
+    unpack(session)
+    environment(session)
+    config = session.work / Path(given.config).name
+    extended = {"extends": str((ROOT / given.config).absolute()), "name": config.stem}
+    # JSON is YAML.
+    config.write_text(json.dumps(extended))
+    start, dataset = time.monotonic(), session.work / "dataset"
+    data = session.popen("data", ["-m", "dev.gpu_session.sampling", str(config), str(dataset)])
+    correct(session)
+    ms = rates(session, [config, *(ROOT / f"config/{name}.yaml" for name in given.shapes)])
+    data.wait(session.left() - STARTING - ENDING)
+    session.verdict("data", data.code == 0, data.last_line(), start)
+    if data.code:
+        raise Stop("there is nothing to train on")
+    session.note(
+        data_digest=json.loads((dataset / "manifest.json").read_text())["digest"],
+        programs=json.loads((dataset / "programs.json").read_text()),
+    )
+    train(session, config, dataset, ms, given.train_seconds)
+
+
+def unpack(session: Session) -> None:
+    """Unpack the wheels that travelled, and note the commit."""
+    for folder in (session.output, session.work):
+        free = shutil.disk_usage(folder).free / 2**30
+        if free < GIB:
+            raise Stop(f"{folder}: {free:.1f} GiB are free, the session needs {GIB}")
+    wheels = sorted(WHEELS.glob("*.whl"))
+    if not wheels or not COMMIT.is_file():
+        raise Stop(
+            f"{PACKED}: not there or not whole; run `python -m dev.gpu_session pack` at home, and let it travel"
+        )
+    session.note(commit=COMMIT.read_text().strip())
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as file:
+            file.extractall(session.work / "site")
+    session.say(f"unpacked {len(wheels)} wheels")
+
+
+def environment(session: Session) -> None:
+    """Import what a training needs, and try the GPU."""
+    process = session.stage("environment", ["-m", "dev.gpu_session.probe", session.device])
+    if process.code != 0:
+        raise Stop("this machine cannot train")
+    session.note(machine=json.loads(process.last_line()))
+    if session.device == "cuda" and shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
+        cards = subprocess.run(query, capture_output=True, text=True, timeout=20).stdout.splitlines()
+        session.note(cards=cards)
+        session.say("; ".join(cards))
+
+
+def correct(session: Session) -> None:
+    """Compare attention, losses, resuming and the shipped model with the CPU; a difference ends the session."""
+    # Without the plugins that the machine happens to have; their warnings would be errors.
+    command = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "xdist",
+        "-o",
+        "filterwarnings=default",
+        "tests/gpu.py",
+        "-k",
+        CHECKS,
+    ]
+    processes = max(1, min(8, (os.cpu_count() or 1) // 2))
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    process = session.stage("correct", [*command, f"-n{processes}"], **environment)
+    if process.code == WRONG:
+        raise Stop("the GPU computes something else than the CPU; output.txt has what")
+
+
+def rates(session: Session, configs: list[Path]) -> float:
+    """Measure steps of configs and the kinds of attention; return the milliseconds of a step of the first one.
+
+    The processes start and compile together, and take turns on the GPU.
+    """
+    start, place = time.monotonic(), session.work / "rates"
+    deadline = start + min(LIMITS["rates"], session.left() - ENDING)
+    place.mkdir(exist_ok=True)
+    files, processes = {}, []
+    for config in configs:
+        files[config.stem] = place / config.stem / "facts.json"
+        command = ["-m", "dev.bench.steps", str(config), str(place / config.stem)]
+        processes.append(session.popen(f"rate-{config.stem}", command))
+    own = configs[0]
+    files["attention"] = place / "attention.json"
+    options = ["--config", str(own), "--output", str(files["attention"])]
+    processes.append(session.popen("attention", ["-m", "dev.bench", "attention", *options]))
+    for process in processes:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    measured = {name: facts for name, file in files.items() if (facts := _facts(file))}
+    session.note(rates=measured)
+    for name in (config.stem for config in configs if config.stem in measured):
+        facts = measured[name]
+        session.say(
+            f"{name}: {facts['ms_per_step']:.1f} ms a step, {facts['tokens_per_second']:,.0f} tokens/s, "
+            f"{facts['gflop_per_second'] / 1000:.1f} TFLOP/s, {facts['share_of_matmul']:.0%} of a product's rate"
+        )
+    profile = place / own.stem / "profile.txt"
+    if profile.exists():
+        shutil.copyfile(profile, session.output / "profile.txt")
+    missing = [name for name in files if name not in measured]
+    said = f"not measured: {', '.join(missing)}" if missing else "all measured"
+    session.verdict("rates", not missing, said, start)
+    return measured.get(own.stem, {}).get("ms_per_step", UNMEASURED_MS)
+
+
+def train(session: Session, config: Path, dataset: Path, ms: float, most: float | None) -> None:
+    """Train for the time that is left; once more, without compilation, if the training fails."""
+    for compiled in (True, False):
+        seconds = session.left() - ENDING
+        steps = int(1000 * (min(most or seconds, seconds) - STARTING) / (MARGIN * ms))
+        if steps < 1:
+            raise Stop(f"{session.left():.0f} s are too few to train")
+        every = max(1, min(steps, int(1000 * CHECKPOINT_SECONDS / ms)))
+        values = json.loads(config.read_text())
+        values["train"] = {"steps": steps, "checkpoint_every": every, "compile": compiled}
+        config.write_text(json.dumps(values))
+        session.note(steps=steps)
+        session.say(f"training {steps} steps of {ms:.1f} ms{'' if compiled else ', not compiled'}")
+        if _train(session, config, dataset, seconds):
+            return
+        ms *= 1.3
+    raise Stop("the training failed twice")
+
+
+def _train(session: Session, config: Path, dataset: Path, seconds: float) -> bool:
+    """Train, and bring the weights of each checkpoint home; return False if the training failed."""
+    start = time.monotonic()
+    checkpoints, model, metrics = (session.work / name for name in ("checkpoints", "model", "metrics.jsonl"))
+    # Of a first try, with other steps.
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    files = {
+        "config": config,
+        "dataset": dataset,
+        "checkpoints": checkpoints,
+        "output": model,
+        "metrics": metrics,
+    }
+    process = session.popen(
+        "train", ["-m", "cadmus", "train", *(f"--{key}={path}" for key, path in files.items())]
+    )
+    # The GPU is the training's.
+    places = [str(path) for path in (config, model, checkpoints, session.output)]
+    bring = functools.partial(
+        session.popen, "weights", ["-m", "dev.gpu_session.weights", *places], CUDA_VISIBLE_DEVICES=""
+    )
+    brought: dict[str, Process] = {}
+
+    def bring_home() -> None:
+        saved = sorted(path.parent.name for path in checkpoints.glob("step-*/meta.json"))
+        if saved and saved[-1] not in brought and all(each.code is not None for each in brought.values()):
+            brought[saved[-1]] = bring()
+            _copy_metrics(session, metrics)
+            session.gather()
+
+    in_time = process.wait(seconds, bring_home)
+    failed = in_time and process.code != 0
+    said = process.last_line() if in_time else "stopped at the deadline; the model is its last checkpoint"
+    session.verdict("train", not failed, said, start)
+    for each in brought.values():
+        each.wait(LIMITS["weights"])
+    _copy_metrics(session, metrics)
+    start = time.monotonic()
+    last = bring()
+    last.wait(min(LIMITS["weights"], max(5.0, session.left() - 3)))
+    session.verdict("weights", last.code == 0, last.last_line(), start)
+    return not failed
+
+
+def _copy_metrics(session: Session, metrics: Path) -> None:
+    """Bring home the losses, which have another name until the training has ended."""
+    for path in (metrics, metrics.with_name("metrics.partial.jsonl")):
+        if path.exists():
+            shutil.copyfile(path, session.output / metrics.name)
+            return
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.exists() else {}
