@@ -23,14 +23,12 @@ import yaml
 from cadmus import config, pipeline
 from cadmus.store import commit, versions, write_text
 from dev.bench.steps import train_steps
-from dev.measure import ROOT, Facts, kill_tree, parser, wait_for
+from dev.measure import PATIENCE, ROOT, Facts, kill_tree, parser, wait_for
 
 STEPS = 60
 """Of the trainings of :func:`ranks_agree`."""
 LOSS_NOISE = 0.02
 """Maximum difference of bf16 losses between one rank and several, in nats."""
-SECONDS = 240
-"""Time limit of a process."""
 Part = Callable[[Path, int], tuple[Facts, str]]
 """Called with an empty directory and the number of ranks; returns facts and a verdict or raises Failed."""
 
@@ -50,7 +48,7 @@ def environment(directory: Path, ranks: int) -> tuple[Facts, str]:
 
 def equality(directory: Path, ranks: int) -> tuple[Facts, str]:
     """Check attention, training, resuming and inference against the CPU."""
-    last = _run([sys.executable, "-m", "pytest", "-q", "tests/gpu.py"], 600).splitlines()[-1]
+    last = _run([sys.executable, "-m", "pytest", "-q", "tests/gpu.py"]).splitlines()[-1]
     return {"tests": last}, last
 
 
@@ -156,7 +154,7 @@ def check(parts: dict[str, Part], ranks: int, output: Path) -> bool:
     return all(result["ok"] for result in report["parts"].values())
 
 
-def _run(command: list[str], seconds: float = SECONDS, interrupt: Path | None = None) -> str:
+def _run(command: list[str], interrupt: Path | None = None) -> str:
     """Return the output of a command; if it fails or takes too long, its last line is the verdict.
 
     A training gets SIGTERM after its first step if ``interrupt`` is the file of its metrics; it must save a
@@ -170,14 +168,14 @@ def _run(command: list[str], seconds: float = SECONDS, interrupt: Path | None = 
 
     try:
         if interrupt:
-            wait_for(stepped, seconds, "a step", pause=0.005)
+            wait_for(stepped, "a step", pause=0.005)
             process.terminate()
-        output, errors = process.communicate(timeout=seconds)
+        output, errors = process.communicate(timeout=PATIENCE)
     except (TimeoutError, subprocess.TimeoutExpired):
         # Ranks have their own sessions.
         kill_tree(process)
         process.communicate()
-        raise Failed(f"{name}: took longer than {seconds} s") from None
+        raise Failed(f"{name}: took longer than {PATIENCE} s") from None
     said = (errors + output).strip()
     if "a checkpoint is saved" not in said if interrupt else process.returncode:
         lines = said.splitlines()
