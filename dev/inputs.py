@@ -35,10 +35,8 @@ from cadmus.model.export import save_export
 from cadmus.model.gpt import GPT
 from cadmus.store import digest_of
 from cadmus.tools import progress
-from dev.measure import ROOT, parser
+from dev.measure import PATIENCE, ROOT, parser
 
-SECONDS = 120
-"""Limit of a command, which takes a few seconds on valid inputs."""
 CONFIG = f"""\
 extends: {ROOT}/tests/tiny.yaml
 name: demo
@@ -143,8 +141,8 @@ def run(words: list[str], work: Path) -> Ended:
     """Run the command line in this process and the directory ``work``."""
     before, out, err = files_of(work), io.StringIO(), io.StringIO()
     sys.argv, sys.stdin = ["cadmus", *words], io.StringIO("34+7=\n")
-    signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"takes longer than {SECONDS} s"))
-    signal.alarm(SECONDS)
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(f"takes longer than {PATIENCE} s"))
+    signal.alarm(PATIENCE)
     status: object = 0
     try:
         with chdir(work), redirect_stdout(out), redirect_stderr(err):

@@ -20,6 +20,8 @@ from cadmus.tools import cores, progress
 
 ROOT = Path(__file__).parent.parent
 Facts = dict[str, Any]
+PATIENCE = 600
+"""Seconds until a process counts as hanging: a busy machine may need one minute for what takes a second."""
 
 
 def seconds_of(action: Callable[[], object]) -> float:
@@ -92,11 +94,12 @@ def running(command: list[str], log: Path, **options: Any) -> Iterator[subproces
         kill_tree(process)
 
 
-def wait_for(condition: Callable[[], object], seconds: float, what: str, pause: float = 0.2) -> None:
-    deadline = time.monotonic() + seconds
+def wait_for(condition: Callable[[], object], what: str, pause: float = 0.2) -> None:
+    """Wait until ``condition()`` is true; raises TimeoutError after :data:`PATIENCE`."""
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
+            raise TimeoutError(f"waited {PATIENCE} s for {what}")
         time.sleep(pause)
 
 

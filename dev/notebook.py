@@ -7,7 +7,7 @@ import nbformat
 from nbclient import NotebookClient
 
 from cadmus.store import replacing
-from dev.measure import ROOT
+from dev.measure import PATIENCE, ROOT
 
 NOTEBOOK = ROOT / "docs/notebook.ipynb"
 # One thread is fastest for matrix products this small.
@@ -18,7 +18,14 @@ def executed(folder: Path) -> nbformat.NotebookNode:
     """Return the notebook, executed in ``folder`` with this Python."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     resources = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(notebook, record_timing=False, coalesce_streams=True, resources=resources)
+    client = NotebookClient(
+        notebook,
+        record_timing=False,
+        coalesce_streams=True,
+        resources=resources,
+        startup_timeout=PATIENCE,
+        iopub_timeout=PATIENCE,
+    )
     client.execute(env={**os.environ, **ENVIRONMENT})
     # It has the Python version.
     notebook.metadata.pop("language_info", None)

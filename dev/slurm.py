@@ -98,7 +98,7 @@ class Run(NamedTuple):
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
         """Wait until ``condition()`` is true, while Snakemake runs."""
-        wait_for(lambda: self.process.poll() is not None or condition(), 600, what)
+        wait_for(lambda: self.process.poll() is not None or condition(), what)
         if self.process.poll() is not None:
             raise RuntimeError(f"Snakemake ended before {what}: see {self.directory}/snakemake.log")
 

@@ -46,7 +46,7 @@ def slurm_cluster() -> Iterator[None]:
             stack.callback(path.unlink, missing_ok=True)
         for name, command in _configured(directory).items():
             stack.enter_context(running(command, directory / f"{name}.out"))
-        wait_for(lambda: ask("sinfo", "--noheader", "--format=%t %D") == "idle 2", 60, "the nodes to be idle")
+        wait_for(lambda: ask("sinfo", "--noheader", "--format=%t %D") == "idle 2", "the nodes to be idle")
         stack.callback(_cancel_jobs)
         yield
     shutil.rmtree(directory)
@@ -55,7 +55,7 @@ def slurm_cluster() -> Iterator[None]:
 def _cancel_jobs() -> None:
     subprocess.run(["scancel", "--user=root"], check=False)
     with suppress(TimeoutError):
-        wait_for(lambda: not ask("squeue", "--noheader"), 60, "the jobs to end")
+        wait_for(lambda: not ask("squeue", "--noheader"), "the jobs to end")
 
 
 def _configured(directory: Path) -> dict[str, list[str]]:

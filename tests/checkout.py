@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dev.measure import PATIENCE
+
 ROOT = Path(__file__).parent.parent
 FEW = """\
 dataset:
@@ -48,7 +50,7 @@ def snakemake(
     command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", config, *arguments]
     environment = {**environment_of(directory), **variables}
     return subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=900
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=2 * PATIENCE
     )
 
 

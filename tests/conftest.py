@@ -1,4 +1,4 @@
-"""Order of the test files (``make test``), GPUs hidden from all of them, Ctrl-C, and a browser."""
+"""Order of the test files (``make test``), no GPU for any of them, Ctrl-C, Hypothesis, and a browser."""
 
 import os
 import shutil
@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 FIRST = (
     "test_workflow.py",
@@ -32,6 +33,9 @@ def pytest_configure() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     # A shell starts background jobs with Ctrl-C ignored, and children would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The first example may compile, and a busy machine is slow.
+    settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any speed")
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from cadmus.model.inference import Cadmus
 from cadmus.train.batches import PackedBatch, pack_batch
 from cadmus.train.labels import NO_TARGET
 from dev.bench.training import forms
-from dev.measure import ROOT
+from dev.measure import PATIENCE, ROOT
 from tests.model.models import random_programs
 from tests.train.runs import assert_same_model, go_back, losses, run_config, write_config
 from tests.train.test_golden_losses import GOLDEN, RUNS
@@ -69,7 +69,7 @@ def test_attention_implementations_match_eager(name: str, batch: PackedBatch) ->
 def train(directory: Path, **settings) -> None:
     write_config(directory, run_config(**settings))
     # DeepSpeed needs its own process.
-    subprocess.run([sys.executable, "-m", "tests.train.worker", directory], check=True, timeout=300)
+    subprocess.run([sys.executable, "-m", "tests.train.worker", directory], check=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("run", RUNS)

@@ -1,4 +1,4 @@
-"""Several GPUs together, over NCCL, a part of ``make gpu-check RANKS=N``: the losses do not depend on the ranks."""
+"""Several GPUs together over NCCL, a part of ``make gpu-check RANKS=N``: losses do not depend on the ranks."""
 
 import json
 import os
@@ -13,8 +13,8 @@ import torch
 import yaml
 
 from cadmus import config, pipeline
-from tests.checkout import ROOT
 from dev.measure import PATIENCE
+from tests.checkout import ROOT
 
 RANKS = int(os.environ.get("GPU_RANKS", "2"))
 STEPS = 60

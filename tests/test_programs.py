@@ -1,7 +1,7 @@
 """Pieces of a batch of programs."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
@@ -27,7 +27,6 @@ def test_token_ids_are_those_of_the_instruction_table() -> None:
     assert Programs.from_strings([SYMBOLS, "1"]).to_tokens().tolist() == [ids, [2] + [isa.END_ID] * 64]
 
 
-@settings(deadline=None)  # The first call compiles.
 @given(st.lists(st.tuples(st.text(SYMBOLS, max_size=12), st.floats(0, 1)), max_size=20), st.data())
 def test_prefix_and_suffix_make_the_program(drawn: list[tuple[str, float]], data: st.DataObject) -> None:
     texts = [text for text, _ in drawn]
@@ -42,7 +41,6 @@ def test_prefix_and_suffix_make_the_program(drawn: list[tuple[str, float]], data
     assert taken.to_strings() == [texts[row][cuts[row] :] for row in rows]
 
 
-@settings(deadline=None)  # The first call compiles.
 @given(st.lists(st.tuples(st.text("12+", max_size=6), st.text("12+", max_size=3)), max_size=9))
 def test_contain_is_the_operator_in(rows: list[tuple[str, str]]) -> None:
     programs, pieces = (Programs.from_strings([row[side] for row in rows]) for side in (0, 1))

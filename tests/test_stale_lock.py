@@ -11,7 +11,7 @@ import pytest
 
 from tests.checkout import ROOT
 
-SLEEP = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
+SLEEP = [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"]
 
 
 @pytest.fixture
@@ -30,9 +30,11 @@ def remove_stale_lock():
 @contextmanager
 def running(*words, **options):
     with subprocess.Popen([*SLEEP, *words], stdout=subprocess.PIPE, **options) as process:
-        process.stdout.readline()
-        yield process
-        process.kill()
+        try:
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
 
 
 def test_the_lock_of_a_killed_run_is_removed(lock, capsys):

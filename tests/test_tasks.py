@@ -2,8 +2,9 @@
 
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from itertools import islice
+from types import FrameType
 
 import numpy as np
 import pytest
@@ -159,7 +160,7 @@ def test_verify_rejects_arguments_that_do_not_match(arguments, message):
 text = st.text(max_size=80) | st.text(INSTRUCTIONS + ".", max_size=80)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(
     st.lists(
         st.tuples(text, text, text, st.sampled_from([*QUESTIONS]), st.booleans()), min_size=1, max_size=5
@@ -193,18 +194,28 @@ def test_verdicts_equal_the_criterion_of_the_question(question):
     assert 50 <= sum(verdict.solved for verdict in verdicts) < 200
 
 
-def test_tasks_and_verdicts_are_fast():
+def test_tasks_and_verdicts_are_computed_in_batches():
     next(tasks("less_greater"))
-    start = time.process_time()
-    found = first(10_000, "less_greater", "test")
-    assert time.process_time() - start < 5
+    found: list[Task] = []
+    assert calls(lambda: found.extend(first(10_000, "less_greater", "test"))) < 5 * 10_000
     prompts, references = zip(*(task[:2] for task in found), strict=True)
-    times = []
-    for _ in range(5):
-        start = time.process_time()
-        verify(prompts, references, references, "less_greater")
-        times.append(time.process_time() - start)
-    assert 10_000 / min(times) > 100_000
+    assert calls(lambda: verify(prompts, references, references, "less_greater")) < 20 * 10_000
+
+
+def calls(action: Callable[[], object]) -> int:
+    """Return how many functions Python calls in an action; one program of the VM takes hundreds."""
+    count = 0
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def test_tasks_and_verdicts_do_not_import_torch():

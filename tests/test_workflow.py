@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 import yaml
 from huggingface_hub import ModelCard
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from cadmus import experiments
 from cadmus.config import TEMPLATES, load_config
@@ -24,6 +24,7 @@ from cadmus.model import FILES as MODEL_FILES
 from cadmus.model.inference import Cadmus
 from cadmus.programs import Programs
 from cadmus.train.paths import step_of
+from tests.browsing import browser_page
 from tests.checkout import ROOT, copy_checkout, jobs, snakemake
 from tests.llm.server import LlmServer
 from tests.llm.solver import errs, solve
@@ -205,9 +206,7 @@ def test_the_report_has_captions_and_the_config(report):
 
 def test_the_report_opens_on_the_results(report, results, browser):
     table, _, *rows = (results / "tables/table3_accuracy.md").read_text().splitlines()
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        page = opened.new_page(viewport={"width": 1280, "height": 900})
+    with browser_page(browser, viewport={"width": 1280, "height": 900}) as page:
         page.goto(report.as_uri())
         expect(page.get_by_role("heading", name="Results of tiny")).to_be_in_viewport()
         shown = page.locator("figure tr")
@@ -223,7 +222,6 @@ def test_the_report_opens_on_the_results(report, results, browser):
         config.locator("summary").click()
         expect(config.locator("pre")).to_contain_text("eval_fraction: 0.05")
         assert images.last.bounding_box()["y"] < config.bounding_box()["y"]
-        opened.close()
 
 
 def test_a_code_change_reruns_only_its_dependents(checkout):

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
@@ -140,7 +140,6 @@ def test_rows_that_break_the_rules_are_refused(dataset, tmp_path, split, message
         write_manifest(CONFIG, tmp_path)
 
 
-@settings(deadline=None)  # The first call compiles.
 @given(
     st.lists(st.text(SYMBOLS, max_size=9), max_size=20),
     st.lists(st.text(SYMBOLS, min_size=1, max_size=3), min_size=1, max_size=3),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
@@ -16,7 +16,6 @@ def second(program: str) -> int:
     return second_expressions(Programs.from_strings([program])).item()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([1, 3, 5]), st.integers(0, 10**6)), min_size=2, max_size=2))
 def test_the_second_expression_is_found(drawn: list[tuple[int, int]]) -> None:
     tables = [expressions(length).programs for length, _ in drawn]
@@ -43,7 +42,6 @@ def test_a_program_without_two_expressions_is_a_defect(program: str) -> None:
         second_expressions(Programs.from_strings(["34+7=", program]))
 
 
-@settings(deadline=None)
 @given(st.text("".join(isa.BY_SYMBOL), max_size=10))
 def test_an_expression_leaves_one_value_and_pops_none_from_below(instructions: str) -> None:
     depth = lowest = 0

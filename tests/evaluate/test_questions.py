@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
@@ -299,7 +299,6 @@ EXAMPLES = [SUM, EQUALITY, COMPARED, GREATER, CALLED, CALL, RANDOM, ELEMENT, REV
 EXAMPLES += [LABEL_0, DOUBLE]
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.one_of(

@@ -8,10 +8,8 @@ import sys
 import pytest
 
 from cadmus import Cadmus
+from dev.measure import PATIENCE
 from tests.checkout import ROOT, environment_of
-
-TIMEOUT = 60
-"""Seconds to end the server on a busy machine."""
 
 
 @pytest.fixture(scope="session")
@@ -29,4 +27,4 @@ def address():
             yield re.search(r" at (http://127\.0\.0\.1:\d+) ", server.stdout.readline())[1]
         finally:
             server.send_signal(signal.SIGINT)
-            assert server.wait(TIMEOUT) == 0
+            assert server.wait(PATIENCE) == 0

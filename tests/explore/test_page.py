@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from cadmus import isa
+from tests.browsing import browser_page
 
 PROGRAM = r"\3*;5f72:bE2<i15="
 
@@ -13,16 +14,13 @@ PROGRAM = r"\3*;5f72:bE2<i15="
 def page(address, browser):
     """The page in a browser; it may only contact its server, and no script may fail or complain."""
     troubles = []
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        opened = started.new_page(viewport={"width": 1280, "height": 900})
+    with browser_page(browser, viewport={"width": 1280, "height": 900}) as opened:
         opened.on("pageerror", lambda error: troubles.append(str(error)))
         opened.on("request", lambda asked: asked.url.startswith(address) or troubles.append(asked.url))
         opened.on("console", lambda message: troubles.append(message.text))
         opened.goto(f"{address}/#program=34%2B7%3D.")
         opened.wait_for_selector("#lens td")
         yield opened
-        started.close()
     assert [trouble for trouble in troubles if not trouble.startswith("data:")] == []
 
 

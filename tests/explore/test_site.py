@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from playwright.sync_api import sync_playwright
 
 from cadmus.api import tasks, verify
 from cadmus.cli.main import cadmus
@@ -20,6 +19,7 @@ from cadmus.templates.complete_algorithm import calls_in
 from cadmus.train.labels import LARGEST, label_names
 from cadmus.vm import reference
 from dev.fuzz import CHUNK, programs_of
+from tests.browsing import browser_page
 from tests.model.models import SIZES
 
 FUZZED = 100_000
@@ -58,13 +58,10 @@ COMPLETE = """(tasks) => tasks.map((task) => {
 
 @pytest.fixture(scope="module")
 def page(address, browser):
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        opened = started.new_page()
+    with browser_page(browser) as opened:
         opened.goto(f"{address}/explore.css")
         opened.evaluate(PREPARE)
         yield opened
-        started.close()
 
 
 def written(value):

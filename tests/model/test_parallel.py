@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from cadmus.model.inference import in_parallel
+from dev.measure import PATIENCE
 from tests.model.models import FLOAT_NOISE, random_programs
 from tests.model.test_sampling import model, texts
 
@@ -22,7 +23,7 @@ def two_threads():
 
 
 def test_two_items_are_computed_at_a_time_on_one_thread_each():
-    meeting, found = threading.Barrier(2, timeout=30), []
+    meeting, found = threading.Barrier(2, timeout=PATIENCE), []
 
     def compute(item: int) -> None:
         meeting.wait()

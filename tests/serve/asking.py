@@ -2,8 +2,6 @@
 
 NAME = "tiny"
 LOCAL = "http://127.0.0.1"
-TIMEOUT = 60
-"""Seconds to start or stop a server on a busy machine."""
 
 
 def ask(client, **fields):

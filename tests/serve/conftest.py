@@ -11,9 +11,10 @@ from starlette.testclient import TestClient
 
 from cadmus.model.inference import Cadmus
 from cadmus.serve.completions import completion_server
+from dev.measure import PATIENCE
 from tests.checkout import ROOT, environment_of
 from tests.cli.exports import small_export
-from tests.serve.asking import LOCAL, NAME, TIMEOUT
+from tests.serve.asking import LOCAL, NAME
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +47,7 @@ def port(export):
             assert found, (line, process.stderr.read())
             yield int(found[1])
             process.send_signal(signal.SIGINT)
-            output, errors = process.communicate(timeout=TIMEOUT)
+            output, errors = process.communicate(timeout=PATIENCE)
             assert (process.returncode, output, errors) == (0, "", "")
         finally:
             process.kill()

@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from cadmus.serve import server
 from cadmus.serve.server import ApiError
+from dev.measure import PATIENCE
 from tests.serve.asking import NAME, choices
 
 
@@ -69,7 +70,7 @@ def test_a_defect_gives_an_error_without_traceback(client, model, monkeypatch):
 
 def test_a_body_must_arrive_in_time(monkeypatch):
     async def receive():
-        await asyncio.sleep(60)
+        await asyncio.sleep(PATIENCE)
 
     monkeypatch.setattr(server, "PATIENCE", 0.01)
     with pytest.raises(ApiError) as caught:
@@ -88,8 +89,8 @@ def test_clients_that_leave_or_send_nonsense_do_no_harm(port, official):
 def test_connections_beyond_the_limit_get_status_503(port, official):
     with ExitStack() as stack:
         for _ in range(server.MAX_CONNECTIONS):
-            last = stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), 60)))
+            last = stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), PATIENCE)))
         last.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert last.recv(1000).startswith(b"HTTP/1.1 503 ")
-    # The official client tries again after some time.
-    assert official.with_options(max_retries=5).completions.create(model=NAME, prompt="1").choices
+    # The official client tries again, at last every eight seconds.
+    assert official.with_options(max_retries=PATIENCE // 8).completions.create(model=NAME, prompt="1").choices

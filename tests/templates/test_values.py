@@ -14,7 +14,7 @@ from cadmus.templates.values import ValueSampler, alias_table
 from cadmus.vm import compiled
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     operators=st.sets(st.sampled_from(OPERATORS), min_size=1).map("".join),
     lengths=st.sets(st.sampled_from([1, 3, 5, 7]), min_size=1).map(sorted),

@@ -4,13 +4,16 @@ import json
 import multiprocessing
 import shutil
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import yaml
 
 from cadmus.model.export import load_export
+from dev.measure import PATIENCE
 from tests.train import worker
+from tests.train.worker import Interrupt
 
 # The server imports and compiles once; each training is a fork of it.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -32,35 +35,40 @@ def write_config(directory: Path, values: dict) -> None:
     (directory / "config.yaml").write_text(yaml.safe_dump(values))
 
 
-def start(directory: Path, values: dict, data_digest: str = "data") -> multiprocessing.Process:
-    write_config(directory, values)
-    process = PROCESSES.Process(target=worker.train, args=(directory, data_digest))
-    process.start()
-    return process
-
-
 def finish(process: multiprocessing.Process) -> int:
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode is not None, "the training hangs"
     return process.exitcode
 
 
-def train(directory: Path, values: dict, data_digest: str = "data") -> int:
-    return finish(start(directory, values, data_digest))
+def train(
+    directory: Path, values: dict, data_digest: str = "data", interrupt: Interrupt | None = None
+) -> int:
+    """Return the exit code of a training, or the negative number of the signal that killed it."""
+    write_config(directory, values)
+    return finish(_start(worker.train, (directory, data_digest), interrupt))
 
 
-def train_ranks(directory: Path, values: dict, ranks: int | None = None) -> int:
-    """Train with one fork of the server per rank, which is faster than the launcher."""
+def train_ranks(
+    directory: Path, values: dict, ranks: int | None = None, interrupt: Interrupt | None = None
+) -> int:
+    """Train with one fork of the server per rank, which is faster than the launcher; see :func:`train`."""
     write_config(directory, values)
     ranks = ranks or values["train"].get("ranks", 1)
     port = free_port()
-    processes = [
-        PROCESSES.Process(target=worker.train_rank, args=(directory, rank, ranks, port))
-        for rank in range(ranks)
-    ]
-    for process in processes:
-        process.start()
-    return max(map(abs, map(finish, processes)))
+    places = [(directory, rank, ranks, port) for rank in range(ranks)]
+    processes = [_start(worker.train_rank, place, interrupt) for place in places]
+    return max(map(finish, processes), key=abs)
+
+
+def _start(
+    target: Callable[..., None], arguments: tuple, interrupt: Interrupt | None
+) -> multiprocessing.Process:
+    if interrupt:
+        target, arguments = worker.interrupted, (interrupt, target, *arguments)
+    process = PROCESSES.Process(target=target, args=arguments)
+    process.start()
+    return process
 
 
 def free_port() -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import config, isa
@@ -104,7 +104,6 @@ def test_counts_cover_all_ranks():
     assert sum(int(batch.micro_batches[0].segments.max()) + 1 for batch in batches) == 4
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 20), max_size=60), st.integers(20, 40))
 def test_packed_programs_do_not_overlap(lengths, row_length):
     lengths = np.array(lengths, np.int64)
@@ -132,7 +131,6 @@ def test_packing_fills_the_rows():
         assert packed.token_count > fill * packed.tokens.numel()
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(sorted(set(isa.TOKEN_ID) - {"."}), min_size=1, max_size=15), min_size=1, max_size=12))
 def test_a_packed_batch_holds_each_program_once(strings):
     prompt_lengths = np.array([len(string) // 2 for string in strings])

@@ -1,10 +1,9 @@
 """The training loop: losses, interrupting and resuming."""
 
 import shutil
-import signal
-import time
 from itertools import pairwise
 from pathlib import Path
+from signal import SIGKILL, SIGTERM
 
 import numpy as np
 import pytest
@@ -16,17 +15,8 @@ from cadmus.model.gpt import GPT
 from cadmus.train.labels import CLASSES
 from cadmus.train.paths import find_checkpoints, find_snapshots
 from tests.train import worker
-from tests.train.runs import (
-    assert_same_model,
-    finish,
-    go_back,
-    losses,
-    metrics,
-    run_config,
-    start,
-    train,
-    train_ranks,
-)
+from tests.train.runs import assert_same_model, go_back, losses, metrics, run_config, train, train_ranks
+from tests.train.worker import Interrupt
 
 NO_DIFFERENCE = 2e-5
 """Largest difference of fp32 losses between two orders of the same sums, after ten steps."""
@@ -122,32 +112,18 @@ def test_losses_do_not_depend_on_ranks(tmp_path):
         assert [step["tokens"] for step in found] == [step["tokens"] for step in wanted]
 
 
-def wait_for_steps(directory: Path, steps: int) -> None:
-    deadline = time.monotonic() + 60
-    path = directory / "metrics.jsonl"
-    while not path.exists() or path.read_bytes().count(b"\n") < steps:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_killed_and_interrupted_runs_resume_to_the_same_losses(tmp_path):
     values = run_config(steps=60, checkpoint_every=10, keep_checkpoints=2, snapshots=9)
     assert train(tmp_path / "whole", values) == 0
     broken = tmp_path / "broken"
 
-    process = start(broken, values)
-    wait_for_steps(broken, 15)
-    process.kill()
-    assert finish(process) == -signal.SIGKILL
-    assert 15 <= len(losses(broken)) < 60
+    assert train(broken, values, interrupt=Interrupt(15, SIGKILL)) == -SIGKILL
+    assert len(losses(broken)) == 15
 
-    process = start(broken, values)
-    wait_for_steps(broken, 25)
-    process.terminate()
-    assert finish(process) == 3
+    assert train(broken, values, interrupt=Interrupt(25, SIGTERM)) == 3
     stopped = find_checkpoints(broken / "checkpoints")[-1]
     assert stopped.name == f"step-{len(losses(broken)):08d}"
-    assert 25 <= len(losses(broken)) < 60
+    assert 25 < len(losses(broken)) < 30
 
     assert train(broken, values) == 0
     assert losses(broken) == losses(tmp_path / "whole")

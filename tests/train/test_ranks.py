@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -13,16 +12,17 @@ from cadmus.errors import InputError, RankLocalError
 from cadmus.train import engine
 from cadmus.train import ranks as launch
 from cadmus.train.ranks import Nodes
+from dev.measure import PATIENCE, kill_tree, wait_for
 from tests.checkout import ROOT
 
 
 def test_ranks_fail_and_stop_together(tmp_path):
     (tmp_path / "rank.py").write_text(
-        "import os, signal, sys, time\n"
+        "import os, signal, sys\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\n"
         "open(f'started-{os.environ[\"RANK\"]}', 'w').close()\n"
         "if sys.argv[1:] == ['fail'] and os.environ['RANK'] == '1': sys.exit(2)\n"
-        "time.sleep(30)\n"
+        "signal.pause()\n"
     )
     launcher = (
         "import sys; from cadmus.train import ranks; "
@@ -32,19 +32,15 @@ def test_ranks_fail_and_stop_together(tmp_path):
     for arguments, code in ((["fail"], 2), ([], 1)):
         command = [sys.executable, "-c", launcher, *arguments]
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 300
-        while not arguments and len(list(tmp_path.glob("started-*"))) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        if not arguments:
-            process.terminate()
         try:
-            errors = process.communicate(timeout=300)[1]
+            if not arguments:
+                wait_for(lambda: len([*tmp_path.glob("started-*")]) == 2, "both ranks")
+                process.terminate()
+            errors = process.communicate(timeout=PATIENCE)[1]
             assert process.returncode == code
             assert errors == "", "a rank says what happened"
         finally:
-            process.kill()
-            process.wait()
+            kill_tree(process)
         for path in tmp_path.glob("started-*"):
             path.unlink()
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from cadmus.cli.train import train
 from cadmus.errors import InputError
 from cadmus.train import ranks
+from dev.measure import PATIENCE
 from tests.checkout import copy_checkout, environment_of
 from tests.train.runs import free_port
 
@@ -70,7 +71,7 @@ def snakemake(checkout, tmp_path):
         arguments = ["--profile", "workflow/profiles/slurm", "--configfile", "tests/tiny.yaml", *options]
         command = [sys.executable, "-m", "snakemake", *arguments, "--", "results/tiny/model/meta.json"]
         return subprocess.run(
-            command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=120
+            command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=PATIENCE
         )
 
     return run
@@ -150,7 +151,7 @@ def test_ranks_of_two_nodes_connect(tmp_path):
         )
         processes.append(subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment))
     try:
-        assert [process.wait(60) for process in processes] == [0, 0]
+        assert [process.wait(PATIENCE) for process in processes] == [0, 0]
     finally:
         for process in processes:
             process.kill()

@@ -2,8 +2,10 @@
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from signal import Signals
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -23,6 +25,26 @@ def listening() -> list[str]:
     launcher = psutil.Process(os.getppid())
     found = [of.net_connections("tcp") for of in (launcher, *launcher.children())]
     return [each.laddr.ip for of in found for each in of if each.status == psutil.CONN_LISTEN]
+
+
+class Interrupt(NamedTuple):
+    """A signal that each rank sends to itself in the step after ``step`` steps."""
+
+    step: int
+    signal: Signals
+
+
+def interrupted(interrupt: Interrupt, target: Callable[..., None], *arguments: Any) -> None:
+    """Call ``target``, which trains, with an interrupt."""
+    train_step = loop.Training.train_step
+
+    def step(training: loop.Training, stop: bool) -> loop.Launched:
+        if training.step == interrupt.step:
+            os.kill(os.getpid(), interrupt.signal)
+        return train_step(training, stop)
+
+    loop.Training.train_step = step
+    target(*arguments)
 
 
 def train(directory: Path, data_digest: str = "data") -> None:

@@ -82,7 +82,7 @@ pieces = st.one_of(
 
 
 @given(st.lists(st.lists(pieces, max_size=6).map("".join), min_size=1, max_size=20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_vms_agree(programs: list[str]) -> None:
     assert_agreement({program: reference.run(program) for program in programs})
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cadmus import isa
@@ -86,7 +86,6 @@ def test_same_outputs_agrees_with_the_outputs_of_many_programs(chunk: int) -> No
     assert_same_outputs(programs, programs)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(*[st.text('012ub:"E_+=', max_size=6)] * 2), max_size=30))
 def test_same_outputs_agrees_with_the_outputs(pairs: list[tuple[str, str]]) -> None:
     assert_same_outputs([ours for ours, _ in pairs], [theirs for _, theirs in pairs])
