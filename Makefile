@@ -8,7 +8,7 @@ CORES ?= all
 RANKS ?= 1
 BIN := .venv/bin
 
-TARGETS := help run test integrations llm-check gpu-check notebook slurm-test docs lint clean
+TARGETS := help run test integrations llm-check gpu-check gpu-rehearsal notebook slurm-test docs lint clean
 CONFIGFILE = $(firstword $(wildcard $(CONFIG) config/$(CONFIG).yaml) $(CONFIG))
 
 .PHONY: $(TARGETS)
@@ -22,6 +22,7 @@ help:
 	@echo 'make integrations   adapters for other tools, each with its tool'
 	@echo 'make llm-check      a language model of 135M parameters, asked nine programs'
 	@echo 'make gpu-check      does everything work on a GPU, and how fast?'
+	@echo 'make gpu-rehearsal  ten minutes on a rented GPU, rehearsed on CPUs'
 	@echo 'make slurm-test     the workflow on a SLURM cluster of this machine'
 	@echo 'make clean          remove the environment, all results and the site'
 
@@ -44,9 +45,13 @@ integrations: .venv/installed
 llm-check: .venv/installed
 	integrations/test smollm2
 
-# Ten minutes on one GPU: does everything work there, and how fast? RANKS=2 checks two GPUs together.
+# Minutes on one GPU: does everything work there, and how fast? RANKS=2 checks two GPUs together.
 gpu-check: .venv/installed
-	$(BIN)/python -m dev.gpu_check --ranks $(RANKS)
+	$(BIN)/python -m dev.gpu_session check --ranks $(RANKS)
+
+# A session on a rented GPU, from packing to tables, on the CPUs of this machine; needs Python 3.12 and 5 GB.
+gpu-rehearsal: .venv/installed
+	$(BIN)/python -m dev.gpu_session.rehearsal
 
 # The outputs of docs/notebook.ipynb anew.
 notebook: .venv/installed

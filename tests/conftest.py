@@ -26,9 +26,10 @@ FIRST = (
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
-def pytest_configure() -> None:
-    # Tests with two ranks would need two GPUs. Those of a GPU are in gpu.py.
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+def pytest_configure(config: pytest.Config) -> None:
+    # Tests with two ranks would need two GPUs. Those of GPUs are in gpu.py and gpu_ranks.py.
+    if not any(Path(argument.partition("::")[0]).stem in ("gpu", "gpu_ranks") for argument in config.args):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # The processes of the tests share the cores: one thread each, which does not wait in a loop.
     os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     # A shell starts background jobs with Ctrl-C ignored, and children would inherit that.

@@ -1,4 +1,4 @@
-"""Several GPUs together over NCCL, a part of ``make gpu-check RANKS=N``: losses do not depend on the ranks."""
+"""Several GPUs over NCCL, a part of ``make gpu-check RANKS=N``: losses do not depend on the ranks."""
 
 import json
 import os

@@ -28,16 +28,19 @@ MAX_POSITIONS = 256
 _FIX = "save the model again"
 
 
-def save_export(model: GPT, directory: Path | str, metadata: dict[str, Any]) -> None:
-    """Export a model in fp32; an earlier export in ``directory`` is replaced, without its card.
+def save_export(
+    model: GPT, directory: Path | str, metadata: dict[str, Any], dtype: torch.dtype = torch.float32
+) -> None:
+    """Export a model; an earlier export in ``directory`` is replaced, without its card.
 
-    ``meta.json`` seals the weights; ``metadata`` are more entries for it, such as the config.
+    ``meta.json`` seals the weights and names their ``dtype`` if they are not fp32, in which all are loaded;
+    ``metadata`` are more entries for it, such as the config.
     """
     # A link to an export stays.
     directory = Path(os.path.realpath(directory))
     check_export(directory)
     named = _named_weights(model).items()
-    weights = {name: weight.detach().float().cpu().contiguous() for name, weight in named}
+    weights = {name: weight.detach().to("cpu", dtype).contiguous() for name, weight in named}
     files = {
         CONFIG: transformers_config(model.sizes),
         GENERATION_CONFIG: {
@@ -63,6 +66,7 @@ def save_export(model: GPT, directory: Path | str, metadata: dict[str, Any]) -> 
         "limits": isa.LIMITS,
         "model": model.sizes.model_dump(),
         "parameters": sum(weight.numel() for weight in weights.values()),
+        **({} if dtype == torch.float32 else {"weights": str(dtype).removeprefix("torch.")}),
         **metadata,
     }
     if (directory / METADATA).exists():

@@ -82,6 +82,11 @@ def train(
     engine.stop_process()
 
 
+def device_name(device: torch.device) -> str:
+    """Return the name of the card, such as ``NVIDIA H100 80GB HBM3``, or ``cpu``."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def runs_ahead(device: torch.device) -> bool:
     """Return True if the device computes later than it is told to."""
     return device.type == "cuda"
@@ -309,7 +314,7 @@ class Training:
                 "data_digest": self.data_digest,
                 "steps": self.step,
                 **self.progress,
-                "device": str(self.device),
+                "device": device_name(self.device),
                 "cores": torch.get_num_threads() * self.ranks,
                 "matmul_rate": self.matmul_rate,
             }

@@ -3,7 +3,7 @@
 The programs are true ones of the config. Nothing is asked of them: a model after few steps writes longer
 completions than a trained one, so sampling would be measured wrongly.
 
-``python -m dev.bench.steps CONFIG DIRECTORY`` measures one rank; DIRECTORY gets facts.json and profile.txt.
+``python -m dev.bench.steps CONFIG DIRECTORY RANKS`` leaves facts.json and profile.txt in DIRECTORY.
 """
 
 import json
@@ -28,7 +28,7 @@ from cadmus.model.export import read_metadata
 from cadmus.programs import Samples
 from cadmus.train import batches, checkpoint, compiling, engine, loop, muon
 from cadmus.train.paths import RunPaths
-from cadmus.train.ranks import count_ranks
+from cadmus.train.ranks import count_ranks, run_ranks
 from dev.measure import ROOT, Facts, exclusive, seconds_of
 
 STEPS, WARMUP, PROFILED = 120, 20, 3
@@ -54,15 +54,23 @@ def train_steps(run: config.Config, ranks: int | None = None) -> Facts:
     """
     ranks = ranks or count_ranks(run.train)
     with TemporaryDirectory(prefix="cadmus-steps-") as name:
-        directory = Path(name)
-        prepare(run, directory, ranks)
-        rank = [sys.executable, "-m", "dev.bench.steps", name]
-        launch = f"import sys; from cadmus.train.ranks import run_ranks; sys.exit(run_ranks({rank}, {ranks}))"
-        subprocess.run([sys.executable, "-c", launch], cwd=ROOT, check=True, stdout=sys.stderr)
-        return json.loads((directory / "facts.json").read_text())
+        (Path(name) / "run.yaml").write_text(yaml.safe_dump(run.model_dump()))
+        command = [sys.executable, "-m", "dev.bench.steps", f"{name}/run.yaml", name, str(ranks)]
+        subprocess.run(command, cwd=ROOT, check=True, stdout=sys.stderr)
+        return json.loads((Path(name) / "facts.json").read_text())
 
 
-def prepare(run: config.Config, directory: Path, ranks: int) -> None:
+def start(path: Path, directory: Path, ranks: int) -> int:
+    """Measure the steps of a config with some ranks, one of them in this process."""
+    directory.mkdir(parents=True, exist_ok=True)
+    _prepare(config.load_config(path), directory, ranks)
+    if ranks > 1:
+        return run_ranks([sys.executable, "-m", "dev.bench.steps", str(directory)], ranks)
+    main(directory)
+    return 0
+
+
+def _prepare(run: config.Config, directory: Path, ranks: int) -> None:
     """Write the config of the steps to measure to a directory."""
     values = run.model_dump()
     # The ranks share the batch equally.
@@ -91,7 +99,7 @@ def main(directory: Path) -> None:
 
     def profiled_step(training: Any, stop: bool) -> loop.Launched:
         step[0] = training.step
-        if training.step == 1:
+        if training.step == 1 and training.rank == 0:
             # The first step has compiled; from here on, no other measurement may use the GPU.
             alone.enter_context(exclusive())
         if STEPS - training.step == PROFILED:
@@ -162,8 +170,7 @@ def _programs(run: config.Config, names: Collection[str] | None) -> Iterator[Sam
 
 
 if __name__ == "__main__":
-    *named, place = sys.argv[1:]
-    if named:
-        Path(place).mkdir(parents=True, exist_ok=True)
-        prepare(config.load_config(Path(named[0])), Path(place), 1)
-    main(Path(place))
+    if len(sys.argv) == 2:
+        main(Path(sys.argv[1]))
+    else:
+        sys.exit(start(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))

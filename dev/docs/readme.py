@@ -69,6 +69,7 @@ def _provenance(results: Path) -> Facts:
         **{name: model[name] for name in ("parameters", "steps", "programs", "tokens")},
         "training_seconds": round(model["seconds"], 1),
         "cores": model["cores"],
+        "device": model["device"],
     }
 
 
@@ -110,9 +111,11 @@ def results_page(published: Path) -> str:
 def _origin(published: Path) -> str:
     """Return a sentence with the config, commit and size of a run."""
     run = json.loads((published / "run.json").read_text(encoding="utf-8"))
+    cpu = run.get("device", "cpu") == "cpu"
     return (
         f"Run `{run['name']}` ([config](../../../config/{run['name']}.yaml), digest "
         f"`{run['config_digest']}`, commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
         f"{run['programs']:,} programs ({run['tokens']:,} tokens) in {run['steps']:,} steps and "
-        f"{run['training_seconds'] / 60:.1f} minutes on {run['cores']} CPU cores."
+        f"{run['training_seconds'] / 60:.1f} minutes on "
+        + (f"{run['cores']} CPU cores." if cpu else f"one {run['device']}.")
     )

@@ -1,4 +1,4 @@
-"""What travels to the rented machine besides the repository: wheels of the packages that it lacks, and the commit."""
+"""What travels to the rented machine with the repository: wheels that it lacks, and the commit."""
 
 import importlib.metadata
 import shutil
@@ -19,7 +19,7 @@ LACKING = (
     "typing-extensions",
     "typing-inspection",
 )
-"""Packages of the training that the machine lacks, or may have in a version that is too old. Polars is not needed."""
+"""Packages that the machine lacks, or may have in a version that is too old. A training needs no Polars."""
 PLATFORM = (
     "--only-binary=:all:",
     "--python-version=3.12",

@@ -20,7 +20,9 @@ def main(device: str) -> str | None:
     found = {"python": sys.version.split()[0], "versions": versions(), "cores": cores()}
     if device == "cuda":
         if not torch.cuda.is_available():
-            return f"PyTorch {torch.__version__} finds no GPU that it can use: none is there, or the driver is too old"
+            return (
+                f"PyTorch {torch.__version__} finds no GPU that it can use; is there one, and its driver new?"
+            )
         properties = torch.cuda.get_device_properties(0)
         try:
             ones = torch.ones(64, 64, device=device, dtype=torch.bfloat16)

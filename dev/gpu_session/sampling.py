@@ -1,7 +1,4 @@
-"""Sample a dataset on all cores, the templates at the same time: ``python -m dev.gpu_session.sampling CONFIG DIRECTORY``.
-
-Snakemake does it elsewhere; the rented machine has none.
-"""
+"""Sample a dataset without Snakemake: ``python -m dev.gpu_session.sampling CONFIG DIRECTORY``."""
 
 import hashlib
 import json
@@ -40,7 +37,7 @@ def _sample(path: Path, directory: Path, shards: list[Shard]) -> None:
 
 
 def program_digests(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 of the programs of each shard, which another version of Arrow stores in other bytes."""
+    """Return the SHA-256 of the programs of each shard, whatever bytes Arrow stores them in."""
 
     def digest(file: dict[str, str]) -> str:
         programs = Samples.from_arrow(read_file(directory, file, ["program", "prompt_length"])).programs

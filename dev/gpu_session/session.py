@@ -217,12 +217,11 @@ def check(given: argparse.Namespace) -> int:
     def checks() -> None:
         environment(session)
         if given.ranks > 1:
-            facts = session.work / "ranks.json"
-            session.stage("ranks", ["-m", "dev.gpu_session.ranks", str(given.ranks), str(facts)])
-            session.note(ranks=_facts(facts))
+            command = ["-m", "pytest", "-q", "tests/gpu_ranks.py"]
+            session.stage("ranks", command, GPU_RANKS=str(given.ranks))
         else:
             correct(session)
-            rates(session, [ROOT / "config/h200.yaml", ROOT / "config/paper.yaml"])
+        rates(session, [ROOT / "config/h200.yaml", ROOT / "config/paper.yaml"], given.ranks)
 
     return _guarded(session, checks)
 
@@ -275,9 +274,7 @@ def unpack(session: Session) -> None:
             raise Stop(f"{folder}: {free:.1f} GiB are free, the session needs {GIB}")
     wheels = sorted(WHEELS.glob("*.whl"))
     if not wheels or not COMMIT.is_file():
-        raise Stop(
-            f"{PACKED}: not there or not whole; run `python -m dev.gpu_session pack` at home, and let it travel"
-        )
+        raise Stop(f"{PACKED}: not there or not whole; run `python -m dev.gpu_session pack` at home first")
     session.note(commit=COMMIT.read_text().strip())
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as file:
@@ -299,7 +296,7 @@ def environment(session: Session) -> None:
 
 
 def correct(session: Session) -> None:
-    """Compare attention, losses, resuming and the shipped model with the CPU; a difference ends the session."""
+    """Compare attention, losses, resuming and the shipped model with the CPU; a difference is the end."""
     # Without the plugins that the machine happens to have; their warnings would be errors.
     command = [
         "-m",
@@ -320,8 +317,8 @@ def correct(session: Session) -> None:
         raise Stop("the GPU computes something else than the CPU; output.txt has what")
 
 
-def rates(session: Session, configs: list[Path]) -> float:
-    """Measure steps of configs and the kinds of attention; return the milliseconds of a step of the first one.
+def rates(session: Session, configs: list[Path], ranks: int = 1) -> float:
+    """Measure steps of configs, and attention; return the milliseconds of a step of the first config.
 
     The processes start and compile together, and take turns on the GPU.
     """
@@ -331,7 +328,7 @@ def rates(session: Session, configs: list[Path]) -> float:
     files, processes = {}, []
     for config in configs:
         files[config.stem] = place / config.stem / "facts.json"
-        command = ["-m", "dev.bench.steps", str(config), str(place / config.stem)]
+        command = ["-m", "dev.bench.steps", str(config), str(place / config.stem), str(ranks)]
         processes.append(session.popen(f"rate-{config.stem}", command))
     own = configs[0]
     files["attention"] = place / "attention.json"
@@ -345,7 +342,7 @@ def rates(session: Session, configs: list[Path]) -> float:
         facts = measured[name]
         session.say(
             f"{name}: {facts['ms_per_step']:.1f} ms a step, {facts['tokens_per_second']:,.0f} tokens/s, "
-            f"{facts['gflop_per_second'] / 1000:.1f} TFLOP/s, {facts['share_of_matmul']:.0%} of a product's rate"
+            f"{facts['gflop_per_second'] / 1000:.1f} TFLOP/s, {facts['share_of_matmul']:.0%} of a product's"
         )
     profile = place / own.stem / "profile.txt"
     if profile.exists():

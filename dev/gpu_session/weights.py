@@ -1,7 +1,7 @@
 """The model of a session: from its export or its newest checkpoint to files of 15 MiB, and back.
 
-A checkpoint has all that an export has, so a training that is killed leaves a model as well. Weights travel in
-bf16, the precision in which the training computed with them.
+A checkpoint has all that an export has, so a training that is killed leaves a model as well. Weights travel
+in bf16, the precision in which the training computed with them.
 
 ``python -m dev.gpu_session.weights CONFIG MODEL CHECKPOINTS OUT`` writes the newest weights to OUT.
 """
