@@ -36,7 +36,7 @@ PACKED = ROOT / ".gpu"
 WHEELS = PACKED / "wheels"
 COMMIT = PACKED / "commit"
 
-LIMITS = {"environment": 60, "correct": 100, "ranks": 400, "rates": 75, "weights": 20}
+LIMITS = {"environment": 90, "correct": 100, "ranks": 400, "rates": 75, "weights": 20}
 """Seconds of the stages; the training gets what they leave."""
 ENDING = 40
 """Seconds before the end at which the training is told to stop, to bring its weights home."""
@@ -67,8 +67,9 @@ class Stop(Exception):
 class Session:
     """A log, a report and a clock, and processes with limits."""
 
-    def __init__(self, output: Path, work: Path, seconds: float, device: str) -> None:
+    def __init__(self, output: Path, work: Path, seconds: float, device: str, slow: float = 1.0) -> None:
         self.start, self.seconds, self.device = time.monotonic(), seconds, device
+        self.limits = {name: slow * limit for name, limit in LIMITS.items()}
         self.output, self.work = output.absolute(), work.absolute()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.report: dict[str, Any] = {"stages": {}}
@@ -126,7 +127,7 @@ class Session:
     def stage(self, name: str, command: list[str], **environment: str) -> "Process":
         """Run a process as a stage, within its limit."""
         start = time.monotonic()
-        limit = min(LIMITS[name], self.left() - ENDING)
+        limit = min(self.limits[name], self.left() - ENDING)
         process = self.popen(name, command, **environment)
         said = process.last_line() if process.wait(limit) else f"took longer than {limit:.0f} s"
         self.verdict(name, process.code == 0, said, start)
@@ -206,7 +207,7 @@ class Process:
 
 def run(given: argparse.Namespace) -> int:
     """Check, measure, train."""
-    session = Session(given.output, given.work, given.seconds, given.device)
+    session = Session(given.output, given.work, given.seconds, given.device, given.slow)
     return _guarded(session, lambda: _run(session, given))
 
 
@@ -323,7 +324,7 @@ def rates(session: Session, configs: list[Path], ranks: int = 1) -> float:
     The processes start and compile together, and take turns on the GPU.
     """
     start, place = time.monotonic(), session.work / "rates"
-    deadline = start + min(LIMITS["rates"], session.left() - ENDING)
+    deadline = start + min(session.limits["rates"], session.left() - ENDING)
     place.mkdir(exist_ok=True)
     files, processes = {}, []
     for config in configs:
@@ -407,11 +408,11 @@ def _train(session: Session, config: Path, dataset: Path, seconds: float) -> boo
     said = process.last_line() if in_time else "stopped at the deadline; the model is its last checkpoint"
     session.verdict("train", not failed, said, start)
     for each in brought.values():
-        each.wait(LIMITS["weights"])
+        each.wait(session.limits["weights"])
     _copy_metrics(session, metrics)
     start = time.monotonic()
     last = bring()
-    last.wait(min(LIMITS["weights"], max(5.0, session.left() - 3)))
+    last.wait(min(session.limits["weights"], max(5.0, session.left() - 3)))
     session.verdict("weights", last.code == 0, last.last_line(), start)
     return not failed
 
