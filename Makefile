@@ -51,7 +51,7 @@ gpu-check: .venv/installed
 
 # A session on a rented GPU, from packing to tables, on the CPUs of this machine; needs Python 3.12 and 5 GB.
 gpu-rehearsal: .venv/installed
-	$(BIN)/python -m dev.gpu_session.rehearsal
+	$(BIN)/python -m tests.gpu_rehearsal
 
 # The outputs of docs/notebook.ipynb anew.
 notebook: .venv/installed
@@ -59,7 +59,7 @@ notebook: .venv/installed
 
 # The DAG through workflow/profiles/slurm on a SLURM cluster of this machine; as root, on Debian or Ubuntu.
 slurm-test: .venv/installed
-	$(BIN)/python -m dev.slurm --output docs/results/slurm.json
+	$(BIN)/python -m tests.slurm_workflow --output docs/results/slurm.json
 
 # The documentation and the demo as a site, in site/; a broken link or anchor, or a page that nothing leads to, is an error.
 docs: .venv/installed

@@ -7,8 +7,8 @@
 ``python -m dev.inputs``   commands on damaged configs, files and arguments
 ``python -m dev.attack``   policies that fool the grade of a question
 ``python -m dev.docs``     the generated parts of the documents
-``make gpu-check``         everything that needs a GPU (:mod:`dev.gpu_check`)
-``make slurm-test``        the workflow on a SLURM cluster of this machine (:mod:`dev.slurm`)
+``make gpu-check``         what needs a GPU, and ten minutes on a rented one (:mod:`dev.gpu_session`)
+``make slurm-test``        the workflow on a SLURM cluster of this machine (:mod:`dev.slurm_cluster`)
 ``make notebook``          the outputs of docs/notebook.ipynb
 ``python -m dev.walk``     seconds of the README's commands in an empty clone
 =========================  ==================================================================================

@@ -111,11 +111,10 @@ def results_page(published: Path) -> str:
 def _origin(published: Path) -> str:
     """Return a sentence with the config, commit and size of a run."""
     run = json.loads((published / "run.json").read_text(encoding="utf-8"))
-    cpu = run.get("device", "cpu") == "cpu"
+    device = f"{run['cores']} CPU cores" if run["device"] == "cpu" else f"one {run['device']}"
     return (
         f"Run `{run['name']}` ([config](../../../config/{run['name']}.yaml), digest "
         f"`{run['config_digest']}`, commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
         f"{run['programs']:,} programs ({run['tokens']:,} tokens) in {run['steps']:,} steps and "
-        f"{run['training_seconds'] / 60:.1f} minutes on "
-        + (f"{run['cores']} CPU cores." if cpu else f"one {run['device']}.")
+        f"{run['training_seconds'] / 60:.1f} minutes on {device}."
     )

@@ -12,5 +12,5 @@ command of ten minutes and some dozen megabytes, and gives eight files back. The
 ===========  ===========================================================================================
 
 ``make gpu-rehearsal`` does all of it on CPUs, in an environment with the versions of the rented machine and
-nothing else (:mod:`dev.gpu_session.rehearsal`). Most of what can fail is not the GPU.
+nothing else (:mod:`tests.gpu_rehearsal`). Most of what can fail is not the GPU.
 """

@@ -68,7 +68,15 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     store.write_parquet(
         results / "experiments/completions.parquet", "results", pl.DataFrame({"x": [1]}), origin
     )
-    trained = {"parameters": 7, "steps": 3, "programs": 30, "tokens": 300, "seconds": 90.0, "cores": 2}
+    trained = {
+        "parameters": 7,
+        "steps": 3,
+        "programs": 30,
+        "tokens": 300,
+        "seconds": 90.0,
+        "cores": 2,
+        "device": "cpu",
+    }
     store.write_json(results / "model/meta.json", "model", trained)
     (tmp_path / "README.md").write_text(f"# Title\n{BEGIN}\nearlier results\n{END}\nrest\n")
     publish(results, tmp_path)

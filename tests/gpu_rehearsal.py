@@ -17,11 +17,11 @@ from dev.measure import ROOT
 
 PLACE = Path("results/gpu-rehearsal")
 PYTHON = "python3.12"
-REQUIREMENTS = Path(__file__).with_name("machine.txt")
+REQUIREMENTS = ROOT / "dev/gpu_session/machine.txt"
 UNWANTED = (*packing.LACKING[:1], "pydantic", "pydantic_core", "typing-inspection")
 """What other packages bring along, but the rented machine lacks."""
 CONFIG = "tests/tiny.yaml"
-OPTIONS = ["--device=cpu", "--slow=4", "--seconds=2000", "--train-seconds=70", "--shapes"]
+OPTIONS = ["--device=cpu", "--slow=4", "--seconds=2000", "--train-seconds=50", "--shapes"]
 """On two cores, imports and compilations take several times as long; the training is short."""
 
 
