@@ -92,6 +92,18 @@ def runs_ahead(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
+def _copied(totals: Tensor, reduction: Any) -> tuple[Tensor, Callable[[], object]]:
+    """Return a copy of reduced totals for the host, and the function that waits for it."""
+    # Of these, only the stream waits for the reduction.
+    reduction.wait()
+    copy = totals.to("cpu", non_blocking=True)
+    if totals.device.type == "cpu":
+        return copy, lambda: None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+    return copy, event.synchronize
+
+
 class Launched(NamedTuple):
     """A step that the device may still be computing."""
 
@@ -100,9 +112,9 @@ class Launched(NamedTuple):
     batch: Batch
     learning_rate: float
     totals: Tensor
-    """1 if a rank has received a signal, then the sums of all objectives; once ``reduction`` is done, over
-    all ranks."""
-    reduction: Any
+    """1 if a rank has received a signal, then the sums of all objectives, over all ranks once ``wait`` has
+    returned."""
+    wait: Callable[[], object]
 
 
 class Training:
@@ -227,14 +239,18 @@ class Training:
                 # While gradients are reduced, which the optimizer's step waits for.
                 self.batches.prepare()
             self.engine.step()
-        return Launched(self.step, batch, learning_rate, totals, reduction)
+        wait: Callable[[], object] = reduction.wait
+        if runs_ahead(self.device):
+            # A copy that is asked for later would also wait for the steps that are launched until then.
+            totals, wait = _copied(totals, reduction)
+        return Launched(self.step, batch, learning_rate, totals, wait)
 
     def read(self, launched: Launched) -> bool:
         """Wait for a step and log its metrics; return True if any rank had received a signal.
 
         If a snapshot is due after the step, the next one has not been launched yet.
         """
-        launched.reduction.wait()
+        launched.wait()
         stopped, *sums = launched.totals.tolist()
         metrics = self._metrics(launched, sums)
         done = launched.step + 1
