@@ -6,7 +6,7 @@ two patches (:func:`start_process`, :func:`initialize`), and the layouts of the 
 DeepSpeed has changed any of them.
 
 The training state is the fp32 weights and the optimizer state of every parameter. With Adam, DeepSpeed
-partitions both over the ranks (ZeRO 1), in a layout for each precision; gathered as full tensors by
+partitions both over the ranks (ZeRO), in a layout for each stage and precision; gathered as full tensors by
 name, they fit any number of ranks. With Muon (:mod:`cadmus.train.muon`) each rank has all of it.
 """
 
