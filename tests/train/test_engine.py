@@ -71,7 +71,7 @@ def test_entries_of_deepspeed_replace_ours():
 def test_deepspeed_config_of_eight_gpus():
     run = config.load_config(ROOT / "config" / "paper.yaml")
     told = engine.deepspeed_config(run.train, 8, 280_000_000)
-    assert run.train.ranks == 2
+    assert run.train.ranks == 8
     assert told["train_batch_size"] == 1024
     assert told["train_micro_batch_size_per_gpu"] == 128
     assert told["gradient_clipping"] == 1.0
