@@ -182,9 +182,15 @@ def _check_deepspeed(entries: dict[str, Any]) -> dict[str, Any]:
         "gradient_accumulation_steps": "train.micro_batch_size",
         "optimizer": "train.optimizer",
         "scheduler": "train.schedule",
+        "bf16": "train.precision",
+        "fp16": "train.precision",
     }
     for name in entries.keys() & fields.keys():
         raise ValueError(f"{name}: Cadmus writes it; set {fields[name]}")
+    if "tensor_parallel" in entries:
+        raise ValueError("tensor_parallel: Cadmus has none; remove it, or shard by zero_optimization")
+    if not isinstance(entries.get("zero_optimization", {}), dict):
+        raise ValueError(f"zero_optimization: must be a mapping, got {entries['zero_optimization']!r}")
     return entries
 
 
@@ -271,12 +277,28 @@ class Train(Section):
             raise ValueError(f"micro_batch_size: {wanted}, got {self.micro_batch_size}")
         self._check_labels()
         if self.optimizer == "muon":
-            if self.matrix_learning_rate is None:
-                raise ValueError("matrix_learning_rate: the optimizer muon needs one")
-            if self.clip:
-                problem = "muon does not learn with clipping (docs/log)"
-                raise ValueError(f"clip: {problem}; set 0, got {self.clip:g}")
+            self._check_muon()
+        else:
+            self._check_adam()
         return self
+
+    def _check_muon(self) -> None:
+        if self.matrix_learning_rate is None:
+            raise ValueError("matrix_learning_rate: the optimizer muon needs one")
+        clips = {"clip": self.clip, "deepspeed.gradient_clipping": self.deepspeed.get("gradient_clipping")}
+        for name, clip in clips.items():
+            if clip:
+                raise ValueError(f"{name}: muon does not learn with clipping (docs/log); set 0, got {clip}")
+        if self.deepspeed.get("zero_optimization", {}) not in ({}, {"stage": 0}):
+            problem = "muon keeps its whole state on every rank (stage 0)"
+            fix = "remove it, or set optimizer: adam or recipe: paper"
+            raise ValueError(f"deepspeed.zero_optimization: {problem}; {fix}")
+
+    def _check_adam(self) -> None:
+        stage = self.deepspeed.get("zero_optimization", {}).get("stage", 1)
+        if stage not in (1, 2, 3):
+            wanted = "must be 1, 2 or 3 with the optimizer adam"
+            raise ValueError(f"deepspeed.zero_optimization.stage: {wanted}, got {stage!r}")
 
     def _check_labels(self) -> None:
         wanted = ("second", "difference") if self.interchange.variable == "comparison" else ("magnitude",)

@@ -28,6 +28,21 @@ VISIBLE_SECONDS = 120
 FREE = {"checkpoint_every", "keep_checkpoints", "snapshots", "ranks", "micro_batch_size", "compile"}
 """Fields of the section train that a resumed run may change: losses change by rounding at most, and by the
 samples of verdicts, which depend on the ranks."""
+FREE_DEEPSPEED = {
+    "zero_optimization",
+    "comet",
+    "comms_logger",
+    "csv_monitor",
+    "dump_state",
+    "flops_profiler",
+    "memory_breakdown",
+    "steps_per_print",
+    "tensorboard",
+    "timers",
+    "wall_clock_breakdown",
+    "wandb",
+}
+"""The same in train.deepspeed: sharding, as checkpoints have full tensors, and what only observes."""
 
 
 @contextmanager
@@ -52,11 +67,14 @@ def exclusive(directory: Path) -> Iterator[None]:
 def describe(run: config.Config, data_digest: str) -> dict[str, Any]:
     """Return everything that the losses of a run depend on, as a flat mapping for its checkpoints."""
     values = run.model_dump(mode="json", include={"seed", "model", "train"})
+    train = {key: value for key, value in values["train"].items() if key not in FREE}
+    entries = train["deepspeed"].items()
+    train["deepspeed"] = {key: value for key, value in entries if key not in FREE_DEEPSPEED}
     return {
         "data": data_digest,
         "seed": values["seed"],
         **{f"model.{key}": value for key, value in values["model"].items()},
-        **{f"train.{key}": value for key, value in values["train"].items() if key not in FREE},
+        **{f"train.{key}": value for key, value in train.items()},
     }
 
 

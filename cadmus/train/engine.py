@@ -6,7 +6,7 @@ two patches (:func:`start_process`, :func:`initialize`), and the layouts of the 
 DeepSpeed has changed any of them.
 
 The training state is the fp32 weights and the optimizer state of every parameter. With Adam, DeepSpeed
-partitions both over the ranks (ZeRO 1), in a layout for each precision; gathered as full tensors by
+partitions both over the ranks (ZeRO), in a layout for each stage and precision; gathered as full tensors by
 name, they fit any number of ranks. With Muon (:mod:`cadmus.train.muon`) each rank has all of it.
 """
 
@@ -20,9 +20,11 @@ from datetime import timedelta
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from cadmus import config
+from cadmus.errors import InputError
 from cadmus.model.gpt import GPT
 from cadmus.model.rate import has_bf16
 from cadmus.tools import cores
@@ -120,16 +122,33 @@ def initialize(model: GPT, train: config.Train, device: torch.device) -> Any:
     # Patch: it collects garbage and prints memory use unasked.
     bf16_optimizer.see_memory_usage = lambda *arguments, **options: None
     rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    settings = deepspeed_config(train, world_size, sum(weights.numel() for weights in model.parameters()))
+    _check(settings)
     muon = Muon(model.to(device), train, rank, world_size) if train.optimizer == "muon" else None
     engine, *_ = deepspeed.initialize(
         model=model,
         optimizer=muon,
         model_parameters=None if muon else list(model.parameters()),
-        config=deepspeed_config(train, world_size, sum(weights.numel() for weights in model.parameters())),
+        config=settings,
     )
     if muon and train.precision == "bf16":
         muon.cast(torch.bfloat16)
     return engine
+
+
+def _check(settings: dict[str, Any]) -> None:
+    """Check DeepSpeed's configuration; only entries of the user can be at fault."""
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    try:
+        DeepSpeedConfig(settings)
+    except Exception as error:
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        else:
+            reason = str(error) or type(error).__name__
+        raise InputError(f"train.deepspeed: DeepSpeed refuses it: {reason}") from None
 
 
 def backward(engine: Any, loss: Tensor | float) -> None:

@@ -78,7 +78,34 @@ from tests.config.quick import QUICK, VALUES, changed
         ("train.weight_decay", float("inf"), "train.weight_decay: must be a finite number, got inf"),
         ("train.learning_rate", "fast", "train.learning_rate: must be a valid number, got 'fast'"),
         ("train.checkpoint_every", True, "train.checkpoint_every: must be a valid integer, got True"),
-        ("train.clip", 1.0, "muon does not learn with clipping"),
+        ("train.clip", 1.0, "train.clip: muon does not learn with clipping"),
+        (
+            "train.deepspeed",
+            {"gradient_clipping": 1.0},
+            "train.deepspeed.gradient_clipping: muon does not learn with clipping",
+        ),
+        (
+            "train.deepspeed",
+            {"zero_optimization": {"stage": 2}},
+            "train.deepspeed.zero_optimization: muon keeps its whole state on every rank (stage 0); "
+            "remove it, or set optimizer: adam or recipe: paper",
+        ),
+        (
+            "train",
+            {"steps": 2, "recipe": "paper", "deepspeed": {"zero_optimization": {"stage": 7}}},
+            "train.deepspeed.zero_optimization.stage: must be 1, 2 or 3 with the optimizer adam, got 7",
+        ),
+        (
+            "train.deepspeed",
+            {"zero_optimization": 3},
+            "train.deepspeed.zero_optimization: must be a mapping, got 3",
+        ),
+        (
+            "train.deepspeed",
+            {"tensor_parallel": {"autotp_size": 2}},
+            "train.deepspeed.tensor_parallel: Cadmus has none; remove it, or shard by zero_optimization",
+        ),
+        ("train.deepspeed", {"fp16": {}}, "train.deepspeed: fp16: Cadmus writes it; set train.precision"),
         (
             "train",
             {"steps": 2, "ranks": 4, "verdict": {"fraction": 0.5, "prompts": 6}},

@@ -85,6 +85,16 @@ def test_checkpoints_of_another_run_are_rejected(tmp_path):
     assert train(tmp_path, run_config(steps=2, checkpoint_every=7, keep_checkpoints=1)) == 0
 
 
+def test_sharding_and_monitors_of_deepspeed_may_change():
+    def described(**deepspeed):
+        return checkpoint.describe(
+            parse_config(run_config(recipe="paper", deepspeed=deepspeed), "x.yaml"), "data"
+        )
+
+    assert described(zero_optimization={"stage": 3}, csv_monitor={"enabled": True}) == described()
+    assert described(gradient_clipping=0.5) != described()
+
+
 def test_two_trainings_cannot_share_checkpoints(tmp_path):
     values = run_config(steps=2)
     checkpoints = tmp_path / "checkpoints"

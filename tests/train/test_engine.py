@@ -59,7 +59,8 @@ def test_one_rank_without_bf16_makes_all_train_in_fp32(monkeypatch):
 
 
 def test_entries_of_deepspeed_replace_ours():
-    values = run_config(deepspeed={"zero_optimization": {"stage": 2}, "csv_monitor": {"enabled": True}})
+    entries = {"zero_optimization": {"stage": 2}, "csv_monitor": {"enabled": True}}
+    values = run_config(recipe="paper", deepspeed=entries)
     told = engine.deepspeed_config(parse_config(values, "x.yaml").train, 1, 1_000)
     assert told["zero_optimization"] == {"stage": 2, "reduce_bucket_size": 1_000}
     assert told["csv_monitor"] == {"enabled": True}
@@ -70,7 +71,7 @@ def test_entries_of_deepspeed_replace_ours():
 def test_deepspeed_config_of_eight_gpus():
     run = config.load_config(ROOT / "config" / "paper.yaml")
     told = engine.deepspeed_config(run.train, 8, 280_000_000)
-    assert run.train.ranks == 2
+    assert run.train.ranks == 8
     assert told["train_batch_size"] == 1024
     assert told["train_micro_batch_size_per_gpu"] == 128
     assert told["gradient_clipping"] == 1.0

@@ -1,0 +1,74 @@
+"""ZeRO on two ranks: all stages give the same weights, with offload too, and resume from one another."""
+
+import shutil
+from functools import cache
+from signal import SIGKILL
+
+import pytest
+
+from cadmus.train.paths import find_checkpoints
+from tests.train.runs import assert_same_model, losses, run_config, train, train_ranks
+from tests.train.worker import Interrupt
+
+ZERO = {
+    "1": {"stage": 1},
+    "2": {"stage": 2},
+    "3": {"stage": 3},
+    "2-offload": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+    "3-offload": {
+        "stage": 3,
+        "offload_optimizer": {"device": "cpu"},
+        "offload_param": {"device": "cpu"},
+    },
+}
+
+
+def zero_config(name: str, **deepspeed) -> dict:
+    return run_config(
+        recipe="paper",
+        learning_rate=1e-3,
+        precision="fp32",
+        steps=4,
+        checkpoint_every=2,
+        ranks=2,
+        deepspeed={"zero_optimization": ZERO[name], **deepspeed},
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted training at stage 1."""
+    directory = tmp_path_factory.mktemp("whole")
+    assert train_ranks(directory, zero_config("1")) == 0
+    return directory
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """A function that returns a training that was killed one step after its only checkpoint."""
+
+    @cache
+    def make(name):
+        directory = tmp_path_factory.mktemp(name)
+        assert train_ranks(directory, zero_config(name), interrupt=Interrupt(3, SIGKILL)) == -SIGKILL
+        assert [path.name for path in find_checkpoints(directory / "checkpoints")] == ["step-00000002"]
+        return directory
+
+    return make
+
+
+@pytest.mark.parametrize(("before", "after"), [*((name, name) for name in ZERO), ("1", "3"), ("3", "1")])
+def test_a_killed_training_resumes_to_the_weights_of_stage_1(tmp_path, whole, killed, before, after):
+    resumed = tmp_path / "resumed"
+    shutil.copytree(killed(before), resumed)
+    assert train_ranks(resumed, zero_config(after)) == 0
+    assert losses(resumed) == losses(whole)
+    assert_same_model(resumed, whole)
+
+
+def test_other_entries_of_deepspeed_must_stay(tmp_path, killed):
+    resumed = tmp_path / "resumed"
+    shutil.copytree(killed("1"), resumed)
+    assert train(resumed, zero_config("1", gradient_clipping=0.5)) == 2
+    message = "has train.deepspeed {}, this run has {'gradient_clipping': 0.5}"
+    assert message in (resumed / "error").read_text()
