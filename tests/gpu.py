@@ -102,7 +102,7 @@ def test_the_shipped_model_matches_the_cpu() -> None:
 
 def test_the_grid_accuracy_is_the_published_one(tmp_path: Path) -> None:
     found = pipeline.evaluate("grid", ROOT / "models/laptop", tmp_path / "grid.parquet", device="cuda")
-    published = pl.read_csv(ROOT / "docs/results/laptop/comparison_grid.csv")
+    published = pl.read_parquet(ROOT / "docs/results/laptop/comparison_grid.parquet")
     tables = [table.filter("in_distribution") for table in (found, published)]
     accuracies = [table["correct"].sum() / table["programs"].sum() for table in tables]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=GRID_NOISE)

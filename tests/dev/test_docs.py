@@ -13,7 +13,7 @@ from cadmus import store
 from cadmus.study.results import COLUMNS
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
-from dev.docs.readme import FILES, publish, with_results
+from dev.docs.readme import FILES, LARGE, publish, with_results
 from dev.docs.speedrun import COLUMNS as RECORD
 from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, tables
 from tests.checkout import ROOT
@@ -60,6 +60,8 @@ def test_a_finished_run_is_published(tmp_path) -> None:
         (results / name).parent.mkdir(parents=True, exist_ok=True)
         if name.startswith("tables/"):
             shutil.copy(published / Path(name).name, results / name)
+        elif Path(name).stem in LARGE and name.endswith(".csv"):
+            pl.read_parquet(published / f"{Path(name).stem}.parquet").write_csv(results / name)
         else:
             (results / name).touch()
     for name in ("experiments", "model"):
@@ -79,7 +81,11 @@ def test_a_finished_run_is_published(tmp_path) -> None:
     assert text.startswith("# Title\n")
     assert text.endswith("rest\n")
     assert "earlier results" not in text
-    assert (tmp_path / "docs/results/quick/interchange.csv").is_file()
+    data = {path.name for path in (tmp_path / "docs/results/quick").glob("*grid.*")}
+    assert data == {"comparison_grid.png", "comparison_grid.parquet"}
+    for name in ("comparison_grid.parquet", "interchange.csv"):
+        assert f"]({name})." in page
+        assert (tmp_path / "docs/results/quick" / name).is_file()
 
 
 def study(directory: Path, accuracy: float = 0.98, seeds: int = 3) -> Path:
