@@ -55,8 +55,8 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
 def save_png(image: Image.Image, path: Path) -> None:
     """Write an opaque image with a palette of 256 colors, in a third of the space of RGBA.
 
-    Its :data:`EXACT` most frequent colors, those of areas and lines, stay exact. The rest of the palette covers
-    the mixtures at their edges.
+    Its :data:`EXACT` most frequent colors, those of areas and lines, stay exact. The rest of the palette
+    covers the mixtures at their edges.
     """
     pixels = np.asarray(image.convert("RGB"), np.uint32)
     codes, places, counts = np.unique(
