@@ -1,7 +1,6 @@
 """The generated parts of the documents are current, and are written from results."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -36,15 +35,6 @@ def test_the_schema_rejects_values_out_of_bounds(change) -> None:
     jsonschema.validate(config, described)
     with pytest.raises(jsonschema.ValidationError, match="minimum"):
         jsonschema.validate(config | change, described)
-
-
-def test_every_link_has_a_target() -> None:
-    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "config/README.md"]
-    texts = {path: path.read_text() for path in documents}
-    for path, text in texts.items():
-        for link in re.findall(r"\]\(([^)#]+)\)", re.sub(r"`[^`\n]*`", "", text)):
-            if not link.startswith("http"):
-                assert (path.parent / link).exists(), f"{path.name}: {link}"
 
 
 def test_a_document_needs_one_place() -> None:
