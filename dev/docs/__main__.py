@@ -1,7 +1,7 @@
 """Write the generated parts of the documents of this checkout.
 
 config                 config/README.md, docs/columns.md, the JSON schema, the questions in docs/grading.md,
-                       the pages of published runs
+                       the plans in docs/index.md, the pages of published runs
 run RESULTS            docs/results/NAME and the README, from a finished run
 study RESULTS          docs/results/studies/NAME and docs/findings/NAME.md, from a finished study
 grids RESULTS STUDY    comparison grids of a study, and states of numbers, from the directory with its runs

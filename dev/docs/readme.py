@@ -119,5 +119,5 @@ def _origin(published: Path) -> str:
         f"Run `{run['name']}` ([config](../../../config/{run['name']}.yaml), digest "
         f"`{run['config_digest']}`, commit `{run['commit'][:12]}`): {run['parameters']:,} parameters, "
         f"{run['programs']:,} programs ({run['tokens']:,} tokens) in {run['steps']:,} steps and "
-        f"{run['training_seconds'] / 60:.1f} minutes on {run['cores']} CPU cores."
+        f"{run['training_seconds'] / 60:.1f} minutes of training on {run['cores']} CPU cores."
     )
