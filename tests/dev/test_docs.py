@@ -9,12 +9,14 @@ import polars as pl
 import pytest
 
 from cadmus import store
+from cadmus.config.study import load_study
+from cadmus.plan import plan_study
 from cadmus.study.results import COLUMNS
 from dev.docs import BEGIN, END, with_generated
 from dev.docs.config import documents
 from dev.docs.readme import FILES, LARGE, publish, with_results
 from dev.docs.speedrun import COLUMNS as RECORD
-from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, tables
+from dev.docs.speedrun import PAGE, QUESTIONS, RECORDS, add_record, folder_of, tables
 from tests.checkout import ROOT
 
 
@@ -121,5 +123,19 @@ def test_speed_records_are_rows_of_a_table(tmp_path) -> None:
     assert "worse \\| narrower" in page
     with pytest.raises(SystemExit, match="3 seeds"):
         add_record(study(tmp_path, seeds=2), config, "none", tmp_path)
-    table = pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts()
-    assert with_generated(ROOT / PAGE, tables(table)) == (ROOT / PAGE).read_text()
+
+
+def test_the_speed_record_starts_from_the_config_of_the_record() -> None:
+    rows = pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts()
+    assert with_generated(ROOT / PAGE, tables(rows)) == (ROOT / PAGE).read_text()
+    best = min((row for row in rows if row["reached"]), key=lambda row: row["flops"])
+    starter = ROOT / "config/studies/speedrun.yaml"
+    assert starter.read_bytes() == (ROOT / folder_of(best) / "config.yaml").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "row", pl.read_csv(ROOT / RECORDS, schema_overrides=RECORD).to_dicts(), ids=folder_of
+)
+def test_a_config_of_a_record_needs_its_flops(row) -> None:
+    planned = plan_study(load_study(ROOT / folder_of(row) / "config.yaml"))
+    assert planned["flops"] / row["seeds"] == pytest.approx(row["flops"], rel=0.1)
